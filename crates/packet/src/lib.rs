@@ -1,1 +1,21 @@
-//! packet
+//! Packet memory: owned frames with headroom, their offload metadata, batches, header views and checksums.
+//!
+//! A [`Packet`] is one Ethernet frame (or layer-3 packet) in a heap buffer that it owns, with room in front for pushed
+//! headers. Large segments (TCP super-frames of up to 64 KB) are ordinary packets in a large buffer; what a NIC or a
+//! tap would have to do for them (checksum, segmentation) travels beside the bytes as [`Offload`].
+//!
+//! Nothing here does I/O. Buffers are recycled through a [`PacketPool`], which belongs to one thread.
+#![forbid(unsafe_code)]
+
+mod batch;
+pub mod checksum;
+pub mod headers;
+mod offload;
+mod pool;
+
+pub use batch::{BATCH_MAX_PACKETS, PacketBatch};
+pub use offload::{GsoKind, Offload, VIRTIO_NET_HDR_BYTES};
+pub use pool::{HEADROOM_BYTES, LARGE_FRAME_BYTES, Packet, PacketPool, SMALL_BUFFER_BYTES};
+
+#[cfg(test)]
+mod tests;

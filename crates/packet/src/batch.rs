@@ -1,0 +1,65 @@
+//! A burst of packets: what one receive call brings and one transmit call takes.
+
+use crate::pool::{Packet, PacketPool};
+
+/// The most packets that one receive call brings.
+pub const BATCH_MAX_PACKETS: usize = 32;
+
+/// Packets in order of arrival. A receive burst holds at most [`BATCH_MAX_PACKETS`]; a transmit batch may be longer.
+#[derive(Default, Debug)]
+pub struct PacketBatch {
+    packets: Vec<Packet>,
+}
+
+impl PacketBatch {
+    /// An empty batch with room for one burst.
+    pub fn new() -> PacketBatch {
+        PacketBatch { packets: Vec::with_capacity(BATCH_MAX_PACKETS) }
+    }
+
+    /// Appends a packet.
+    #[inline]
+    pub fn push(&mut self, p: Packet) {
+        self.packets.push(p);
+    }
+
+    /// Number of packets.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// The packets.
+    pub fn packets(&self) -> &[Packet] {
+        &self.packets
+    }
+
+    /// The packets, writable.
+    pub fn packets_mut(&mut self) -> &mut [Packet] {
+        &mut self.packets
+    }
+
+    /// Takes all packets out, in order.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, Packet> {
+        self.packets.drain(..)
+    }
+
+    /// Frees all packets into `pool`.
+    pub fn free_into(&mut self, pool: &mut PacketPool) {
+        for p in self.packets.drain(..) {
+            pool.free(p);
+        }
+    }
+}
+
+impl FromIterator<Packet> for PacketBatch {
+    fn from_iter<I: IntoIterator<Item = Packet>>(packets: I) -> PacketBatch {
+        PacketBatch { packets: packets.into_iter().collect() }
+    }
+}

@@ -1,0 +1,44 @@
+//! The Internet checksum (RFC 1071), whole and incremental (RFC 1624 eqn. 3).
+
+/// One's-complement sum of `data`, added to `sum`; not yet folded. An odd last byte counts as the high half of a word.
+pub fn sum(data: &[u8], sum: u64) -> u64 {
+    let mut acc = sum;
+    let mut words = data.chunks_exact(4);
+    for w in &mut words {
+        acc += u64::from(u32::from_be_bytes([w[0], w[1], w[2], w[3]]));
+    }
+    let rest = words.remainder();
+    let mut last = [0u8; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    acc + u64::from(u32::from_be_bytes(last))
+}
+
+/// Folds a sum to 16 bits without complementing.
+pub fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// The checksum of `data`: complement of its folded sum.
+pub fn checksum(data: &[u8]) -> u16 {
+    !fold(sum(data, 0))
+}
+
+/// The checksum `csum` after a covered 16-bit word changed from `old` to `new` (RFC 1624).
+pub fn update16(csum: u16, old: u16, new: u16) -> u16 {
+    !fold(u64::from(!csum) + u64::from(!old) + u64::from(new))
+}
+
+/// The checksum `csum` after a covered aligned byte range changed from `old` to `new` (same even length).
+pub fn update_bytes(csum: u16, old: &[u8], new: &[u8]) -> u16 {
+    debug_assert_eq!(old.len(), new.len());
+    debug_assert_eq!(old.len() % 2, 0);
+    !fold(u64::from(!csum) + u64::from(!fold(sum(old, 0))) + sum(new, 0))
+}
+
+/// Unfolded sum of a TCP/UDP/ICMPv6 pseudo-header: addresses (4 or 16 bytes each), protocol, layer-4 length.
+pub fn pseudo(src: &[u8], dst: &[u8], proto: u8, l4_bytes: usize) -> u64 {
+    sum(src, sum(dst, u64::from(proto) + l4_bytes as u64))
+}
