@@ -1,1 +1,27 @@
-//! flow
+//! What a packet is to the switch: header fields, flows, masks, matches, datapath keys and OpenFlow actions.
+//!
+//! - [`fields`]: the field registry. One row per match field: name, width, NXM and OXM headers, prerequisites, place in a
+//!   [`Flow`]. Codecs, text syntax and documentation follow from it.
+//! - [`Flow`], [`Mask`], [`Match`]: all fields of a packet in the slow path, as one block of 64-bit words.
+//! - [`FlowKey`]: the same packet for the datapath, a 64-byte block and cold extension blocks named by its shape.
+//! - [`extract`]: bytes to [`FlowKey`].
+//! - [`action`]: OpenFlow actions and instructions, independent of version.
+//!
+//! Integers are in host byte order everywhere; addresses of more than 4 bytes are byte arrays.
+#![forbid(unsafe_code)]
+
+pub mod action;
+pub mod extract;
+pub mod fields;
+mod flow;
+mod key;
+mod matching;
+mod types;
+
+pub use flow::{FLOW_WORDS, Flow, Mask, Stage, TcpFlags, VlanTag, ct_state, nw_frag};
+pub use key::{ArpBlock, BaseBlock, CtBlock, FlowKey, Ipv6Block, KeyMask, TunnelBlock, shape};
+pub use matching::Match;
+pub use types::{DpPort, MacAddr, OfPort, RecircId, TableId, Ufid, VlanId};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! The field registry: one row per match field.
+//!
+//! Facts (numbers, widths, prerequisites) are those of the OpenFlow specification 1.0-1.5 (§7.2.3 "Flow Match Structures"),
+//! of the Nicira extensions (NXM classes 0 and 1) and of the ONF extension for TCP flags and `actset_output`.
+//! A field's value is a number of up to 128 bits, most significant byte first on the wire.
+
+mod table;
+
+use crate::flow::{Flow, VlanTag};
+use packet::headers as h;
+use std::mem::offset_of;
+
+pub use table::{ALL_FIELDS, FieldId};
+
+/// How a field's value is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FieldFormat {
+    /// Decimal.
+    Decimal,
+    /// Hexadecimal.
+    Hex,
+    /// Six bytes with colons.
+    Ethernet,
+    /// Dotted quad.
+    Ipv4,
+    /// RFC 5952.
+    Ipv6,
+    /// OpenFlow port, 16-bit reserved numbers.
+    OfPort16,
+    /// OpenFlow port, 32-bit reserved numbers.
+    OfPort32,
+    /// `no`, `yes`, `first`, `later`, `not_later`.
+    Frag,
+    /// Flag names of tunnels.
+    TunnelFlags,
+    /// Flag names of TCP.
+    TcpFlags,
+    /// Flag names of conntrack.
+    CtState,
+    /// `(namespace,type)`.
+    PacketType,
+}
+
+/// What must hold of a flow for a field to exist in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prereq {
+    /// Always there.
+    None,
+    /// An Ethernet frame.
+    Ethernet,
+    /// ARP or RARP.
+    Arp,
+    /// A VLAN tag.
+    Vlan,
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+    /// IPv4 or IPv6.
+    Ip,
+    /// MPLS.
+    Mpls,
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+    /// ICMP over IPv4.
+    Icmp4,
+    /// ICMPv6.
+    Icmp6,
+    /// Neighbour solicitation or advertisement.
+    Nd,
+    /// Neighbour solicitation.
+    NdSolicit,
+    /// Neighbour advertisement.
+    NdAdvert,
+}
+
+/// Where a field stands in a [`Flow`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// `bits` bits at `shift` of a native integer of `size` bytes at byte `offset`.
+    Int { offset: usize, size: u8, shift: u8 },
+    /// `size` bytes at `offset`, most significant first.
+    Bytes { offset: usize, size: u8 },
+    /// The 16-bit form of a port number kept in 32 bits.
+    Port16 { offset: usize },
+    /// `count` registers from number `first` on, most significant first.
+    Regs { first: u8, count: u8 },
+    /// Bits of the outermost VLAN's TCI; setting them sets the presence bit as well.
+    VlanPresent { shift: u8 },
+    /// The type-of-service byte without its ECN bits.
+    Tos,
+}
+
+/// An NXM or OXM header's class and field number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct OxmId {
+    /// Class: 0 and 1 NXM, 0x8000 OpenFlow basic, 0x8001 packet registers, 0xffff experimenter (ONF here).
+    pub class: u16,
+    /// Number within the class, 7 bits.
+    pub field: u8,
+}
+
+/// One row of the registry.
+#[derive(Debug)]
+pub struct FieldDef {
+    /// Canonical name.
+    pub name: &'static str,
+    /// Another name that is accepted (and for some printed).
+    pub alias: Option<&'static str>,
+    /// Bytes of the value on the wire.
+    pub wire_bytes: u8,
+    /// Significant bits of the value.
+    pub bits: u8,
+    /// Whether a mask other than all or nothing is allowed.
+    pub maskable: bool,
+    /// How the value is written.
+    pub format: FieldFormat,
+    /// What must hold for the field to exist.
+    pub prereq: Prereq,
+    /// Whether actions may write it.
+    pub writable: bool,
+    /// Its NXM header.
+    pub nxm: Option<OxmId>,
+    /// Its OXM header and the first OpenFlow version (wire number) that has it.
+    pub oxm: Option<(OxmId, u8)>,
+    pub(crate) place: Place,
+}
+
+impl FieldId {
+    /// The row.
+    #[inline]
+    pub fn def(self) -> &'static FieldDef {
+        &table::DEFS[self as usize]
+    }
+
+    /// The field of that canonical name or alias.
+    pub fn by_name(name: &str) -> Option<FieldId> {
+        ALL_FIELDS.iter().copied().find(|f| {
+            let d = f.def();
+            d.name.eq_ignore_ascii_case(name) || d.alias.is_some_and(|a| a.eq_ignore_ascii_case(name))
+        })
+    }
+
+    /// The field that an NXM or OXM header names.
+    pub fn by_oxm(id: OxmId) -> Option<FieldId> {
+        ALL_FIELDS.iter().copied().find(|f| {
+            let d = f.def();
+            d.nxm == Some(id) || d.oxm.is_some_and(|(o, _)| o == id)
+        })
+    }
+
+    /// All significant bits.
+    pub fn full_mask(self) -> u128 {
+        let bits = self.def().bits;
+        if bits == 128 { u128::MAX } else { (1u128 << bits) - 1 }
+    }
+
+    /// Value of the field in `flow` (in a mask: its mask).
+    pub fn get(self, flow: &Flow) -> u128 {
+        let raw = match self.def().place {
+            Place::Int { offset, size, shift } => read_int(flow, offset, size) >> shift,
+            Place::VlanPresent { shift } => u128::from(flow.vlans[0].tci >> shift),
+            Place::Tos => u128::from(flow.nw_tos & 0xfc),
+            Place::Bytes { offset, size } => {
+                bytes_of(flow)[offset..offset + size as usize].iter().fold(0, |n, b| n << 8 | u128::from(*b))
+            }
+            Place::Port16 { offset } => read_int(flow, offset, 4),
+            Place::Regs { first, count } => {
+                (0..count).fold(0, |n, i| n << 32 | u128::from(flow.regs[(first + i) as usize]))
+            }
+        };
+        raw & self.full_mask()
+    }
+
+    /// Writes the field of `flow`; bits of `value` beyond the field's width are ignored.
+    pub fn set(self, flow: &mut Flow, value: u128) {
+        let mask = self.full_mask();
+        let value = value & mask;
+        match self.def().place {
+            Place::Int { offset, size, shift } => {
+                let old = read_int(flow, offset, size);
+                write_int(flow, offset, size, old & !(mask << shift) | value << shift);
+            }
+            Place::VlanPresent { shift } => {
+                let tci = &mut flow.vlans[0].tci;
+                *tci = *tci & !((mask as u16) << shift) | (value as u16) << shift | VlanTag::PRESENT;
+            }
+            Place::Tos => flow.nw_tos = flow.nw_tos & 3 | value as u8 & 0xfc,
+            Place::Bytes { offset, size } => {
+                let be = value.to_be_bytes();
+                bytes_of_mut(flow)[offset..offset + size as usize].copy_from_slice(&be[16 - size as usize..]);
+            }
+            Place::Port16 { offset } => {
+                let wide = if value >= 0xff00 { value | 0xffff_0000 } else { value };
+                write_int(flow, offset, 4, wide);
+            }
+            Place::Regs { first, count } => {
+                for i in 0..count {
+                    flow.regs[(first + i) as usize] = (value >> (32 * (count - 1 - i))) as u32;
+                }
+            }
+        }
+    }
+
+    /// Sets the bits of `mask` of the field to all ones in a mask-flow, adding to what is there.
+    pub fn add_mask(self, mask_flow: &mut Flow, mask: u128) {
+        let now = self.get(mask_flow);
+        self.set(mask_flow, now | mask);
+        if matches!(self.def().place, Place::Port16 { .. }) {
+            mask_flow.in_port = u32::MAX;
+        }
+    }
+
+    /// Whether the field exists in packets such as `flow`; with `mask`, whether that is certain from the bits matched.
+    pub fn prereq_holds(self, flow: &Flow, mask: Option<&Flow>) -> bool {
+        self.def().prereq.holds(flow, mask)
+    }
+}
+
+impl Prereq {
+    /// Whether the prerequisite holds in `flow`; with `mask`, whether the matched bits make it certain.
+    pub fn holds(self, flow: &Flow, mask: Option<&Flow>) -> bool {
+        let proto_known = mask.is_none_or(|m| m.nw_proto == 0xff);
+        let type_known = mask.is_none_or(|m| m.dl_type == 0xffff);
+        let not_later = flow.nw_frag & crate::nw_frag::LATER == 0;
+        let v4 = type_known && flow.dl_type == h::ETH_TYPE_IP;
+        let v6 = type_known && flow.dl_type == h::ETH_TYPE_IPV6;
+        let proto = |p: u8| (v4 || v6) && proto_known && flow.nw_proto == p && not_later;
+        let icmp6 = v6 && proto_known && flow.nw_proto == h::IPPROTO_ICMPV6 && not_later;
+        let nd = |t: u8| {
+            icmp6
+                && mask.is_none_or(|m| m.tp_src & 0xff == 0xff)
+                && flow.tp_src == u16::from(t)
+                && flow.tp_dst == 0
+        };
+        match self {
+            Prereq::None => true,
+            Prereq::Ethernet => flow.packet_type == 0,
+            Prereq::Arp => type_known && flow.is_arp(),
+            Prereq::Vlan => flow.vlans[0].is_present() && mask.is_none_or(|m| m.vlans[0].is_present()),
+            Prereq::Ipv4 => v4,
+            Prereq::Ipv6 => v6,
+            Prereq::Ip => v4 || v6,
+            Prereq::Mpls => {
+                type_known && (flow.dl_type == h::ETH_TYPE_MPLS || flow.dl_type == h::ETH_TYPE_MPLS_MCAST)
+            }
+            Prereq::Tcp => proto(h::IPPROTO_TCP),
+            Prereq::Udp => proto(h::IPPROTO_UDP),
+            Prereq::Sctp => proto(h::IPPROTO_SCTP),
+            Prereq::Icmp4 => v4 && proto(h::IPPROTO_ICMP),
+            Prereq::Icmp6 => icmp6,
+            Prereq::Nd => nd(h::ND_NEIGHBOR_SOLICIT) || nd(h::ND_NEIGHBOR_ADVERT),
+            Prereq::NdSolicit => nd(h::ND_NEIGHBOR_SOLICIT),
+            Prereq::NdAdvert => nd(h::ND_NEIGHBOR_ADVERT),
+        }
+    }
+}
+
+fn bytes_of(flow: &Flow) -> &[u8] {
+    zerocopy::IntoBytes::as_bytes(flow)
+}
+
+fn bytes_of_mut(flow: &mut Flow) -> &mut [u8] {
+    zerocopy::IntoBytes::as_mut_bytes(flow)
+}
+
+fn read_int(flow: &Flow, offset: usize, size: u8) -> u128 {
+    let b = &bytes_of(flow)[offset..offset + size as usize];
+    let mut wide = [0; 16];
+    if cfg!(target_endian = "little") {
+        wide[..b.len()].copy_from_slice(b);
+    } else {
+        wide[16 - b.len()..].copy_from_slice(b);
+    }
+    u128::from_ne_bytes(wide)
+}
+
+fn write_int(flow: &mut Flow, offset: usize, size: u8, value: u128) {
+    let wide = value.to_ne_bytes();
+    let size = size as usize;
+    let from = if cfg!(target_endian = "little") { 0 } else { 16 - size };
+    bytes_of_mut(flow)[offset..offset + size].copy_from_slice(&wide[from..from + size]);
+}
+
+/// Prints the fields of a flow that are not zero.
+pub(crate) fn debug_flow(flow: &Flow, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    let mut s = f.debug_struct("Flow");
+    let skip = |id: FieldId| matches!(id.def().place, Place::Regs { count: 2.., .. } | Place::Port16 { .. });
+    for id in ALL_FIELDS.iter().copied().filter(|id| !skip(*id)) {
+        let v = id.get(flow);
+        if v != 0 {
+            s.field(id.def().name, &format_args!("{v:#x}"));
+        }
+    }
+    s.finish()
+}
+
+pub(crate) const OFFSET_IN_PORT: usize = offset_of!(Flow, in_port);

@@ -1,0 +1,247 @@
+//! The rows of the field registry. Order: metadata, Ethernet, VLAN, MPLS, IP, ARP, layer 4, ND.
+
+use super::{FieldDef, FieldFormat as F, OxmId, Place, Prereq as P};
+use crate::flow::Flow;
+use std::mem::offset_of;
+
+macro_rules! fields {
+    ($($id:ident: $name:literal $alias:expr, $wire:literal B $bits:literal bit, $mask:literal, $fmt:ident, $pre:ident,
+       $write:literal, nxm $nxm:expr, oxm $oxm:expr, $place:expr;)*) => {
+        /// A match field; its row is [`FieldId::def`].
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        #[repr(u8)]
+        pub enum FieldId {
+            $(#[doc = concat!("`", $name, "`.")] $id,)*
+        }
+
+        /// Every field in the registry's order.
+        pub const ALL_FIELDS: &[FieldId] = &[$(FieldId::$id,)*];
+
+        pub(super) static DEFS: [FieldDef; ALL_FIELDS.len()] = [$(FieldDef {
+            name: $name,
+            alias: $alias,
+            wire_bytes: $wire,
+            bits: $bits,
+            maskable: $mask,
+            format: F::$fmt,
+            prereq: P::$pre,
+            writable: $write,
+            nxm: $nxm,
+            oxm: $oxm,
+            place: $place,
+        },)*];
+    };
+}
+
+const fn id(class: u16, field: u8) -> Option<OxmId> {
+    Some(OxmId { class, field })
+}
+
+const fn oxm(class: u16, field: u8, since_version: u8) -> Option<(OxmId, u8)> {
+    Some((OxmId { class, field }, since_version))
+}
+
+fields! {
+    DpHash: "dp_hash" None, 4 B 32 bit, true, Hex, None,
+        false, nxm id(1, 35), oxm None, Place::Int { offset: offset_of!(Flow, dp_hash), size: 4, shift: 0 };
+    RecircId: "recirc_id" None, 4 B 32 bit, false, Decimal, None,
+        false, nxm id(1, 36), oxm None, Place::Int { offset: offset_of!(Flow, recirc_id), size: 4, shift: 0 };
+    PacketType: "packet_type" None, 4 B 32 bit, false, PacketType, None,
+        false, nxm None, oxm oxm(0x8000, 44, 6), Place::Int { offset: offset_of!(Flow, packet_type), size: 4, shift: 0 };
+    ConjId: "conj_id" None, 4 B 32 bit, false, Decimal, None,
+        false, nxm id(1, 37), oxm None, Place::Int { offset: offset_of!(Flow, conj_id), size: 4, shift: 0 };
+    TunId: "tun_id" Some("tunnel_id"), 8 B 64 bit, true, Hex, None,
+        true, nxm id(1, 16), oxm oxm(0x8000, 38, 4), Place::Int { offset: offset_of!(Flow, tun_id), size: 8, shift: 0 };
+    TunSrc: "tun_src" None, 4 B 32 bit, true, Ipv4, None,
+        true, nxm id(1, 31), oxm None, Place::Int { offset: offset_of!(Flow, tun_src), size: 4, shift: 0 };
+    TunDst: "tun_dst" None, 4 B 32 bit, true, Ipv4, None,
+        true, nxm id(1, 32), oxm None, Place::Int { offset: offset_of!(Flow, tun_dst), size: 4, shift: 0 };
+    TunIpv6Src: "tun_ipv6_src" None, 16 B 128 bit, true, Ipv6, None,
+        true, nxm id(1, 109), oxm None, Place::Bytes { offset: offset_of!(Flow, tun_ipv6_src), size: 16 };
+    TunIpv6Dst: "tun_ipv6_dst" None, 16 B 128 bit, true, Ipv6, None,
+        true, nxm id(1, 110), oxm None, Place::Bytes { offset: offset_of!(Flow, tun_ipv6_dst), size: 16 };
+    TunFlags: "tun_flags" None, 2 B 1 bit, true, TunnelFlags, None,
+        true, nxm id(1, 104), oxm None, Place::Int { offset: offset_of!(Flow, tun_flags), size: 2, shift: 0 };
+    TunTtl: "tun_ttl" None, 1 B 8 bit, false, Decimal, None,
+        true, nxm None, oxm None, Place::Int { offset: offset_of!(Flow, tun_ttl), size: 1, shift: 0 };
+    TunTos: "tun_tos" None, 1 B 8 bit, false, Decimal, None,
+        true, nxm None, oxm None, Place::Int { offset: offset_of!(Flow, tun_tos), size: 1, shift: 0 };
+    TunGbpId: "tun_gbp_id" None, 2 B 16 bit, true, Decimal, None,
+        true, nxm id(1, 38), oxm None, Place::Int { offset: offset_of!(Flow, tun_gbp_id), size: 2, shift: 0 };
+    TunGbpFlags: "tun_gbp_flags" None, 1 B 8 bit, true, Hex, None,
+        true, nxm id(1, 39), oxm None, Place::Int { offset: offset_of!(Flow, tun_gbp_flags), size: 1, shift: 0 };
+    Metadata: "metadata" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8000, 2, 3), Place::Int { offset: offset_of!(Flow, metadata), size: 8, shift: 0 };
+    InPort: "in_port" None, 2 B 16 bit, false, OfPort16, None,
+        true, nxm id(0, 0), oxm None, Place::Port16 { offset: super::OFFSET_IN_PORT };
+    InPortOxm: "in_port_oxm" None, 4 B 32 bit, false, OfPort32, None,
+        true, nxm None, oxm oxm(0x8000, 0, 3), Place::Int { offset: offset_of!(Flow, in_port), size: 4, shift: 0 };
+    SkbPriority: "skb_priority" None, 4 B 32 bit, false, Hex, None,
+        false, nxm None, oxm None, Place::Int { offset: offset_of!(Flow, skb_priority), size: 4, shift: 0 };
+    PktMark: "pkt_mark" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 33), oxm None, Place::Int { offset: offset_of!(Flow, pkt_mark), size: 4, shift: 0 };
+    CtState: "ct_state" None, 4 B 32 bit, true, CtState, None,
+        false, nxm id(1, 105), oxm None, Place::Int { offset: offset_of!(Flow, ct_state), size: 4, shift: 0 };
+    CtZone: "ct_zone" None, 2 B 16 bit, false, Hex, None,
+        false, nxm id(1, 106), oxm None, Place::Int { offset: offset_of!(Flow, ct_zone), size: 2, shift: 0 };
+    CtMark: "ct_mark" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 107), oxm None, Place::Int { offset: offset_of!(Flow, ct_mark), size: 4, shift: 0 };
+    CtLabel: "ct_label" None, 16 B 128 bit, true, Hex, None,
+        true, nxm id(1, 108), oxm None, Place::Bytes { offset: offset_of!(Flow, ct_label), size: 16 };
+    CtNwProto: "ct_nw_proto" None, 1 B 8 bit, false, Decimal, None,
+        false, nxm id(1, 119), oxm None, Place::Int { offset: offset_of!(Flow, ct_nw_proto), size: 1, shift: 0 };
+    CtNwSrc: "ct_nw_src" None, 4 B 32 bit, true, Ipv4, None,
+        false, nxm id(1, 120), oxm None, Place::Int { offset: offset_of!(Flow, ct_nw_src), size: 4, shift: 0 };
+    CtNwDst: "ct_nw_dst" None, 4 B 32 bit, true, Ipv4, None,
+        false, nxm id(1, 121), oxm None, Place::Int { offset: offset_of!(Flow, ct_nw_dst), size: 4, shift: 0 };
+    CtIpv6Src: "ct_ipv6_src" None, 16 B 128 bit, true, Ipv6, None,
+        false, nxm id(1, 122), oxm None, Place::Bytes { offset: offset_of!(Flow, ct_ipv6_src), size: 16 };
+    CtIpv6Dst: "ct_ipv6_dst" None, 16 B 128 bit, true, Ipv6, None,
+        false, nxm id(1, 123), oxm None, Place::Bytes { offset: offset_of!(Flow, ct_ipv6_dst), size: 16 };
+    CtTpSrc: "ct_tp_src" None, 2 B 16 bit, true, Decimal, None,
+        false, nxm id(1, 124), oxm None, Place::Int { offset: offset_of!(Flow, ct_tp_src), size: 2, shift: 0 };
+    CtTpDst: "ct_tp_dst" None, 2 B 16 bit, true, Decimal, None,
+        false, nxm id(1, 125), oxm None, Place::Int { offset: offset_of!(Flow, ct_tp_dst), size: 2, shift: 0 };
+    ActsetOutput: "actset_output" None, 4 B 32 bit, false, OfPort32, None,
+        false, nxm None, oxm oxm(0x8000, 43, 6), Place::Int { offset: offset_of!(Flow, actset_output), size: 4, shift: 0 };
+    Reg0: "reg0" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 0), oxm None, Place::Int { offset: offset_of!(Flow, regs), size: 4, shift: 0 };
+    Reg1: "reg1" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 1), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 4, size: 4, shift: 0 };
+    Reg2: "reg2" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 2), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 8, size: 4, shift: 0 };
+    Reg3: "reg3" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 3), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 12, size: 4, shift: 0 };
+    Reg4: "reg4" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 4), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 16, size: 4, shift: 0 };
+    Reg5: "reg5" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 5), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 20, size: 4, shift: 0 };
+    Reg6: "reg6" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 6), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 24, size: 4, shift: 0 };
+    Reg7: "reg7" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 7), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 28, size: 4, shift: 0 };
+    Reg8: "reg8" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 8), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 32, size: 4, shift: 0 };
+    Reg9: "reg9" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 9), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 36, size: 4, shift: 0 };
+    Reg10: "reg10" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 10), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 40, size: 4, shift: 0 };
+    Reg11: "reg11" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 11), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 44, size: 4, shift: 0 };
+    Reg12: "reg12" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 12), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 48, size: 4, shift: 0 };
+    Reg13: "reg13" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 13), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 52, size: 4, shift: 0 };
+    Reg14: "reg14" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 14), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 56, size: 4, shift: 0 };
+    Reg15: "reg15" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(1, 15), oxm None, Place::Int { offset: offset_of!(Flow, regs) + 60, size: 4, shift: 0 };
+    Xreg0: "xreg0" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 0, 4), Place::Regs { first: 0, count: 2 };
+    Xreg1: "xreg1" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 1, 4), Place::Regs { first: 2, count: 2 };
+    Xreg2: "xreg2" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 2, 4), Place::Regs { first: 4, count: 2 };
+    Xreg3: "xreg3" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 3, 4), Place::Regs { first: 6, count: 2 };
+    Xreg4: "xreg4" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 4, 4), Place::Regs { first: 8, count: 2 };
+    Xreg5: "xreg5" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 5, 4), Place::Regs { first: 10, count: 2 };
+    Xreg6: "xreg6" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 6, 4), Place::Regs { first: 12, count: 2 };
+    Xreg7: "xreg7" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 7, 4), Place::Regs { first: 14, count: 2 };
+    Xxreg0: "xxreg0" None, 16 B 128 bit, true, Hex, None,
+        true, nxm id(1, 111), oxm None, Place::Regs { first: 0, count: 4 };
+    Xxreg1: "xxreg1" None, 16 B 128 bit, true, Hex, None,
+        true, nxm id(1, 112), oxm None, Place::Regs { first: 4, count: 4 };
+    Xxreg2: "xxreg2" None, 16 B 128 bit, true, Hex, None,
+        true, nxm id(1, 113), oxm None, Place::Regs { first: 8, count: 4 };
+    Xxreg3: "xxreg3" None, 16 B 128 bit, true, Hex, None,
+        true, nxm id(1, 114), oxm None, Place::Regs { first: 12, count: 4 };
+    EthSrc: "eth_src" Some("dl_src"), 6 B 48 bit, true, Ethernet, Ethernet,
+        true, nxm id(0, 2), oxm oxm(0x8000, 4, 3), Place::Bytes { offset: offset_of!(Flow, dl_src), size: 6 };
+    EthDst: "eth_dst" Some("dl_dst"), 6 B 48 bit, true, Ethernet, Ethernet,
+        true, nxm id(0, 1), oxm oxm(0x8000, 3, 3), Place::Bytes { offset: offset_of!(Flow, dl_dst), size: 6 };
+    EthType: "eth_type" Some("dl_type"), 2 B 16 bit, false, Hex, Ethernet,
+        false, nxm id(0, 3), oxm oxm(0x8000, 5, 3), Place::Int { offset: offset_of!(Flow, dl_type), size: 2, shift: 0 };
+    VlanTci: "vlan_tci" None, 2 B 16 bit, true, Hex, Ethernet,
+        true, nxm id(0, 4), oxm None, Place::Int { offset: offset_of!(Flow, vlans) + 2, size: 2, shift: 0 };
+    DlVlan: "dl_vlan" None, 2 B 12 bit, false, Decimal, Ethernet,
+        true, nxm None, oxm None, Place::VlanPresent { shift: 0 };
+    VlanVid: "vlan_vid" None, 2 B 13 bit, true, Decimal, Ethernet,
+        true, nxm None, oxm oxm(0x8000, 6, 3), Place::Int { offset: offset_of!(Flow, vlans) + 2, size: 2, shift: 0 };
+    DlVlanPcp: "dl_vlan_pcp" None, 1 B 3 bit, false, Decimal, Ethernet,
+        true, nxm None, oxm None, Place::VlanPresent { shift: 13 };
+    VlanPcp: "vlan_pcp" None, 1 B 3 bit, false, Decimal, Vlan,
+        true, nxm None, oxm oxm(0x8000, 7, 3), Place::Int { offset: offset_of!(Flow, vlans) + 2, size: 2, shift: 13 };
+    MplsLabel: "mpls_label" None, 4 B 20 bit, false, Decimal, Mpls,
+        true, nxm None, oxm oxm(0x8000, 34, 3), Place::Int { offset: offset_of!(Flow, mpls_lse), size: 4, shift: 12 };
+    MplsTc: "mpls_tc" None, 1 B 3 bit, false, Decimal, Mpls,
+        true, nxm None, oxm oxm(0x8000, 35, 3), Place::Int { offset: offset_of!(Flow, mpls_lse), size: 4, shift: 9 };
+    MplsBos: "mpls_bos" None, 1 B 1 bit, false, Decimal, Mpls,
+        false, nxm None, oxm oxm(0x8000, 36, 4), Place::Int { offset: offset_of!(Flow, mpls_lse), size: 4, shift: 8 };
+    MplsTtl: "mpls_ttl" None, 1 B 8 bit, false, Decimal, Mpls,
+        true, nxm id(1, 30), oxm None, Place::Int { offset: offset_of!(Flow, mpls_lse), size: 4, shift: 0 };
+    IpSrc: "ip_src" Some("nw_src"), 4 B 32 bit, true, Ipv4, Ipv4,
+        true, nxm id(0, 7), oxm oxm(0x8000, 11, 3), Place::Int { offset: offset_of!(Flow, nw_src), size: 4, shift: 0 };
+    IpDst: "ip_dst" Some("nw_dst"), 4 B 32 bit, true, Ipv4, Ipv4,
+        true, nxm id(0, 8), oxm oxm(0x8000, 12, 3), Place::Int { offset: offset_of!(Flow, nw_dst), size: 4, shift: 0 };
+    Ipv6Src: "ipv6_src" None, 16 B 128 bit, true, Ipv6, Ipv6,
+        true, nxm id(1, 19), oxm oxm(0x8000, 26, 3), Place::Bytes { offset: offset_of!(Flow, ipv6_src), size: 16 };
+    Ipv6Dst: "ipv6_dst" None, 16 B 128 bit, true, Ipv6, Ipv6,
+        true, nxm id(1, 20), oxm oxm(0x8000, 27, 3), Place::Bytes { offset: offset_of!(Flow, ipv6_dst), size: 16 };
+    Ipv6Label: "ipv6_label" None, 4 B 20 bit, true, Hex, Ipv6,
+        true, nxm id(1, 27), oxm oxm(0x8000, 28, 3), Place::Int { offset: offset_of!(Flow, ipv6_label), size: 4, shift: 0 };
+    NwProto: "nw_proto" Some("ip_proto"), 1 B 8 bit, false, Decimal, Ip,
+        false, nxm id(0, 6), oxm oxm(0x8000, 10, 3), Place::Int { offset: offset_of!(Flow, nw_proto), size: 1, shift: 0 };
+    NwTos: "nw_tos" None, 1 B 8 bit, false, Decimal, Ip,
+        true, nxm id(0, 5), oxm None, Place::Tos;
+    IpDscp: "ip_dscp" None, 1 B 6 bit, false, Decimal, Ip,
+        true, nxm None, oxm oxm(0x8000, 8, 3), Place::Int { offset: offset_of!(Flow, nw_tos), size: 1, shift: 2 };
+    NwEcn: "nw_ecn" Some("ip_ecn"), 1 B 2 bit, false, Decimal, Ip,
+        true, nxm id(1, 28), oxm oxm(0x8000, 9, 3), Place::Int { offset: offset_of!(Flow, nw_tos), size: 1, shift: 0 };
+    NwTtl: "nw_ttl" None, 1 B 8 bit, false, Decimal, Ip,
+        true, nxm id(1, 29), oxm None, Place::Int { offset: offset_of!(Flow, nw_ttl), size: 1, shift: 0 };
+    IpFrag: "ip_frag" Some("nw_frag"), 1 B 2 bit, true, Frag, Ip,
+        false, nxm id(1, 26), oxm None, Place::Int { offset: offset_of!(Flow, nw_frag), size: 1, shift: 0 };
+    ArpOp: "arp_op" None, 2 B 8 bit, false, Decimal, Arp,
+        true, nxm id(0, 15), oxm oxm(0x8000, 21, 3), Place::Int { offset: offset_of!(Flow, nw_proto), size: 1, shift: 0 };
+    ArpSpa: "arp_spa" None, 4 B 32 bit, true, Ipv4, Arp,
+        true, nxm id(0, 16), oxm oxm(0x8000, 22, 3), Place::Int { offset: offset_of!(Flow, nw_src), size: 4, shift: 0 };
+    ArpTpa: "arp_tpa" None, 4 B 32 bit, true, Ipv4, Arp,
+        true, nxm id(0, 17), oxm oxm(0x8000, 23, 3), Place::Int { offset: offset_of!(Flow, nw_dst), size: 4, shift: 0 };
+    ArpSha: "arp_sha" None, 6 B 48 bit, true, Ethernet, Arp,
+        true, nxm id(1, 17), oxm oxm(0x8000, 24, 3), Place::Bytes { offset: offset_of!(Flow, arp_sha), size: 6 };
+    ArpTha: "arp_tha" None, 6 B 48 bit, true, Ethernet, Arp,
+        true, nxm id(1, 18), oxm oxm(0x8000, 25, 3), Place::Bytes { offset: offset_of!(Flow, arp_tha), size: 6 };
+    TcpSrc: "tcp_src" None, 2 B 16 bit, true, Decimal, Tcp,
+        true, nxm id(0, 9), oxm oxm(0x8000, 13, 3), Place::Int { offset: offset_of!(Flow, tp_src), size: 2, shift: 0 };
+    TcpDst: "tcp_dst" None, 2 B 16 bit, true, Decimal, Tcp,
+        true, nxm id(0, 10), oxm oxm(0x8000, 14, 3), Place::Int { offset: offset_of!(Flow, tp_dst), size: 2, shift: 0 };
+    TcpFlags: "tcp_flags" None, 2 B 12 bit, true, TcpFlags, Tcp,
+        false, nxm id(1, 34), oxm oxm(0x8000, 42, 6), Place::Int { offset: offset_of!(Flow, tcp_flags), size: 2, shift: 0 };
+    UdpSrc: "udp_src" None, 2 B 16 bit, true, Decimal, Udp,
+        true, nxm id(0, 11), oxm oxm(0x8000, 15, 3), Place::Int { offset: offset_of!(Flow, tp_src), size: 2, shift: 0 };
+    UdpDst: "udp_dst" None, 2 B 16 bit, true, Decimal, Udp,
+        true, nxm id(0, 12), oxm oxm(0x8000, 16, 3), Place::Int { offset: offset_of!(Flow, tp_dst), size: 2, shift: 0 };
+    SctpSrc: "sctp_src" None, 2 B 16 bit, true, Decimal, Sctp,
+        true, nxm None, oxm oxm(0x8000, 17, 3), Place::Int { offset: offset_of!(Flow, tp_src), size: 2, shift: 0 };
+    SctpDst: "sctp_dst" None, 2 B 16 bit, true, Decimal, Sctp,
+        true, nxm None, oxm oxm(0x8000, 18, 3), Place::Int { offset: offset_of!(Flow, tp_dst), size: 2, shift: 0 };
+    IcmpType: "icmp_type" None, 1 B 8 bit, false, Decimal, Icmp4,
+        true, nxm id(0, 13), oxm oxm(0x8000, 19, 3), Place::Int { offset: offset_of!(Flow, tp_src), size: 2, shift: 0 };
+    IcmpCode: "icmp_code" None, 1 B 8 bit, false, Decimal, Icmp4,
+        true, nxm id(0, 14), oxm oxm(0x8000, 20, 3), Place::Int { offset: offset_of!(Flow, tp_dst), size: 2, shift: 0 };
+    Icmpv6Type: "icmpv6_type" None, 1 B 8 bit, false, Decimal, Icmp6,
+        true, nxm id(1, 21), oxm oxm(0x8000, 29, 3), Place::Int { offset: offset_of!(Flow, tp_src), size: 2, shift: 0 };
+    Icmpv6Code: "icmpv6_code" None, 1 B 8 bit, false, Decimal, Icmp6,
+        true, nxm id(1, 22), oxm oxm(0x8000, 30, 3), Place::Int { offset: offset_of!(Flow, tp_dst), size: 2, shift: 0 };
+    NdTarget: "nd_target" None, 16 B 128 bit, true, Ipv6, Nd,
+        true, nxm id(1, 23), oxm oxm(0x8000, 31, 3), Place::Bytes { offset: offset_of!(Flow, nd_target), size: 16 };
+    NdSll: "nd_sll" None, 6 B 48 bit, true, Ethernet, NdSolicit,
+        true, nxm id(1, 24), oxm oxm(0x8000, 32, 3), Place::Bytes { offset: offset_of!(Flow, arp_sha), size: 6 };
+    NdTll: "nd_tll" None, 6 B 48 bit, true, Ethernet, NdAdvert,
+        true, nxm id(1, 25), oxm oxm(0x8000, 33, 3), Place::Bytes { offset: offset_of!(Flow, arp_tha), size: 6 };
+}

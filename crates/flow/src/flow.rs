@@ -1,0 +1,352 @@
+//! The slow path's view of a packet: every match field at a fixed place in one block of 64-bit words.
+//!
+//! Invariant: fields stand in the order of the lookup stages (metadata, layer 2, layer 3, layer 4), so that a stage is
+//! a range of words ([`Stage::words`]). There is no padding: two flows are equal when their words are.
+
+use crate::types::{MacAddr, OfPort, RecircId};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+/// A VLAN tag as it stands in a frame; `tci` carries [`VlanTag::PRESENT`] when there is one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct VlanTag {
+    /// EtherType of the tag (0x8100 or 0x88a8), 0 when there is no tag.
+    pub tpid: u16,
+    /// Priority (3 bits), presence (1), VLAN number (12).
+    pub tci: u16,
+}
+
+impl VlanTag {
+    /// The bit of `tci` that says "there is a tag" (the standard's CFI/DEI bit, which frames rarely use).
+    pub const PRESENT: u16 = 0x1000;
+
+    /// Whether there is a tag.
+    pub fn is_present(self) -> bool {
+        self.tci & VlanTag::PRESENT != 0
+    }
+
+    /// The VLAN number.
+    pub fn vid(self) -> u16 {
+        self.tci & 0xfff
+    }
+
+    /// The priority.
+    pub fn pcp(self) -> u8 {
+        (self.tci >> 13) as u8
+    }
+}
+
+/// Bits of `nw_frag`.
+pub mod nw_frag {
+    /// The packet is a fragment.
+    pub const ANY: u8 = 1;
+    /// It is not the first one.
+    pub const LATER: u8 = 2;
+    /// Both bits.
+    pub const MASK: u8 = 3;
+}
+
+/// Bits of `ct_state`.
+pub mod ct_state {
+    /// Beginning of a new connection.
+    pub const NEW: u32 = 0x01;
+    /// Part of an existing connection.
+    pub const EST: u32 = 0x02;
+    /// Related to an existing connection.
+    pub const REL: u32 = 0x04;
+    /// In the reply direction.
+    pub const RPL: u32 = 0x08;
+    /// Could not be tracked.
+    pub const INV: u32 = 0x10;
+    /// Conntrack has seen the packet.
+    pub const TRK: u32 = 0x20;
+    /// Source address or port was translated.
+    pub const SNAT: u32 = 0x40;
+    /// Destination address or port was translated.
+    pub const DNAT: u32 = 0x80;
+}
+
+/// Bits of `tcp_flags` with their letters, low bit first (RFC 9293 §3.1, RFC 3540).
+pub struct TcpFlags;
+
+impl TcpFlags {
+    /// The 12 bits that a TCP header has.
+    pub const MASK: u16 = 0xfff;
+    /// Names of the low nine bits as match syntax has them.
+    pub const NAMES: [&'static str; 9] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"];
+}
+
+/// All match fields of one packet. Fields that the packet does not have are zero.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Flow {
+    // Stage 1: metadata.
+    /// Tunnel key.
+    pub tun_id: u64,
+    /// Outer IPv4 source.
+    pub tun_src: u32,
+    /// Outer IPv4 destination.
+    pub tun_dst: u32,
+    /// Outer IPv6 source.
+    pub tun_ipv6_src: [u8; 16],
+    /// Outer IPv6 destination.
+    pub tun_ipv6_dst: [u8; 16],
+    /// Tunnel flags.
+    pub tun_flags: u16,
+    /// Outer type of service.
+    pub tun_tos: u8,
+    /// Outer time to live.
+    pub tun_ttl: u8,
+    /// Outer UDP source port.
+    pub tun_tp_src: u16,
+    /// Outer UDP destination port.
+    pub tun_tp_dst: u16,
+    /// VXLAN group policy id.
+    pub tun_gbp_id: u16,
+    /// VXLAN group policy flags.
+    pub tun_gbp_flags: u8,
+    /// Keeps the layout free of gaps; always 0.
+    pub pad0: u8,
+    /// Conjunction that matched.
+    pub conj_id: u32,
+    /// OpenFlow metadata.
+    pub metadata: u64,
+    /// Registers.
+    pub regs: [u32; 16],
+    /// Connection label, as a big-endian number.
+    pub ct_label: [u8; 16],
+    /// Packet priority (QoS).
+    pub skb_priority: u32,
+    /// Packet mark.
+    pub pkt_mark: u32,
+    /// Hash that the datapath computed.
+    pub dp_hash: u32,
+    /// OpenFlow input port (an [`OfPort`]).
+    pub in_port: u32,
+    /// Frozen state that the packet resumes (a [`RecircId`]).
+    pub recirc_id: u32,
+    /// Packet type: namespace in the high half, type in the low; 0 is Ethernet.
+    pub packet_type: u32,
+    /// Connection state, bits of [`ct_state`].
+    pub ct_state: u32,
+    /// Connection mark.
+    pub ct_mark: u32,
+    /// Connection zone.
+    pub ct_zone: u16,
+    /// Source port of the connection's original direction.
+    pub ct_tp_src: u16,
+    /// Destination port of the connection's original direction.
+    pub ct_tp_dst: u16,
+    /// IP protocol of the connection's original direction.
+    pub ct_nw_proto: u8,
+    /// Always 0.
+    pub pad1: u8,
+    /// IPv4 source of the connection's original direction.
+    pub ct_nw_src: u32,
+    /// IPv4 destination of the connection's original direction.
+    pub ct_nw_dst: u32,
+    /// IPv6 source of the connection's original direction.
+    pub ct_ipv6_src: [u8; 16],
+    /// IPv6 destination of the connection's original direction.
+    pub ct_ipv6_dst: [u8; 16],
+    /// Output port in the action set (an [`OfPort`]).
+    pub actset_output: u32,
+    /// Always 0.
+    pub pad2: u32,
+    // Stage 2: layer 2.
+    /// Ethernet destination.
+    pub dl_dst: [u8; 6],
+    /// Ethernet source.
+    pub dl_src: [u8; 6],
+    /// EtherType behind the parsed VLAN tags.
+    pub dl_type: u16,
+    /// Always 0.
+    pub pad3: u16,
+    /// VLAN tags, outermost first.
+    pub vlans: [VlanTag; 2],
+    /// MPLS label stack, outermost first: label, class, bottom, time to live.
+    pub mpls_lse: [u32; 4],
+    // Stage 3: layer 3.
+    /// IPv6 source.
+    pub ipv6_src: [u8; 16],
+    /// IPv6 destination.
+    pub ipv6_dst: [u8; 16],
+    /// IPv4 source, or ARP sender.
+    pub nw_src: u32,
+    /// IPv4 destination, or ARP target.
+    pub nw_dst: u32,
+    /// IPv6 flow label.
+    pub ipv6_label: u32,
+    /// Fragment bits of [`nw_frag`].
+    pub nw_frag: u8,
+    /// Type of service or traffic class, ECN included.
+    pub nw_tos: u8,
+    /// Time to live or hop limit.
+    pub nw_ttl: u8,
+    /// IP protocol, or low byte of the ARP opcode.
+    pub nw_proto: u8,
+    /// Neighbour discovery target.
+    pub nd_target: [u8; 16],
+    /// ARP sender hardware address, or ND source link-layer address.
+    pub arp_sha: [u8; 6],
+    /// ARP target hardware address, or ND target link-layer address.
+    pub arp_tha: [u8; 6],
+    /// TCP flags, 12 bits.
+    pub tcp_flags: u16,
+    /// Always 0.
+    pub pad4: u16,
+    // Stage 4: layer 4.
+    /// TCP, UDP or SCTP source port, or ICMP type.
+    pub tp_src: u16,
+    /// TCP, UDP or SCTP destination port, or ICMP code.
+    pub tp_dst: u16,
+    /// IGMP group.
+    pub igmp_group: u32,
+}
+
+/// Number of 64-bit words of a [`Flow`].
+pub const FLOW_WORDS: usize = size_of::<Flow>() / 8;
+
+/// A stage of the lookup: a range of a flow's words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Tunnel, registers, input port, conntrack.
+    Metadata,
+    /// Ethernet, VLAN, MPLS.
+    L2,
+    /// IP, ARP, ND, TCP flags.
+    L3,
+    /// Ports.
+    L4,
+}
+
+impl Stage {
+    /// All stages in order.
+    pub const ALL: [Stage; 4] = [Stage::Metadata, Stage::L2, Stage::L3, Stage::L4];
+
+    /// The range of words that the stage looks at.
+    pub const fn words(self) -> std::ops::Range<usize> {
+        const L2: usize = std::mem::offset_of!(Flow, dl_dst) / 8;
+        const L3: usize = std::mem::offset_of!(Flow, ipv6_src) / 8;
+        const L4: usize = std::mem::offset_of!(Flow, tp_src) / 8;
+        match self {
+            Stage::Metadata => 0..L2,
+            Stage::L2 => L2..L3,
+            Stage::L3 => L3..L4,
+            Stage::L4 => L4..FLOW_WORDS,
+        }
+    }
+}
+
+const _: () = assert!(std::mem::offset_of!(Flow, dl_dst).is_multiple_of(8));
+const _: () = assert!(std::mem::offset_of!(Flow, ipv6_src).is_multiple_of(8));
+const _: () = assert!(std::mem::offset_of!(Flow, tp_src).is_multiple_of(8));
+
+impl Default for Flow {
+    fn default() -> Flow {
+        Flow::new_zeroed()
+    }
+}
+
+impl Flow {
+    /// The words of the flow.
+    #[inline]
+    pub fn words(&self) -> &[u64; FLOW_WORDS] {
+        zerocopy::transmute_ref!(self)
+    }
+
+    /// The words of the flow, writable.
+    #[inline]
+    pub fn words_mut(&mut self) -> &mut [u64; FLOW_WORDS] {
+        zerocopy::transmute_mut!(self)
+    }
+
+    /// A flow from its words.
+    pub fn from_words(words: [u64; FLOW_WORDS]) -> Flow {
+        zerocopy::transmute!(words)
+    }
+
+    /// The input port.
+    pub fn in_port(&self) -> OfPort {
+        OfPort(self.in_port)
+    }
+
+    /// The recirculation id.
+    pub fn recirc_id(&self) -> RecircId {
+        RecircId(self.recirc_id)
+    }
+
+    /// Ethernet source.
+    pub fn dl_src(&self) -> MacAddr {
+        MacAddr(self.dl_src)
+    }
+
+    /// Ethernet destination.
+    pub fn dl_dst(&self) -> MacAddr {
+        MacAddr(self.dl_dst)
+    }
+
+    /// Whether the EtherType is that of IPv4 or IPv6.
+    pub fn is_ip(&self) -> bool {
+        self.dl_type == packet::headers::ETH_TYPE_IP || self.dl_type == packet::headers::ETH_TYPE_IPV6
+    }
+
+    /// Whether the EtherType is that of ARP or RARP.
+    pub fn is_arp(&self) -> bool {
+        self.dl_type == packet::headers::ETH_TYPE_ARP || self.dl_type == packet::headers::ETH_TYPE_RARP
+    }
+
+    /// Keeps only the bits that `mask` has.
+    pub fn masked(&self, mask: &Mask) -> Flow {
+        let mut out = *self;
+        for (w, m) in out.words_mut().iter_mut().zip(mask.words()) {
+            *w &= m;
+        }
+        out
+    }
+
+    /// Whether both flows agree in all bits of `mask`.
+    pub fn equal_under(&self, other: &Flow, mask: &Mask) -> bool {
+        self.words().iter().zip(other.words()).zip(mask.words()).all(|((a, b), m)| (a ^ b) & m == 0)
+    }
+}
+
+impl std::fmt::Debug for Flow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        crate::fields::debug_flow(self, f)
+    }
+}
+
+/// A mask over a [`Flow`]: the same block, bits set where the flow's bits matter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Mask(pub Flow);
+
+impl Mask {
+    /// The words of the mask.
+    #[inline]
+    pub fn words(&self) -> &[u64; FLOW_WORDS] {
+        self.0.words()
+    }
+
+    /// A mask that matches everything.
+    pub fn none() -> Mask {
+        Mask::default()
+    }
+
+    /// Whether no bit matters.
+    pub fn is_empty(&self) -> bool {
+        self.words().iter().all(|w| *w == 0)
+    }
+
+    /// Adds the bits of `other`.
+    pub fn or(&mut self, other: &Mask) {
+        for (w, o) in self.0.words_mut().iter_mut().zip(other.words()) {
+            *w |= o;
+        }
+    }
+
+    /// Whether all bits of `other` are in this mask.
+    pub fn contains(&self, other: &Mask) -> bool {
+        self.words().iter().zip(other.words()).all(|(a, b)| b & !a == 0)
+    }
+}

@@ -1,0 +1,466 @@
+//! The datapath's view of a packet: [`FlowKey`], a 64-byte block for the common packet and cold 64-byte blocks for the rest.
+//!
+//! `base.shape` names the extension blocks that the packet has ([`shape`]); blocks it does not have are zero and are not
+//! looked at. A [`KeyMask`] is the same layout; its shape bits are always all ones, so a megaflow never matches packets of
+//! another shape. Hash and compare whole blocks ([`FlowKey::block`]).
+
+use crate::flow::{Flow, Mask, VlanTag};
+use crate::types::{DpPort, OfPort};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+/// Bits of `base.shape`, one per extension block.
+pub mod shape {
+    /// [`super::Ipv6Block`].
+    pub const IPV6: u16 = 1;
+    /// [`super::ArpBlock`].
+    pub const ARP: u16 = 2;
+    /// [`super::TunnelBlock`].
+    pub const TUNNEL: u16 = 4;
+    /// [`super::CtBlock`].
+    pub const CT: u16 = 8;
+    /// Number of extension blocks.
+    pub const COUNT: usize = 4;
+}
+
+/// The common packet: metadata, Ethernet, one VLAN, IPv4 or ARP addresses, ports, conntrack state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct BaseBlock {
+    /// Datapath port that the packet came in by.
+    pub in_port: u32,
+    /// Recirculation id.
+    pub recirc_id: u32,
+    /// Ethernet destination.
+    pub dl_dst: [u8; 6],
+    /// Ethernet source.
+    pub dl_src: [u8; 6],
+    /// EtherType behind the parsed VLAN tags.
+    pub dl_type: u16,
+    /// Outermost VLAN tag's EtherType.
+    pub vlan_tpid: u16,
+    /// Outermost VLAN tag with [`VlanTag::PRESENT`].
+    pub vlan_tci: u16,
+    /// Which extension blocks there are.
+    pub shape: u16,
+    /// IPv4 source or ARP sender.
+    pub nw_src: u32,
+    /// IPv4 destination or ARP target.
+    pub nw_dst: u32,
+    /// IP protocol or ARP opcode.
+    pub nw_proto: u8,
+    /// Type of service.
+    pub nw_tos: u8,
+    /// Time to live.
+    pub nw_ttl: u8,
+    /// Fragment bits.
+    pub nw_frag: u8,
+    /// Source port or ICMP type.
+    pub tp_src: u16,
+    /// Destination port or ICMP code.
+    pub tp_dst: u16,
+    /// TCP flags.
+    pub tcp_flags: u16,
+    /// Connection zone.
+    pub ct_zone: u16,
+    /// Connection state.
+    pub ct_state: u32,
+    /// Connection mark.
+    pub ct_mark: u32,
+    /// Packet mark.
+    pub pkt_mark: u32,
+    /// Hash computed by the datapath.
+    pub dp_hash: u32,
+}
+
+/// IPv6 and neighbour discovery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct Ipv6Block {
+    /// Source.
+    pub src: [u8; 16],
+    /// Destination.
+    pub dst: [u8; 16],
+    /// ND target.
+    pub nd_target: [u8; 16],
+    /// ND source link-layer address.
+    pub nd_sll: [u8; 6],
+    /// ND target link-layer address.
+    pub nd_tll: [u8; 6],
+    /// Flow label.
+    pub label: u32,
+}
+
+/// ARP hardware addresses, a second VLAN tag, MPLS, IGMP, rare metadata.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct ArpBlock {
+    /// MPLS label stack.
+    pub mpls_lse: [u32; 4],
+    /// Second VLAN tag.
+    pub vlan1: VlanTag,
+    /// IGMP group.
+    pub igmp_group: u32,
+    /// Packet priority.
+    pub skb_priority: u32,
+    /// Packet type.
+    pub packet_type: u32,
+    /// ARP sender hardware address.
+    pub arp_sha: [u8; 6],
+    /// ARP target hardware address.
+    pub arp_tha: [u8; 6],
+    /// Always 0.
+    pub pad: [u32; 5],
+}
+
+/// The tunnel that the packet came out of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct TunnelBlock {
+    /// Tunnel key.
+    pub id: u64,
+    /// Outer IPv4 source.
+    pub src: u32,
+    /// Outer IPv4 destination.
+    pub dst: u32,
+    /// Outer IPv6 source.
+    pub ipv6_src: [u8; 16],
+    /// Outer IPv6 destination.
+    pub ipv6_dst: [u8; 16],
+    /// Flags.
+    pub flags: u16,
+    /// Outer type of service.
+    pub tos: u8,
+    /// Outer time to live.
+    pub ttl: u8,
+    /// Outer UDP source port.
+    pub tp_src: u16,
+    /// Outer UDP destination port.
+    pub tp_dst: u16,
+    /// VXLAN group policy id.
+    pub gbp_id: u16,
+    /// VXLAN group policy flags.
+    pub gbp_flags: u8,
+    /// Always 0.
+    pub pad: [u8; 5],
+}
+
+/// Connection tracking beyond state, zone and mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct CtBlock {
+    /// Connection label.
+    pub label: [u8; 16],
+    /// IPv6 source of the original direction.
+    pub ipv6_src: [u8; 16],
+    /// IPv6 destination of the original direction.
+    pub ipv6_dst: [u8; 16],
+    /// IPv4 source of the original direction.
+    pub nw_src: u32,
+    /// IPv4 destination of the original direction.
+    pub nw_dst: u32,
+    /// Source port of the original direction.
+    pub tp_src: u16,
+    /// Destination port of the original direction.
+    pub tp_dst: u16,
+    /// IP protocol of the original direction.
+    pub nw_proto: u8,
+    /// Always 0.
+    pub pad: [u8; 3],
+}
+
+/// A packet as the datapath matches it.
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct FlowKey {
+    /// Always there.
+    pub base: BaseBlock,
+    /// There when `base.shape` has [`shape::IPV6`].
+    pub ipv6: Ipv6Block,
+    /// There when `base.shape` has [`shape::ARP`].
+    pub arp: ArpBlock,
+    /// There when `base.shape` has [`shape::TUNNEL`].
+    pub tunnel: TunnelBlock,
+    /// There when `base.shape` has [`shape::CT`].
+    pub ct: CtBlock,
+}
+
+/// A mask over a [`FlowKey`].
+pub type KeyMask = FlowKey;
+
+impl Default for FlowKey {
+    fn default() -> FlowKey {
+        FlowKey::new_zeroed()
+    }
+}
+
+impl std::fmt::Debug for FlowKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut s = f.debug_struct("FlowKey");
+        s.field("base", &self.base);
+        if self.has(shape::IPV6) {
+            s.field("ipv6", &self.ipv6);
+        }
+        if self.has(shape::ARP) {
+            s.field("arp", &self.arp);
+        }
+        if self.has(shape::TUNNEL) {
+            s.field("tunnel", &self.tunnel);
+        }
+        if self.has(shape::CT) {
+            s.field("ct", &self.ct);
+        }
+        s.finish()
+    }
+}
+
+impl std::hash::Hash for FlowKey {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        for i in self.present_blocks() {
+            self.block(i).hash(state);
+        }
+    }
+}
+
+impl FlowKey {
+    /// Number of 64-byte blocks, the base block included.
+    pub const BLOCKS: usize = 1 + shape::COUNT;
+
+    /// Whether the packet has the extension block of that shape bit.
+    #[inline]
+    pub fn has(&self, shape_bit: u16) -> bool {
+        self.base.shape & shape_bit != 0
+    }
+
+    /// Block `i` as words; 0 is the base block, `1 + n` the extension of shape bit `n`.
+    #[inline]
+    pub fn block(&self, i: usize) -> &[u64; 8] {
+        let all: &[[u64; 8]; FlowKey::BLOCKS] = zerocopy::transmute_ref!(self);
+        &all[i]
+    }
+
+    /// Block `i`, writable.
+    #[inline]
+    pub fn block_mut(&mut self, i: usize) -> &mut [u64; 8] {
+        let all: &mut [[u64; 8]; FlowKey::BLOCKS] = zerocopy::transmute_mut!(self);
+        &mut all[i]
+    }
+
+    /// Indices of the blocks that this key has.
+    #[inline]
+    pub fn present_blocks(&self) -> impl Iterator<Item = usize> + use<> {
+        let shape = self.base.shape;
+        (0..FlowKey::BLOCKS).filter(move |i| *i == 0 || shape >> (i - 1) & 1 != 0)
+    }
+
+    /// Makes the key empty, touching only the blocks that it has.
+    #[inline]
+    pub fn clear(&mut self) {
+        for i in self.present_blocks() {
+            *self.block_mut(i) = [0; 8];
+        }
+    }
+
+    /// The input port.
+    pub fn in_port(&self) -> DpPort {
+        DpPort(self.base.in_port)
+    }
+
+    /// The key with only the bits of `mask` kept.
+    pub fn masked(&self, mask: &KeyMask) -> FlowKey {
+        let mut out = FlowKey::default();
+        for i in self.present_blocks() {
+            for w in 0..8 {
+                out.block_mut(i)[w] = self.block(i)[w] & mask.block(i)[w];
+            }
+        }
+        out
+    }
+
+    /// Whether `key` agrees with this masked key in all bits of `mask`.
+    #[inline]
+    pub fn matches(&self, mask: &KeyMask, key: &FlowKey) -> bool {
+        self.base.shape == key.base.shape
+            && self.present_blocks().all(|i| {
+                let (a, m, k) = (self.block(i), mask.block(i), key.block(i));
+                (0..8).fold(0, |d, w| d | (k[w] & m[w]) ^ a[w]) == 0
+            })
+    }
+
+    /// Computes `base.shape` from which extension blocks are not zero, for keys built field by field. The IPv6 block
+    /// is there for every IPv6 packet and the ARP block for every ARP and MPLS packet, whatever their bytes.
+    pub fn set_shape(&mut self) {
+        let mut bits = 0;
+        for n in 0..shape::COUNT {
+            if self.block(n + 1).iter().any(|w| *w != 0) {
+                bits |= 1 << n;
+            }
+        }
+        match self.base.dl_type {
+            packet::headers::ETH_TYPE_IPV6 => bits |= shape::IPV6,
+            packet::headers::ETH_TYPE_ARP
+            | packet::headers::ETH_TYPE_RARP
+            | packet::headers::ETH_TYPE_MPLS
+            | packet::headers::ETH_TYPE_MPLS_MCAST => bits |= shape::ARP,
+            _ => {}
+        }
+        self.base.shape = bits;
+    }
+
+    /// The slow path's flow of this key, with `in_port` as OpenFlow port.
+    pub fn to_flow(&self, in_port: OfPort) -> Flow {
+        let (b, v6, a, t, c) = (&self.base, &self.ipv6, &self.arp, &self.tunnel, &self.ct);
+        let is_nd = b.dl_type == packet::headers::ETH_TYPE_IPV6;
+        Flow {
+            tun_id: t.id,
+            tun_src: t.src,
+            tun_dst: t.dst,
+            tun_ipv6_src: t.ipv6_src,
+            tun_ipv6_dst: t.ipv6_dst,
+            tun_flags: t.flags,
+            tun_tos: t.tos,
+            tun_ttl: t.ttl,
+            tun_tp_src: t.tp_src,
+            tun_tp_dst: t.tp_dst,
+            tun_gbp_id: t.gbp_id,
+            tun_gbp_flags: t.gbp_flags,
+            ct_label: c.label,
+            skb_priority: a.skb_priority,
+            pkt_mark: b.pkt_mark,
+            dp_hash: b.dp_hash,
+            in_port: in_port.0,
+            recirc_id: b.recirc_id,
+            packet_type: a.packet_type,
+            ct_state: b.ct_state,
+            ct_mark: b.ct_mark,
+            ct_zone: b.ct_zone,
+            ct_tp_src: c.tp_src,
+            ct_tp_dst: c.tp_dst,
+            ct_nw_proto: c.nw_proto,
+            ct_nw_src: c.nw_src,
+            ct_nw_dst: c.nw_dst,
+            ct_ipv6_src: c.ipv6_src,
+            ct_ipv6_dst: c.ipv6_dst,
+            dl_dst: b.dl_dst,
+            dl_src: b.dl_src,
+            dl_type: b.dl_type,
+            vlans: [VlanTag { tpid: b.vlan_tpid, tci: b.vlan_tci }, a.vlan1],
+            mpls_lse: a.mpls_lse,
+            ipv6_src: v6.src,
+            ipv6_dst: v6.dst,
+            nw_src: b.nw_src,
+            nw_dst: b.nw_dst,
+            ipv6_label: v6.label,
+            nw_frag: b.nw_frag,
+            nw_tos: b.nw_tos,
+            nw_ttl: b.nw_ttl,
+            nw_proto: b.nw_proto,
+            nd_target: v6.nd_target,
+            arp_sha: if is_nd { v6.nd_sll } else { a.arp_sha },
+            arp_tha: if is_nd { v6.nd_tll } else { a.arp_tha },
+            tcp_flags: b.tcp_flags,
+            tp_src: b.tp_src,
+            tp_dst: b.tp_dst,
+            igmp_group: a.igmp_group,
+            ..Flow::default()
+        }
+    }
+
+    /// The datapath key of a flow that came in by `in_port`; inverse of [`FlowKey::to_flow`]. Registers, metadata and
+    /// the other fields that the datapath does not know are left out.
+    pub fn from_flow(flow: &Flow, in_port: DpPort) -> FlowKey {
+        let mut key = FlowKey::blocks_of(flow, in_port.0, flow.dl_type);
+        key.set_shape();
+        key
+    }
+
+    /// The datapath mask of a slow-path mask, for packets of the shape and EtherType of `key`: blocks that the key does
+    /// not have stay zero. Always exact: input port, recirculation id, shape, EtherType.
+    pub fn from_mask(mask: &Mask, key: &FlowKey) -> KeyMask {
+        let m = &mask.0;
+        let mut out = FlowKey::blocks_of(m, u32::MAX, key.base.dl_type);
+        out.base.recirc_id = u32::MAX;
+        out.base.dl_type = u16::MAX;
+        for n in 0..shape::COUNT {
+            if key.base.shape >> n & 1 == 0 {
+                *out.block_mut(n + 1) = [0; 8];
+            }
+        }
+        out.base.shape = u16::MAX;
+        out
+    }
+
+    fn blocks_of(f: &Flow, in_port: u32, dl_type_of_packet: u16) -> FlowKey {
+        let mut key = FlowKey::default();
+        let is_nd = dl_type_of_packet == packet::headers::ETH_TYPE_IPV6;
+        key.base = BaseBlock {
+            in_port,
+            recirc_id: f.recirc_id,
+            dl_dst: f.dl_dst,
+            dl_src: f.dl_src,
+            dl_type: f.dl_type,
+            vlan_tpid: f.vlans[0].tpid,
+            vlan_tci: f.vlans[0].tci,
+            shape: 0,
+            nw_src: f.nw_src,
+            nw_dst: f.nw_dst,
+            nw_proto: f.nw_proto,
+            nw_tos: f.nw_tos,
+            nw_ttl: f.nw_ttl,
+            nw_frag: f.nw_frag,
+            tp_src: f.tp_src,
+            tp_dst: f.tp_dst,
+            tcp_flags: f.tcp_flags,
+            ct_zone: f.ct_zone,
+            ct_state: f.ct_state,
+            ct_mark: f.ct_mark,
+            pkt_mark: f.pkt_mark,
+            dp_hash: f.dp_hash,
+        };
+        let (sha, tha) = (f.arp_sha, f.arp_tha);
+        key.ipv6 = Ipv6Block {
+            src: f.ipv6_src,
+            dst: f.ipv6_dst,
+            nd_target: f.nd_target,
+            nd_sll: if is_nd { sha } else { [0; 6] },
+            nd_tll: if is_nd { tha } else { [0; 6] },
+            label: f.ipv6_label,
+        };
+        key.arp = ArpBlock {
+            mpls_lse: f.mpls_lse,
+            vlan1: f.vlans[1],
+            igmp_group: f.igmp_group,
+            skb_priority: f.skb_priority,
+            packet_type: f.packet_type,
+            arp_sha: if is_nd { [0; 6] } else { sha },
+            arp_tha: if is_nd { [0; 6] } else { tha },
+            pad: [0; 5],
+        };
+        key.tunnel = TunnelBlock {
+            id: f.tun_id,
+            src: f.tun_src,
+            dst: f.tun_dst,
+            ipv6_src: f.tun_ipv6_src,
+            ipv6_dst: f.tun_ipv6_dst,
+            flags: f.tun_flags,
+            tos: f.tun_tos,
+            ttl: f.tun_ttl,
+            tp_src: f.tun_tp_src,
+            tp_dst: f.tun_tp_dst,
+            gbp_id: f.tun_gbp_id,
+            gbp_flags: f.tun_gbp_flags,
+            pad: [0; 5],
+        };
+        key.ct = CtBlock {
+            label: f.ct_label,
+            ipv6_src: f.ct_ipv6_src,
+            ipv6_dst: f.ct_ipv6_dst,
+            nw_src: f.ct_nw_src,
+            nw_dst: f.ct_nw_dst,
+            tp_src: f.ct_tp_src,
+            tp_dst: f.ct_tp_dst,
+            nw_proto: f.ct_nw_proto,
+            pad: [0; 3],
+        };
+        key
+    }
+}

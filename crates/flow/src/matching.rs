@@ -1,0 +1,73 @@
+//! A match: a flow and the mask of its bits that count.
+
+use crate::fields::FieldId;
+use crate::flow::{Flow, Mask};
+
+/// What a rule matches. Invariant: `flow` has no bit outside `mask`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Match {
+    flow: Flow,
+    mask: Mask,
+}
+
+impl Match {
+    /// Matches every packet.
+    pub fn catchall() -> Match {
+        Match::default()
+    }
+
+    /// Matches packets that agree with `flow` in the bits of `mask`.
+    pub fn new(flow: &Flow, mask: &Mask) -> Match {
+        Match { flow: flow.masked(mask), mask: *mask }
+    }
+
+    /// The values, masked.
+    pub fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
+    /// The bits that count.
+    pub fn mask(&self) -> &Mask {
+        &self.mask
+    }
+
+    /// Whether `packet` matches.
+    pub fn matches(&self, packet: &Flow) -> bool {
+        packet.equal_under(&self.flow, &self.mask)
+    }
+
+    /// Requires `field` to be `value` exactly (numbers as in [`FieldId::get`]).
+    pub fn set(&mut self, field: FieldId, value: u128) -> &mut Match {
+        self.set_masked(field, value, field.full_mask())
+    }
+
+    /// Requires the bits `mask` of `field` to be those of `value`.
+    pub fn set_masked(&mut self, field: FieldId, value: u128, mask: u128) -> &mut Match {
+        field.set(&mut self.flow, value & mask);
+        field.set(&mut self.mask.0, mask);
+        self
+    }
+
+    /// Builder form of [`Match::set`].
+    pub fn with(mut self, field: FieldId, value: u128) -> Match {
+        self.set(field, value);
+        self
+    }
+
+    /// Value and mask of `field`.
+    pub fn get(&self, field: FieldId) -> (u128, u128) {
+        (field.get(&self.flow), field.get(&self.mask.0))
+    }
+
+    /// Whether every packet that matches `self` also matches `wider`.
+    pub fn is_within(&self, wider: &Match) -> bool {
+        self.mask.contains(&wider.mask) && self.flow.equal_under(&wider.flow, &wider.mask)
+    }
+
+    /// Whether some packet could match both.
+    pub fn overlaps(&self, other: &Match) -> bool {
+        let pairs = self.flow.words().iter().zip(other.flow.words());
+        let masks = self.mask.words().iter().zip(other.mask.words());
+        pairs.zip(masks).all(|((a, b), (ma, mb))| (a ^ b) & ma & mb == 0)
+    }
+}
