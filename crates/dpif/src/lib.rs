@@ -1,1 +1,19 @@
-//! dpif
+//! The vocabulary that the slow path and the datapaths share, and the one seam between them: [`Datapath`].
+//!
+//! Everything that crosses the seam is a value. Operations are sent in batches and answered later through a
+//! [`ReplySink`], so a datapath of threads that share nothing and a kernel behind system calls both fit.
+#![forbid(unsafe_code)]
+
+mod actions;
+mod drops;
+mod ops;
+mod upcall;
+
+pub use actions::{ArpSet, DpAction, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
+pub use drops::{DropReason, XlateDrop};
+pub use ops::{
+    Capabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FlowPut, FlowRecord, FlowStats, MeterBand,
+    MeterConfig, OpBatch, OpResult, PmdId, PmdStats, PortInfo, PortKind, PortSpec, PortStats, PutMode,
+    ReplySink,
+};
+pub use upcall::{ControllerCookie, Ticket, Upcall, UpcallKind, UpcallSink, UserCookie, slow_reason};

@@ -1,0 +1,366 @@
+//! Operations on a datapath and the [`Datapath`] trait.
+
+use crate::actions::DpAction;
+use crate::drops::DropReason;
+use crate::upcall::Ticket;
+use flow::{DpPort, FlowKey, KeyMask, Ufid};
+use packet::Packet;
+use std::sync::Arc;
+
+/// A forwarding thread.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum PmdId {
+    /// The main loop, which executes packet-outs.
+    Main,
+    /// The forwarding thread of that number (its core, where it is bound to one).
+    Core(u16),
+}
+
+/// Whether a put makes or changes a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PutMode {
+    /// Make it; [`DpifError::Exists`] when the packet of `key` already hits a flow.
+    Create,
+    /// Change the actions of the flow of that ufid.
+    Modify,
+}
+
+/// Installs or changes a megaflow.
+#[derive(Clone, Debug)]
+pub struct FlowPut {
+    /// Its name.
+    pub ufid: Ufid,
+    /// The packet it was made from, unmasked.
+    pub key: FlowKey,
+    /// Which bits count.
+    pub mask: KeyMask,
+    /// What to do.
+    pub actions: Arc<[DpAction]>,
+    /// Make or change.
+    pub mode: PutMode,
+}
+
+/// Runs actions on one packet.
+#[derive(Debug)]
+pub struct Execute {
+    /// The packet.
+    pub packet: Packet,
+    /// Its key: metadata and headers.
+    pub key: FlowKey,
+    /// What to do; none drops.
+    pub actions: Arc<[DpAction]>,
+    /// Answers this upcall: packets parked behind it go on after it.
+    pub ticket: Option<Ticket>,
+}
+
+/// One operation.
+#[derive(Debug)]
+pub enum DpifOp {
+    /// Install or change a megaflow.
+    FlowPut(Box<FlowPut>),
+    /// Remove a megaflow; answers its last statistics.
+    FlowDel(Ufid),
+    /// Statistics of a megaflow.
+    FlowGet(Ufid),
+    /// Part of the flow table: at most `max_flows` flows from `cursor` (0 at first) on.
+    FlowDump {
+        /// Where to go on.
+        cursor: u64,
+        /// How many at most.
+        max_flows: usize,
+    },
+    /// Remove all megaflows.
+    FlowFlush,
+    /// Run actions on a packet.
+    Execute(Box<Execute>),
+    /// Counters of the thread.
+    Stats,
+    /// Zero the counters of the thread.
+    ClearStats,
+}
+
+/// Counters of a megaflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlowStats {
+    /// Packets that it handled.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// When the last one came, in the datapath's milliseconds; 0 is never.
+    pub used_ms: u64,
+    /// OR of their TCP flags.
+    pub tcp_flags: u16,
+}
+
+/// A megaflow, as dumped.
+#[derive(Clone, Debug)]
+pub struct FlowRecord {
+    /// Its name.
+    pub ufid: Ufid,
+    /// The packet it was made from.
+    pub key: FlowKey,
+    /// Which bits count.
+    pub mask: KeyMask,
+    /// What it does.
+    pub actions: Arc<[DpAction]>,
+    /// Its counters.
+    pub stats: FlowStats,
+}
+
+/// What became of an operation.
+#[derive(Debug)]
+pub enum OpResult {
+    /// Done.
+    Done,
+    /// The flow asked for, or deleted, with its statistics.
+    Flow(Box<FlowRecord>),
+    /// A part of the table and where to go on; `None` at the end.
+    Dump(Vec<FlowRecord>, Option<u64>),
+    /// Counters.
+    Stats(Box<PmdStats>),
+    /// Not done.
+    Failed(DpifError),
+}
+
+/// Why an operation was not done.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DpifError {
+    /// A flow that matches the packet is there already.
+    #[error("a flow that matches is already installed ({0})")]
+    Exists(Ufid),
+    /// No such flow, port or thread.
+    #[error("no such {0}")]
+    NotFound(&'static str),
+    /// A table or queue is full.
+    #[error("{0} is full")]
+    Full(&'static str),
+    /// The datapath cannot do this.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The device behind a port could not be opened.
+    #[error("{0}")]
+    Device(String),
+}
+
+/// Operations for one thread, in order.
+pub struct OpBatch {
+    /// Which thread.
+    pub pmd: PmdId,
+    /// What to do.
+    pub ops: Vec<DpifOp>,
+    /// Told in the reply.
+    pub tag: u64,
+    /// Who gets the results; `None` when nobody asks.
+    pub reply: Option<Arc<dyn ReplySink>>,
+}
+
+/// Takes results of operations, without waiting; called from forwarding threads.
+pub trait ReplySink: Send + Sync {
+    /// The results of the batch of that tag, one per operation in order.
+    fn done(&self, pmd: PmdId, tag: u64, results: Vec<OpResult>);
+}
+
+/// What a port is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PortKind {
+    /// An existing network interface.
+    System,
+    /// A tap device made by us, the bridge's own port or another host-side interface.
+    Internal,
+    /// A tap device made by us.
+    Tap,
+    /// A port without a device, by type name.
+    Other(String),
+}
+
+/// A port to be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortSpec {
+    /// Interface name.
+    pub name: String,
+    /// What it is made of.
+    pub kind: PortKind,
+    /// Ethernet address for a device that we make.
+    pub mac: Option<flow::MacAddr>,
+    /// MTU asked for.
+    pub mtu: Option<u32>,
+    /// Number asked for.
+    pub number: Option<DpPort>,
+    /// Other options, by name.
+    pub options: Vec<(String, String)>,
+}
+
+/// A port of a datapath.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortInfo {
+    /// Its number.
+    pub number: DpPort,
+    /// Interface name.
+    pub name: String,
+    /// Type name as databases and `dpctl/show` have it.
+    pub type_name: String,
+}
+
+/// Counters of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortStats {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Received frames lost before the switch saw them.
+    pub rx_dropped: u64,
+    /// Received frames with errors.
+    pub rx_errors: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets not sent.
+    pub tx_dropped: u64,
+    /// Packets that failed to be sent.
+    pub tx_errors: u64,
+    /// Drops of packets that came in by this port, by [`DropReason`].
+    pub drops: [u64; DropReason::COUNT],
+}
+
+/// Counters of a forwarding thread, cumulative.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PmdStats {
+    /// Packets received.
+    pub received: u64,
+    /// Packets recirculated.
+    pub recirculated: u64,
+    /// Packets that the flow cache answered.
+    pub cache_hits: u64,
+    /// Packets that the megaflow table answered.
+    pub megaflow_hits: u64,
+    /// Subtables visited for those.
+    pub subtable_lookups: u64,
+    /// Misses whose upcall was queued.
+    pub upcalls: u64,
+    /// Misses whose upcall could not be queued.
+    pub upcalls_lost: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Transmit batches.
+    pub sent_batches: u64,
+    /// Megaflows now.
+    pub flows: u64,
+    /// Subtables (masks) now.
+    pub masks: u64,
+    /// Cycles spent on packets.
+    pub busy_cycles: u64,
+    /// Cycles spent without packets.
+    pub idle_cycles: u64,
+    /// Drops by [`DropReason`].
+    pub drops: [u64; DropReason::COUNT],
+}
+
+impl Default for PortStats {
+    fn default() -> PortStats {
+        PortStats {
+            rx_packets: 0,
+            rx_bytes: 0,
+            rx_dropped: 0,
+            rx_errors: 0,
+            tx_packets: 0,
+            tx_bytes: 0,
+            tx_dropped: 0,
+            tx_errors: 0,
+            drops: [0; DropReason::COUNT],
+        }
+    }
+}
+
+impl Default for PmdStats {
+    fn default() -> PmdStats {
+        PmdStats {
+            received: 0,
+            recirculated: 0,
+            cache_hits: 0,
+            megaflow_hits: 0,
+            subtable_lookups: 0,
+            upcalls: 0,
+            upcalls_lost: 0,
+            sent_packets: 0,
+            sent_batches: 0,
+            flows: 0,
+            masks: 0,
+            busy_cycles: 0,
+            idle_cycles: 0,
+            drops: [0; DropReason::COUNT],
+        }
+    }
+}
+
+/// Counters of a whole datapath.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DpStats {
+    /// Packets that a megaflow handled.
+    pub hits: u64,
+    /// Packets without one.
+    pub misses: u64,
+    /// Misses that never reached the slow path.
+    pub lost: u64,
+    /// Megaflows.
+    pub flows: u64,
+}
+
+/// A meter's band: what exceeds the rate is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MeterBand {
+    /// Kilobits or packets a second.
+    pub rate: u32,
+    /// Kilobits or packets that may come at once.
+    pub burst: u32,
+}
+
+/// A meter.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MeterConfig {
+    /// Rates count packets, not kilobits.
+    pub per_packet: bool,
+    /// Bands, the highest rate that is exceeded applies.
+    pub bands: Vec<MeterBand>,
+}
+
+/// What a datapath can do. Nothing above the seam asks which datapath it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// VLAN tags that a key tells apart.
+    pub max_vlan_headers: u8,
+    /// MPLS labels that a key tells apart.
+    pub max_mpls_depth: u8,
+    /// Recirculation.
+    pub recirc: bool,
+    /// Drop actions with a reason.
+    pub explicit_drop: bool,
+    /// Depth of nested sample actions.
+    pub sample_nesting: u8,
+}
+
+/// A datapath: the one seam between slow path and fast path.
+pub trait Datapath: Send + Sync {
+    /// `type@name`, as in `netdev@ovs-netdev`.
+    fn name(&self) -> &str;
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+    /// Makes a port; its number.
+    fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError>;
+    /// Removes a port; returns when no thread has it any more.
+    fn port_del(&self, port: DpPort) -> Result<(), DpifError>;
+    /// All ports in order of their numbers.
+    fn ports(&self) -> Vec<PortInfo>;
+    /// Counters of a port.
+    fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError>;
+    /// The forwarding threads.
+    fn pmds(&self) -> Vec<PmdId>;
+    /// Sends operations to a thread. Never waits; when the thread's inbox is full, executes and puts are refused
+    /// ([`DpifError::Full`]) and the rest is taken all the same.
+    fn operate(&self, batch: OpBatch);
+    /// Makes or changes a meter.
+    fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError>;
+    /// Removes a meter.
+    fn meter_del(&self, id: u32) -> Result<(), DpifError>;
+}
