@@ -1,1 +1,99 @@
-//! sync
+//! What threads share: snapshots and bounded queues, behind one façade.
+//!
+//! [`Snapshot`] publishes an immutable value to many readers without locks; [`BoundedQueue`] passes values between threads
+//! without waiting on either side. No crate above names the libraries behind them, so that a model checker can take their
+//! place in tests.
+#![deny(unsafe_code)]
+
+use crossbeam_queue::ArrayQueue;
+use std::sync::Arc;
+
+pub use crossbeam_utils::CachePadded;
+pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub use std::sync::{Mutex, MutexGuard, RwLock};
+
+/// An immutable value that a writer replaces as a whole while readers go on with the one they hold.
+pub struct Snapshot<T> {
+    current: arc_swap::ArcSwap<T>,
+}
+
+impl<T> Snapshot<T> {
+    /// Publishes a first value.
+    pub fn new(value: T) -> Snapshot<T> {
+        Snapshot { current: arc_swap::ArcSwap::from_pointee(value) }
+    }
+
+    /// The value of now. Never waits.
+    pub fn load(&self) -> Arc<T> {
+        self.current.load_full()
+    }
+
+    /// Replaces the value. Writers order themselves by a lock of their own.
+    pub fn store(&self, value: Arc<T>) {
+        self.current.store(value);
+    }
+}
+
+/// A queue of bounded length for many writers and readers; neither ever waits.
+pub struct BoundedQueue<T> {
+    queue: ArrayQueue<T>,
+}
+
+impl<T> BoundedQueue<T> {
+    /// An empty queue for at most `capacity` values (at least 1).
+    pub fn new(capacity: usize) -> BoundedQueue<T> {
+        BoundedQueue { queue: ArrayQueue::new(capacity.max(1)) }
+    }
+
+    /// Appends a value, or gives it back when the queue is full.
+    pub fn push(&self, value: T) -> Result<(), T> {
+        self.queue.push(value)
+    }
+
+    /// Takes the oldest value.
+    pub fn pop(&self) -> Option<T> {
+        self.queue.pop()
+    }
+
+    /// How many values are queued, at some moment.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether none is queued, at some moment.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// The most that fit.
+    pub fn capacity(&self) -> usize {
+        self.queue.capacity()
+    }
+}
+
+/// Locks a mutex. A holder that panicked leaves its value as it was: the data of the switch is valid at every step, so
+/// the next one goes on with it.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_keeps_the_snapshot_it_took() {
+        let s = Snapshot::new(1);
+        let before = s.load();
+        s.store(Arc::new(2));
+        assert_eq!((*before, *s.load()), (1, 2));
+    }
+
+    #[test]
+    fn a_full_queue_gives_the_value_back() {
+        let q = BoundedQueue::new(2);
+        assert!(q.push(1).is_ok() && q.push(2).is_ok());
+        assert_eq!(q.push(3), Err(3));
+        assert_eq!((q.pop(), q.len(), q.capacity()), (Some(1), 1, 2));
+    }
+}
