@@ -1,0 +1,178 @@
+//! Ports and bundles of a bridge, as translation sees them.
+
+use flow::{DpPort, MacAddr, OfPort};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use sync::AtomicU64;
+
+/// A bridge of this process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct BridgeId(pub u32);
+
+/// A bundle (a `Port` of the database: one interface, or several bonded) of a bridge.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct BundleId(pub u32);
+
+/// Set of VLAN numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VlanSet(Box<[u64; 64]>);
+
+impl VlanSet {
+    /// The set of the given numbers; those above 4095 are left out.
+    pub fn new(vlans: impl IntoIterator<Item = u16>) -> VlanSet {
+        let mut set = Box::new([0; 64]);
+        for v in vlans.into_iter().filter(|v| *v < 4096) {
+            set[usize::from(v / 64)] |= 1 << (v % 64);
+        }
+        VlanSet(set)
+    }
+
+    /// Whether the number is in the set.
+    pub fn contains(&self, vlan: u16) -> bool {
+        vlan < 4096 && self.0[usize::from(vlan / 64)] >> (vlan % 64) & 1 != 0
+    }
+}
+
+/// How a bundle treats VLANs (`Port.vlan_mode`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum VlanMode {
+    /// One VLAN, untagged.
+    Access,
+    /// Several VLANs, tagged.
+    #[default]
+    Trunk,
+    /// A trunk whose native VLAN is tagged on the way out.
+    NativeTagged,
+    /// A trunk whose native VLAN is untagged.
+    NativeUntagged,
+}
+
+/// A `Port` of the database.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bundle {
+    /// Its number.
+    pub id: BundleId,
+    /// Its name.
+    pub name: String,
+    /// Its interfaces.
+    pub members: Vec<OfPort>,
+    /// VLAN treatment.
+    pub vlan_mode: VlanMode,
+    /// Access or native VLAN (0 for a pure trunk).
+    pub tag: u16,
+    /// VLANs that a trunk carries; `None` for all.
+    pub trunks: Option<VlanSet>,
+    /// Send priority-tagged frames for VLAN 0 (`other_config:priority-tags`).
+    pub priority_tags: PriorityTags,
+    /// Not forwarded to other protected ports.
+    pub protected: bool,
+    /// Flooded to by `NORMAL` (the port is not excluded by `no-flood`).
+    pub floodable: bool,
+}
+
+/// When frames of VLAN 0 are sent with a priority tag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PriorityTags {
+    /// Never.
+    #[default]
+    Never,
+    /// When the priority is not 0.
+    IfNonzero,
+    /// Always.
+    Always,
+}
+
+impl Bundle {
+    /// Whether the bundle carries `vlan`.
+    pub fn includes_vlan(&self, vlan: u16) -> bool {
+        let trunked = || self.trunks.as_ref().is_none_or(|t| t.contains(vlan));
+        match self.vlan_mode {
+            VlanMode::Access => vlan == self.tag,
+            VlanMode::Trunk => trunked(),
+            VlanMode::NativeTagged | VlanMode::NativeUntagged => vlan == self.tag || trunked(),
+        }
+    }
+}
+
+/// Configuration bits of a port that controllers set (`OFPPC_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortConfigBits {
+    /// Administratively down.
+    pub port_down: bool,
+    /// Drop what is received.
+    pub no_recv: bool,
+    /// Drop what would be sent.
+    pub no_fwd: bool,
+    /// Leave out when flooding.
+    pub no_flood: bool,
+    /// Do not send packet-ins for table misses.
+    pub no_packet_in: bool,
+}
+
+/// Counters of a patch port, which no device counts for.
+#[derive(Debug, Default)]
+pub struct PatchCounters {
+    /// Packets and bytes that came in from the peer.
+    pub rx: [AtomicU64; 2],
+    /// Packets and bytes sent to the peer.
+    pub tx: [AtomicU64; 2],
+}
+
+/// An interface of a bridge.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// OpenFlow number.
+    pub of_port: OfPort,
+    /// Datapath number; a patch port has none.
+    pub dp_port: Option<DpPort>,
+    /// Name.
+    pub name: String,
+    /// Database type (`""`/`system`, `internal`, `tap`, `patch` …).
+    pub type_name: String,
+    /// Ethernet address.
+    pub mac: MacAddr,
+    /// Its bundle.
+    pub bundle: BundleId,
+    /// The other end of a patch port, when it is there.
+    pub patch_peer: Option<(BridgeId, OfPort)>,
+    /// Counters of a patch port.
+    pub patch_counters: Arc<PatchCounters>,
+    /// Configuration bits.
+    pub config: PortConfigBits,
+    /// The link has no carrier.
+    pub link_down: bool,
+    /// Current speed in Mbit/s, 0 unknown.
+    pub speed_mbps: u32,
+}
+
+/// Ports and bundles of a bridge.
+#[derive(Clone, Debug, Default)]
+pub struct PortTable {
+    /// By OpenFlow number.
+    pub ports: BTreeMap<OfPort, Arc<Port>>,
+    /// By bundle number.
+    pub bundles: BTreeMap<BundleId, Arc<Bundle>>,
+}
+
+impl PortTable {
+    /// The port.
+    pub fn port(&self, of_port: OfPort) -> Option<&Arc<Port>> {
+        self.ports.get(&of_port)
+    }
+
+    /// The bundle of a port.
+    pub fn bundle_of(&self, of_port: OfPort) -> Option<&Arc<Bundle>> {
+        self.bundles.get(&self.port(of_port)?.bundle)
+    }
+
+    /// The port of that name.
+    pub fn by_name(&self, name: &str) -> Option<&Arc<Port>> {
+        self.ports.values().find(|p| p.name == name)
+    }
+
+    /// Ports for flooding: the bridge's own port first, the others by number.
+    pub fn flood_order(&self) -> impl Iterator<Item = &Arc<Port>> {
+        let local = self.ports.get(&OfPort::LOCAL);
+        local.into_iter().chain(self.ports.values().filter(|p| p.of_port != OfPort::LOCAL))
+    }
+}

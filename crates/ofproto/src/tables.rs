@@ -1,0 +1,110 @@
+//! The flow tables of a bridge as one persistent value: a clone is a snapshot, a change makes a new version.
+//!
+//! Translation reads a snapshot and never waits; whoever changes tables works on a clone of his own and publishes it
+//! whole, so a bundle is seen entirely or not at all (law 6).
+
+use crate::rule::Rule;
+use classifier::Classifier;
+use flow::{Flow, Mask, Match, TableId};
+use std::sync::Arc;
+use sync::{AtomicU64, Ordering};
+
+/// Counters of one table, shared by all versions.
+#[derive(Debug, Default)]
+pub struct TableCounters {
+    matched: AtomicU64,
+    missed: AtomicU64,
+}
+
+impl TableCounters {
+    /// Counts `packets` lookups that found a rule, or did not.
+    pub fn credit(&self, hit: bool, packets: u64) {
+        let counter = if hit { &self.matched } else { &self.missed };
+        counter.fetch_add(packets, Ordering::Relaxed);
+    }
+
+    /// Lookups and matches so far.
+    pub fn counts(&self) -> (u64, u64) {
+        let matched = self.matched.load(Ordering::Relaxed);
+        (matched + self.missed.load(Ordering::Relaxed), matched)
+    }
+}
+
+/// One table.
+#[derive(Clone)]
+pub struct Table {
+    rules: Classifier<Arc<Rule>>,
+    /// Counters.
+    pub counters: Arc<TableCounters>,
+}
+
+/// All tables of a bridge, number 255 excepted.
+#[derive(Clone)]
+pub struct Tables {
+    tables: Arc<[Arc<Table>]>,
+}
+
+impl Tables {
+    /// Empty tables; `seed` keys their hash functions.
+    pub fn new(seed: u64) -> Tables {
+        let table = |n: u64| {
+            Arc::new(Table { rules: Classifier::new(seed ^ n), counters: Arc::new(TableCounters::default()) })
+        };
+        Tables { tables: (0..=u64::from(TableId::INTERNAL.0)).map(table).collect() }
+    }
+
+    /// The table of that number; `None` for 255.
+    pub fn table(&self, id: TableId) -> Option<&Arc<Table>> {
+        self.tables.get(usize::from(id.0))
+    }
+
+    fn table_mut(&mut self, id: TableId) -> Option<&mut Table> {
+        let tables = Arc::make_mut(&mut self.tables);
+        tables.get_mut(usize::from(id.0)).map(Arc::make_mut)
+    }
+
+    /// The rule with the highest priority that matches `flow`; the bits looked at are added to `wc`.
+    pub fn lookup(&self, id: TableId, flow: &Flow, wc: Option<&mut Mask>) -> Option<&Arc<Rule>> {
+        self.table(id)?.rules.lookup(flow, wc)
+    }
+
+    /// Adds a rule; one with the same match and priority in its table is replaced and returned.
+    pub fn insert(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
+        let (matching, priority) = (rule.matching, rule.priority);
+        self.table_mut(rule.table)?.rules.insert(&matching, priority, rule)
+    }
+
+    /// Removes exactly the rule with this match and priority.
+    pub fn remove(&mut self, id: TableId, matching: &Match, priority: i32) -> Option<Arc<Rule>> {
+        self.table_mut(id)?.rules.remove(matching, priority)
+    }
+
+    /// The rule with exactly this match and priority.
+    pub fn find_exactly(&self, id: TableId, matching: &Match, priority: i32) -> Option<&Arc<Rule>> {
+        self.table(id)?.rules.find_exactly(matching, priority)
+    }
+
+    /// Whether another rule of the same priority could match a packet that `matching` matches.
+    pub fn overlaps(&self, id: TableId, matching: &Match, priority: i32) -> bool {
+        self.table(id).is_some_and(|t| t.rules.overlaps(matching, priority))
+    }
+
+    /// The rules of one table, or of all, whose match lies within `matching`.
+    pub fn within(&self, id: TableId, matching: &Match) -> Vec<Arc<Rule>> {
+        let of_table = |t: &Arc<Table>| t.rules.iter_within(matching).map(|(_, _, r)| r.clone()).collect::<Vec<_>>();
+        match id {
+            TableId::ALL => self.tables.iter().flat_map(of_table).collect(),
+            id => self.table(id).map(of_table).unwrap_or_default(),
+        }
+    }
+
+    /// Every rule of every table, hidden ones included.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        self.tables.iter().flat_map(|t| t.rules.iter().map(|(_, _, r)| r))
+    }
+
+    /// Number of rules in a table.
+    pub fn rule_count(&self, id: TableId) -> usize {
+        self.table(id).map_or(0, |t| t.rules.len())
+    }
+}

@@ -1,0 +1,57 @@
+//! What a translation reads: an immutable view of all bridges and the map from datapath ports to them.
+
+use crate::mac_table::MacTable;
+use crate::ports::{BridgeId, PortTable};
+use crate::tables::Tables;
+use flow::{DpPort, OfPort};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use sync::Mutex;
+
+/// One bridge at one moment.
+#[derive(Clone)]
+pub struct BridgeView {
+    /// Its number.
+    pub id: BridgeId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Flow tables.
+    pub tables: Tables,
+    /// Ports and bundles.
+    pub ports: Arc<PortTable>,
+    /// Learned addresses: shared by all versions of the view.
+    pub macs: Arc<Mutex<MacTable>>,
+    /// Packets that no rule of a table matches go to the controllers (connections of OpenFlow 1.2 or older want that).
+    pub miss_to_controller: bool,
+    /// `NORMAL` forwards the reserved multicast addresses of 802.1D.
+    pub forward_bpdu: bool,
+}
+
+/// All bridges of one datapath at one moment.
+#[derive(Clone, Default)]
+pub struct View {
+    /// Bridges by number.
+    pub bridges: BTreeMap<BridgeId, Arc<BridgeView>>,
+    /// Which bridge and OpenFlow port a datapath port is.
+    pub dp_ports: BTreeMap<DpPort, (BridgeId, OfPort)>,
+    /// Grows with every change that may change a translation.
+    pub epoch: u64,
+}
+
+impl View {
+    /// The bridge.
+    pub fn bridge(&self, id: BridgeId) -> Option<&Arc<BridgeView>> {
+        self.bridges.get(&id)
+    }
+
+    /// The bridge of that name.
+    pub fn bridge_by_name(&self, name: &str) -> Option<&Arc<BridgeView>> {
+        self.bridges.values().find(|b| &*b.name == name)
+    }
+
+    /// Bridge and OpenFlow port of a datapath port.
+    pub fn of_port(&self, dp_port: DpPort) -> Option<(&Arc<BridgeView>, OfPort)> {
+        let (bridge, of_port) = self.dp_ports.get(&dp_port)?;
+        Some((self.bridges.get(bridge)?, *of_port))
+    }
+}

@@ -1,0 +1,121 @@
+//! The effects of a translation, kept so that they can be replayed with a megaflow's counters.
+
+use crate::mac_table::{Learned, MacTable};
+use crate::ports::{BridgeId, BundleId, PatchCounters};
+use crate::rule::{Rule, RuleFlags};
+use crate::tables::TableCounters;
+use flow::action::Action;
+use flow::{MacAddr, Match, TableId};
+use std::sync::Arc;
+use sync::{Mutex, Ordering};
+
+/// A rule that a `learn` action makes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LearnedFlow {
+    /// Table.
+    pub table: TableId,
+    /// What it matches.
+    pub matching: Match,
+    /// Priority.
+    pub priority: u16,
+    /// Cookie.
+    pub cookie: u64,
+    /// Idle timeout.
+    pub idle_timeout_s: u16,
+    /// Hard timeout.
+    pub hard_timeout_s: u16,
+    /// Flags.
+    pub flags: RuleFlags,
+    /// Actions.
+    pub actions: Vec<Action>,
+    /// At most so many rules of this cookie in this table; 0: no limit.
+    pub limit: u32,
+}
+
+/// One effect.
+#[derive(Clone, Debug)]
+pub enum XlateEffect {
+    /// A rule was used.
+    Rule(Arc<Rule>),
+    /// A table was looked up.
+    Table {
+        /// Its counters.
+        counters: Arc<TableCounters>,
+        /// Whether a rule matched.
+        hit: bool,
+    },
+    /// `NORMAL` saw a source address.
+    Normal {
+        /// Where to learn.
+        macs: Arc<Mutex<MacTable>>,
+        /// VLAN.
+        vlan: u16,
+        /// Address.
+        mac: MacAddr,
+        /// Bundle it came in by.
+        bundle: BundleId,
+    },
+    /// A packet crossed a patch port.
+    Patch {
+        /// The port it left by.
+        from: Arc<PatchCounters>,
+        /// The port it came in by.
+        to: Arc<PatchCounters>,
+    },
+    /// A `learn` action.
+    Learn {
+        /// Bridge.
+        bridge: BridgeId,
+        /// Rule.
+        learned: Box<LearnedFlow>,
+    },
+}
+
+/// Who carries out effects that change more than counters.
+pub trait EffectHost {
+    /// Adds a learned rule, or refreshes the one that is there.
+    fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow, used_ms: u64);
+    /// An address table changed so that translations must be checked again.
+    fn macs_changed(&mut self);
+}
+
+/// The effects of one translation, in order.
+#[derive(Clone, Debug, Default)]
+pub struct XlateCache {
+    effects: Vec<XlateEffect>,
+}
+
+impl XlateCache {
+    /// Appends an effect.
+    pub(crate) fn push(&mut self, effect: XlateEffect) {
+        self.effects.push(effect);
+    }
+
+    /// The effects.
+    pub fn effects(&self) -> &[XlateEffect] {
+        &self.effects
+    }
+
+    /// Carries the effects out for `packets` packets of `bytes` bytes, the last of them at `used_ms`. An older
+    /// `used_ms` never overrides newer state.
+    pub fn replay(&self, packets: u64, bytes: u64, used_ms: u64, host: &mut dyn EffectHost) {
+        for effect in &self.effects {
+            match effect {
+                XlateEffect::Rule(rule) => rule.stats.credit(packets, bytes, used_ms),
+                XlateEffect::Table { counters, hit } => counters.credit(*hit, packets),
+                XlateEffect::Patch { from, to } => {
+                    for (counter, n) in from.tx.iter().chain(&to.rx).zip([packets, bytes, packets, bytes]) {
+                        counter.fetch_add(n, Ordering::Relaxed);
+                    }
+                }
+                XlateEffect::Normal { macs, vlan, mac, bundle } => {
+                    let learned = sync::lock(macs).learn(*vlan, *mac, *bundle, used_ms);
+                    if learned == Learned::Changed {
+                        host.macs_changed();
+                    }
+                }
+                XlateEffect::Learn { bridge, learned } => host.learn(*bridge, learned, used_ms),
+            }
+        }
+    }
+}

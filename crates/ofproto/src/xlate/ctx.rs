@@ -1,0 +1,434 @@
+//! The state of one translation and its walk through tables, instructions and actions.
+
+use super::cache::{XlateCache, XlateEffect};
+use super::trace::{TraceEvent, Tracer};
+use super::{MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK, Request, Translation, XlateHost};
+use crate::recirc::{FrozenState, FrozenStep};
+use crate::rule::Rule;
+use crate::view::{BridgeView, View};
+use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
+use flow::action::{Action, ControllerAction, PacketInReason};
+use flow::{Flow, Mask, OfPort, RecircId, TableId, VlanTag, nw_frag};
+use packet::headers as h;
+use std::sync::Arc;
+
+pub(super) struct Ctx<'a> {
+    pub(super) view: &'a View,
+    pub(super) bridge: Arc<BridgeView>,
+    pub(super) host: &'a mut dyn XlateHost,
+    /// The packet as the rules see it now.
+    pub(super) flow: Flow,
+    /// The packet as the datapath has it after the actions so far.
+    pub(super) base: Flow,
+    pub(super) wc: Mask,
+    /// The flow as it came, for what masks may say of it.
+    original: Flow,
+    pub(super) actions: Vec<DpAction>,
+    pub(super) action_set: Vec<Action>,
+    pub(super) table: TableId,
+    pub(super) rule_cookie: u64,
+    pub(super) rule_is_miss: bool,
+    pub(super) in_packet_out: bool,
+    pub(super) depth: u32,
+    resubmits: u32,
+    exit: bool,
+    frozen: Option<Vec<FrozenStep>>,
+    stack: Vec<Vec<u8>>,
+    pub(super) slow_reasons: u16,
+    pub(super) cache: XlateCache,
+    recircs: Vec<RecircId>,
+    error: Option<XlateDrop>,
+    pub(super) trace: Tracer,
+}
+
+/// The mask of what every translation looks at.
+pub(super) fn always_looked_at(flow: &Flow) -> Mask {
+    let mut wc = Mask::none();
+    wc.0.recirc_id = u32::MAX;
+    wc.0.in_port = u32::MAX;
+    wc.0.packet_type = u32::MAX;
+    wc.0.dl_type = u16::MAX;
+    if flow.is_ip() {
+        wc.0.nw_frag = nw_frag::MASK;
+    }
+    wc
+}
+
+impl<'a> Ctx<'a> {
+    pub(super) fn new(request: &Request<'a>, bridge: &Arc<BridgeView>, host: &'a mut dyn XlateHost) -> Ctx<'a> {
+        Ctx {
+            view: request.view,
+            bridge: bridge.clone(),
+            host,
+            flow: *request.flow,
+            base: *request.flow,
+            wc: always_looked_at(request.flow),
+            original: *request.flow,
+            actions: Vec::new(),
+            action_set: Vec::new(),
+            table: TableId(0),
+            rule_cookie: u64::MAX,
+            rule_is_miss: false,
+            in_packet_out: false,
+            depth: 0,
+            resubmits: 0,
+            exit: false,
+            frozen: None,
+            stack: Vec::new(),
+            slow_reasons: 0,
+            cache: XlateCache::default(),
+            recircs: Vec::new(),
+            error: None,
+            trace: Tracer::new(request.trace),
+        }
+    }
+
+    /// Ends the translation with an error: nothing of it is sent.
+    pub(super) fn fail(&mut self, reason: XlateDrop, detail: &str) {
+        if self.error.is_none() {
+            self.error = Some(reason);
+            self.trace.detail(|| detail.to_string());
+        }
+        self.exit = true;
+    }
+
+    pub(super) fn ended(&self) -> bool {
+        self.exit || self.error.is_some()
+    }
+
+    /// A packet from a port of the bridge enters table 0.
+    pub(super) fn run_port_input(&mut self) {
+        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
+        if self.port_receives() {
+            self.lookup(TableId(0), true);
+            self.run_action_set();
+        }
+        self.trace.pop();
+        self.freeze_if_asked();
+    }
+
+    /// Actions of a packet-out.
+    pub(super) fn run_packet_out(&mut self, actions: &[Action]) {
+        self.in_packet_out = true;
+        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
+        self.run_actions(actions);
+        self.run_action_set();
+        self.trace.pop();
+        self.freeze_if_asked();
+    }
+
+    /// Resumes a frozen translation.
+    pub(super) fn run_frozen(&mut self) {
+        let id = self.flow.recirc_id();
+        let Some(state) = self.host.recirc_state(id) else {
+            return self.fail(XlateDrop::NoRecirculationContext, "no recirculation context for this packet");
+        };
+        let Some(bridge) = self.view.bridge(state.bridge).cloned() else {
+            return self.fail(XlateDrop::BridgeNotFound, "the bridge that froze this packet is gone");
+        };
+        self.bridge = bridge;
+        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
+        self.trace.push(|id| TraceEvent::Thaw(*id), &id);
+        self.flow.in_port = state.in_port;
+        self.flow.metadata = state.metadata;
+        self.flow.regs = state.regs;
+        self.flow.tun_id = state.tun_id;
+        self.base = self.flow;
+        self.stack.clone_from(&state.stack);
+        self.action_set.clone_from(&state.action_set);
+        for step in &state.steps {
+            if self.ended() {
+                break;
+            }
+            self.table = step.table;
+            self.rule_cookie = step.cookie;
+            match &mut self.frozen {
+                Some(frozen) => frozen.push(step.clone()),
+                None => self.run_actions(&step.actions),
+            }
+        }
+        self.run_action_set();
+        self.trace.pop();
+        self.trace.pop();
+        self.freeze_if_asked();
+    }
+
+    fn port_receives(&mut self) -> bool {
+        let in_port = self.flow.in_port();
+        if in_port == OfPort::CONTROLLER || in_port == OfPort::NONE {
+            return true;
+        }
+        let Some(port) = self.bridge.ports.port(in_port) else {
+            self.fail(XlateDrop::ForwardingDisabled, "the input port is not part of the bridge");
+            return false;
+        };
+        if port.config.no_recv || port.config.port_down {
+            self.fail(XlateDrop::ForwardingDisabled, "the input port does not receive");
+            return false;
+        }
+        true
+    }
+
+    /// Looks the packet up in a table and runs what is found. `honor_miss`: a table miss may go to the controllers.
+    pub(super) fn lookup(&mut self, table: TableId, honor_miss: bool) {
+        let saved = (self.table, self.rule_cookie, self.rule_is_miss);
+        self.table = table;
+        let bridge = self.bridge.clone();
+        let found = bridge.tables.lookup(table, &self.flow, Some(&mut self.wc)).cloned();
+        if let Some(t) = bridge.tables.table(table) {
+            self.cache.push(XlateEffect::Table { counters: t.counters.clone(), hit: found.is_some() });
+        }
+        self.trace.push(|(t, r)| TraceEvent::Table { table: *t, rule: r.clone() }, &(table, found.clone()));
+        match found {
+            Some(rule) => self.run_rule(&rule),
+            None if honor_miss => self.table_miss(),
+            None => {}
+        }
+        self.trace.pop();
+        (self.table, self.rule_cookie, self.rule_is_miss) = saved;
+    }
+
+    fn run_rule(&mut self, rule: &Arc<Rule>) {
+        self.cache.push(XlateEffect::Rule(rule.clone()));
+        self.rule_cookie = rule.cookie;
+        self.rule_is_miss = rule.priority == 0 && rule.matching.mask().is_empty();
+        self.depth += 1;
+        self.run_actions(&rule.actions);
+        self.depth -= 1;
+    }
+
+    fn table_miss(&mut self) {
+        let quiet = self.bridge.ports.port(self.flow.in_port()).is_some_and(|p| p.config.no_packet_in);
+        if !self.bridge.miss_to_controller || quiet {
+            return;
+        }
+        let action = ControllerAction {
+            max_len_bytes: u16::MAX,
+            controller_id: 0,
+            reason: PacketInReason::NoMatch,
+            userdata: Vec::new(),
+            pause: false,
+            meter_id: None,
+        };
+        self.rule_cookie = u64::MAX;
+        self.output_controller(&action);
+    }
+
+    /// A `resubmit`, `goto_table` or output to `TABLE`.
+    pub(super) fn resubmit(&mut self, table: TableId, in_port: OfPort, honor_miss: bool) {
+        if self.depth >= MAX_DEPTH {
+            return self.fail(XlateDrop::RecursionTooDeep, "resubmits nest too deep");
+        }
+        if self.resubmits >= MAX_RESUBMITS {
+            return self.fail(XlateDrop::TooManyResubmits, "too many resubmits");
+        }
+        self.resubmits += 1;
+        let saved = self.flow.in_port;
+        self.flow.in_port = in_port.0;
+        self.lookup(table, honor_miss);
+        self.flow.in_port = saved;
+    }
+
+    /// Runs a list of actions. When the translation freezes on the way, what is left of the list is kept.
+    pub(super) fn run_actions(&mut self, actions: &[Action]) {
+        for (i, action) in actions.iter().enumerate() {
+            if self.ended() {
+                return;
+            }
+            if let Some(frozen) = &mut self.frozen {
+                let rest = actions[i..].to_vec();
+                frozen.push(FrozenStep { table: self.table, cookie: self.rule_cookie, actions: rest });
+                return;
+            }
+            self.trace.push(|a| TraceEvent::Action(Box::new((*a).clone())), &action);
+            self.run_action(action);
+            self.trace.pop();
+            if self.actions.len() > MAX_ACTIONS {
+                self.fail(XlateDrop::TooManyOutputs, "more datapath actions than a flow may have");
+            }
+        }
+    }
+
+    fn run_action(&mut self, action: &Action) {
+        match action {
+            Action::Output { port, max_len_bytes } => self.output(*port, *max_len_bytes),
+            Action::OutputReg { source, max_len_bytes } => {
+                source.add_mask(&mut self.wc.0);
+                let port = source.get(&self.flow);
+                match u32::try_from(port) {
+                    Ok(p) if source.len_bits <= 16 => self.output(OfPort::from_of10(p as u16), *max_len_bytes),
+                    Ok(p) => self.output(OfPort(p), *max_len_bytes),
+                    Err(_) => self.trace.detail(|| format!("output port {port:#x} is out of range")),
+                }
+            }
+            Action::Controller(c) => self.output_controller(c),
+            Action::Resubmit { in_port, table } => {
+                let in_port = if *in_port == OfPort::IN_PORT { self.flow.in_port() } else { *in_port };
+                self.resubmit(table.unwrap_or(self.table), in_port, false);
+            }
+            Action::GotoTable(table) => self.resubmit(*table, self.flow.in_port(), true),
+            Action::Learn(learn) => self.learn(learn),
+            Action::Exit => self.exit = true,
+            Action::Meter(id) => self.actions.push(DpAction::Meter(*id)),
+            Action::ClearActions => self.action_set.clear(),
+            Action::WriteActions(actions) => super::set::merge(&mut self.action_set, actions),
+            Action::DebugRecirc => {
+                self.frozen = Some(Vec::new());
+            }
+            Action::DebugSlow => self.slow_reasons |= slow_reason::ACTION,
+            Action::StackPush(field) => self.stack_push(field),
+            Action::StackPop(field) => self.stack_pop(field),
+            Action::DecTtl { controllers } => self.dec_ttl(controllers),
+            Action::Note(_) => {}
+            // Queues select among a device's transmit classes; the devices of this datapath have one.
+            Action::Enqueue { port, .. } => self.output(*port, 0),
+            Action::SetQueue(_) | Action::PopQueue => {}
+            _ => self.set_action(action),
+        }
+    }
+
+    fn stack_push(&mut self, field: &flow::action::SubField) {
+        if self.stack.len() >= MAX_STACK {
+            return self.fail(XlateDrop::StackTooDeep, "too many values on the stack");
+        }
+        field.add_mask(&mut self.wc.0);
+        let value = field.get(&self.flow).to_be_bytes();
+        self.stack.push(value.to_vec());
+    }
+
+    fn stack_pop(&mut self, field: &flow::action::SubField) {
+        let Some(value) = self.stack.pop() else {
+            return self.trace.detail(|| "pop from an empty stack: skipped".to_string());
+        };
+        let value = value.iter().fold(0u128, |n, b| n << 8 | u128::from(*b));
+        self.assign(field, value);
+    }
+
+    fn dec_ttl(&mut self, controllers: &[u16]) {
+        if !self.flow.is_ip() {
+            return;
+        }
+        self.wc.0.nw_ttl = u8::MAX;
+        if self.flow.nw_ttl > 1 {
+            self.flow.nw_ttl -= 1;
+            return;
+        }
+        for id in controllers {
+            let action = ControllerAction {
+                max_len_bytes: u16::MAX,
+                controller_id: *id,
+                reason: PacketInReason::InvalidTtl,
+                userdata: Vec::new(),
+                pause: false,
+                meter_id: None,
+            };
+            self.output_controller(&action);
+        }
+        self.exit = true;
+    }
+
+    /// The output of the action set, when all instructions are done.
+    fn run_action_set(&mut self) {
+        if self.ended() || self.frozen.is_some() || self.action_set.is_empty() {
+            return;
+        }
+        let set = super::set::in_order(&std::mem::take(&mut self.action_set));
+        self.trace.detail(|| "--. Executing action set:".to_string());
+        self.run_actions(&set);
+    }
+
+    fn frozen_state(&self, steps: Vec<FrozenStep>, userdata: Vec<u8>) -> FrozenState {
+        FrozenState {
+            bridge: self.bridge.id,
+            table: self.table,
+            in_port: self.flow.in_port,
+            metadata: self.flow.metadata,
+            regs: self.flow.regs,
+            tun_id: self.flow.tun_id,
+            stack: self.stack.clone(),
+            steps,
+            action_set: self.action_set.clone(),
+            userdata,
+        }
+    }
+
+    fn freeze_if_asked(&mut self) {
+        let Some(steps) = self.frozen.take() else { return };
+        if self.error.is_some() {
+            return;
+        }
+        self.commit();
+        let state = self.frozen_state(steps, Vec::new());
+        match self.host.recirc_hold(state) {
+            Some(id) => {
+                self.recircs.push(id);
+                self.actions.push(DpAction::Recirc(id));
+            }
+            None => self.fail(XlateDrop::NoRecirculationContext, "no recirculation id left"),
+        }
+    }
+
+    /// Sends the packet, as it is now, to the controllers.
+    pub(super) fn output_controller(&mut self, action: &ControllerAction) {
+        self.commit();
+        let state = self.frozen_state(Vec::new(), action.userdata.clone());
+        let Some(recirc_id) = self.host.recirc_hold(state) else {
+            return self.fail(XlateDrop::NoRecirculationContext, "no recirculation id left");
+        };
+        self.recircs.push(recirc_id);
+        let reason = match action.reason {
+            PacketInReason::Action if self.rule_is_miss => PacketInReason::NoMatch,
+            reason => reason,
+        };
+        self.actions.push(DpAction::Userspace(UserCookie::Controller(ControllerCookie {
+            recirc_id,
+            rule_cookie: self.rule_cookie,
+            reason: reason as u8,
+            controller_id: action.controller_id,
+            max_len_bytes: action.max_len_bytes,
+        })));
+    }
+
+    pub(super) fn finish(mut self) -> Translation {
+        if let Some(reason) = self.error {
+            self.actions = vec![DpAction::Drop(reason)];
+            self.slow_reasons = 0;
+        } else if self.actions.is_empty() {
+            self.actions.push(DpAction::Drop(XlateDrop::Ok));
+        }
+        tidy_mask(&mut self.wc, &self.original);
+        Translation {
+            actions: self.actions,
+            wc: self.wc,
+            slow_reasons: self.slow_reasons,
+            error: self.error,
+            cache: self.cache,
+            recircs: self.recircs,
+            final_flow: self.flow,
+            trace: self.trace.into_nodes(),
+        }
+    }
+}
+
+/// Takes out of the mask what packets such as `flow` do not have or the datapath does not know.
+fn tidy_mask(wc: &mut Mask, flow: &Flow) {
+    let m = &mut wc.0;
+    m.metadata = 0;
+    m.regs = [0; 16];
+    m.conj_id = 0;
+    m.actset_output = 0;
+    let icmp = flow.dl_type == h::ETH_TYPE_IP && matches!(flow.nw_proto, h::IPPROTO_ICMP | h::IPPROTO_IGMP)
+        || flow.dl_type == h::ETH_TYPE_IPV6 && flow.nw_proto == h::IPPROTO_ICMPV6;
+    if icmp {
+        m.tp_src &= 0xff;
+        m.tp_dst &= 0xff;
+    }
+    if flow.is_ip() && flow.nw_frag & nw_frag::LATER != 0 {
+        (m.tp_src, m.tp_dst, m.tcp_flags) = (0, 0, 0);
+    }
+    for tag in &mut m.vlans {
+        if tag.tci != 0 {
+            tag.tci |= VlanTag::PRESENT;
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Actions that rewrite the flow, and the action set of OpenFlow 1.1 and later.
+
+use super::ctx::Ctx;
+use flow::action::{Action, SetStyle, SubField};
+use flow::fields::FieldId;
+use flow::{Flow, VlanTag};
+use packet::headers as h;
+
+impl Ctx<'_> {
+    /// Carries out an action that changes fields.
+    pub(super) fn set_action(&mut self, action: &Action) {
+        match action {
+            Action::SetField { field, value, mask, .. } => self.set_masked(*field, *value, *mask),
+            Action::Move { source, dest } => {
+                source.add_mask(&mut self.wc.0);
+                let value = source.get(&self.flow);
+                self.assign(dest, value);
+            }
+            Action::SetVlanVid(vid) => self.set_vlan(|tci| tci & !0xfff | vid & 0xfff),
+            Action::SetVlanPcp(pcp) => self.set_vlan(|tci| tci & 0x1fff | u16::from(*pcp) << 13),
+            Action::StripVlan => self.pop_vlan(),
+            Action::PushVlan(tpid) => self.push_vlan(*tpid),
+            Action::SetEthSrc(mac) => self.set_whole(FieldId::EthSrc, mac.to_u64().into()),
+            Action::SetEthDst(mac) => self.set_whole(FieldId::EthDst, mac.to_u64().into()),
+            Action::SetIpv4Src(ip) => self.set_nw(FieldId::IpSrc, u128::from(*ip)),
+            Action::SetIpv4Dst(ip) => self.set_nw(FieldId::IpDst, u128::from(*ip)),
+            Action::SetIpDscp(tos) => self.set_nw(FieldId::IpDscp, u128::from(tos >> 2)),
+            Action::SetIpEcn(ecn) => self.set_nw(FieldId::NwEcn, u128::from(*ecn)),
+            Action::SetIpTtl(ttl) => self.set_nw(FieldId::NwTtl, u128::from(*ttl)),
+            Action::SetL4Src(port) => self.set_l4(true, *port),
+            Action::SetL4Dst(port) => self.set_l4(false, *port),
+            Action::SetTunnel { id, .. } => self.flow.tun_id = *id,
+            Action::WriteMetadata { value, mask } => {
+                self.flow.metadata = self.flow.metadata & !mask | value & mask;
+            }
+            _ => {}
+        }
+    }
+
+    fn set_whole(&mut self, field: FieldId, value: u128) {
+        self.set_masked(field, value, field.full_mask());
+    }
+
+    fn set_nw(&mut self, field: FieldId, value: u128) {
+        if field.prereq_holds(&self.flow, None) {
+            self.set_whole(field, value);
+        }
+    }
+
+    fn set_l4(&mut self, source: bool, port: u16) {
+        let by_proto = |tcp, udp, sctp| match self.flow.nw_proto {
+            h::IPPROTO_TCP => Some(tcp),
+            h::IPPROTO_UDP => Some(udp),
+            h::IPPROTO_SCTP => Some(sctp),
+            _ => None,
+        };
+        let field = if source {
+            by_proto(FieldId::TcpSrc, FieldId::UdpSrc, FieldId::SctpSrc)
+        } else {
+            by_proto(FieldId::TcpDst, FieldId::UdpDst, FieldId::SctpDst)
+        };
+        if self.flow.is_ip() {
+            self.wc.0.nw_proto = u8::MAX;
+            if let Some(field) = field {
+                self.set_nw(field, port.into());
+            }
+        }
+    }
+
+    /// Writes a range of bits of a field.
+    pub(super) fn assign(&mut self, dest: &SubField, value: u128) {
+        self.set_masked(dest.field, value << dest.offset_bits, dest.field_mask());
+    }
+
+    /// Writes the bits `mask` of a field, when the packet has it. Those bits (and what says that the packet has the
+    /// field) count as looked at.
+    fn set_masked(&mut self, field: FieldId, value: u128, mask: u128) {
+        look_at_prereq(field, &self.flow, &mut self.wc.0);
+        if !field.prereq_holds(&self.flow, None) {
+            return self.trace.detail(|| format!("the packet has no {}: skipped", field.def().name));
+        }
+        field.add_mask(&mut self.wc.0, mask);
+        let old = field.get(&self.flow);
+        field.set(&mut self.flow, old & !mask | value & mask);
+        repair_vlan(&mut self.flow);
+    }
+
+    fn set_vlan(&mut self, change: impl Fn(u16) -> u16) {
+        self.wc.0.vlans[0].tci = u16::MAX;
+        let tag = &mut self.flow.vlans[0];
+        if !tag.is_present() {
+            *tag = VlanTag { tpid: h::ETH_TYPE_VLAN, tci: VlanTag::PRESENT };
+        }
+        tag.tci = change(tag.tci) | VlanTag::PRESENT;
+    }
+
+    fn push_vlan(&mut self, tpid: u16) {
+        self.wc.0.vlans = [VlanTag { tpid: u16::MAX, tci: u16::MAX }; 2];
+        let outer = self.flow.vlans[0];
+        self.flow.vlans[1] = outer;
+        // A new tag takes VLAN and priority of the one that was outermost (OpenFlow 1.3 §5.12).
+        self.flow.vlans[0] = VlanTag { tpid, tci: outer.tci | VlanTag::PRESENT };
+    }
+
+    fn pop_vlan(&mut self) {
+        self.wc.0.vlans = [VlanTag { tpid: u16::MAX, tci: u16::MAX }; 2];
+        self.flow.vlans[0] = self.flow.vlans[1];
+        self.flow.vlans[1] = VlanTag::default();
+    }
+}
+
+/// A tag without the presence bit is none; one with it has an EtherType.
+fn repair_vlan(flow: &mut Flow) {
+    let tag = &mut flow.vlans[0];
+    if !tag.is_present() {
+        *tag = VlanTag::default();
+    } else if tag.tpid == 0 {
+        tag.tpid = h::ETH_TYPE_VLAN;
+    }
+}
+
+/// Adds to the mask what decides whether packets such as `flow` have `field`.
+fn look_at_prereq(field: FieldId, flow: &Flow, mask: &mut Flow) {
+    use flow::fields::Prereq as P;
+    match field.def().prereq {
+        P::None | P::Ethernet | P::Arp | P::Ipv4 | P::Ipv6 | P::Ip | P::Mpls => {}
+        P::Vlan => mask.vlans[0].tci |= VlanTag::PRESENT,
+        P::Tcp | P::Udp | P::Sctp | P::Icmp4 | P::Icmp6 if flow.is_ip() => mask.nw_proto = u8::MAX,
+        P::Nd | P::NdSolicit | P::NdAdvert if flow.is_ip() => {
+            mask.nw_proto = u8::MAX;
+            if flow.nw_proto == h::IPPROTO_ICMPV6 {
+                mask.tp_src |= 0xff;
+                mask.tp_dst |= 0xff;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Place of an action in the execution order of the action set (OpenFlow 1.3 §5.10); `None`: not part of a set.
+fn rank(action: &Action) -> Option<u8> {
+    Some(match action {
+        Action::StripVlan => 1,
+        Action::PushVlan(_) => 3,
+        Action::DecTtl { .. } => 4,
+        Action::SetField { .. }
+        | Action::Move { .. }
+        | Action::SetVlanVid(_)
+        | Action::SetVlanPcp(_)
+        | Action::SetEthSrc(_)
+        | Action::SetEthDst(_)
+        | Action::SetIpv4Src(_)
+        | Action::SetIpv4Dst(_)
+        | Action::SetIpDscp(_)
+        | Action::SetIpEcn(_)
+        | Action::SetIpTtl(_)
+        | Action::SetL4Src(_)
+        | Action::SetL4Dst(_)
+        | Action::SetTunnel { .. } => 5,
+        Action::SetQueue(_) => 6,
+        Action::Output { .. } | Action::Controller(_) | Action::Resubmit { .. } => 8,
+        _ => return None,
+    })
+}
+
+/// Whether two actions take the same place in a set, so that the later replaces the earlier.
+fn same_slot(a: &Action, b: &Action) -> bool {
+    match (a, b) {
+        (Action::SetField { field: x, style: sx, .. }, Action::SetField { field: y, style: sy, .. }) => {
+            x == y && (*sx == SetStyle::SetField) == (*sy == SetStyle::SetField)
+        }
+        (Action::Move { .. }, Action::Move { .. }) => false,
+        _ if rank(a) == Some(8) && rank(b) == Some(8) => true,
+        _ => std::mem::discriminant(a) == std::mem::discriminant(b),
+    }
+}
+
+/// Merges written actions into the set: one of each kind, the last one wins.
+pub(super) fn merge(set: &mut Vec<Action>, written: &[Action]) {
+    for action in written.iter().filter(|a| rank(a).is_some()) {
+        set.retain(|old| !same_slot(old, action));
+        set.push(action.clone());
+    }
+}
+
+/// The set in its order of execution.
+pub(super) fn in_order(set: &[Action]) -> Vec<Action> {
+    let mut ordered = set.to_vec();
+    ordered.sort_by_key(rank);
+    ordered
+}
