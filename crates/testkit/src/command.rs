@@ -286,9 +286,14 @@ impl Running {
         self.status = self.child.wait().ok();
     }
 
-    fn finish(&mut self) -> Result<Output> {
+    /// Reads what is left in the pipes of a program that has ended.
+    pub(crate) fn drain(&self) {
         self.stdout.drain();
         self.stderr.drain();
+    }
+
+    fn finish(&mut self) -> Result<Output> {
+        self.drain();
         let status = self.status().with_context(|| format!("cannot learn how {} ended", self.what))?;
         Ok(Output { status, stdout: self.stdout(), stderr: self.stderr() })
     }

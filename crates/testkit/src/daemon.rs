@@ -105,6 +105,9 @@ impl DaemonSpec {
         });
         let name = self.program.to_string_lossy();
         if let Some(status) = ended {
+            if let Some(running) = &daemon.running {
+                running.drain();
+            }
             bail!("{name} ended before it was ready: {status}\n{}", daemon.tail());
         }
         waited.with_context(|| format!("{name} is not ready\n{}", daemon.tail()))?;

@@ -7,7 +7,8 @@
 //! processes are never touched: every interface is born inside a namespace that was made here, and a process
 //! is ended by the id under which it was started.
 //!
-//! A test that needs namespaces begins with [`require_netns!`], which skips it, visibly, where they cannot be had:
+//! A test that needs namespaces begins with [`require_netns!`], which skips it, visibly, where they cannot be had (and
+//! [`require_programs!`] likewise for the stock tools):
 //!
 //! ```no_run
 //! fn bridge_forwards() {
@@ -23,10 +24,12 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod corpus;
 mod daemon;
 mod names;
 mod netns;
 mod ovs;
+mod skip;
 mod tempdir;
 #[cfg(test)]
 mod tests;
@@ -35,10 +38,12 @@ mod traffic;
 mod wait;
 
 pub use command::{Cmd, Output, Running, Signal};
+pub use corpus::replay_corpus;
 pub use daemon::{Daemon, DaemonSpec};
 pub use names::if_name;
-pub use netns::{Netns, netns_or_skip, netns_reason};
+pub use netns::{Netns, netns_reason};
 pub use ovs::RunDir;
+pub use skip::{netns_or_skip, programs_or_skip};
 pub use tempdir::TempDir;
 pub use topology::{Host, Topology, TopologyOptions, veth};
 pub use traffic::{

@@ -1,6 +1,5 @@
 //! Network namespaces that end with their value.
 
-use std::io::Write;
 use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
@@ -130,7 +129,8 @@ pub(crate) fn sweep() {
     }
 }
 
-/// Why namespaces with veth pairs cannot be had here; `None` if they can. Tried once per process.
+/// Why namespaces with veth pairs cannot be had here; `None` if they can. Tried once per process. Tests ask
+/// [`require_netns!`](crate::require_netns).
 pub fn netns_reason() -> Option<&'static str> {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let probe = || -> Result<()> {
@@ -141,32 +141,4 @@ pub fn netns_reason() -> Option<&'static str> {
         Ok(())
     };
     REASON.get_or_init(|| probe().err().map(|why| format!("{why:#}").replace('\n', " "))).as_deref()
-}
-
-/// The work of [`require_netns!`]: true if namespaces can be had; else says on the standard error, past the capture of
-/// the test harness, that `test` is skipped, and why. With `SLUICE_REQUIRE_NETNS=1` a skip is a failure instead.
-pub fn netns_or_skip(test: &str) -> bool {
-    let Some(reason) = netns_reason() else { return true };
-    assert!(
-        std::env::var_os("SLUICE_REQUIRE_NETNS").is_none_or(|v| v != "1"),
-        "SLUICE_REQUIRE_NETNS=1, but: {reason}"
-    );
-    // A closed standard error must not fail the test.
-    let _unwritten = writeln!(std::io::stderr(), "SKIP: {test}: {reason}");
-    false
-}
-
-/// Returns from the test, with a line `SKIP: …` on the standard error, where network namespaces cannot be had.
-///
-/// With an argument it returns that value: `require_netns!(Ok(()))`.
-#[macro_export]
-macro_rules! require_netns {
-    () => {
-        $crate::require_netns!(())
-    };
-    ($value:expr) => {
-        if !$crate::netns_or_skip(std::thread::current().name().unwrap_or(module_path!())) {
-            return $value;
-        }
-    };
 }

@@ -257,19 +257,9 @@ fn database() -> DaemonSpec {
     spec.args([socket, "--log-file".to_owned(), "--pidfile".to_owned(), db.display().to_string()])
 }
 
-fn has_stock_tools() -> bool {
-    let found = PathBuf::from("/usr/share/openvswitch/vswitch.ovsschema").exists();
-    if !found {
-        eprintln!("SKIP: the stock OVS tools are not installed (scripts/setup.sh check)");
-    }
-    found
-}
-
 #[test]
 fn daemons_start_answer_and_stop() {
-    if !has_stock_tools() {
-        return;
-    }
+    require_programs!("ovsdb-server", "ovsdb-tool", "ovs-vsctl");
     let mut daemon = database().start().unwrap();
     assert_eq!(daemon.status(), None);
     daemon.ovs("ovs-vsctl", &["--no-wait", "init"]).unwrap();
@@ -288,9 +278,7 @@ fn daemons_start_answer_and_stop() {
 #[test]
 fn a_daemon_starts_again_after_a_crash_in_the_same_folder() {
     require_netns!();
-    if !has_stock_tools() {
-        return;
-    }
+    require_programs!("ovsdb-server", "ovsdb-tool", "ovs-vsctl");
     let netns = Netns::new("db").unwrap();
     let spec = database().netns(&netns);
     let daemon = spec.start().unwrap();
