@@ -4,7 +4,7 @@ CARGO ?= cargo
 INSTALL ?= install
 PREFIX ?= /usr/local
 DESTDIR ?=
-TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check check-long demo bench release install clean

@@ -1,10 +1,12 @@
 //! Network namespaces that end with their value.
 
+use std::os::fd::AsFd;
 use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::command::{Cmd, Output, Running};
 use crate::names;
@@ -60,6 +62,23 @@ impl Netns {
     /// As [`Cmd::spawn`].
     pub fn spawn(&self, program: &str, args: &[&str]) -> Result<Running> {
         self.cmd(program).args(args).spawn()
+    }
+
+    /// Calls `work` on a thread of its own that has moved into the namespace: sockets that it opens, and threads that it
+    /// starts, belong there. A panic in it is passed on.
+    ///
+    /// # Errors
+    /// When the thread cannot be moved; `work` is not called then.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let path = format!("/run/netns/{}", self.name());
+        let namespace = std::fs::File::open(&path).with_context(|| format!("cannot open {path}"))?;
+        let moved = || -> Result<T> {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                .with_context(|| format!("cannot move into {path}"))?;
+            Ok(work())
+        };
+        std::thread::scope(|scope| scope.spawn(moved).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     /// Runs `ip` for this namespace, with the words of `line` as arguments; returns what it prints.

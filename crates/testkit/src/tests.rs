@@ -161,6 +161,20 @@ fn namespaces_are_apart_from_the_machine() {
 }
 
 #[test]
+fn code_of_the_test_can_enter_a_namespace() {
+    require_netns!();
+    let netns = Netns::new("enter").unwrap();
+    netns.add_addr("lo", "192.0.2.7/32").unwrap();
+    let bind = || std::net::UdpSocket::bind("192.0.2.7:0").map(|_| ());
+    assert!(bind().is_err(), "the address is the namespace's");
+    netns.enter(bind).unwrap().unwrap();
+    netns.enter(|| std::thread::spawn(bind).join().unwrap()).unwrap().unwrap();
+    assert!(bind().is_err(), "the test itself has not moved");
+    let panicked = std::panic::catch_unwind(|| netns.enter(|| panic!("on purpose")));
+    assert!(panicked.is_err());
+}
+
+#[test]
 fn hosts_reach_each_other_across_a_bridge() {
     require_netns!();
     let net = bridged(TopologyOptions::new(3));
