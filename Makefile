@@ -1,0 +1,40 @@
+# The doors of the house: `make help` lists them. Cargo's own settings (CARGO_TARGET_DIR, CARGO_HOME …) are respected.
+
+CARGO ?= cargo
+INSTALL ?= install
+PREFIX ?= /usr/local
+DESTDIR ?=
+TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check check-long demo bench release install clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
+
+setup: ## install the system packages that check needs (root, only if one is missing)
+	@scripts/setup.sh check
+
+check: setup ## all checks and tests, set-up included: what CI runs
+	$(CARGO) xtask check
+
+check-long: setup ## all tests with their long ranges, at release speed
+	$(CARGO) xtask check-long
+
+release:
+	$(CARGO) build --release --locked -p sluiced -p sluice
+
+demo: ## a switch, two hosts and traffic between them, in namespaces of their own (root)
+	@scripts/setup.sh demo
+	@$(MAKE) --no-print-directory release
+	SLUICE_BIN_DIR="$(TARGET_DIR)/release" scripts/demo.sh
+
+bench: setup ## measure against the stock switch; results in bench/results
+	scripts/bench.sh
+
+install: release ## build and install sluiced and sluice under $(DESTDIR)$(PREFIX)
+	$(INSTALL) -D -m 755 "$(TARGET_DIR)/release/sluiced" "$(DESTDIR)$(PREFIX)/sbin/sluiced"
+	$(INSTALL) -D -m 755 "$(TARGET_DIR)/release/sluice" "$(DESTDIR)$(PREFIX)/bin/sluice"
+
+clean: ## remove what cargo built
+	$(CARGO) clean

@@ -1,0 +1,306 @@
+//! Running programs: inside a namespace or not, with captured output, a time limit, and an end that is certain.
+//!
+//! Each program gets a process group of its own, so that ending it ends what it started; it is ended by its id, and only
+//! while that id is certainly still its own (it has not been waited for). `ip netns exec` replaces itself by the
+//! program, so the id is the program's.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process, kill_process_group};
+
+use crate::netns::Netns;
+use crate::wait::wait_for;
+
+/// How long a program may run if nothing else is said.
+const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
+/// Most output that is kept of each stream; more is read and thrown away.
+const CAPTURE_LIMIT_BYTES: usize = 16 << 20;
+/// How long to wait for the end of the output of a program that has ended: a child of its own may hold it open.
+const DRAIN_LIMIT: Duration = Duration::from_millis(500);
+
+/// What a program left when it ended.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output; bytes that are no UTF-8 are replaced.
+    pub stdout: String,
+    /// Its standard error, likewise.
+    pub stderr: String,
+}
+
+/// A program to run.
+#[derive(Clone, Debug)]
+pub struct Cmd {
+    program: OsString,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    input: Vec<u8>,
+    limit: Duration,
+    netns: Option<Netns>,
+}
+
+impl Cmd {
+    /// Runs `program` where the test runs.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            input: Vec::new(),
+            limit: DEFAULT_LIMIT,
+            netns: None,
+        }
+    }
+
+    /// Runs it inside a namespace.
+    pub fn netns(mut self, netns: &Netns) -> Self {
+        self.netns = Some(netns.clone());
+        self
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable of its environment.
+    pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((key.into(), value.into()));
+        self
+    }
+
+    /// What it reads on its standard input (nothing, if not said).
+    pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.input = bytes.into();
+        self
+    }
+
+    /// How long [`Cmd::output`] and [`Cmd::run`] let it run: 30 s if not said.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    fn describe(&self) -> String {
+        let words: Vec<_> = std::iter::once(&self.program)
+            .chain(&self.args)
+            .map(|w| w.to_string_lossy().into_owned())
+            .collect();
+        match &self.netns {
+            Some(netns) => format!("`{}` in {}", words.join(" "), netns.name()),
+            None => format!("`{}`", words.join(" ")),
+        }
+    }
+
+    /// Starts it and leaves it running.
+    ///
+    /// # Errors
+    /// When it cannot be started. (In a namespace, a program that is not there shows as one that ends at once.)
+    pub fn spawn(&self) -> Result<Running> {
+        let mut command = match &self.netns {
+            Some(netns) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", netns.name()]).arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
+        command
+            .args(&self.args)
+            .envs(self.env.iter().cloned())
+            .stdin(if self.input.is_empty() { Stdio::null() } else { Stdio::piped() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let what = self.describe();
+        let mut child = command.spawn().with_context(|| format!("cannot start {what}"))?;
+        let stdout = Stream::new(child.stdout.take());
+        let stderr = Stream::new(child.stderr.take());
+        if let Some(mut stdin) = child.stdin.take() {
+            let input = self.input.clone();
+            // Ends with the program: its end of the pipe closes, and the write fails.
+            std::thread::spawn(move || drop(stdin.write_all(&input)));
+        }
+        Ok(Running { child, status: None, stdout, stderr, what, _netns: self.netns.clone() })
+    }
+
+    /// Runs it to its end, whatever its exit status.
+    ///
+    /// # Errors
+    /// When it cannot be started, or did not end within the limit (it is ended then).
+    pub fn output(&self) -> Result<Output> {
+        self.spawn()?.wait(self.limit)
+    }
+
+    /// Runs it to its end, which must be a good one.
+    ///
+    /// # Errors
+    /// As [`Cmd::output`]; and when its exit status is not 0: the text holds its output.
+    pub fn run(&self) -> Result<Output> {
+        let output = self.output()?;
+        if !output.status.success() {
+            bail!("{}: {}\n{}{}", self.describe(), output.status, output.stdout, output.stderr);
+        }
+        Ok(output)
+    }
+}
+
+/// One captured stream, read by a thread until its end.
+#[derive(Debug)]
+struct Stream {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Stream {
+    fn new(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&bytes);
+        let reader = pipe.map(|mut pipe| {
+            std::thread::spawn(move || {
+                let mut buffer = [0; 8192];
+                while let Ok(n @ 1..) = pipe.read(&mut buffer) {
+                    let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                    let room = CAPTURE_LIMIT_BYTES.saturating_sub(sink.len());
+                    sink.extend_from_slice(&buffer[..n.min(room)]);
+                }
+            })
+        });
+        Self { bytes, reader }
+    }
+
+    fn text(&self) -> String {
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn drain(&self) {
+        let start = Instant::now();
+        while self.reader.as_ref().is_some_and(|r| !r.is_finished()) && start.elapsed() < DRAIN_LIMIT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// A program that runs; it is killed when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    status: Option<ExitStatus>,
+    stdout: Stream,
+    stderr: Stream,
+    what: String,
+    /// Keeps the namespace while something runs in it.
+    _netns: Option<Netns>,
+}
+
+impl Running {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has written to its standard output until now.
+    pub fn stdout(&self) -> String {
+        self.stdout.text()
+    }
+
+    /// What it has written to its standard error until now.
+    pub fn stderr(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// How it ended, or `None` while it runs.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        self.status
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When it runs longer than `limit`: it is killed then, and the text holds its output.
+    pub fn wait(mut self, limit: Duration) -> Result<Output> {
+        let what = self.what.clone();
+        if let Err(why) = wait_for(limit, &format!("the end of {what}"), || self.status().is_some()) {
+            bail!("{why}\n{}{}", self.stdout(), self.stderr());
+        }
+        self.finish()
+    }
+
+    /// Sends a signal to it (and not to what it started); nothing happens if it has ended.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        if self.status().is_some() {
+            return Ok(());
+        }
+        kill_process(self.raw_pid()?, signal).with_context(|| format!("cannot signal {}", self.what))
+    }
+
+    /// Ends it: sends `signal`, and kills it if it has not ended after `limit`.
+    ///
+    /// # Errors
+    /// When the kernel refuses the signal. An unwilling end is not an error: see the status.
+    pub fn stop(mut self, signal: Signal, limit: Duration) -> Result<Output> {
+        self.signal(signal)?;
+        let what = self.what.clone();
+        if wait_for(limit, &what, || self.status().is_some()).is_err() {
+            self.kill();
+        }
+        self.finish()
+    }
+
+    fn raw_pid(&self) -> Result<Pid> {
+        let raw = i32::try_from(self.child.id()).context("a process id beyond 31 bits")?;
+        Pid::from_raw(raw).context("a process id of 0")
+    }
+
+    /// Kills it and its group; it has been waited for afterwards.
+    pub(crate) fn kill(&mut self) {
+        if self.status().is_some() {
+            return;
+        }
+        if let Ok(pid) = self.raw_pid() {
+            let _already_gone = kill_process_group(pid, Signal::KILL);
+        }
+        self.status = self.child.wait().ok();
+    }
+
+    /// Reads what is left in the pipes of a program that has ended.
+    pub(crate) fn drain(&self) {
+        self.stdout.drain();
+        self.stderr.drain();
+    }
+
+    fn finish(&mut self) -> Result<Output> {
+        self.drain();
+        let status = self.status().with_context(|| format!("cannot learn how {} ended", self.what))?;
+        Ok(Output { status, stdout: self.stdout(), stderr: self.stderr() })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,244 @@
+//! A daemon under test: started in the foreground, with a run directory of its own, ended with its value.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::{Cmd, Output, Running, Signal};
+use crate::netns::Netns;
+use crate::ovs::RunDir;
+use crate::wait::wait_for;
+
+/// How long a daemon may take until it is ready, and until it has ended.
+const START_LIMIT: Duration = Duration::from_secs(20);
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+/// How many lines of the log and of each stream are shown when a test fails.
+const TAIL_LINES: usize = 60;
+
+/// How to start a daemon.
+#[derive(Clone, Debug)]
+pub struct DaemonSpec {
+    program: OsString,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    netns: Option<Netns>,
+    rundir: RunDir,
+    ready_file: Option<String>,
+}
+
+impl DaemonSpec {
+    /// Starts `program` (for a binary of the own crate: `env!("CARGO_BIN_EXE_…")`) with a new run directory. It must stay
+    /// in the foreground.
+    ///
+    /// # Errors
+    /// When the run directory cannot be made.
+    pub fn new(program: impl Into<OsString>) -> Result<Self> {
+        let program = program.into();
+        let tag =
+            Path::new(&program).file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+        let rundir = RunDir::new(&tag)?;
+        Ok(Self { program, args: Vec::new(), env: Vec::new(), netns: None, rundir, ready_file: None })
+    }
+
+    /// The run directory that it will have, to put files into before it starts.
+    pub fn run_directory(&self) -> &RunDir {
+        &self.rundir
+    }
+
+    /// Uses a run directory that is there already, for instance after a crash.
+    pub fn rundir(mut self, rundir: &RunDir) -> Self {
+        self.rundir = rundir.clone();
+        self
+    }
+
+    /// Runs it inside a namespace.
+    pub fn netns(mut self, netns: &Netns) -> Self {
+        self.netns = Some(netns.clone());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable of its environment.
+    pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((key.into(), value.into()));
+        self
+    }
+
+    /// Takes it for ready when this file appears in the run directory, instead of its unixctl socket or pidfile.
+    pub fn ready_file(mut self, name: &str) -> Self {
+        self.ready_file = Some(name.to_owned());
+        self
+    }
+
+    /// Starts it and waits until it is ready: until its unixctl socket (`*.<pid>.ctl`) or a pidfile with its process id stands
+    /// in the run directory.
+    ///
+    /// # Errors
+    /// When it cannot be started, ends, or is not ready after 20 s; the text holds the end of its output and log.
+    pub fn start(&self) -> Result<Daemon> {
+        let mut cmd = Cmd::new(self.program.clone()).args(self.args.iter().cloned());
+        if let Some(netns) = &self.netns {
+            cmd = cmd.netns(netns);
+        }
+        for (name, value) in self.rundir.env() {
+            cmd = cmd.env(name, value);
+        }
+        for (name, value) in &self.env {
+            cmd = cmd.env(name.clone(), value.clone());
+        }
+        let running = cmd.spawn()?;
+        let mut daemon =
+            Daemon { running: Some(running), rundir: self.rundir.clone(), netns: self.netns.clone(), pid: 0 };
+        daemon.pid = daemon.running.as_ref().map_or(0, Running::pid);
+        let mut ended = None;
+        let waited = wait_for(START_LIMIT, "the daemon to be ready", || {
+            ended = daemon.status();
+            ended.is_some() || self.is_ready(daemon.pid)
+        });
+        let name = self.program.to_string_lossy();
+        if let Some(status) = ended {
+            if let Some(running) = &daemon.running {
+                running.drain();
+            }
+            bail!("{name} ended before it was ready: {status}\n{}", daemon.tail());
+        }
+        waited.with_context(|| format!("{name} is not ready\n{}", daemon.tail()))?;
+        Ok(daemon)
+    }
+
+    fn is_ready(&self, pid: u32) -> bool {
+        if let Some(name) = &self.ready_file {
+            return self.rundir.join(name).exists();
+        }
+        let Ok(entries) = std::fs::read_dir(self.rundir.path()) else { return false };
+        entries.flatten().any(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let has_pid = || std::fs::read_to_string(entry.path()).is_ok_and(|t| t.trim() == pid.to_string());
+            name.ends_with(&format!(".{pid}.ctl")) || (name.ends_with(".pid") && has_pid())
+        })
+    }
+}
+
+/// A daemon that runs. On drop it is ended by its process id, first politely; when the test panics, the end of its log is
+/// printed.
+#[derive(Debug)]
+pub struct Daemon {
+    /// `None` only after it was stopped.
+    running: Option<Running>,
+    rundir: RunDir,
+    netns: Option<Netns>,
+    pid: u32,
+}
+
+impl Daemon {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Its run directory.
+    pub fn rundir(&self) -> &RunDir {
+        &self.rundir
+    }
+
+    /// How it ended, or `None` while it runs.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        self.running.as_mut().and_then(Running::status)
+    }
+
+    /// Its log files until now.
+    pub fn log(&self) -> String {
+        self.rundir.log()
+    }
+
+    /// What it has written to its standard output until now.
+    pub fn stdout(&self) -> String {
+        self.running.as_ref().map(Running::stdout).unwrap_or_default()
+    }
+
+    /// What it has written to its standard error until now.
+    pub fn stderr(&self) -> String {
+        self.running.as_ref().map(Running::stderr).unwrap_or_default()
+    }
+
+    /// A stock tool of OVS, in the daemon's namespace and with its run directory: see [`RunDir::tool`].
+    pub fn tool(&self, tool: &str) -> Cmd {
+        self.rundir.tool(tool, self.netns.as_ref())
+    }
+
+    /// Runs a stock tool of OVS against the daemon, to its good end.
+    ///
+    /// # Errors
+    /// As [`Cmd::run`].
+    pub fn ovs(&self, tool: &str, args: &[&str]) -> Result<Output> {
+        self.tool(tool).args(args).run()
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        self.running.as_mut().map_or(Ok(()), |r| r.signal(signal))
+    }
+
+    /// Waits until it ends by itself, for instance after `ovs-appctl exit`.
+    ///
+    /// # Errors
+    /// When it has not ended after `limit`; it is killed then.
+    pub fn wait(mut self, limit: Duration) -> Result<Output> {
+        self.running.take().context("the daemon was stopped before")?.wait(limit)
+    }
+
+    /// Ends it: SIGTERM, and SIGKILL if it has not ended after 10 s.
+    ///
+    /// # Errors
+    /// When the kernel refuses the signal.
+    pub fn stop(mut self) -> Result<Output> {
+        self.end(Signal::TERM)
+    }
+
+    /// Kills it, as a crash would.
+    ///
+    /// # Errors
+    /// When the kernel refuses the signal.
+    pub fn crash(mut self) -> Result<Output> {
+        self.end(Signal::KILL)
+    }
+
+    fn end(&mut self, signal: Signal) -> Result<Output> {
+        self.running.take().context("the daemon was stopped before")?.stop(signal, STOP_LIMIT)
+    }
+
+    /// The last lines of its log, standard output and standard error.
+    pub fn tail(&self) -> String {
+        let parts = [("log", self.log()), ("stdout", self.stdout()), ("stderr", self.stderr())];
+        parts.iter().map(|(name, text)| tail(name, text)).collect()
+    }
+}
+
+fn tail(name: &str, text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(TAIL_LINES);
+    if lines.is_empty() { String::new() } else { format!("--- {name}\n{}\n", lines[from..].join("\n")) }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the daemon {} in {}:\n{}", self.pid, self.rundir.path().display(), self.tail());
+        }
+        if self.running.is_some() {
+            // What cannot be ended politely is killed when `running` is dropped.
+            let _killed_instead = self.end(Signal::TERM);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Unique names: of namespaces and folders (`sl-<pid>-<n>-<tag>`), and of interfaces, which have 15 characters at most.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static COUNTER: AtomicU32 = AtomicU32::new(0);
+
+/// What all namespaces and folders of ours begin with.
+const PREFIX: &str = "sl-";
+
+/// The next number of this process.
+fn next() -> u32 {
+    COUNTER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A name that no other namespace or folder of ours has. Of `tag`, letters and digits are kept, 20 at most.
+pub(crate) fn unique(tag: &str) -> String {
+    let tag: String = tag.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
+    format!("{PREFIX}{}-{}-{tag}", std::process::id(), next())
+}
+
+/// The process id in a name that [`unique`] made; `None` for any other name.
+pub(crate) fn owner(name: &str) -> Option<u32> {
+    let mut parts = name.strip_prefix(PREFIX)?.splitn(3, '-');
+    let pid = parts.next()?.parse().ok()?;
+    let _number: u32 = parts.next()?.parse().ok()?;
+    parts.next().map(|_tag| pid)
+}
+
+/// Whether a name is ours and the process that made it is gone.
+pub(crate) fn is_stale(name: &str) -> bool {
+    owner(name).is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists())
+}
+
+/// An interface name that is unique on the machine, 15 characters at most: `tag` (letters and digits, the first 3), the
+/// process id and a number in base 36. A namespace is torn down some time after it is deleted, so a name that is used
+/// again could still be taken.
+pub fn if_name(tag: &str) -> String {
+    let tag: String = tag.chars().filter(char::is_ascii_alphanumeric).take(3).collect();
+    format!("{tag}{}_{}", base36(std::process::id()), base36(next()))
+}
+
+fn base36(mut number: u32) -> String {
+    let mut digits = Vec::new();
+    loop {
+        digits.push(char::from_digit(number % 36, 36).unwrap_or('0'));
+        number /= 36;
+        if number == 0 {
+            return digits.iter().rev().collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_fit() {
+        assert_ne!(unique("a"), unique("a"));
+        assert_ne!(if_name("a"), if_name("a"));
+        assert!(if_name("a-very-long-tag").len() <= 15);
+        assert_eq!(
+            (base36(0), base36(35), base36(36), base36(4_194_304)),
+            ("0".into(), "z".into(), "10".into(), "2hwcg".into())
+        );
+    }
+
+    #[test]
+    fn only_our_own_names_have_an_owner() {
+        assert_eq!(owner(&unique("a/b c")), Some(std::process::id()));
+        assert_eq!(owner("sl-12-3-"), Some(12));
+        for other in ["h1", "sl-", "sl-12", "sl-12-3", "sl-x-3-a", "sl-12-x-a", "xsl-12-3-a", "sl--1-3-a"] {
+            assert_eq!(owner(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn stale_is_what_no_living_process_owns() {
+        assert!(!is_stale(&unique("a")));
+        // Above the largest process id that Linux gives (4194304).
+        assert!(is_stale("sl-4194305-0-a"));
+        assert!(!is_stale("web"));
+    }
+}

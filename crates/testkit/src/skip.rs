@@ -1,0 +1,71 @@
+//! Skipping a test where the machine lacks what it needs, visibly.
+//!
+//! The line `SKIP: test: reason` goes to the standard error past the capture of the test harness. With `SLUICE_NO_SKIP=1`
+//! in the environment a skip is a failure instead: for machines that are meant to run everything.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::netns::netns_reason;
+
+/// The work of [`require_netns!`](crate::require_netns): whether `test` can have namespaces.
+pub fn netns_or_skip(test: &str) -> bool {
+    netns_reason().is_none_or(|reason| skip(test, reason))
+}
+
+/// The work of [`require_programs!`](crate::require_programs): whether all of `programs` are on the path.
+pub fn programs_or_skip(test: &str, programs: &[&str]) -> bool {
+    let missing: Vec<&str> = programs.iter().copied().filter(|p| !on_path(p)).collect();
+    missing.is_empty()
+        || skip(test, &format!("not installed: {} (scripts/setup.sh check)", missing.join(", ")))
+}
+
+/// Whether a program is in a folder of the path, or in those of system programs, which a user's path may lack.
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.any(|folder| Path::new(&folder).join(program).is_file())
+}
+
+/// Says that `test` is skipped; always false.
+fn skip(test: &str, reason: &str) -> bool {
+    let forbidden = std::env::var_os("SLUICE_NO_SKIP").is_some_and(|v| v == "1");
+    assert!(!forbidden, "SLUICE_NO_SKIP=1, but {test} cannot run: {reason}");
+    // A closed standard error must not fail the test.
+    let _unwritten = writeln!(std::io::stderr(), "SKIP: {test}: {reason}");
+    false
+}
+
+/// Returns from the test, with a line `SKIP: …` on the standard error, where network namespaces cannot be had.
+#[macro_export]
+macro_rules! require_netns {
+    () => {
+        if !$crate::netns_or_skip(std::thread::current().name().unwrap_or(module_path!())) {
+            return;
+        }
+    };
+}
+
+/// Returns from the test, with a line `SKIP: …` on the standard error, where one of the programs is not installed:
+/// `require_programs!("ovs-vsctl", "ovs-ofctl")`.
+#[macro_export]
+macro_rules! require_programs {
+    ($($program:expr),+ $(,)?) => {
+        let test = std::thread::current();
+        if !$crate::programs_or_skip(test.name().unwrap_or(module_path!()), &[$($program),+]) {
+            return;
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_looked_for_on_the_path() {
+        assert!(on_path("sh"));
+        assert!(!on_path("no-such-program-anywhere") && !on_path(""));
+        assert!(programs_or_skip("this", &["sh", "cat"]));
+    }
+}

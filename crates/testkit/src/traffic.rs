@@ -1,0 +1,235 @@
+//! The programs that make and watch packets: ping, iperf3, tcpdump.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::command::{Running, Signal};
+use crate::netns::Netns;
+use crate::wait::wait_for;
+
+/// How long a server or a capture may take until it listens.
+const READY_LIMIT: Duration = Duration::from_secs(10);
+/// A capture is over when nothing has come for this long.
+const QUIET: Duration = Duration::from_millis(100);
+/// But a capture of an endless stream is over after this long.
+const QUIET_LIMIT: Duration = Duration::from_secs(2);
+
+/// What a run of ping saw.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PingReport {
+    /// Requests sent.
+    pub sent: u32,
+    /// Replies received, without duplicates.
+    pub received: u32,
+    /// Mean round trip in milliseconds, if there was a reply.
+    pub mean_rtt_ms: Option<f64>,
+}
+
+/// Sends `count` echo requests, 50 ms apart, and waits a second for the last reply. No reply is no error: look at the
+/// report.
+///
+/// # Errors
+/// When ping cannot be run or does not report (no route, for instance).
+pub fn ping(from: &Netns, to: IpAddr, count: u32) -> Result<PingReport> {
+    let (count, to) = (count.to_string(), to.to_string());
+    let limit = Duration::from_secs(5) + Duration::from_millis(60) * count.parse().unwrap_or(u32::MAX);
+    let out =
+        from.cmd("ping").args(["-n", "-i", "0.05", "-W", "1", "-c", &count, &to]).limit(limit).output()?;
+    parse_ping(&out.stdout).with_context(|| {
+        format!("ping {to} in {} gave no report:\n{}{}", from.name(), out.stdout, out.stderr)
+    })
+}
+
+pub(crate) fn parse_ping(text: &str) -> Option<PingReport> {
+    let line = text.lines().find(|l| l.contains("packets transmitted"))?;
+    let number_before =
+        |what: &str| line.split(", ").find(|p| p.contains(what))?.split(' ').next()?.parse().ok();
+    let mean_rtt_ms = text
+        .lines()
+        .find(|l| l.starts_with("rtt "))
+        .and_then(|l| l.split(" = ").nth(1)?.split('/').nth(1)?.parse().ok());
+    Some(PingReport {
+        sent: number_before("transmitted")?,
+        received: number_before("received")?,
+        mean_rtt_ms,
+    })
+}
+
+/// Pings until a reply comes.
+///
+/// # Errors
+/// When none came within `limit`.
+pub fn reachable(from: &Netns, to: IpAddr, limit: Duration) -> Result<()> {
+    let mut last = None;
+    let waited = wait_for(limit, &format!("a reply of {to} to {}", from.name()), || {
+        let report = ping(from, to, 1);
+        let good = report.as_ref().is_ok_and(|r| r.received > 0);
+        last = report.err();
+        good
+    });
+    match (waited, last) {
+        (Err(why), Some(cause)) => bail!("{why}; the last ping: {cause:#}"),
+        (waited, _) => waited,
+    }
+}
+
+/// Starts an iperf3 server on a TCP port and waits until it listens.
+///
+/// # Errors
+/// When it does not listen after 10 s.
+pub fn iperf3_server(netns: &Netns, port: u16) -> Result<Running> {
+    let mut server = netns.cmd("iperf3").args(["-s", "--forceflush", "-p", &port.to_string()]).spawn()?;
+    let waited = wait_for(READY_LIMIT, "iperf3 to listen", || {
+        server.stdout().contains("Server listening") || server.status().is_some()
+    });
+    if waited.is_err() || server.status().is_some() {
+        bail!(
+            "the iperf3 server in {} does not listen:\n{}{}",
+            netns.name(),
+            server.stdout(),
+            server.stderr()
+        );
+    }
+    Ok(server)
+}
+
+/// What an iperf3 client does.
+#[derive(Clone, Debug)]
+pub struct Iperf3Options {
+    /// Port of the server.
+    pub port: u16,
+    /// How long it sends, in seconds.
+    pub time_s: u32,
+    /// Parallel streams.
+    pub streams: u32,
+    /// UDP at this rate (bits per second, 0 for as fast as it can) instead of TCP.
+    pub udp_bps: Option<u64>,
+    /// More arguments, as iperf3 takes them.
+    pub more: Vec<String>,
+}
+
+impl Default for Iperf3Options {
+    fn default() -> Self {
+        Self { port: 5201, time_s: 1, streams: 1, udp_bps: None, more: Vec::new() }
+    }
+}
+
+/// What an iperf3 client saw.
+#[derive(Clone, Debug)]
+pub struct Iperf3Report {
+    /// Bits per second that the sender sent.
+    pub sent_bps: f64,
+    /// Bits per second that reached the receiver.
+    pub received_bps: f64,
+    /// TCP segments sent again, over all streams; 0 for UDP.
+    pub retransmits: u64,
+    /// UDP datagrams lost, in percent; 0 for TCP.
+    pub lost_percent: f64,
+    /// All that iperf3 said.
+    pub json: Value,
+}
+
+/// Sends to an iperf3 server, to the end.
+///
+/// # Errors
+/// When iperf3 fails; the text holds its reason.
+pub fn iperf3_client(from: &Netns, server: IpAddr, options: &Iperf3Options) -> Result<Iperf3Report> {
+    let mut cmd = from.cmd("iperf3").args(["-J", "-c", &server.to_string()]);
+    cmd = cmd.args(["-p", &options.port.to_string(), "-t", &options.time_s.to_string()]);
+    cmd = cmd.args(["-P", &options.streams.to_string(), "--connect-timeout", "5000"]);
+    if let Some(rate) = options.udp_bps {
+        cmd = cmd.args(["-u", "-b", &rate.to_string()]);
+    }
+    let limit = Duration::from_secs(u64::from(options.time_s) + 20);
+    let out = cmd.args(&options.more).limit(limit).output()?;
+    parse_iperf3(&out.stdout)
+        .with_context(|| format!("iperf3 from {} to {server}: {}", from.name(), out.stderr))
+}
+
+pub(crate) fn parse_iperf3(text: &str) -> Result<Iperf3Report> {
+    let json: Value =
+        serde_json::from_str(text).with_context(|| format!("iperf3 printed no JSON: {text}"))?;
+    if let Some(why) = json.get("error").and_then(Value::as_str) {
+        bail!("iperf3 says: {why}");
+    }
+    let end = json.get("end").context("iperf3's report has no `end`")?;
+    let rate = |key: &str| end.get(key)?.get("bits_per_second")?.as_f64();
+    // UDP reports of iperf3 before 3.17 have one `sum` for both sides, in which the rate is the sender's.
+    let udp_loss = end.get("sum").and_then(|s| s.get("lost_percent")).and_then(Value::as_f64);
+    let lost_percent = udp_loss.unwrap_or(0.0);
+    let sent_bps = rate("sum_sent").or_else(|| rate("sum")).context("iperf3's report has no rate")?;
+    let received_bps = rate("sum_received").unwrap_or(sent_bps * (1.0 - lost_percent / 100.0));
+    let retransmits =
+        end.get("sum_sent").and_then(|s| s.get("retransmits")).and_then(Value::as_u64).unwrap_or(0);
+    Ok(Iperf3Report { sent_bps, received_bps, retransmits, lost_percent, json })
+}
+
+/// A tcpdump at work.
+#[derive(Debug)]
+pub struct Capture {
+    tcpdump: Running,
+}
+
+impl Capture {
+    /// Watches an interface and waits until the kernel delivers. `filter` is an expression of pcap-filter(7), empty for all; the
+    /// lines show numbers, no names and no times, and with `-e` among `more` the Ethernet headers too.
+    ///
+    /// # Errors
+    /// When tcpdump does not listen after 10 s: a bad filter, or no such interface.
+    pub fn start(netns: &Netns, dev: &str, filter: &str, more: &[&str]) -> Result<Self> {
+        let cmd =
+            netns.cmd("tcpdump").args(["-nn", "-t", "-l", "-U", "--immediate-mode", "-i", dev]).args(more);
+        let mut tcpdump = cmd.args(filter.split_whitespace()).spawn()?;
+        let waited = wait_for(READY_LIMIT, "tcpdump to listen", || {
+            tcpdump.stderr().contains("listening on") || tcpdump.status().is_some()
+        });
+        if waited.is_err() || tcpdump.status().is_some() {
+            bail!("tcpdump on {dev} in {} does not listen:\n{}", netns.name(), tcpdump.stderr());
+        }
+        Ok(Self { tcpdump })
+    }
+
+    /// The lines until now.
+    pub fn lines(&self) -> Vec<String> {
+        lines(&self.tcpdump.stdout())
+    }
+
+    /// Waits for a line that holds `text`.
+    ///
+    /// # Errors
+    /// When none came within `limit`; the error shows the lines that came.
+    pub fn wait_for(&self, text: &str, limit: Duration) -> Result<()> {
+        let waited =
+            wait_for(limit, &format!("a packet with `{text}`"), || self.tcpdump.stdout().contains(text));
+        waited.with_context(|| format!("captured:\n{}", self.tcpdump.stdout()))
+    }
+
+    /// Ends the capture when no packet has come for 100 ms (2 s at most), and returns all lines.
+    ///
+    /// # Errors
+    /// When tcpdump ended badly.
+    pub fn stop(self) -> Result<Vec<String>> {
+        let start = Instant::now();
+        let (mut seen, mut since) = (self.tcpdump.stdout().len(), Instant::now());
+        while since.elapsed() < QUIET && start.elapsed() < QUIET_LIMIT {
+            std::thread::sleep(Duration::from_millis(10));
+            let now = self.tcpdump.stdout().len();
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+        }
+        let out = self.tcpdump.stop(Signal::INT, READY_LIMIT)?;
+        if !out.status.success() {
+            bail!("tcpdump: {}\n{}", out.status, out.stderr);
+        }
+        Ok(lines(&out.stdout))
+    }
+}
+
+/// The lines that say something: tcpdump ends with an empty one.
+fn lines(text: &str) -> Vec<String> {
+    text.lines().filter(|l| !l.trim().is_empty()).map(str::to_owned).collect()
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# Installs the system packages that a target of the Makefile needs, and only those that are missing.
+#
+#   scripts/setup.sh check    what `make check` needs (the stock OVS tools among them: tests drive Sluice with them)
+#   scripts/setup.sh demo     what `make demo` needs (nothing of OVS)
+#
+# Packages are installed for their programs. While apt runs, a temporary policy-rc.d keeps them from starting a
+# service; what stood in its place is put back afterwards, also when this script is interrupted. A second run
+# with nothing missing changes nothing and needs no root.
+set -euo pipefail
+
+policy=${POLICY_RC_D:-/usr/sbin/policy-rc.d}
+saved=$policy.before-sluice
+mark='# Temporary, written by scripts/setup.sh of Sluice.'
+
+say() { echo "setup: $*" >&2; }
+
+# Whether a policy-rc.d of this script stands there, or one that it set aside.
+policy_touched() {
+    [ -e "$saved" ] || [ -L "$saved" ] || { [ -f "$policy" ] && grep -qsF "$mark" "$policy"; }
+}
+
+# Puts policy-rc.d back as it was; does nothing if it was not touched.
+restore_policy() {
+    if [ -e "$saved" ] || [ -L "$saved" ]; then
+        mv -f "$saved" "$policy"
+    elif policy_touched; then
+        rm -f "$policy"
+    fi
+}
+
+# Two runs at a time would restore each other's policy. The lock is on the folder and ends with this process.
+lock() {
+    exec 9<"${policy%/*}"
+    if ! flock -w 600 9; then
+        say "another run has held its lock for ten minutes"
+        exit 1
+    fi
+}
+
+# Whether a policy-rc.d is there that already refuses to start services.
+policy_refuses() {
+    local code=0
+    [ -x "$policy" ] || return 1
+    "$policy" openvswitch-switch start >/dev/null 2>&1 </dev/null || code=$?
+    [ "$code" -eq 101 ]
+}
+
+forbid_services() {
+    restore_policy
+    policy_refuses && return
+    trap restore_policy EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    # The marked file must never stand without the saved one beside it: save first.
+    if [ -e "$policy" ] || [ -L "$policy" ]; then
+        mv "$policy" "$saved"
+    fi
+    printf '#!/bin/sh\n%s\nexit 101\n' "$mark" >"$policy"
+    chmod 755 "$policy"
+}
+
+is_installed() {
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# The services of what was just installed shall not start at the next boot either.
+disable_services() {
+    [ -d /run/systemd/system ] || return 0
+    local package
+    for package in "$@"; do
+        case $package in
+        openvswitch-switch) systemctl disable --quiet openvswitch-switch.service ovs-vswitchd.service ovsdb-server.service || true ;;
+        iperf3) systemctl disable --quiet iperf3.service || true ;;
+        esac
+    done
+}
+
+install_packages() {
+    if ! command -v apt-get >/dev/null; then
+        say "no apt-get here; install the equivalents of these by hand: $*"
+        exit 1
+    fi
+    if [ "$(id -u)" -ne 0 ]; then
+        say "missing: $*"
+        say "run this as root: $0 $target"
+        exit 1
+    fi
+    lock
+    forbid_services
+    say "installing $*"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get -o DPkg::Lock::Timeout=300 update -qq </dev/null
+    apt-get -o DPkg::Lock::Timeout=300 install -qq -y --no-install-recommends "$@" </dev/null
+    disable_services "$@"
+}
+
+target=${1:-}
+case $target in
+demo) packages=(iproute2 iputils-ping iperf3 ethtool) ;;
+check)
+    packages=(openvswitch-switch openvswitch-common python3-openvswitch tcpdump iperf3 iproute2 iputils-ping
+        ethtool procps)
+    ;;
+*)
+    say "usage: scripts/setup.sh check|demo"
+    exit 2
+    ;;
+esac
+
+if ! command -v cc >/dev/null; then
+    packages+=(gcc libc6-dev)
+fi
+missing=()
+if command -v dpkg-query >/dev/null; then
+    for package in "${packages[@]}"; do
+        is_installed "$package" || missing+=("$package")
+    done
+else
+    # Not a Debian: judge by the programs.
+    commands="ip ping iperf3 ethtool cc"
+    [ "$target" = demo ] || commands="$commands ovs-vsctl ovs-vswitchd tcpdump ps"
+    for program in $commands; do
+        command -v "$program" >/dev/null || missing+=("$program")
+    done
+fi
+# A run that was killed outright left its policy behind: make that good first.
+if [ "$(id -u)" -eq 0 ] && policy_touched; then
+    (lock && restore_policy)
+fi
+if [ "${#missing[@]}" -gt 0 ]; then
+    install_packages "${missing[@]}"
+fi
+if ! command -v cargo >/dev/null; then
+    say "no cargo on the path: install Rust (https://rustup.rs); rust-toolchain.toml names the toolchain"
+    exit 1
+fi

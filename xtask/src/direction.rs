@@ -1,0 +1,107 @@
+//! The dependency-direction check: which room of the house may name which.
+//!
+//! `TABLE` mirrors the paragraph "Direction" of ARCHITECTURE.md; what it does not list is forbidden, and a crate
+//! without a row is an error. Normal and build dependencies are held to it; dev-dependencies between rooms are
+//! allowed (an oracle, a test kit) and reported as notes, so that a reader sees them.
+
+#[cfg(test)]
+mod tests;
+
+use crate::workspace::{DepKind, Member};
+
+/// The pure core: no I/O, no clock, no thread, no randomness of its own.
+pub(crate) const PURE: &[&str] =
+    &["packet", "flow", "classifier", "dpif", "datapath", "openflow", "ovsdb", "ofproto", "vswitch"];
+
+/// Libraries that do I/O or read the machine: never in the pure core.
+const IO_LIBRARIES: &[&str] = &["libc", "rustix", "mio", "socket2", "nix", "tokio", "getrandom", "rand"];
+
+/// All rooms below `runtime`.
+const ALL_ROOMS: &[&str] = &[
+    "packet",
+    "flow",
+    "classifier",
+    "dpif",
+    "datapath",
+    "openflow",
+    "ovsdb",
+    "ofproto",
+    "vswitch",
+    "netdev",
+    "netlink",
+    "sync",
+    "sys",
+];
+
+/// Crate → the workspace crates it may depend on.
+pub(crate) const TABLE: &[(&str, &[&str])] = &[
+    ("packet", &[]),
+    ("flow", &["packet"]),
+    ("classifier", &["flow"]),
+    ("dpif", &["flow", "packet"]),
+    ("datapath", &["packet", "flow", "dpif", "sync"]),
+    ("openflow", &["flow"]),
+    ("ovsdb", &[]),
+    ("ofproto", &["packet", "flow", "classifier", "dpif", "openflow", "sync"]),
+    ("vswitch", &["ovsdb", "ofproto"]),
+    ("netdev", &["packet"]),
+    ("netlink", &["dpif", "flow", "packet"]),
+    ("sync", &[]),
+    ("sys", &[]),
+    ("testkit", &[]),
+    ("upcall-cost", &[]),
+    ("runtime", ALL_ROOMS),
+    ("sim", ALL_ROOMS),
+    ("sluiced", &["runtime", "sys"]),
+    ("sluice", &["flow", "openflow", "ovsdb", "upcall-cost"]),
+    ("xtask", &[]),
+];
+
+/// What the check found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Findings {
+    /// Each one fails the check.
+    pub(crate) problems: Vec<String>,
+    /// Dev-dependencies between rooms, for the reader.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Holds `members` against `table`.
+pub(crate) fn check(members: &[Member], table: &[(&str, &[&str])]) -> Findings {
+    let mut found = Findings::default();
+    for member in members {
+        let Some((_, allowed)) = table.iter().find(|(name, _)| *name == member.name) else {
+            found.problems.push(format!(
+                "{}/Cargo.toml: crate `{}` has no row in the table of xtask/src/direction.rs; \
+                 give it one there and in ARCHITECTURE.md",
+                member.dir, member.name
+            ));
+            continue;
+        };
+        for dep in &member.deps {
+            let ours = members.iter().any(|m| m.name == dep.name);
+            if ours && dep.kind == DepKind::Dev {
+                if !allowed.contains(&dep.name.as_str()) {
+                    found.notes.push(format!("in tests only: {} → {}", member.name, dep.name));
+                }
+            } else if ours && !allowed.contains(&dep.name.as_str()) {
+                found.problems.push(format!(
+                    "{}/Cargo.toml: `{}` may not depend on `{}` (allowed: {})",
+                    member.dir,
+                    member.name,
+                    dep.name,
+                    if allowed.is_empty() { "nothing".to_owned() } else { allowed.join(", ") }
+                ));
+            } else if dep.kind != DepKind::Dev
+                && PURE.contains(&member.name.as_str())
+                && IO_LIBRARIES.contains(&dep.name.as_str())
+            {
+                found.problems.push(format!(
+                    "{}/Cargo.toml: `{}` is pure and may not use the library `{}`",
+                    member.dir, member.name, dep.name
+                ));
+            }
+        }
+    }
+    found
+}

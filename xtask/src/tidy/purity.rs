@@ -1,0 +1,123 @@
+//! Rule: the pure core reads no clock, does no I/O, starts no thread and draws no randomness, outside its tests.
+//!
+//! Address types of `std::net` are values and allowed; everything else under the listed paths is not.
+
+use super::File;
+use crate::direction::PURE;
+use crate::workspace::Workspace;
+
+/// Paths, as tokens, that a pure crate may not name: any path below them neither.
+const FORBIDDEN_PATHS: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "std::env",
+    "std::os",
+    "std::io::stdin",
+    "std::io::stdout",
+    "std::io::stderr",
+];
+/// Ends of paths: however the type was imported.
+const FORBIDDEN_CALLS: &[&[&str]] = &[
+    &["Instant", "::", "now"],
+    &["SystemTime", "::", "now"],
+    &["thread", "::", "spawn"],
+    &["thread", "::", "sleep"],
+    &["Uuid", "::", "new_v4"],
+    &["println", "!"],
+    &["print", "!"],
+    &["eprintln", "!"],
+    &["eprint", "!"],
+];
+/// What of `std::net` is a value and not a door.
+const ADDRESS_TYPES: &[&str] = &[
+    "std::net::IpAddr",
+    "std::net::Ipv4Addr",
+    "std::net::Ipv6Addr",
+    "std::net::SocketAddr",
+    "std::net::SocketAddrV4",
+    "std::net::SocketAddrV6",
+    "std::net::AddrParseError",
+];
+/// The clippy settings of the pure crates, relative to the workspace root.
+const CLIPPY_PURE: &str = "xtask/clippy-pure.toml";
+
+/// Looks for forbidden paths and calls in the shipped code of the pure crates.
+pub(super) fn check(files: &[File]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for file in files.iter().filter(|f| PURE.contains(&f.package.as_str()) && f.is_shipped()) {
+        let tokens = &file.source.tokens;
+        let mut report = |what: &str, line: usize| {
+            let problem = format!(
+                "{}:{line}: `{what}` in the pure crate `{}`: time, randomness and I/O come from outside",
+                file.path, file.package
+            );
+            if !file.in_tests(line) && !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        };
+        for (i, token) in tokens.iter().enumerate() {
+            for call in FORBIDDEN_CALLS {
+                if file.source.spells(i, call) {
+                    report(&call.concat(), token.line);
+                }
+            }
+            if token.text == "std" && file.source.spells(i + 1, &["::"]) {
+                let mut paths = Vec::new();
+                expand(file, i, String::new(), &mut paths);
+                for (path, line) in paths {
+                    let below = |root: &&str| path == **root || path.starts_with(&format!("{root}::"));
+                    if FORBIDDEN_PATHS.iter().any(below) && !ADDRESS_TYPES.iter().any(below) {
+                        report(&path, line);
+                    }
+                }
+            }
+        }
+    }
+    problems
+}
+
+/// Each pure crate must be linted with the settings of the pure core: a link to them stands in its folder.
+pub(super) fn check_clippy_conf(workspace: &Workspace) -> Vec<String> {
+    let read = |path: &str| std::fs::read_to_string(workspace.root.join(path)).ok();
+    let Some(want) = read(CLIPPY_PURE) else { return vec![format!("{CLIPPY_PURE}: cannot be read")] };
+    let mut problems = Vec::new();
+    for member in workspace.members.iter().filter(|m| PURE.contains(&m.name.as_str())) {
+        let path = format!("{}/clippy.toml", member.dir);
+        if read(&path).as_ref() != Some(&want) {
+            problems
+                .push(format!("{path}: must be a link to {CLIPPY_PURE}: `ln -s ../../{CLIPPY_PURE} {path}`"));
+        }
+    }
+    problems
+}
+
+/// Spells out the path or tree of paths that begins at token `at`: `a::{b, c::d}` is `a::b` and `a::c::d`, each
+/// with its line. Returns the index after it.
+fn expand(file: &File, at: usize, prefix: String, paths: &mut Vec<(String, usize)>) -> usize {
+    let source = &file.source;
+    let Some(token) = source.tokens.get(at) else { return at };
+    if token.text == "{" {
+        let end = source.closing(at);
+        let mut i = at + 1;
+        while i < end {
+            i = if source.tokens[i].text == "," {
+                i + 1
+            } else {
+                expand(file, i, prefix.clone(), paths).max(i + 1)
+            };
+        }
+        return end + 1;
+    }
+    let path = match (token.text.as_str(), prefix.is_empty()) {
+        (word, true) => word.to_owned(),
+        ("self", false) => prefix,
+        (word, false) => format!("{prefix}::{word}"),
+    };
+    if source.spells(at + 1, &["::"]) {
+        return expand(file, at + 2, path, paths);
+    }
+    paths.push((path, token.line));
+    at + 1
+}
