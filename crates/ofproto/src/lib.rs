@@ -1,1 +1,17 @@
-//! ofproto
+//! The slow path, pure: OpenFlow tables, translation, learned addresses, upcalls, revalidation.
+//!
+//! Time, randomness and configuration are arguments; nothing here does I/O or starts threads, so a whole switch runs in the
+//! simulator from one seed. Locks inside are of the control plane and of handlers; no packet thread takes one.
+#![forbid(unsafe_code)]
+
+pub mod backer;
+pub mod mac_table;
+pub mod ports;
+pub mod recirc;
+pub mod revalidate;
+pub mod rule;
+pub mod tables;
+pub mod ukey;
+pub mod upcall;
+pub mod view;
+pub mod xlate;

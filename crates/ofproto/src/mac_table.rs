@@ -97,7 +97,8 @@ impl MacTable {
 
     /// Whether a packet from `mac` on `bundle` would change the table in a way that matters to translations.
     pub fn would_change(&self, vlan: u16, mac: MacAddr, bundle: BundleId) -> bool {
-        !mac.is_multicast() && self.entries.get(&(vlan, mac)).is_none_or(|e| e.bundle != bundle && e.seen_ms.is_some())
+        !mac.is_multicast()
+            && self.entries.get(&(vlan, mac)).is_none_or(|e| e.bundle != bundle && e.seen_ms.is_some())
     }
 
     /// Learns that `mac` of `vlan` is on `bundle`. Multicast sources are not learned; static entries do not move.

@@ -91,7 +91,8 @@ impl Tables {
 
     /// The rules of one table, or of all, whose match lies within `matching`.
     pub fn within(&self, id: TableId, matching: &Match) -> Vec<Arc<Rule>> {
-        let of_table = |t: &Arc<Table>| t.rules.iter_within(matching).map(|(_, _, r)| r.clone()).collect::<Vec<_>>();
+        let of_table =
+            |t: &Arc<Table>| t.rules.iter_within(matching).map(|(_, _, r)| r.clone()).collect::<Vec<_>>();
         match id {
             TableId::ALL => self.tables.iter().flat_map(of_table).collect(),
             id => self.table(id).map(of_table).unwrap_or_default(),

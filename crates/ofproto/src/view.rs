@@ -34,8 +34,6 @@ pub struct View {
     pub bridges: BTreeMap<BridgeId, Arc<BridgeView>>,
     /// Which bridge and OpenFlow port a datapath port is.
     pub dp_ports: BTreeMap<DpPort, (BridgeId, OfPort)>,
-    /// Grows with every change that may change a translation.
-    pub epoch: u64,
 }
 
 impl View {

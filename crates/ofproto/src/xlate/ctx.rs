@@ -55,7 +55,11 @@ pub(super) fn always_looked_at(flow: &Flow) -> Mask {
 }
 
 impl<'a> Ctx<'a> {
-    pub(super) fn new(request: &Request<'a>, bridge: &Arc<BridgeView>, host: &'a mut dyn XlateHost) -> Ctx<'a> {
+    pub(super) fn new(
+        request: &Request<'a>,
+        bridge: &Arc<BridgeView>,
+        host: &'a mut dyn XlateHost,
+    ) -> Ctx<'a> {
         Ctx {
             view: request.view,
             bridge: bridge.clone(),
@@ -151,6 +155,14 @@ impl<'a> Ctx<'a> {
         self.trace.pop();
         self.trace.pop();
         self.freeze_if_asked();
+    }
+
+    /// The packet enters the bridge at the other end of a patch port.
+    pub(super) fn in_peer_bridge(&mut self) {
+        self.lookup(TableId(0), true);
+        self.run_action_set();
+        // `exit` ends the packet's way through the peer only.
+        self.exit = self.error.is_some();
     }
 
     fn port_receives(&mut self) -> bool {
@@ -256,7 +268,9 @@ impl<'a> Ctx<'a> {
                 source.add_mask(&mut self.wc.0);
                 let port = source.get(&self.flow);
                 match u32::try_from(port) {
-                    Ok(p) if source.len_bits <= 16 => self.output(OfPort::from_of10(p as u16), *max_len_bytes),
+                    Ok(p) if source.len_bits <= 16 => {
+                        self.output(OfPort::from_of10(p as u16), *max_len_bytes)
+                    }
                     Ok(p) => self.output(OfPort(p), *max_len_bytes),
                     Err(_) => self.trace.detail(|| format!("output port {port:#x} is out of range")),
                 }

@@ -1,0 +1,356 @@
+//! What all bridges of one datapath share: the view that translations read, frozen states, installed flows, events.
+//!
+//! Writers (flow-mods, port changes, learned rules) work one at a time under the writer lock and publish a new [`View`];
+//! readers never wait. [`Backer::epoch`] grows after every change that may change a translation: who translates reads the
+//! epoch first and the view second, so a flow that was made from an older view always carries an older epoch.
+
+use crate::mac_table::MacTable;
+use crate::ports::{BridgeId, PortTable};
+use crate::recirc::{FrozenState, RecircTable};
+use crate::rule::{Expiry, Rule, RuleStats};
+use crate::tables::Tables;
+use crate::ukey::Ukeys;
+use crate::view::{BridgeView, View};
+use crate::xlate::{EffectHost, LearnedFlow, XlateHost};
+use dpif::ControllerCookie;
+use flow::{DpPort, FlowKey, OfPort, RecircId};
+use packet::Packet;
+use std::sync::Arc;
+use sync::{AtomicU64, BoundedQueue, Mutex, Ordering, Snapshot, lock};
+
+/// How many packets may wait for the controllers of all bridges together.
+const PACKET_IN_QUEUE: usize = 1024;
+/// How many ended rules may wait to be told to the controllers.
+const REMOVED_QUEUE: usize = 65536;
+
+/// A packet for the controllers of a bridge.
+#[derive(Debug)]
+pub struct PacketInEvent {
+    /// Where it froze, with metadata and registers.
+    pub state: Arc<FrozenState>,
+    /// Why, and for whom.
+    pub cookie: ControllerCookie,
+    /// The packet at that point.
+    pub packet: Packet,
+    /// Its key at that point.
+    pub key: FlowKey,
+}
+
+/// Why a rule ended (`OFPRR_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RemovedReason {
+    /// Idle timeout.
+    Idle,
+    /// Hard timeout.
+    Hard,
+    /// Deleted by a flow-mod.
+    Delete,
+    /// Evicted.
+    Eviction,
+}
+
+/// A rule that ended.
+#[derive(Debug)]
+pub struct RemovedEvent {
+    /// Its bridge.
+    pub bridge: BridgeId,
+    /// The rule.
+    pub rule: Arc<Rule>,
+    /// Why.
+    pub reason: RemovedReason,
+}
+
+/// Tunables of the slow path (`other_config` of the `Open_vSwitch` row).
+#[derive(Debug)]
+pub struct Limits {
+    /// `flow-limit`: megaflows at most.
+    pub flow_limit: AtomicU64,
+    /// `max-idle`: a megaflow without packets for so long goes, in milliseconds.
+    pub max_idle_ms: AtomicU64,
+}
+
+/// What the bridges of one datapath share.
+pub struct Backer {
+    view: Snapshot<View>,
+    writer: Mutex<()>,
+    epoch: AtomicU64,
+    recirc: Mutex<RecircTable>,
+    /// Installed flows.
+    pub ukeys: Ukeys,
+    /// Packets for controllers.
+    pub packet_ins: BoundedQueue<PacketInEvent>,
+    /// Packets for controllers that did not fit.
+    pub packet_ins_lost: AtomicU64,
+    /// Ended rules that a controller wants to know of.
+    pub removed: BoundedQueue<RemovedEvent>,
+    /// Tunables.
+    pub limits: Limits,
+    hash_seed: u64,
+    next_bridge: AtomicU64,
+}
+
+impl Backer {
+    /// A backer without bridges; `hash_seed` keys the hash functions of its tables.
+    pub fn new(hash_seed: u64) -> Backer {
+        Backer {
+            view: Snapshot::new(View::default()),
+            writer: Mutex::new(()),
+            epoch: AtomicU64::new(1),
+            recirc: Mutex::new(RecircTable::default()),
+            ukeys: Ukeys::default(),
+            packet_ins: BoundedQueue::new(PACKET_IN_QUEUE),
+            packet_ins_lost: AtomicU64::new(0),
+            removed: BoundedQueue::new(REMOVED_QUEUE),
+            limits: Limits { flow_limit: AtomicU64::new(200_000), max_idle_ms: AtomicU64::new(10_000) },
+            hash_seed,
+            next_bridge: AtomicU64::new(1),
+        }
+    }
+
+    /// The view of now.
+    pub fn view(&self) -> Arc<View> {
+        self.view.load()
+    }
+
+    /// Number of the last change that may change a translation.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Makes every translation be checked again.
+    pub fn bump_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Adds an empty bridge.
+    pub fn add_bridge(&self, name: &str) -> BridgeId {
+        let id = BridgeId(self.next_bridge.fetch_add(1, Ordering::Relaxed) as u32);
+        let bridge = BridgeView {
+            id,
+            name: name.into(),
+            tables: Tables::new(self.hash_seed ^ u64::from(id.0) << 32),
+            ports: Arc::new(PortTable::default()),
+            macs: Arc::new(Mutex::new(MacTable::default())),
+            miss_to_controller: false,
+            forward_bpdu: false,
+        };
+        self.change(|view| {
+            view.bridges.insert(id, Arc::new(bridge));
+        });
+        id
+    }
+
+    /// Removes a bridge and the mapping of its ports.
+    pub fn remove_bridge(&self, id: BridgeId) {
+        self.change(|view| {
+            view.bridges.remove(&id);
+            view.dp_ports.retain(|_, (bridge, _)| *bridge != id);
+        });
+    }
+
+    /// Changes the view under the writer lock, publishes it and starts a new epoch.
+    pub fn change<R>(&self, f: impl FnOnce(&mut View) -> R) -> R {
+        let _order = lock(&self.writer);
+        let mut view = View::clone(&self.view.load());
+        let result = f(&mut view);
+        self.view.store(Arc::new(view));
+        self.bump_epoch();
+        result
+    }
+
+    /// Changes one bridge; `None` when it is not there.
+    pub fn change_bridge<R>(&self, id: BridgeId, f: impl FnOnce(&mut BridgeView) -> R) -> Option<R> {
+        self.change(|view| view.bridges.get_mut(&id).map(|b| f(Arc::make_mut(b))))
+    }
+
+    /// Replaces the ports of a bridge and the mapping of its datapath ports.
+    pub fn set_ports(&self, id: BridgeId, ports: PortTable) {
+        self.change(|view| {
+            let Some(bridge) = view.bridges.get_mut(&id) else { return };
+            let gone: Vec<_> =
+                bridge.ports.bundles.keys().filter(|b| !ports.bundles.contains_key(b)).copied().collect();
+            let mut macs = lock(&bridge.macs);
+            for bundle in gone {
+                macs.forget_bundle(bundle);
+            }
+            drop(macs);
+            let dp_ports: Vec<(DpPort, OfPort)> =
+                ports.ports.values().filter_map(|p| Some((p.dp_port?, p.of_port))).collect();
+            Arc::make_mut(bridge).ports = Arc::new(ports);
+            view.dp_ports.retain(|_, (b, _)| *b != id);
+            view.dp_ports.extend(dp_ports.into_iter().map(|(d, o)| (d, (id, o))));
+        });
+    }
+
+    /// The frozen state of an id.
+    pub fn recirc_state(&self, id: RecircId) -> Option<Arc<FrozenState>> {
+        lock(&self.recirc).state(id)
+    }
+
+    /// How many frozen states are held.
+    pub fn recirc_count(&self) -> usize {
+        lock(&self.recirc).len()
+    }
+
+    /// Gives ids back that a translation or a flow held.
+    pub fn recirc_release(&self, ids: &[RecircId]) {
+        if !ids.is_empty() {
+            let mut table = lock(&self.recirc);
+            ids.iter().for_each(|id| table.release(*id));
+        }
+    }
+
+    /// Tells the controllers of an ended rule, if it asked for that.
+    pub fn rule_removed(&self, bridge: BridgeId, rule: &Arc<Rule>, reason: RemovedReason) {
+        if rule.flags.send_flow_rem && !rule.is_hidden() {
+            // A full queue means that nobody listens fast enough; flow-removed messages are not reliable.
+            let _ = self.removed.push(RemovedEvent { bridge, rule: rule.clone(), reason });
+        }
+    }
+
+    /// Ages addresses and ends rules whose time is over. To be called about once a second, after statistics were pushed.
+    pub fn expire(&self, now_ms: u64) {
+        let view = self.view();
+        for (id, bridge) in &view.bridges {
+            if lock(&bridge.macs).expire(now_ms) {
+                self.bump_epoch();
+            }
+            let over: Vec<(Arc<Rule>, Expiry)> =
+                bridge.tables.iter().filter_map(|r| Some((r.clone(), r.expired(now_ms)?))).collect();
+            if over.is_empty() {
+                continue;
+            }
+            let ended = self.change_bridge(*id, |b| {
+                let still = |r: &Arc<Rule>| {
+                    b.tables
+                        .find_exactly(r.table, &r.matching, r.priority)
+                        .is_some_and(|now| Arc::ptr_eq(now, r))
+                };
+                let over: Vec<_> = over.into_iter().filter(|(r, _)| still(r)).collect();
+                for (r, _) in &over {
+                    b.tables.remove(r.table, &r.matching, r.priority);
+                }
+                over
+            });
+            for (rule, expiry) in ended.unwrap_or_default() {
+                let reason = match expiry {
+                    Expiry::Idle => RemovedReason::Idle,
+                    Expiry::Hard => RemovedReason::Hard,
+                };
+                self.rule_removed(*id, &rule, reason);
+            }
+        }
+    }
+}
+
+/// The rule that a learned flow becomes.
+fn learned_rule(l: &LearnedFlow, now_ms: u64) -> Rule {
+    let stats = RuleStats::default();
+    stats.credit(0, 0, now_ms);
+    Rule {
+        table: l.table,
+        matching: l.matching,
+        priority: l.priority.into(),
+        cookie: l.cookie,
+        idle_timeout_s: l.idle_timeout_s,
+        hard_timeout_s: l.hard_timeout_s,
+        importance: 0,
+        flags: l.flags,
+        actions: l.actions.clone().into(),
+        created_ms: now_ms,
+        modified_ms: now_ms,
+        stats: Arc::new(stats),
+    }
+}
+
+/// Whether the table has room for a learned flow under its limit, or has it already.
+fn has_room(bridge: &BridgeView, l: &LearnedFlow) -> bool {
+    if l.limit == 0 || bridge.tables.find_exactly(l.table, &l.matching, l.priority.into()).is_some() {
+        return true;
+    }
+    let all = flow::Match::catchall();
+    let same = bridge.tables.within(l.table, &all).iter().filter(|r| r.cookie == l.cookie).count();
+    same < l.limit as usize
+}
+
+impl Backer {
+    /// Adds a learned rule, or refreshes the one that is there. A rule whose actions changed is replaced.
+    pub fn learn_rule(&self, bridge: BridgeId, l: &LearnedFlow, used_ms: u64) -> bool {
+        let view = self.view();
+        let Some(b) = view.bridge(bridge) else { return false };
+        if let Some(there) = b.tables.find_exactly(l.table, &l.matching, l.priority.into())
+            && *there.actions == l.actions[..]
+            && there.cookie == l.cookie
+        {
+            // A rule with a hard timeout counts anew from the packet that would have made it.
+            let stale = l.hard_timeout_s != 0 && there.modified_ms < used_ms;
+            if !stale {
+                there.stats.credit(0, 0, used_ms);
+                return true;
+            }
+        }
+        self.change_bridge(bridge, |b| {
+            if !has_room(b, l) {
+                return false;
+            }
+            let mut rule = learned_rule(l, used_ms);
+            if let Some(there) = b.tables.find_exactly(l.table, &l.matching, l.priority.into()) {
+                rule.stats = there.stats.clone();
+                rule.created_ms = there.created_ms;
+                rule.modified_ms = used_ms.max(there.modified_ms);
+                rule.stats.credit(0, 0, used_ms);
+            }
+            b.tables.insert(Arc::new(rule));
+            true
+        })
+        .unwrap_or(false)
+    }
+
+    /// The host of a translation; `effects` lets it add learned rules.
+    pub fn xlate_host(&self, effects: bool, now_ms: u64) -> BackerHost<'_> {
+        BackerHost { backer: self, effects, now_ms }
+    }
+
+    /// The host of replayed effects.
+    pub fn effect_host(&self) -> impl EffectHost + '_ {
+        BackerEffects { backer: self }
+    }
+}
+
+struct BackerEffects<'a> {
+    backer: &'a Backer,
+}
+
+impl EffectHost for BackerEffects<'_> {
+    fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow, used_ms: u64) {
+        self.backer.learn_rule(bridge, learned, used_ms);
+    }
+
+    fn macs_changed(&mut self) {
+        self.backer.bump_epoch();
+    }
+}
+
+/// What a translation asks of its backer.
+pub struct BackerHost<'a> {
+    backer: &'a Backer,
+    effects: bool,
+    now_ms: u64,
+}
+
+impl XlateHost for BackerHost<'_> {
+    fn recirc_hold(&mut self, state: FrozenState) -> Option<RecircId> {
+        lock(&self.backer.recirc).hold_state(state)
+    }
+
+    fn recirc_state(&mut self, id: RecircId) -> Option<Arc<FrozenState>> {
+        self.backer.recirc_state(id)
+    }
+
+    fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow) -> bool {
+        if self.effects {
+            return self.backer.learn_rule(bridge, learned, self.now_ms);
+        }
+        self.backer.view().bridge(bridge).is_some_and(|b| has_room(b, learned))
+    }
+}

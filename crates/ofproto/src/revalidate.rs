@@ -1,0 +1,341 @@
+//! The revalidator: dumps the datapath's flows, pushes their statistics to rules, and keeps, changes or deletes each.
+//!
+//! A state machine in the caller's time: [`Revalidator::poll`] sends operations through the [`Datapath`] and takes the
+//! replies that have come. A round starts when the epoch changed, or every [`ROUND_MS`] for statistics and idle flows.
+
+use crate::backer::Backer;
+use crate::ukey::{Ukey, UkeyState};
+use crate::xlate::{Request, Start, XlateCache, translate};
+use dpif::{
+    Datapath, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode, ReplySink,
+};
+use flow::{FlowKey, Ufid};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use sync::{AtomicU64, Mutex, Ordering, lock};
+
+/// Longest time between rounds, in milliseconds.
+pub const ROUND_MS: u64 = 500;
+/// Flows of one dump operation.
+const DUMP_FLOWS: usize = 256;
+/// A flow that the slow path knows and that so many dumps did not show is gone.
+const MISSED_DUMPS: u64 = 2;
+
+/// Replies on their way from forwarding threads to the revalidator.
+#[derive(Default)]
+pub struct Replies {
+    queue: Mutex<VecDeque<(PmdId, u64, Vec<OpResult>)>>,
+}
+
+impl Replies {
+    fn take(&self) -> VecDeque<(PmdId, u64, Vec<OpResult>)> {
+        std::mem::take(&mut lock(&self.queue))
+    }
+}
+
+/// A [`ReplySink`] that gathers replies and then calls `wake`.
+pub struct ReplyQueue<W> {
+    replies: Arc<Replies>,
+    wake: W,
+}
+
+impl<W: Fn() + Send + Sync> ReplyQueue<W> {
+    /// A sink into `replies`.
+    pub fn new(replies: Arc<Replies>, wake: W) -> ReplyQueue<W> {
+        ReplyQueue { replies, wake }
+    }
+}
+
+impl<W: Fn() + Send + Sync> ReplySink for ReplyQueue<W> {
+    fn done(&self, pmd: PmdId, tag: u64, results: Vec<OpResult>) {
+        lock(&self.replies.queue).push_back((pmd, tag, results));
+        (self.wake)();
+    }
+}
+
+/// What is to be done with a flow.
+#[derive(Debug)]
+enum Verdict {
+    Keep,
+    Modify(Arc<[dpif::DpAction]>),
+    Delete,
+}
+
+/// Figures of `upcall/show`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RevalidatorStats {
+    /// Rounds finished.
+    pub rounds: u64,
+    /// Duration of the last round in milliseconds.
+    pub dump_duration_ms: u64,
+    /// Flows that the last round saw.
+    pub flows: u64,
+    /// Running average of that.
+    pub average_flows: u64,
+    /// Most flows that a round saw.
+    pub max_flows: u64,
+}
+
+struct Round {
+    seq: u64,
+    epoch: u64,
+    started_ms: u64,
+    waiting: u64,
+    flows: u64,
+}
+
+/// The revalidator of one datapath.
+pub struct Revalidator {
+    replies: Arc<Replies>,
+    sink: Arc<dyn ReplySink>,
+    round: Option<Round>,
+    seq: u64,
+    done_epoch: u64,
+    next_ms: u64,
+    tags: BTreeMap<u64, Vec<(Ufid, Sent)>>,
+    next_tag: u64,
+    /// Figures.
+    pub stats: RevalidatorStats,
+    /// Flows deleted because nobody knew what they were for.
+    pub foreign_flows: AtomicU64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sent {
+    Dump,
+    Modify,
+    Delete,
+}
+
+impl Revalidator {
+    /// A revalidator whose replies come by `replies` through `sink`.
+    pub fn new(replies: Arc<Replies>, sink: Arc<dyn ReplySink>) -> Revalidator {
+        Revalidator {
+            replies,
+            sink,
+            round: None,
+            seq: 0,
+            done_epoch: 0,
+            next_ms: 0,
+            tags: BTreeMap::new(),
+            next_tag: 0,
+            stats: RevalidatorStats::default(),
+            foreign_flows: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether no round is under way and all changes up to now are in the datapath.
+    pub fn is_settled(&self, backer: &Backer) -> bool {
+        self.round.is_none() && self.done_epoch == backer.epoch()
+    }
+
+    /// Rounds finished so far; a round that began after a change has taken it in.
+    pub fn rounds(&self) -> u64 {
+        self.seq
+    }
+
+    /// Does what can be done now; the time of the next call, if nothing comes before.
+    pub fn poll(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) -> u64 {
+        for (pmd, tag, results) in self.replies.take() {
+            let sent = self.tags.remove(&tag).unwrap_or_default();
+            if let Some(round) = &mut self.round {
+                round.waiting -= 1;
+            }
+            for (result, (ufid, what)) in results.into_iter().zip(sent) {
+                self.result(backer, dp, pmd, ufid, what, result, now_ms);
+            }
+        }
+        if self.round.as_ref().is_some_and(|r| r.waiting == 0) {
+            self.finish(backer, now_ms);
+        }
+        if self.round.is_none() && (now_ms >= self.next_ms || self.done_epoch != backer.epoch()) {
+            self.start(backer, dp, now_ms);
+        }
+        match self.round {
+            Some(_) => now_ms + ROUND_MS,
+            None => self.next_ms,
+        }
+    }
+
+    fn start(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
+        self.seq += 1;
+        self.round =
+            Some(Round { seq: self.seq, epoch: backer.epoch(), started_ms: now_ms, waiting: 0, flows: 0 });
+        for pmd in dp.pmds() {
+            let dump = DpifOp::FlowDump { cursor: 0, max_flows: DUMP_FLOWS };
+            self.send(dp, pmd, vec![(Ufid::default(), Sent::Dump, dump)]);
+        }
+    }
+
+    fn finish(&mut self, backer: &Backer, now_ms: u64) {
+        let Some(round) = self.round.take() else { return };
+        self.done_epoch = round.epoch;
+        self.next_ms = now_ms + ROUND_MS;
+        let seq = round.seq;
+        // Flows that the datapath lost without us: their thread ended, or somebody deleted them.
+        let lost = backer.ukeys.sweep(|_, _, k| {
+            k.state != UkeyState::Evicting
+                && k.dump_seq + MISSED_DUMPS < seq
+                && k.created_ms + 2 * ROUND_MS < now_ms
+        });
+        for k in &lost {
+            backer.ukeys.defer_release(&k.recircs);
+        }
+        backer.recirc_release(&backer.ukeys.take_deferred());
+        let s = &mut self.stats;
+        s.rounds += 1;
+        s.dump_duration_ms = now_ms.saturating_sub(round.started_ms).max(1);
+        s.flows = round.flows;
+        s.average_flows = (s.average_flows + round.flows) / 2;
+        s.max_flows = s.max_flows.max(round.flows);
+    }
+
+    fn send(&mut self, dp: &dyn Datapath, pmd: PmdId, ops: Vec<(Ufid, Sent, DpifOp)>) {
+        if ops.is_empty() {
+            return;
+        }
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.tags.insert(tag, ops.iter().map(|(u, s, _)| (*u, *s)).collect());
+        if let Some(round) = &mut self.round {
+            round.waiting += 1;
+        }
+        let ops = ops.into_iter().map(|(_, _, op)| op).collect();
+        dp.operate(OpBatch { pmd, ops, tag, reply: Some(self.sink.clone()) });
+    }
+
+    fn result(
+        &mut self,
+        backer: &Backer,
+        dp: &dyn Datapath,
+        pmd: PmdId,
+        ufid: Ufid,
+        what: Sent,
+        result: OpResult,
+        now_ms: u64,
+    ) {
+        match (what, result) {
+            (Sent::Dump, OpResult::Dump(records, next)) => {
+                let mut ops: Vec<_> =
+                    records.into_iter().filter_map(|r| self.record(backer, pmd, r, now_ms)).collect();
+                if let Some(cursor) = next {
+                    let dump = DpifOp::FlowDump { cursor, max_flows: DUMP_FLOWS };
+                    ops.push((Ufid::default(), Sent::Dump, dump));
+                }
+                self.send(dp, pmd, ops);
+            }
+            (Sent::Modify, OpResult::Failed(_)) => {
+                self.send(dp, pmd, vec![(ufid, Sent::Delete, DpifOp::FlowDel(ufid))]);
+            }
+            (Sent::Delete, OpResult::Flow(record)) => deleted(backer, pmd, ufid, Some(&record.stats), now_ms),
+            (Sent::Delete, OpResult::Failed(DpifError::Full(_))) => {
+                // The thread's inbox is full: the flow stays, the next round tries again.
+                backer.ukeys.with(ufid, pmd, |k| k.state = UkeyState::Operational);
+            }
+            (Sent::Delete, _) => deleted(backer, pmd, ufid, None, now_ms),
+            _ => {}
+        }
+    }
+
+    /// Pushes the statistics of a dumped flow and decides about it.
+    fn record(
+        &mut self,
+        backer: &Backer,
+        pmd: PmdId,
+        r: FlowRecord,
+        now_ms: u64,
+    ) -> Option<(Ufid, Sent, DpifOp)> {
+        let round = self.round.as_mut()?;
+        round.flows += 1;
+        let (seq, many) = (round.seq, round.flows > backer.limits.flow_limit.load(Ordering::Relaxed));
+        let ufid = r.ufid;
+        if backer.ukeys.with(ufid, pmd, |_| ()).is_none() {
+            self.foreign_flows.fetch_add(1, Ordering::Relaxed);
+            let _ = backer.ukeys.insert(ufid, pmd, foreign_ukey(&r, now_ms));
+        }
+        let max_idle_ms = match many {
+            true => 100,
+            false => backer.limits.max_idle_ms.load(Ordering::Relaxed),
+        };
+        let verdict = backer.ukeys.with(ufid, pmd, |k| {
+            if k.state == UkeyState::Evicting {
+                return Verdict::Keep;
+            }
+            k.dump_seq = seq;
+            k.state = UkeyState::Operational;
+            push(backer, k, &r.stats);
+            let last_ms = r.stats.used_ms.max(k.created_ms);
+            if now_ms >= last_ms + max_idle_ms {
+                return Verdict::Delete;
+            }
+            let epoch = backer.epoch();
+            if k.epoch == epoch { Verdict::Keep } else { recheck(backer, k, epoch, now_ms) }
+        })?;
+        match verdict {
+            Verdict::Keep => None,
+            Verdict::Modify(actions) => {
+                let put = FlowPut { ufid, key: r.key, mask: r.mask, actions, mode: PutMode::Modify };
+                Some((ufid, Sent::Modify, DpifOp::FlowPut(Box::new(put))))
+            }
+            Verdict::Delete => {
+                backer.ukeys.with(ufid, pmd, |k| k.state = UkeyState::Evicting);
+                Some((ufid, Sent::Delete, DpifOp::FlowDel(ufid)))
+            }
+        }
+    }
+}
+
+/// A flow that the datapath has and nobody here made.
+fn foreign_ukey(r: &FlowRecord, now_ms: u64) -> Ukey {
+    Ukey {
+        key: r.key,
+        mask: r.mask,
+        actions: r.actions.clone(),
+        cache: XlateCache::default(),
+        recircs: Vec::new(),
+        epoch: 0,
+        pushed: FlowStats::default(),
+        created_ms: now_ms,
+        dump_seq: 0,
+        state: UkeyState::Operational,
+    }
+}
+
+fn push(backer: &Backer, k: &mut Ukey, now: &FlowStats) {
+    let (packets, bytes) = k.take_delta(now);
+    if packets > 0 {
+        k.cache.replay(packets, bytes, now.used_ms, &mut backer.effect_host());
+    }
+}
+
+fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>, _now_ms: u64) {
+    let Some(mut k) = backer.ukeys.remove(ufid, pmd) else { return };
+    if let Some(last) = last {
+        push(backer, &mut k, last);
+    }
+    backer.ukeys.defer_release(&k.recircs);
+}
+
+/// Translates a flow again and compares.
+fn recheck(backer: &Backer, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
+    let view = backer.view();
+    let Some((bridge, of_port)) = view.of_port(k.key.in_port()) else { return Verdict::Delete };
+    let flow = k.key.to_flow(of_port);
+    let request = Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
+    let t = translate(&request, &mut backer.xlate_host(false, now_ms));
+    let mask = FlowKey::from_mask(&t.wc, &k.key);
+    if mask != k.mask {
+        backer.recirc_release(&t.recircs);
+        return Verdict::Delete;
+    }
+    let actions = t.actions_to_put();
+    let old_recircs = std::mem::replace(&mut k.recircs, t.recircs);
+    backer.ukeys.defer_release(&old_recircs);
+    k.cache = t.cache;
+    k.epoch = epoch;
+    if *k.actions == actions[..] {
+        return Verdict::Keep;
+    }
+    k.actions = actions.into();
+    Verdict::Modify(k.actions.clone())
+}

@@ -1,0 +1,154 @@
+//! Installed flows as the slow path knows them: one [`Ukey`] per megaflow and forwarding thread.
+//!
+//! States only move forward (see [`UkeyState`]). The table is cut into shards with a lock each; no packet thread takes
+//! one. Statistics of a megaflow are cumulative in the datapath; what was pushed to rules stands here.
+
+use crate::xlate::XlateCache;
+use dpif::{DpAction, FlowStats, PmdId};
+use flow::{FlowKey, KeyMask, RecircId, Ufid};
+use std::collections::HashMap;
+use std::sync::Arc;
+use sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
+
+const SHARDS: usize = 64;
+
+/// Life of an installed flow.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum UkeyState {
+    /// The put was sent.
+    Visible,
+    /// The datapath has it.
+    Operational,
+    /// The delete was sent.
+    Evicting,
+}
+
+/// One installed flow.
+#[derive(Debug)]
+pub struct Ukey {
+    /// The packet it was made from.
+    pub key: FlowKey,
+    /// Which bits count.
+    pub mask: KeyMask,
+    /// What the datapath does.
+    pub actions: Arc<[DpAction]>,
+    /// What its packets cause.
+    pub cache: XlateCache,
+    /// Frozen states that its actions name.
+    pub recircs: Vec<RecircId>,
+    /// Epoch of its translation.
+    pub epoch: u64,
+    /// Statistics pushed so far.
+    pub pushed: FlowStats,
+    /// When it was made.
+    pub created_ms: u64,
+    /// The dump that saw it last.
+    pub dump_seq: u64,
+    /// State.
+    pub state: UkeyState,
+}
+
+impl Ukey {
+    /// What came since the last push; marks it pushed. A datapath whose counters went back starts anew.
+    pub fn take_delta(&mut self, now: &FlowStats) -> (u64, u64) {
+        let packets = now.packets.saturating_sub(self.pushed.packets);
+        let bytes = now.bytes.saturating_sub(self.pushed.bytes);
+        self.pushed = *now;
+        (packets, bytes)
+    }
+}
+
+type Shard = HashMap<(Ufid, PmdId), Ukey>;
+
+/// All installed flows of a backer.
+pub struct Ukeys {
+    shards: Vec<Mutex<Shard>>,
+    count: AtomicU64,
+    deferred: Mutex<Deferred>,
+}
+
+/// Frozen states whose flow is gone while packets may still be on their way to them: two generations, the older one is
+/// let go at the next turn.
+#[derive(Default)]
+struct Deferred {
+    young: Vec<RecircId>,
+    old: Vec<RecircId>,
+}
+
+impl Default for Ukeys {
+    fn default() -> Ukeys {
+        Ukeys {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            count: AtomicU64::new(0),
+            deferred: Mutex::default(),
+        }
+    }
+}
+
+impl Ukeys {
+    fn shard(&self, ufid: Ufid) -> MutexGuard<'_, Shard> {
+        let n = (ufid.0 ^ ufid.0 >> 64) as u64;
+        lock(&self.shards[(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize % SHARDS])
+    }
+
+    /// Number of flows installed or on their way.
+    pub fn len(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a flow unless one of that name is there; gives it back then.
+    pub fn insert(&self, ufid: Ufid, pmd: PmdId, ukey: Ukey) -> Result<(), Box<Ukey>> {
+        let mut shard = self.shard(ufid);
+        if shard.contains_key(&(ufid, pmd)) {
+            return Err(Box::new(ukey));
+        }
+        shard.insert((ufid, pmd), ukey);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Removes a flow.
+    pub fn remove(&self, ufid: Ufid, pmd: PmdId) -> Option<Ukey> {
+        let removed = self.shard(ufid).remove(&(ufid, pmd));
+        if removed.is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+        removed
+    }
+
+    /// Works on a flow, if it is there, under its shard's lock.
+    pub fn with<R>(&self, ufid: Ufid, pmd: PmdId, f: impl FnOnce(&mut Ukey) -> R) -> Option<R> {
+        self.shard(ufid).get_mut(&(ufid, pmd)).map(f)
+    }
+
+    /// Keeps ids for a while after their flow or packet, for packets between two passes.
+    pub fn defer_release(&self, ids: &[RecircId]) {
+        if !ids.is_empty() {
+            lock(&self.deferred).young.extend_from_slice(ids);
+        }
+    }
+
+    /// A turn of the revalidator is over: the ids to release now.
+    pub fn take_deferred(&self) -> Vec<RecircId> {
+        let mut d = lock(&self.deferred);
+        let young = std::mem::take(&mut d.young);
+        std::mem::replace(&mut d.old, young)
+    }
+
+    /// Removes and returns the flows that `gone` says so of.
+    pub fn sweep(&self, mut gone: impl FnMut(Ufid, PmdId, &Ukey) -> bool) -> Vec<Ukey> {
+        let mut out = Vec::new();
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let names: Vec<_> = shard.iter().filter(|((u, p), k)| gone(*u, *p, k)).map(|(n, _)| *n).collect();
+            out.extend(names.iter().filter_map(|n| shard.remove(n)));
+        }
+        self.count.fetch_sub(out.len() as u64, Ordering::Relaxed);
+        out
+    }
+}

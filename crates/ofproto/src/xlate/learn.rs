@@ -1,0 +1,68 @@
+//! The `learn` action: makes a rule from the packet.
+
+use super::cache::{LearnedFlow, XlateEffect};
+use super::ctx::Ctx;
+use crate::rule::RuleFlags;
+use flow::action::{Action, LearnAction, LearnDest, LearnSource, SetStyle};
+use flow::{Flow, Match, OfPort};
+
+impl Ctx<'_> {
+    pub(super) fn learn(&mut self, learn: &LearnAction) {
+        for spec in &learn.specs {
+            if let LearnSource::Field(source) = &spec.source {
+                source.add_mask(&mut self.wc.0);
+            }
+        }
+        let learned = learned_flow(learn, &self.flow);
+        let there = self.host.learn(self.bridge.id, &learned);
+        if let Some(dst) = &learn.result_dst {
+            self.assign(dst, there.into());
+        }
+        if there {
+            self.cache.push(XlateEffect::Learn { bridge: self.bridge.id, learned: Box::new(learned) });
+        } else {
+            self.trace.detail(|| "the limit of learned rules is reached: not learned".to_string());
+        }
+    }
+}
+
+fn learned_flow(learn: &LearnAction, flow: &Flow) -> LearnedFlow {
+    let mut matching = Match::catchall();
+    let mut actions = Vec::new();
+    for spec in &learn.specs {
+        let value = match &spec.source {
+            LearnSource::Field(source) => source.get(flow),
+            LearnSource::Immediate(value) => *value,
+        };
+        match &spec.dest {
+            LearnDest::Match(dest) => {
+                let (old_value, old_mask) = matching.get(dest.field);
+                let mask = dest.field_mask();
+                let value = old_value & !mask | value << dest.offset_bits & mask;
+                matching.set_masked(dest.field, value, old_mask | mask);
+            }
+            LearnDest::Load(dest) => actions.push(Action::SetField {
+                field: dest.field,
+                value: value << dest.offset_bits & dest.field_mask(),
+                mask: dest.field_mask(),
+                style: SetStyle::Load,
+            }),
+            LearnDest::Output => {
+                let port =
+                    if spec.len_bits <= 16 { OfPort::from_of10(value as u16) } else { OfPort(value as u32) };
+                actions.push(Action::Output { port, max_len_bytes: 0 });
+            }
+        }
+    }
+    LearnedFlow {
+        table: learn.table,
+        matching,
+        priority: learn.priority,
+        cookie: learn.cookie,
+        idle_timeout_s: learn.idle_timeout_s,
+        hard_timeout_s: learn.hard_timeout_s,
+        flags: RuleFlags { send_flow_rem: learn.send_flow_rem, ..RuleFlags::default() },
+        actions,
+        limit: learn.limit,
+    }
+}

@@ -1,0 +1,120 @@
+//! `NORMAL`: the layer-2 switch with VLANs and learned addresses (IEEE 802.1D, 802.1Q).
+
+use super::cache::XlateEffect;
+use super::ctx::Ctx;
+use crate::ports::{Bundle, PriorityTags, VlanMode};
+use flow::{MacAddr, VlanTag};
+use packet::headers::ETH_TYPE_VLAN;
+use std::sync::Arc;
+
+impl Ctx<'_> {
+    pub(super) fn normal(&mut self) {
+        self.wc.0.dl_src = [0xff; 6];
+        self.wc.0.dl_dst = [0xff; 6];
+        self.wc.0.vlans[0].tci |= 0xfff | VlanTag::PRESENT;
+        let bridge = self.bridge.clone();
+        let Some(input) = bridge.ports.bundle_of(self.flow.in_port()) else {
+            return self.trace.detail(|| "no input bundle, dropping".to_string());
+        };
+        let dst = self.flow.dl_dst();
+        if dst.is_reserved_multicast() && !bridge.forward_bpdu {
+            return self.trace.detail(|| "dropping packet to a reserved multicast address".to_string());
+        }
+        let Some(vlan) = self.input_vlan(input) else { return };
+        self.learn_source(input, vlan);
+        let known = (!dst.is_multicast()).then(|| sync::lock(&bridge.macs).lookup(vlan, dst)).flatten();
+        match known {
+            Some(bundle) if bundle == input.id => {
+                self.trace.detail(|| "learned port is input port, dropping".to_string());
+            }
+            Some(bundle) => {
+                self.trace.detail(|| "forwarding to learned port".to_string());
+                if let Some(output) = bridge.ports.bundles.get(&bundle)
+                    && !(input.protected && output.protected)
+                {
+                    self.output_bundle(output, vlan);
+                }
+            }
+            None => {
+                let why =
+                    if dst.is_multicast() { "multicast packet" } else { "no learned MAC for destination" };
+                self.trace.detail(|| format!("{why}, flooding"));
+                self.flood_vlan(input, vlan);
+            }
+        }
+    }
+
+    /// The VLAN that the packet belongs to on this bundle; `None`: it may not enter.
+    fn input_vlan(&mut self, input: &Bundle) -> Option<u16> {
+        let vid = self.flow.vlans[0].vid();
+        let vlan = match input.vlan_mode {
+            VlanMode::Access if vid != 0 => {
+                let (name, tag) = (&input.name, input.tag);
+                self.trace.detail(|| {
+                    format!("dropping VLAN {vid} tagged packet received on port {name} configured as VLAN {tag} access port")
+                });
+                return None;
+            }
+            VlanMode::Access => input.tag,
+            VlanMode::NativeTagged | VlanMode::NativeUntagged if vid == 0 => input.tag,
+            _ => vid,
+        };
+        if !input.includes_vlan(vlan) {
+            let name = &input.name;
+            self.trace.detail(|| {
+                format!("dropping VLAN {vlan} packet received on port {name} not configured for trunking VLAN {vlan}")
+            });
+            return None;
+        }
+        Some(vlan)
+    }
+
+    fn learn_source(&mut self, input: &Bundle, vlan: u16) {
+        let mac: MacAddr = self.flow.dl_src();
+        if mac.is_multicast() {
+            return;
+        }
+        let macs = self.bridge.macs.clone();
+        self.cache.push(XlateEffect::Normal { macs, vlan, mac, bundle: input.id });
+    }
+
+    fn flood_vlan(&mut self, input: &Bundle, vlan: u16) {
+        let bridge = self.bridge.clone();
+        for port in bridge.ports.flood_order() {
+            let Some(output) = bridge.ports.bundles.get(&port.bundle) else { continue };
+            let first = output.members.first() == Some(&port.of_port);
+            let protected = input.protected && output.protected;
+            if first && output.id != input.id && output.floodable && !protected && output.includes_vlan(vlan)
+            {
+                self.output_bundle(output, vlan);
+            }
+        }
+    }
+
+    /// Sends the packet out of a bundle, tagged as the bundle has it; the flow itself stays as it is.
+    fn output_bundle(&mut self, output: &Arc<Bundle>, vlan: u16) {
+        let Some(port) = output.members.first() else { return };
+        let vid = match output.vlan_mode {
+            VlanMode::Access => 0,
+            VlanMode::NativeUntagged if vlan == output.tag => 0,
+            _ => vlan,
+        };
+        let saved = self.flow.vlans;
+        let pcp_bits = saved[0].tci & 0xe000;
+        let priority_tag = match output.priority_tags {
+            PriorityTags::Never => false,
+            PriorityTags::IfNonzero => pcp_bits != 0,
+            PriorityTags::Always => true,
+        };
+        let tpid = if saved[0].is_present() { saved[0].tpid } else { ETH_TYPE_VLAN };
+        if vid != 0 || priority_tag {
+            self.wc.0.vlans[0].tci |= 0xe000;
+            self.flow.vlans[0] = VlanTag { tpid, tci: vid | pcp_bits | VlanTag::PRESENT };
+        } else if saved[0].is_present() {
+            self.flow.vlans[0] = saved[1];
+            self.flow.vlans[1] = VlanTag::default();
+        }
+        self.output_to(*port);
+        self.flow.vlans = saved;
+    }
+}

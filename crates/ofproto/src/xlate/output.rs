@@ -1,0 +1,104 @@
+//! Output: reserved ports, physical ports, patch ports.
+
+use super::MAX_DEPTH;
+use super::cache::XlateEffect;
+use super::ctx::Ctx;
+use super::trace::TraceEvent;
+use crate::ports::{BridgeId, Port};
+use dpif::{DpAction, XlateDrop};
+use flow::action::{ControllerAction, PacketInReason};
+use flow::{OfPort, TableId};
+use std::sync::Arc;
+
+impl Ctx<'_> {
+    /// The output action to any port.
+    pub(super) fn output(&mut self, port: OfPort, max_len_bytes: u16) {
+        match port {
+            OfPort::IN_PORT => self.output_to(self.flow.in_port()),
+            OfPort::TABLE if self.in_packet_out => self.resubmit(TableId(0), self.flow.in_port(), true),
+            OfPort::TABLE | OfPort::NONE => {}
+            OfPort::NORMAL => self.normal(),
+            OfPort::FLOOD => self.flood(false),
+            OfPort::ALL => self.flood(true),
+            OfPort::CONTROLLER => {
+                let reason =
+                    if self.in_packet_out { PacketInReason::PacketOut } else { PacketInReason::Action };
+                self.output_controller(&ControllerAction {
+                    max_len_bytes,
+                    controller_id: 0,
+                    reason,
+                    userdata: Vec::new(),
+                    pause: false,
+                    meter_id: None,
+                });
+            }
+            port if port == self.flow.in_port() => {
+                self.trace.detail(|| "skipping output to input port".to_string());
+            }
+            port => self.output_to(port),
+        }
+    }
+
+    fn flood(&mut self, all: bool) {
+        let bridge = self.bridge.clone();
+        let in_port = self.flow.in_port();
+        for port in bridge.ports.flood_order() {
+            if port.of_port != in_port && (all || !port.config.no_flood) {
+                self.output_to(port.of_port);
+            }
+        }
+    }
+
+    /// Sends the packet, as it is now, out of a port of this bridge.
+    pub(super) fn output_to(&mut self, of_port: OfPort) {
+        let bridge = self.bridge.clone();
+        let Some(port) = bridge.ports.port(of_port) else {
+            return self.trace.detail(|| format!("Nonexistent output port {of_port}"));
+        };
+        if port.config.no_fwd || port.config.port_down {
+            return self.trace.detail(|| format!("port {of_port} does not forward, skipping output"));
+        }
+        if let Some((peer_bridge, peer_port)) = port.patch_peer {
+            return self.cross_patch(port, peer_bridge, peer_port);
+        }
+        let Some(dp_port) = port.dp_port else {
+            return self.trace.detail(|| format!("port {of_port} has no device, skipping output"));
+        };
+        self.commit();
+        self.actions.push(DpAction::Output(dp_port));
+    }
+
+    /// Continues in the bridge at the other end of a patch port, within this translation.
+    fn cross_patch(&mut self, port: &Arc<Port>, peer_bridge: BridgeId, peer_port: OfPort) {
+        if self.depth >= MAX_DEPTH {
+            return self.fail(XlateDrop::RecursionTooDeep, "patch ports nest too deep");
+        }
+        let Some(bridge) = self.view.bridge(peer_bridge).cloned() else { return };
+        let Some(peer) = bridge.ports.port(peer_port).cloned() else { return };
+        if peer.config.no_recv || peer.config.port_down {
+            return self.trace.detail(|| format!("patch port {} does not receive", peer.name));
+        }
+        let patch = XlateEffect::Patch { from: port.patch_counters.clone(), to: peer.patch_counters.clone() };
+        self.cache.push(patch);
+
+        let saved_flow = self.flow;
+        let saved_bridge = std::mem::replace(&mut self.bridge, bridge);
+        let saved_set = std::mem::take(&mut self.action_set);
+        let saved = (self.table, self.rule_cookie, self.rule_is_miss, self.in_packet_out);
+        self.flow.in_port = peer_port.0;
+        self.flow.metadata = 0;
+        self.flow.regs = [0; 16];
+        self.in_packet_out = false;
+        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
+        self.depth += 1;
+        self.in_peer_bridge();
+        self.depth -= 1;
+        self.trace.pop();
+        (self.table, self.rule_cookie, self.rule_is_miss, self.in_packet_out) = saved;
+        self.action_set = saved_set;
+        self.bridge = saved_bridge;
+        // The rules here go on with the packet as they had it; what the peer did to the datapath's packet stays in the
+        // base flow, so the next output undoes it.
+        self.flow = saved_flow;
+    }
+}
