@@ -8,10 +8,10 @@ use netdev::{Port, RxQueue, SystemOptions, TxQueue, TxReport};
 use packet::{BATCH_MAX_PACKETS, GsoKind, Offload, Packet, PacketBatch, PacketPool, checksum};
 
 /// EtherType for experiments (IEEE 802): no host takes or sends such frames.
-pub const TEST_ETH_TYPE: u16 = 0x88b5;
+pub(crate) const TEST_ETH_TYPE: u16 = 0x88b5;
 
 /// Runs `f` in a thread with a network namespace of its own, which ends with it.
-pub fn in_netns(f: impl FnOnce() + Send + 'static) {
+pub(crate) fn in_netns(f: impl FnOnce() + Send + 'static) {
     let test = std::thread::current().name().unwrap_or("test").to_owned();
     let ran = std::thread::spawn(move || {
         if !enter_netns(&test) {
@@ -26,7 +26,7 @@ pub fn in_netns(f: impl FnOnce() + Send + 'static) {
 }
 
 /// Moves the calling thread into a new namespace without IPv6 noise; says why the test is skipped where that fails.
-pub fn enter_netns(test: &str) -> bool {
+pub(crate) fn enter_netns(test: &str) -> bool {
     // SAFETY: changes the namespace of this thread only.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         println!("SKIP: {test}: no network namespace ({})", std::io::Error::last_os_error());
@@ -43,19 +43,19 @@ pub fn enter_netns(test: &str) -> bool {
 }
 
 /// Runs `ip` in the thread's namespace.
-pub fn ip(args: &str) {
+pub(crate) fn ip(args: &str) {
     run(&format!("ip {args}"));
 }
 
 /// Runs a command in the thread's namespace.
-pub fn run(command: &str) {
+pub(crate) fn run(command: &str) {
     let mut words = command.split_whitespace();
     let out = Command::new(words.next().unwrap()).args(words).output().unwrap();
     assert!(out.status.success(), "{command}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
 /// Waits until the device is up. Before, its queueing discipline is one that loses frames without a word.
-pub fn wait_up(name: &str) {
+pub(crate) fn wait_up(name: &str) {
     let up = |_| {
         std::thread::sleep(Duration::from_millis(2));
         link::link_info(name).unwrap().oper_state == OperState::Up
@@ -64,7 +64,7 @@ pub fn wait_up(name: &str) {
 }
 
 /// A veth pair, both ends up.
-pub fn veth(a: &str, b: &str) {
+pub(crate) fn veth(a: &str, b: &str) {
     ip(&format!("link add {a} type veth peer name {b}"));
     ip(&format!("link set {a} up"));
     ip(&format!("link set {b} up"));
@@ -73,25 +73,25 @@ pub fn veth(a: &str, b: &str) {
 }
 
 /// One end of a wire: a port with its queues.
-pub struct End {
-    pub port: Port,
-    pub rx: Box<dyn RxQueue>,
-    pub tx: Box<dyn TxQueue>,
-    pub pool: PacketPool,
+pub(crate) struct End {
+    pub(crate) port: Port,
+    pub(crate) rx: Box<dyn RxQueue>,
+    pub(crate) tx: Box<dyn TxQueue>,
+    pub(crate) pool: PacketPool,
 }
 
 impl End {
-    pub fn of(mut port: Port) -> End {
+    pub(crate) fn of(mut port: Port) -> End {
         let rx = port.rx.remove(0);
         let tx = port.tx().unwrap();
         End { port, rx, tx, pool: PacketPool::new() }
     }
 
-    pub fn system(name: &str, options: &SystemOptions) -> End {
+    pub(crate) fn system(name: &str, options: &SystemOptions) -> End {
         End::of(Port::open_system(name, options).unwrap())
     }
 
-    pub fn send(&mut self, packets: impl IntoIterator<Item = Packet>) -> TxReport {
+    pub(crate) fn send(&mut self, packets: impl IntoIterator<Item = Packet>) -> TxReport {
         let mut batch: PacketBatch = packets.into_iter().collect();
         let report = self.tx.send(&mut batch, &mut self.pool);
         assert!(batch.is_empty());
@@ -99,7 +99,7 @@ impl End {
     }
 
     /// Frames that `wanted` picks, up to `count` of them, waiting two seconds at most.
-    pub fn recv_where(&mut self, count: usize, wanted: impl Fn(&Packet) -> bool) -> Vec<Packet> {
+    pub(crate) fn recv_where(&mut self, count: usize, wanted: impl Fn(&Packet) -> bool) -> Vec<Packet> {
         let deadline = Instant::now() + Duration::from_secs(2);
         let mut got = Vec::new();
         while got.len() < count && Instant::now() < deadline {
@@ -115,12 +115,12 @@ impl End {
     }
 
     /// Test frames, up to `count` of them.
-    pub fn recv(&mut self, count: usize) -> Vec<Packet> {
+    pub(crate) fn recv(&mut self, count: usize) -> Vec<Packet> {
         self.recv_where(count, is_test_frame)
     }
 
     /// Whatever waits within `ms`.
-    pub fn recv_for(&mut self, ms: u64) -> Vec<Packet> {
+    pub(crate) fn recv_for(&mut self, ms: u64) -> Vec<Packet> {
         let deadline = Instant::now() + Duration::from_millis(ms);
         let mut got = PacketBatch::new();
         while Instant::now() < deadline {
@@ -132,7 +132,7 @@ impl End {
 }
 
 /// Waits until the queue is readable, or `ms`.
-pub fn wait(rx: &dyn RxQueue, ms: i32) -> bool {
+pub(crate) fn wait(rx: &dyn RxQueue, ms: i32) -> bool {
     use std::os::fd::AsRawFd;
     let mut fd = libc::pollfd { fd: rx.fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one pollfd, alive through the call.
@@ -146,7 +146,7 @@ fn is_test_frame(p: &Packet) -> bool {
 }
 
 /// A frame of `bytes` with a number in it.
-pub fn frame(number: u8, bytes: usize) -> Packet {
+pub(crate) fn frame(number: u8, bytes: usize) -> Packet {
     let mut f = vec![0x02, 0, 0, 0, 0, 2, 0x02, 0, 0, 0, 0, 1];
     f.extend(TEST_ETH_TYPE.to_be_bytes());
     f.extend((f.len()..bytes).map(|i| (i as u8).wrapping_mul(31).wrapping_add(number)));
@@ -154,7 +154,7 @@ pub fn frame(number: u8, bytes: usize) -> Packet {
 }
 
 /// A TCP super-frame over IPv4 with `payload_bytes`, from and to addresses that no host has, VLAN tag as given.
-pub fn tcp_super_frame(payload_bytes: usize, gso_size: u16, tag: Option<[u8; 4]>) -> Packet {
+pub(crate) fn tcp_super_frame(payload_bytes: usize, gso_size: u16, tag: Option<[u8; 4]>) -> Packet {
     let mut f = vec![0x02, 0, 0, 0, 0, 2, 0x02, 0, 0, 0, 0, 1];
     f.extend(tag.unwrap_or_default().iter().take(if tag.is_some() { 4 } else { 0 }));
     f.extend([0x08, 0x00]);
@@ -184,6 +184,6 @@ pub fn tcp_super_frame(payload_bytes: usize, gso_size: u16, tag: Option<[u8; 4]>
 }
 
 /// Whether a frame is of [`tcp_super_frame`].
-pub fn is_super_frame(p: &Packet) -> bool {
+pub(crate) fn is_super_frame(p: &Packet) -> bool {
     p.data().windows(8).take(40).any(|w| w == [198, 51, 100, 1, 198, 51, 100, 2])
 }
