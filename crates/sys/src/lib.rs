@@ -1,1 +1,21 @@
-//! sys
+//! What a daemon asks of the operating system: going into the background, a pid file, file locks, signals, limits,
+//! threads and processors, waking and waiting, random numbers, clocks.
+//!
+//! Nothing here knows of switches. Everything may be called from any thread unless its page says otherwise.
+#![allow(unsafe_code, reason = "system calls that no safe library has; each block says why it is sound")]
+
+pub mod clock;
+pub mod daemon;
+pub mod limits;
+pub mod lock;
+pub mod pidfile;
+pub mod poll;
+pub mod random;
+pub mod signals;
+pub mod thread;
+mod waker;
+
+pub use waker::Waker;
+
+#[cfg(test)]
+mod tests;

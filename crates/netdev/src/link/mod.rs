@@ -1,0 +1,157 @@
+//! Links: what the kernel knows of a network device and what can be set (rtnetlink(7), `linux/if_link.h`), and what its
+//! driver says (ethtool).
+//!
+//! All calls act in the calling thread's network namespace. Each request uses a socket of its own and waits for the
+//! kernel's answer, which the kernel gives within the call; a [`LinkMonitor`] keeps one open and never blocks.
+
+mod ethtool;
+mod monitor;
+mod wire;
+
+use std::io;
+
+pub use ethtool::{Duplex, EthtoolLink, driver, ethtool_link};
+pub use monitor::{LinkEvent, LinkMonitor};
+
+use crate::raw::context;
+use wire::{Request, attribute};
+
+/// Operational state (RFC 2863 §3.1.12, `IFLA_OPERSTATE`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OperState {
+    /// The driver does not say; taken as up when the lower layer is.
+    #[default]
+    Unknown,
+    /// A part is missing.
+    NotPresent,
+    /// Down.
+    Down,
+    /// A layer below is down.
+    LowerLayerDown,
+    /// In a test mode.
+    Testing,
+    /// Waiting for something outside.
+    Dormant,
+    /// Able to carry frames.
+    Up,
+}
+
+impl OperState {
+    fn from_wire(v: u8) -> OperState {
+        match v {
+            1 => OperState::NotPresent,
+            2 => OperState::Down,
+            3 => OperState::LowerLayerDown,
+            4 => OperState::Testing,
+            5 => OperState::Dormant,
+            6 => OperState::Up,
+            _ => OperState::Unknown,
+        }
+    }
+}
+
+/// A link as of one moment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LinkInfo {
+    /// Index within the namespace.
+    pub ifindex: u32,
+    /// Name.
+    pub name: String,
+    /// Ethernet address, where the device has one.
+    pub mac: Option<[u8; 6]>,
+    /// MTU in bytes.
+    pub mtu: u32,
+    /// Set up by the administrator (`IFF_UP`).
+    pub admin_up: bool,
+    /// The layer below carries frames (`IFF_LOWER_UP`: carrier).
+    pub lower_up: bool,
+    /// Operational state.
+    pub oper_state: OperState,
+    /// Changes of carrier since the device was made, both directions.
+    pub carrier_changes: u32,
+    /// How often the carrier came.
+    pub carrier_up_count: u32,
+    /// How often the carrier went.
+    pub carrier_down_count: u32,
+    /// Index of the bridge, bond or other master, 0 for none.
+    pub master: u32,
+    /// Kind of a virtual device ("veth", "tun"), empty for others.
+    pub kind: String,
+}
+
+impl LinkInfo {
+    /// Whether frames can pass: up for the administrator, and with carrier.
+    pub fn carrier(&self) -> bool {
+        self.admin_up && self.lower_up
+    }
+}
+
+/// Counters of a link (`rtnl_link_stats64`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "the names are those of rtnl_link_stats64")]
+pub struct LinkStats {
+    pub rx_packets: u64,
+    pub tx_packets: u64,
+    pub rx_bytes: u64,
+    pub tx_bytes: u64,
+    pub rx_errors: u64,
+    pub tx_errors: u64,
+    pub rx_dropped: u64,
+    pub tx_dropped: u64,
+    pub multicast: u64,
+    pub collisions: u64,
+    pub rx_length_errors: u64,
+    pub rx_over_errors: u64,
+    pub rx_crc_errors: u64,
+    pub rx_frame_errors: u64,
+    pub rx_fifo_errors: u64,
+    pub rx_missed_errors: u64,
+}
+
+/// The link of a name.
+pub fn link_info(name: &str) -> io::Result<LinkInfo> {
+    get(name).map(|(info, _)| info)
+}
+
+/// The counters of a link.
+pub fn link_stats(name: &str) -> io::Result<LinkStats> {
+    let (_, stats) = get(name)?;
+    stats.ok_or_else(|| io::Error::other(format!("device {name}: the kernel told no counters")))
+}
+
+/// All links of the namespace.
+pub fn list_links() -> io::Result<Vec<LinkInfo>> {
+    let answers = Request::dump_links().call().map_err(context("cannot list the links"))?;
+    Ok(answers.iter().filter_map(wire::link_of).map(|(info, _)| info).collect())
+}
+
+fn get(name: &str) -> io::Result<(LinkInfo, Option<LinkStats>)> {
+    crate::raw::ifreq(name)?;
+    let mut request = Request::get_link();
+    request.add(attribute::IFNAME, &wire::c_string(name));
+    let answers = request.call().map_err(context(format!("device {name}")))?;
+    answers
+        .iter()
+        .find_map(wire::link_of)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("device {name}: no such device")))
+}
+
+/// Sets a link up or down.
+pub fn set_admin_up(ifindex: u32, up: bool) -> io::Result<()> {
+    let flags = if up { libc::IFF_UP as u32 } else { 0 };
+    Request::change_link(ifindex, flags, libc::IFF_UP as u32).call().map(drop)
+}
+
+/// Sets the MTU in bytes.
+pub fn set_mtu(ifindex: u32, mtu: u32) -> io::Result<()> {
+    let mut request = Request::change_link(ifindex, 0, 0);
+    request.add(attribute::MTU, &mtu.to_ne_bytes());
+    request.call().map(drop)
+}
+
+/// Sets the Ethernet address.
+pub fn set_mac(ifindex: u32, mac: [u8; 6]) -> io::Result<()> {
+    let mut request = Request::change_link(ifindex, 0, 0);
+    request.add(attribute::ADDRESS, &mac);
+    request.call().map(drop)
+}

@@ -1,0 +1,187 @@
+//! What a port is to its users: queues of either direction and their reports.
+//!
+//! A receive queue belongs to one thread at a time. Every transmit queue is independent of the others of its port. A
+//! port that is dropped closes; its queues live on until they are dropped too.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use packet::{PacketBatch, PacketPool};
+
+use crate::system::{self, SystemOptions};
+use crate::tap::{self, TapOptions};
+
+/// Frames coming in.
+pub trait RxQueue: Send {
+    /// Readable when frames wait (or an error does), for poll(2).
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Appends waiting frames to `batch`, at most `max_packets` and at most [`packet::BATCH_MAX_PACKETS`], and returns
+    /// their number. Never blocks; 0 when none waits. An error is that of the device (gone down: `ENETDOWN`, gone:
+    /// `ENXIO`, `EBADFD`); it is reported once by a `system` port, and calling again is allowed.
+    fn recv(
+        &mut self,
+        pool: &mut PacketPool,
+        batch: &mut PacketBatch,
+        max_packets: usize,
+    ) -> io::Result<usize>;
+
+    /// What has been lost so far.
+    fn counters(&self) -> RxCounters;
+}
+
+/// Frames going out.
+pub trait TxQueue: Send {
+    /// Sends all frames of `batch` in order, frees them into `pool` and leaves the batch empty. Blocks on nothing but
+    /// the device's own system call.
+    fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport;
+}
+
+/// Losses of a receive queue since it was opened, in frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RxCounters {
+    /// The kernel had no room for them: the queue was not emptied fast enough.
+    pub kernel_drops: u64,
+    /// Too short for Ethernet, or with an offload header that makes no sense or that this switch does not know.
+    pub malformed: u64,
+    /// Longer than the largest frame taken.
+    pub truncated: u64,
+}
+
+/// Why a frame was not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TxDrop {
+    /// The kernel or the device's queueing discipline had no buffer (`ENOBUFS`, `ENOMEM`).
+    NoBuffers,
+    /// The socket's send buffer stayed full (`EAGAIN`).
+    QueueFull,
+    /// The device is down or gone (`ENETDOWN`, `ENXIO`, `ENODEV`, a tap's `EIO` and `EBADFD`).
+    PortDown,
+    /// Longer than the device's MTU (`EMSGSIZE`).
+    TooLarge,
+    /// A large segment whose headers do not allow to cut it.
+    BadOffload,
+    /// The kernel refused it for another reason.
+    Refused,
+}
+
+impl TxDrop {
+    /// All reasons, in the order of their counters.
+    pub const ALL: [TxDrop; 6] = [
+        TxDrop::NoBuffers,
+        TxDrop::QueueFull,
+        TxDrop::PortDown,
+        TxDrop::TooLarge,
+        TxDrop::BadOffload,
+        TxDrop::Refused,
+    ];
+
+    pub(crate) fn of(e: &io::Error) -> TxDrop {
+        match e.raw_os_error().unwrap_or(0) {
+            libc::ENOBUFS | libc::ENOMEM => TxDrop::NoBuffers,
+            libc::EAGAIN => TxDrop::QueueFull,
+            libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::EIO | libc::EBADFD => TxDrop::PortDown,
+            libc::EMSGSIZE => TxDrop::TooLarge,
+            _ => TxDrop::Refused,
+        }
+    }
+}
+
+/// What became of a batch: every frame of it, and every frame made of a large segment by software, is either sent or
+/// dropped, so `frames in the batch + generated_packets = sent_packets + dropped_packets()`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TxReport {
+    /// Frames handed to the device; a large segment that the device cuts is one.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Frames more than were in the batch, because large segments were cut by software.
+    pub generated_packets: u64,
+    drops: [u64; TxDrop::ALL.len()],
+}
+
+impl TxReport {
+    /// Frames dropped for one reason.
+    pub fn dropped(&self, why: TxDrop) -> u64 {
+        self.drops[why as usize]
+    }
+
+    /// Frames dropped for any reason.
+    pub fn dropped_packets(&self) -> u64 {
+        self.drops.iter().sum()
+    }
+
+    /// Adds another report to this one.
+    pub fn add(&mut self, other: &TxReport) {
+        self.sent_packets += other.sent_packets;
+        self.sent_bytes += other.sent_bytes;
+        self.generated_packets += other.generated_packets;
+        for (mine, theirs) in self.drops.iter_mut().zip(other.drops) {
+            *mine += theirs;
+        }
+    }
+
+    pub(crate) fn count_drops(&mut self, why: TxDrop, packets: usize) {
+        self.drops[why as usize] += packets as u64;
+    }
+
+    pub(crate) fn count_sent(&mut self, bytes: usize) {
+        self.sent_packets += 1;
+        self.sent_bytes += bytes as u64;
+    }
+}
+
+/// An open port.
+pub struct Port {
+    name: String,
+    ifindex: u32,
+    /// The receive queues, to be taken out and given to the threads that poll them.
+    pub rx: Vec<Box<dyn RxQueue>>,
+    way_out: WayOut,
+}
+
+enum WayOut {
+    System(SystemOptions),
+    Tap(Arc<OwnedFd>, TapOptions),
+}
+
+impl Port {
+    /// Opens an existing Ethernet device of the calling thread's network namespace by AF_PACKET (CAP_NET_RAW). Its own
+    /// administrative state is left alone; it becomes promiscuous until the receive queue is dropped.
+    pub fn open_system(name: &str, options: &SystemOptions) -> io::Result<Port> {
+        let (ifindex, rx) = system::open_rx(name, options)?;
+        Ok(Port { name: name.to_owned(), ifindex, rx: vec![rx], way_out: WayOut::System(options.clone()) })
+    }
+
+    /// Makes a tap in the calling thread's network namespace (CAP_NET_ADMIN), down, gone with the port and its queues.
+    /// A persistent tap of that name that nobody uses is taken over.
+    pub fn open_tap(name: &str, options: &TapOptions) -> io::Result<Port> {
+        let tap = tap::create(name, options)?;
+        let rx = tap::open_rx(&tap.fd);
+        Ok(Port {
+            name: tap.name,
+            ifindex: tap.ifindex,
+            rx: vec![rx],
+            way_out: WayOut::Tap(tap.fd, options.clone()),
+        })
+    }
+
+    /// A new transmit queue. Call once for every thread that sends, in the network namespace of the port.
+    pub fn tx(&self) -> io::Result<Box<dyn TxQueue>> {
+        match &self.way_out {
+            WayOut::System(options) => system::open_tx(&self.name, self.ifindex, options),
+            WayOut::Tap(fd, options) => tap::open_tx(fd.as_fd(), options),
+        }
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The device's index.
+    pub fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+}

@@ -1,0 +1,156 @@
+//! Small safe wrappers of the system calls that several modules here use.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use libc::{c_int, c_ulong, c_void};
+use packet::BATCH_MAX_PACKETS;
+
+/// Room for the part of a frame that does not fit a small buffer.
+pub(crate) const OVERFLOW_BYTES: usize = 65536;
+
+thread_local! {
+    /// One overflow slot for each frame of a burst, shared by all queues that the thread polls. The kernel gives it
+    /// memory page by page as large frames arrive.
+    static OVERFLOW: RefCell<Vec<u8>> = RefCell::new(vec![0; OVERFLOW_BYTES * BATCH_MAX_PACKETS]);
+}
+
+/// Runs `f` with the thread's overflow slots.
+pub(crate) fn with_overflow<R>(f: impl FnOnce(&mut [u8]) -> R) -> R {
+    OVERFLOW.with_borrow_mut(|slots| f(slots))
+}
+
+/// What was tried when a system call failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {source}")]
+struct Context {
+    what: String,
+    source: io::Error,
+}
+
+/// Adds to an error what was tried. A device that is not there becomes [`io::ErrorKind::NotFound`].
+pub(crate) fn context(what: impl Into<String>) -> impl FnOnce(io::Error) -> io::Error {
+    |source| {
+        let kind = match source.raw_os_error() {
+            Some(libc::ENODEV | libc::ENXIO) => io::ErrorKind::NotFound,
+            _ => source.kind(),
+        };
+        io::Error::new(kind, Context { what: what.into(), source })
+    }
+}
+
+/// -1 means an error in `errno`.
+pub(crate) fn check(ret: c_int) -> io::Result<c_int> {
+    if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(ret) }
+}
+
+/// -1 means an error in `errno`.
+pub(crate) fn check_len(ret: isize) -> io::Result<usize> {
+    usize::try_from(ret).map_err(|_| io::Error::last_os_error())
+}
+
+/// Takes ownership of a descriptor that a system call has just returned.
+///
+/// # Safety
+/// `fd` must be open and owned by nobody else.
+pub(crate) unsafe fn own(fd: RawFd) -> OwnedFd {
+    // SAFETY: the caller's promise.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// socket(2), not blocking, closed on exec.
+pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; a descriptor that it returns is new.
+    unsafe {
+        let fd = check(libc::socket(domain, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, protocol))?;
+        Ok(own(fd))
+    }
+}
+
+/// setsockopt(2) with a value whose bytes are the option.
+pub(crate) fn set_option<T: Copy>(fd: &impl AsFd, level: c_int, name: c_int, value: T) -> io::Result<()> {
+    // SAFETY: the pointer and length are those of `value`, which lives through the call.
+    let ret = unsafe {
+        libc::setsockopt(
+            fd.as_fd().as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast::<c_void>(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    check(ret).map(drop)
+}
+
+/// getsockopt(2) into the bytes of `value`.
+///
+/// # Safety
+/// Every bit pattern must be a valid `T`.
+pub(crate) unsafe fn get_option<T: Copy>(
+    fd: &impl AsFd,
+    level: c_int,
+    name: c_int,
+    value: &mut T,
+) -> io::Result<()> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the pointer and length are those of `value`; any bytes written make a valid T (the caller's promise).
+    let ret = unsafe {
+        libc::getsockopt(fd.as_fd().as_raw_fd(), level, name, (value as *mut T).cast::<c_void>(), &mut len)
+    };
+    check(ret).map(drop)
+}
+
+/// bind(2) to an address structure.
+pub(crate) fn bind<A: Copy>(fd: &impl AsFd, address: &A) -> io::Result<()> {
+    // SAFETY: the pointer and length are those of `address`; the kernel reads its family before the rest.
+    let ret = unsafe {
+        libc::bind(
+            fd.as_fd().as_raw_fd(),
+            (address as *const A).cast::<libc::sockaddr>(),
+            size_of::<A>() as libc::socklen_t,
+        )
+    };
+    check(ret).map(drop)
+}
+
+/// An `ifreq` that names a device; refuses names that the kernel would not take.
+pub(crate) fn ifreq(name: &str) -> io::Result<libc::ifreq> {
+    let bad = name.is_empty()
+        || name.len() >= libc::IFNAMSIZ
+        || name == "."
+        || name == ".."
+        || name.bytes().any(|b| b == 0 || b == b'/' || b == b':' || b.is_ascii_whitespace());
+    if bad {
+        let what = format!("\"{name}\" is no device name: 1 to 15 bytes without space, \"/\" and \":\" are");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    // SAFETY: ifreq is plain data for which all zeros are valid.
+    let mut req: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in req.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(req)
+}
+
+/// A device ioctl (netdevice(7), or a tun one on a tun descriptor) on `fd`.
+///
+/// # Safety
+/// `request` must take an `ifreq`, and pointers within `req` must be valid for what `request` does with them.
+pub(crate) unsafe fn ioctl_ifreq(fd: &impl AsFd, request: c_ulong, req: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: `req` lives through the call; the rest is the caller's promise.
+    check(unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request as _, req as *mut libc::ifreq) }).map(drop)
+}
+
+/// The index of a device in the calling thread's network namespace.
+pub(crate) fn ifindex(name: &str) -> io::Result<u32> {
+    let mut req = ifreq(name)?;
+    let any = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    // SAFETY: SIOCGIFINDEX takes an ifreq and fills ifru_ifindex.
+    let index = unsafe {
+        ioctl_ifreq(&any, libc::SIOCGIFINDEX as c_ulong, &mut req)
+            .map_err(context(format!("device {name}")))?;
+        req.ifr_ifru.ifru_ifindex
+    };
+    Ok(index as u32)
+}

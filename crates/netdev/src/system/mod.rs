@@ -1,0 +1,163 @@
+//! `system` ports: an existing Ethernet device by AF_PACKET (packet(7)).
+//!
+//! Receiving: one socket with `PACKET_VNET_HDR`, so that checksums to be filled and large segments of up to 64 KB arrive
+//! as they are, whole. VLAN tags that the device has taken out (`PACKET_AUXDATA`) are put back into the bytes. What the
+//! host or this process sends on the device is not received.
+//!
+//! Sending: a socket of its own for each queue, bound with protocol 0 so that it receives nothing.
+//!
+//! The host's own stack sees the frames of such a device too; that is the user's business (no addresses on it).
+
+mod ring;
+mod rx;
+mod tx;
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use libc::c_int;
+
+use crate::port::{RxQueue, TxQueue};
+use crate::raw;
+
+pub(crate) use rx::{io_slice, whole};
+pub(crate) use tx::{read_slice, virtio_header};
+
+/// How frames are fetched from the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RxMethod {
+    /// A shared ring (TPACKET_V2) of 2 KB slots; longer frames come by recvmsg in between.
+    #[default]
+    Ring,
+    /// recvmmsg(2) straight into packet buffers.
+    Recvmmsg,
+}
+
+/// How a `system` port is opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SystemOptions {
+    /// How to receive.
+    pub rx_method: RxMethod,
+    /// Exchange offload metadata with the kernel (`PACKET_VNET_HDR`). Without it, frames arrive with checksums undone
+    /// and no word of it: only for devices that have no offloads.
+    pub vnet_hdr: bool,
+    /// Leave checksums and segmentation of sent frames to the device; otherwise software does both.
+    pub tx_offload: bool,
+    /// Let the kernel hold back outgoing frames (`PACKET_IGNORE_OUTGOING`); otherwise, and on kernels before 4.20, they
+    /// are sorted out here.
+    pub ignore_outgoing: bool,
+    /// Receive frames for other stations too.
+    pub promiscuous: bool,
+    /// Send a burst by one sendmmsg(2); otherwise, and where the kernel has none, by sendmsg(2) each.
+    pub sendmmsg: bool,
+    /// Receive buffer of the socket, in bytes (the kernel doubles it); for a ring the queue of long frames only.
+    pub rx_buffer_bytes: u32,
+    /// Send buffer of each transmit queue's socket, in bytes (the kernel doubles it).
+    pub tx_buffer_bytes: u32,
+    /// Slots of a receive ring, 2 KB each; a power of two.
+    pub ring_slots: u32,
+}
+
+impl Default for SystemOptions {
+    fn default() -> SystemOptions {
+        SystemOptions {
+            rx_method: RxMethod::default(),
+            vnet_hdr: true,
+            tx_offload: true,
+            ignore_outgoing: true,
+            promiscuous: true,
+            sendmmsg: true,
+            rx_buffer_bytes: 4 << 20,
+            tx_buffer_bytes: 4 << 20,
+            ring_slots: 1024,
+        }
+    }
+}
+
+/// Opens the receive side: the device's index and its queue.
+pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<(u32, Box<dyn RxQueue>)> {
+    let failed = |what: &str| raw::context(format!("device {name}: {what}"));
+    let ifindex = raw::ifindex(name)?;
+    let fd = socket(options.vnet_hdr).map_err(failed("cannot open a packet socket"))?;
+    require_ethernet(name, &fd)?;
+    set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.rx_buffer_bytes)
+        .map_err(failed("receive buffer"))?;
+    raw::set_option(&fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, 1 as c_int)
+        .map_err(failed("PACKET_AUXDATA"))?;
+    let ignores = options.ignore_outgoing
+        && raw::set_option(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1 as c_int).is_ok();
+    if options.promiscuous {
+        let mreq = libc::packet_mreq {
+            mr_ifindex: ifindex as c_int,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        raw::set_option(&fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, mreq)
+            .map_err(failed("promiscuous mode"))?;
+    }
+    let setup = rx::Setup { vnet_hdr: options.vnet_hdr, drop_outgoing: !ignores };
+    let queue: Box<dyn RxQueue> = match options.rx_method {
+        RxMethod::Recvmmsg => Box::new(rx::SocketRx::new(fd, setup)),
+        RxMethod::Ring => Box::new(
+            ring::RingRx::new(fd, setup, options.ring_slots).map_err(failed("cannot make a receive ring"))?,
+        ),
+    };
+    // Bound last: nothing arrives before all is set.
+    bind(&queue.fd(), ifindex, libc::ETH_P_ALL as u16).map_err(failed("cannot bind"))?;
+    Ok((ifindex, queue))
+}
+
+/// Opens one transmit queue.
+pub(crate) fn open_tx(name: &str, ifindex: u32, options: &SystemOptions) -> io::Result<Box<dyn TxQueue>> {
+    let failed = |what: &str| raw::context(format!("device {name}: {what}"));
+    let fd = socket(options.vnet_hdr).map_err(failed("cannot open a packet socket"))?;
+    set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.tx_buffer_bytes)
+        .map_err(failed("send buffer"))?;
+    bind(&fd, ifindex, 0).map_err(failed("cannot bind"))?;
+    Ok(Box::new(tx::SystemTx::new(fd, options)))
+}
+
+fn socket(vnet_hdr: bool) -> io::Result<OwnedFd> {
+    let fd = raw::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
+    if vnet_hdr {
+        raw::set_option(&fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1 as c_int)?;
+    }
+    Ok(fd)
+}
+
+fn bind(fd: &impl std::os::fd::AsFd, ifindex: u32, protocol: u16) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: protocol.to_be(),
+        sll_ifindex: ifindex as c_int,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    raw::bind(fd, &address)
+}
+
+/// Sets a buffer size beyond the system's limit where that is allowed, up to it otherwise.
+fn set_buffer(fd: &OwnedFd, force: c_int, plain: c_int, bytes: u32) -> io::Result<()> {
+    let bytes = bytes.min(i32::MAX as u32 / 2) as c_int;
+    raw::set_option(fd, libc::SOL_SOCKET, force, bytes)
+        .or_else(|_| raw::set_option(fd, libc::SOL_SOCKET, plain, bytes))
+}
+
+/// Refuses devices without Ethernet headers.
+fn require_ethernet(name: &str, fd: &OwnedFd) -> io::Result<()> {
+    let mut req = raw::ifreq(name)?;
+    // SAFETY: SIOCGIFHWADDR takes an ifreq and fills ifru_hwaddr.
+    let kind = unsafe {
+        raw::ioctl_ifreq(fd, libc::SIOCGIFHWADDR as libc::c_ulong, &mut req)
+            .map_err(raw::context(format!("device {name}: SIOCGIFHWADDR")))?;
+        req.ifr_ifru.ifru_hwaddr.sa_family
+    };
+    if kind == libc::ARPHRD_ETHER || kind == libc::ARPHRD_LOOPBACK {
+        return Ok(());
+    }
+    let what = format!("device {name} is no Ethernet device (type {kind}); a switch port must be one");
+    Err(io::Error::new(io::ErrorKind::Unsupported, what))
+}

@@ -1,0 +1,250 @@
+//! Receiving from a ring shared with the kernel (TPACKET_V2, packet(7) and the kernel's `packet_mmap` document).
+//!
+//! Each frame of up to about 1,970 bytes stands in its slot of 2 KB, its `virtio_net_hdr` just before it. A longer one
+//! (a large segment) has in its slot a note only (`TP_STATUS_COPY`); the frame itself waits whole in the socket's queue,
+//! in the same order (`PACKET_COPY_THRESH`). So the ring stays small and large segments arrive uncut.
+//!
+//! Invariant: slots are taken in order; one is given back to the kernel as soon as it has been copied.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use libc::c_int;
+use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
+
+use super::rx::{Losses, Reader, Setup, Tag};
+use crate::port::{RxCounters, RxQueue};
+use crate::raw;
+
+const SLOT_BYTES: usize = 2048;
+const SLOTS_A_BLOCK: usize = 32;
+const MAX_SLOTS: u32 = 1 << 16;
+/// Where `sockaddr_ll` stands in a slot: behind `tpacket2_hdr`, aligned to 16.
+const ADDRESS_AT: usize = 32;
+/// Consecutive empty looks at the ring after which the socket's error is asked for.
+const LOOKS_A_CHECK: u32 = 32;
+
+/// The mapped ring.
+struct Ring {
+    base: NonNull<u8>,
+    slots: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone; nothing about it is bound to a thread.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Gives the socket a ring of `slots` slots and maps it.
+    fn new(fd: &OwnedFd, slots: u32) -> io::Result<Ring> {
+        let slots = slots.clamp(SLOTS_A_BLOCK as u32, MAX_SLOTS).next_power_of_two();
+        let version = libc::tpacket_versions::TPACKET_V2 as c_int;
+        raw::set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, version)?;
+        raw::set_option(fd, libc::SOL_PACKET, libc::PACKET_COPY_THRESH, 1 as c_int)?;
+        let req = libc::tpacket_req {
+            tp_block_size: (SLOT_BYTES * SLOTS_A_BLOCK) as u32,
+            tp_block_nr: slots / SLOTS_A_BLOCK as u32,
+            tp_frame_size: SLOT_BYTES as u32,
+            tp_frame_nr: slots,
+        };
+        raw::set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, req)?;
+        let slots = slots as usize;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                slots * SLOT_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        NonNull::new(base.cast::<u8>())
+            .map(|base| Ring { base, slots })
+            .ok_or_else(|| io::Error::other("mapped at address 0"))
+    }
+
+    fn slot(&self, i: usize) -> *mut u8 {
+        debug_assert!(i < self.slots);
+        // SAFETY: the slot lies in the mapping, as the index is below the number of slots.
+        unsafe { self.base.as_ptr().add(i * SLOT_BYTES) }
+    }
+
+    fn status(&self, i: usize) -> &AtomicU32 {
+        // SAFETY: a slot begins with `tp_status`, a u32 that kernel and process both access as a whole; the mapping
+        // lives as long as `self`.
+        unsafe { AtomicU32::from_ptr(self.slot(i).cast::<u32>()) }
+    }
+
+    /// A slot that the kernel has filled, if it has. It stays ours until [`Ring::give_back`].
+    fn filled(&self, i: usize) -> Option<(u32, &[u8])> {
+        let status = self.status(i).load(Ordering::Acquire);
+        if status & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: the kernel does not write to a slot in state USER; the slice lies in the mapping.
+        Some((status, unsafe { std::slice::from_raw_parts(self.slot(i), SLOT_BYTES) }))
+    }
+
+    fn give_back(&self, i: usize) {
+        self.status(i).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made in `new`; no slice of it outlives `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.slots * SLOT_BYTES) };
+    }
+}
+
+/// The fields of `tpacket2_hdr` and `sockaddr_ll` that matter.
+struct SlotHeader {
+    bytes: usize,
+    kept_bytes: usize,
+    frame_at: usize,
+    outgoing: bool,
+    tag: Option<Tag>,
+}
+
+impl SlotHeader {
+    fn read(status: u32, slot: &[u8]) -> SlotHeader {
+        let int = |at: usize| u32::from_ne_bytes([slot[at], slot[at + 1], slot[at + 2], slot[at + 3]]);
+        let short = |at: usize| u16::from_ne_bytes([slot[at], slot[at + 1]]);
+        SlotHeader {
+            bytes: int(4) as usize,
+            kept_bytes: int(8) as usize,
+            frame_at: usize::from(short(12)),
+            outgoing: slot[ADDRESS_AT + 10] == libc::PACKET_OUTGOING,
+            tag: Tag::new(status, short(26), short(24)),
+        }
+    }
+}
+
+/// A receive queue by a ring.
+pub(crate) struct RingRx {
+    ring: Ring,
+    reader: Reader,
+    losses: Losses,
+    next: usize,
+    empty_looks: u32,
+}
+
+impl RingRx {
+    pub(crate) fn new(fd: OwnedFd, setup: Setup, slots: u32) -> io::Result<RingRx> {
+        let ring = Ring::new(&fd, slots)?;
+        Ok(RingRx {
+            ring,
+            reader: Reader::new(fd, setup),
+            losses: Losses::default(),
+            next: 0,
+            empty_looks: 0,
+        })
+    }
+
+    /// Copies the frame of a slot into `batch`, unless it is not for us.
+    fn take(
+        losses: &mut Losses,
+        setup: Setup,
+        slot: &[u8],
+        h: &SlotHeader,
+        pool: &mut PacketPool,
+        batch: &mut PacketBatch,
+    ) {
+        let Some(frame) = slot.get(h.frame_at..h.frame_at + h.kept_bytes) else {
+            losses.malformed += 1;
+            return;
+        };
+        if h.kept_bytes < h.bytes {
+            losses.no_room += 1;
+            return;
+        }
+        let hdr: Option<&[u8; VIRTIO_NET_HDR_BYTES]> =
+            slot[..h.frame_at].last_chunk().filter(|_| setup.vnet_hdr);
+        let mut p = pool.alloc(frame.len());
+        p.set_frame(frame);
+        if losses.finish(&mut p, hdr, h.tag) {
+            batch.push(p);
+        } else {
+            pool.free(p);
+        }
+    }
+
+    /// Fetches the whole frame that belongs to a slot from the socket's queue.
+    fn take_long(
+        &mut self,
+        outgoing: bool,
+        pool: &mut PacketPool,
+        batch: &mut PacketBatch,
+    ) -> io::Result<()> {
+        if !outgoing {
+            return self.reader.read(&mut self.losses, pool, batch, 1).map(drop);
+        }
+        let mut unwanted = PacketBatch::default();
+        let result = self.reader.read(&mut self.losses, pool, &mut unwanted, 1);
+        unwanted.free_into(pool);
+        result.map(drop)
+    }
+
+    /// An error of the device does not show in the ring; the socket has it.
+    fn look_for_error(&mut self) -> io::Result<()> {
+        self.empty_looks += 1;
+        if self.empty_looks < LOOKS_A_CHECK {
+            return Ok(());
+        }
+        self.empty_looks = 0;
+        let mut error: c_int = 0;
+        // SAFETY: the option is an integer.
+        unsafe { raw::get_option(&self.reader.fd, libc::SOL_SOCKET, libc::SO_ERROR, &mut error)? };
+        if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+    }
+}
+
+impl RxQueue for RingRx {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.reader.fd.as_fd()
+    }
+
+    fn recv(
+        &mut self,
+        pool: &mut PacketPool,
+        batch: &mut PacketBatch,
+        max_packets: usize,
+    ) -> io::Result<usize> {
+        let before = batch.len();
+        let setup = self.reader.setup;
+        for _ in 0..max_packets.min(BATCH_MAX_PACKETS) {
+            let at = self.next;
+            let Some((status, slot)) = self.ring.filled(at) else { break };
+            let h = SlotHeader::read(status, slot);
+            let unwanted = h.outgoing && setup.drop_outgoing;
+            let long = status & libc::TP_STATUS_COPY != 0;
+            if !long && !unwanted {
+                RingRx::take(&mut self.losses, setup, slot, &h, pool, batch);
+            }
+            self.ring.give_back(at);
+            self.next = (at + 1) % self.ring.slots;
+            self.empty_looks = 0;
+            if long && let Err(e) = self.take_long(unwanted, pool, batch) {
+                // What has been received goes first; an error of the device stays visible to poll(2).
+                if batch.len() == before {
+                    return Err(e);
+                }
+                break;
+            }
+        }
+        if batch.len() == before {
+            self.look_for_error()?;
+        }
+        Ok(batch.len() - before)
+    }
+
+    fn counters(&self) -> RxCounters {
+        self.losses.read(&self.reader.fd)
+    }
+}

@@ -1,0 +1,299 @@
+//! Receiving by recvmmsg(2), and what both ways of receiving share.
+//!
+//! A frame lands in a small packet buffer; what does not fit goes on into an overflow slot that all queues of the
+//! thread share, and the frame is then put together in a large buffer. So small frames are never copied here, and no
+//! queue holds 64 KB for each frame of a burst.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use libc::{c_int, c_void};
+use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_VLAN};
+use packet::{BATCH_MAX_PACKETS, Offload, Packet, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
+
+use crate::port::{RxCounters, RxQueue};
+use crate::raw::{self, OVERFLOW_BYTES};
+
+/// Bytes of one control message with `tpacket_auxdata`: a header of 16 and 20 of data, aligned to 8.
+const CONTROL_BYTES: usize = 40;
+/// A frame that is asked for fits a small buffer.
+const SMALL_FRAME_BYTES: usize = 1;
+
+/// What a receive socket does not do for us.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup {
+    pub(crate) vnet_hdr: bool,
+    pub(crate) drop_outgoing: bool,
+}
+
+/// A VLAN tag that the kernel handed over beside the bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Tag {
+    tpid: u16,
+    tci: u16,
+}
+
+impl Tag {
+    /// From the fields of `tpacket_auxdata` and `tpacket2_hdr`.
+    pub(crate) fn new(status: u32, tpid: u16, tci: u16) -> Option<Tag> {
+        let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { tpid } else { ETH_TYPE_VLAN };
+        (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(Tag { tpid, tci })
+    }
+}
+
+/// Counters of a receive socket; the kernel's own are fetched when asked for.
+#[derive(Default)]
+pub(crate) struct Losses {
+    kernel_drops: Cell<u64>,
+    pub(crate) malformed: u64,
+    pub(crate) truncated: u64,
+    /// Long frames for which the kernel had no room in the socket's queue.
+    pub(crate) no_room: u64,
+}
+
+impl Losses {
+    /// All so far. The kernel's counter starts again at each reading, hence the sum here.
+    pub(crate) fn read(&self, fd: &OwnedFd) -> RxCounters {
+        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        // SAFETY: tpacket_stats is two integers.
+        let got = unsafe { raw::get_option(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut stats) };
+        if got.is_ok() {
+            self.kernel_drops.set(self.kernel_drops.get() + u64::from(stats.tp_drops));
+        }
+        RxCounters {
+            kernel_drops: self.kernel_drops.get() + self.no_room,
+            malformed: self.malformed,
+            truncated: self.truncated,
+        }
+    }
+
+    /// Gives a received frame its offload metadata and its tag. `false`: malformed, counted.
+    pub(crate) fn finish(
+        &mut self,
+        p: &mut Packet,
+        hdr: Option<&[u8; VIRTIO_NET_HDR_BYTES]>,
+        tag: Option<Tag>,
+    ) -> bool {
+        let offload = hdr.map_or(Some(Offload::NONE), |h| Offload::from_virtio(h, p.len()));
+        let Some(offload) = offload.filter(|_| p.len() >= ETH_HEADER_BYTES) else {
+            self.malformed += 1;
+            return false;
+        };
+        p.offload = offload;
+        if let Some(tag) = tag {
+            p.insert(12, 4);
+            p.data_mut()[12..14].copy_from_slice(&tag.tpid.to_be_bytes());
+            p.data_mut()[14..16].copy_from_slice(&tag.tci.to_be_bytes());
+        }
+        true
+    }
+}
+
+/// One message as received, before it is judged.
+#[derive(Clone, Copy)]
+struct Received {
+    /// Bytes after the offload header.
+    bytes: usize,
+    truncated: bool,
+    outgoing: bool,
+    tag: Option<Tag>,
+    hdr: [u8; VIRTIO_NET_HDR_BYTES],
+}
+
+const NOTHING: Received =
+    Received { bytes: 0, truncated: false, outgoing: false, tag: None, hdr: [0; VIRTIO_NET_HDR_BYTES] };
+
+/// A receive queue by recvmmsg.
+pub(crate) struct SocketRx {
+    reader: Reader,
+    losses: Losses,
+}
+
+impl SocketRx {
+    pub(crate) fn new(fd: OwnedFd, setup: Setup) -> SocketRx {
+        SocketRx { reader: Reader::new(fd, setup), losses: Losses::default() }
+    }
+}
+
+impl RxQueue for SocketRx {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.reader.fd.as_fd()
+    }
+
+    fn recv(
+        &mut self,
+        pool: &mut PacketPool,
+        batch: &mut PacketBatch,
+        max_packets: usize,
+    ) -> io::Result<usize> {
+        self.reader.read(&mut self.losses, pool, batch, max_packets)
+    }
+
+    fn counters(&self) -> RxCounters {
+        self.losses.read(&self.reader.fd)
+    }
+}
+
+/// Reads frames from a packet socket's own queue.
+pub(crate) struct Reader {
+    pub(crate) fd: OwnedFd,
+    pub(crate) setup: Setup,
+    /// Small buffers for the next burst.
+    spare: Vec<Packet>,
+}
+
+impl Reader {
+    pub(crate) fn new(fd: OwnedFd, setup: Setup) -> Reader {
+        Reader { fd, setup, spare: Vec::new() }
+    }
+
+    /// Appends up to `max_packets` waiting frames to `batch`; says how many.
+    pub(crate) fn read(
+        &mut self,
+        losses: &mut Losses,
+        pool: &mut PacketPool,
+        batch: &mut PacketBatch,
+        max_packets: usize,
+    ) -> io::Result<usize> {
+        let want = max_packets.min(BATCH_MAX_PACKETS);
+        while self.spare.len() < want {
+            self.spare.push(pool.alloc(SMALL_FRAME_BYTES));
+        }
+        raw::with_overflow(|overflow| {
+            let mut messages = [NOTHING; BATCH_MAX_PACKETS];
+            let got = self.read_burst(losses, overflow, &mut messages[..want])?;
+            let before = batch.len();
+            for (i, (p, m)) in self.spare.drain(..got).zip(&messages).enumerate() {
+                if m.truncated {
+                    losses.truncated += 1;
+                }
+                if m.truncated || m.outgoing {
+                    pool.free(p);
+                    continue;
+                }
+                let mut p = whole(p, m.bytes, &overflow[i * OVERFLOW_BYTES..], pool);
+                if losses.finish(&mut p, self.setup.vnet_hdr.then_some(&m.hdr), m.tag) {
+                    batch.push(p);
+                } else {
+                    pool.free(p);
+                }
+            }
+            Ok(batch.len() - before)
+        })
+    }
+
+    /// One burst into the spare buffers and overflow slots. A frame that the kernel could not describe by an offload
+    /// header costs an `EINVAL`; the kernel has dropped it then, and the next one is tried.
+    fn read_burst(
+        &mut self,
+        losses: &mut Losses,
+        overflow: &mut [u8],
+        messages: &mut [Received],
+    ) -> io::Result<usize> {
+        for _ in 0..=messages.len() {
+            match recvmmsg(&self.fd, self.setup, &mut self.spare, overflow, messages) {
+                Ok(got) => return Ok(got),
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EAGAIN) => return Ok(0),
+                    Some(libc::EINTR) => {}
+                    Some(libc::EINVAL) => losses.malformed += 1,
+                    _ => return Err(e),
+                },
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// The frame of `bytes` whose first part is in the room of `small` and whose rest is in `rest`.
+pub(crate) fn whole(mut small: Packet, bytes: usize, rest: &[u8], pool: &mut PacketPool) -> Packet {
+    let room = small.receive_room().len();
+    if bytes <= room {
+        small.set_len(bytes);
+        small.offload = Offload::NONE;
+        return small;
+    }
+    let mut large = pool.alloc(bytes);
+    large.set_len(bytes);
+    let (first, second) = large.data_mut().split_at_mut(room);
+    first.copy_from_slice(small.receive_room());
+    second.copy_from_slice(&rest[..bytes - room]);
+    pool.free(small);
+    large
+}
+
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; CONTROL_BYTES]);
+
+/// recvmmsg(2) into as many of `buffers` and slots of `overflow` as there are `messages`.
+fn recvmmsg(
+    fd: &OwnedFd,
+    setup: Setup,
+    buffers: &mut [Packet],
+    overflow: &mut [u8],
+    messages: &mut [Received],
+) -> io::Result<usize> {
+    // SAFETY: all four are plain data for which all zeros are valid.
+    let (mut heads, mut parts, mut names): (
+        [libc::mmsghdr; BATCH_MAX_PACKETS],
+        [[libc::iovec; 3]; BATCH_MAX_PACKETS],
+        [libc::sockaddr_ll; BATCH_MAX_PACKETS],
+    ) = unsafe { (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed()) };
+    let mut controls = [Control([0; CONTROL_BYTES]); BATCH_MAX_PACKETS];
+    let hdr_bytes = if setup.vnet_hdr { VIRTIO_NET_HDR_BYTES } else { 0 };
+    let count = messages.len().min(BATCH_MAX_PACKETS).min(buffers.len());
+    let slots = overflow.chunks_exact_mut(OVERFLOW_BYTES);
+    for (i, ((m, p), slot)) in messages[..count].iter_mut().zip(buffers).zip(slots).enumerate() {
+        let room = p.receive_room();
+        parts[i] = [io_slice(&mut m.hdr[..hdr_bytes]), io_slice(room), io_slice(slot)];
+        let h = &mut heads[i].msg_hdr;
+        h.msg_iov = parts[i].as_mut_ptr();
+        h.msg_iovlen = 3;
+        h.msg_control = controls[i].0.as_mut_ptr().cast::<c_void>();
+        h.msg_controllen = CONTROL_BYTES as _;
+        if setup.drop_outgoing {
+            h.msg_name = (&raw mut names[i]).cast::<c_void>();
+            h.msg_namelen = size_of::<libc::sockaddr_ll>() as u32;
+        }
+    }
+    // SAFETY: every pointer in `heads` is to `messages`, `buffers`, `overflow`, `controls` or `names`, none of which is
+    // used otherwise until the call returns, with its length; no timeout is given.
+    let got = raw::check(unsafe {
+        libc::recvmmsg(
+            fd.as_raw_fd(),
+            heads.as_mut_ptr(),
+            count as u32,
+            libc::MSG_DONTWAIT as _,
+            std::ptr::null_mut(),
+        )
+    })? as usize;
+    for (i, m) in messages[..got].iter_mut().enumerate() {
+        let h = &heads[i];
+        m.bytes = (h.msg_len as usize).saturating_sub(hdr_bytes);
+        m.truncated = h.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+        m.outgoing = setup.drop_outgoing && names[i].sll_pkttype == libc::PACKET_OUTGOING;
+        m.tag = tag_of(controls[i].0.get(..h.msg_hdr.msg_controllen as _).unwrap_or(&[]));
+    }
+    Ok(got)
+}
+
+pub(crate) fn io_slice(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_mut_ptr().cast::<c_void>(), iov_len: bytes.len() }
+}
+
+/// The tag in a control message of `PACKET_AUXDATA` (cmsghdr: length, level, type; then `tpacket_auxdata`).
+fn tag_of(control: &[u8]) -> Option<Tag> {
+    let int = |at: usize| Some(u32::from_ne_bytes(control.get(at..at + 4)?.try_into().ok()?));
+    let short = |at: usize| Some(u16::from_ne_bytes(control.get(at..at + 2)?.try_into().ok()?));
+    const LEVEL: usize = size_of::<usize>();
+    const DATA: usize = LEVEL + 8;
+    let auxdata =
+        int(LEVEL)? as c_int == libc::SOL_PACKET && int(LEVEL + 4)? as c_int == libc::PACKET_AUXDATA;
+    if !auxdata {
+        return None;
+    }
+    let (status, tci, tpid) = (int(DATA)?, short(DATA + 16)?, short(DATA + 18)?);
+    Tag::new(status, tpid, tci)
+}

@@ -1,0 +1,202 @@
+//! `tap` and `internal` ports: a tap device of our own (the kernel's `tuntap` document), with `virtio_net_hdr`, so that
+//! the host hands over its TCP and UDP undone and large.
+//!
+//! The device goes when the last descriptor does. Writing to a tap that is down is no error: those frames are counted
+//! as [`TxDrop::PortDown`].
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use libc::{c_int, c_uint};
+use packet::headers::ETH_HEADER_BYTES;
+use packet::{BATCH_MAX_PACKETS, Offload, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
+
+use crate::port::{RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
+use crate::raw::{self, OVERFLOW_BYTES};
+use crate::soften::{soften, unsayable};
+use crate::system::{io_slice, read_slice, virtio_header, whole};
+use crate::{link, raw::context};
+
+/// How a tap is made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TapOptions {
+    /// Ethernet address; the kernel's random one otherwise.
+    pub mac: Option<[u8; 6]>,
+    /// MTU in bytes; 1500 otherwise.
+    pub mtu: Option<u32>,
+    /// Leave checksums and segmentation of frames towards the host undone; otherwise software does both.
+    pub tx_offload: bool,
+    /// Let the host leave checksums and segmentation of frames from it undone.
+    pub rx_offload: bool,
+}
+
+impl Default for TapOptions {
+    fn default() -> TapOptions {
+        TapOptions { mac: None, mtu: None, tx_offload: true, rx_offload: true }
+    }
+}
+
+/// A tap as made.
+pub(crate) struct Tap {
+    pub(crate) name: String,
+    pub(crate) ifindex: u32,
+    pub(crate) fd: Arc<OwnedFd>,
+}
+
+/// Makes the device.
+pub(crate) fn create(name: &str, options: &TapOptions) -> io::Result<Tap> {
+    let failed = |what: &str| context(format!("tap {name}: {what}"));
+    let mut req = raw::ifreq(name)?;
+    let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    // SAFETY: the path is a C string; a descriptor that open returns is new.
+    let fd = unsafe {
+        raw::own(raw::check(libc::open(c"/dev/net/tun".as_ptr(), flags)).map_err(failed("/dev/net/tun"))?)
+    };
+    req.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as i16;
+    // SAFETY: TUNSETIFF takes an ifreq and writes the name into it.
+    unsafe { raw::ioctl_ifreq(&fd, libc::TUNSETIFF as _, &mut req) }.map_err(failed("cannot be made"))?;
+    set_offload(&fd, options.rx_offload).map_err(failed("TUNSETOFFLOAD"))?;
+    let ifindex = raw::ifindex(name)?;
+    if let Some(mac) = options.mac {
+        link::set_mac(ifindex, mac).map_err(failed("cannot set its Ethernet address"))?;
+    }
+    if let Some(mtu) = options.mtu {
+        link::set_mtu(ifindex, mtu).map_err(failed("cannot set its MTU"))?;
+    }
+    Ok(Tap { name: name.to_owned(), ifindex, fd: Arc::new(fd) })
+}
+
+/// Tells the kernel what it may leave undone: all that it knows (UDP segmentation since Linux 6.2), or nothing.
+fn set_offload(fd: &OwnedFd, wanted: bool) -> io::Result<()> {
+    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+    let set = |bits: c_uint| {
+        // SAFETY: TUNSETOFFLOAD takes its bits as the argument itself.
+        raw::check(unsafe {
+            libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(bits))
+        })
+        .map(drop)
+    };
+    if wanted { set(tcp | udp).or_else(|_| set(tcp)) } else { set(0) }
+}
+
+/// The receive queue.
+pub(crate) fn open_rx(fd: &Arc<OwnedFd>) -> Box<dyn RxQueue> {
+    Box::new(TapRx { fd: Arc::clone(fd), counters: RxCounters::default() })
+}
+
+/// A transmit queue.
+pub(crate) fn open_tx(fd: BorrowedFd<'_>, options: &TapOptions) -> io::Result<Box<dyn TxQueue>> {
+    let fd = fd.try_clone_to_owned().map_err(context("cannot duplicate a tap's descriptor"))?;
+    Ok(Box::new(TapTx { fd, offload: options.tx_offload }))
+}
+
+struct TapRx {
+    fd: Arc<OwnedFd>,
+    counters: RxCounters,
+}
+
+impl RxQueue for TapRx {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn recv(
+        &mut self,
+        pool: &mut PacketPool,
+        batch: &mut PacketBatch,
+        max_packets: usize,
+    ) -> io::Result<usize> {
+        let before = batch.len();
+        for _ in 0..max_packets.min(BATCH_MAX_PACKETS) {
+            match self.recv_one(pool, batch) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(e) if e.raw_os_error() == Some(libc::EINVAL) => self.counters.malformed += 1,
+                // What has been received goes first; a lasting error comes again.
+                Err(_) if batch.len() > before => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(batch.len() - before)
+    }
+
+    fn counters(&self) -> RxCounters {
+        self.counters
+    }
+}
+
+impl TapRx {
+    /// Reads one frame; `false` when none waits.
+    fn recv_one(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch) -> io::Result<bool> {
+        let mut hdr = [0; VIRTIO_NET_HDR_BYTES];
+        let mut p = pool.alloc(1);
+        let received = raw::with_overflow(|overflow| {
+            let overflow = &mut overflow[..OVERFLOW_BYTES];
+            let bytes = loop {
+                let parts = [io_slice(&mut hdr), io_slice(p.receive_room()), io_slice(overflow)];
+                // SAFETY: the three parts are distinct buffers, alive through the call, with their lengths.
+                match raw::check_len(unsafe { libc::readv(self.fd.as_raw_fd(), parts.as_ptr(), 3) }) {
+                    Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+                    Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => return Ok((p, false)),
+                    Err(e) => return Err(e),
+                    Ok(bytes) => break bytes,
+                }
+            };
+            let frame_bytes = bytes.saturating_sub(VIRTIO_NET_HDR_BYTES);
+            Ok((whole(p, frame_bytes, overflow, pool), true))
+        });
+        let (mut p, any) = received?;
+        let offload = Offload::from_virtio(&hdr, p.len()).filter(|_| p.len() >= ETH_HEADER_BYTES);
+        match offload {
+            Some(offload) if any => {
+                p.offload = offload;
+                batch.push(p);
+            }
+            _ => {
+                self.counters.malformed += u64::from(any);
+                pool.free(p);
+            }
+        }
+        Ok(any)
+    }
+}
+
+struct TapTx {
+    fd: OwnedFd,
+    offload: bool,
+}
+
+impl TxQueue for TapTx {
+    fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
+        let mut report = TxReport::default();
+        if !self.offload || batch.packets().iter().any(unsayable) {
+            soften(batch, pool, &mut report);
+        }
+        let packets = batch.packets();
+        for (i, p) in packets.iter().enumerate() {
+            let hdr = virtio_header(p);
+            let parts = [read_slice(&hdr), read_slice(p.data())];
+            let result = loop {
+                // SAFETY: both parts live through the call; the kernel only reads them.
+                let written =
+                    unsafe { libc::writev(self.fd.as_raw_fd(), parts.as_ptr(), parts.len() as c_int) };
+                match raw::check_len(written) {
+                    Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+                    other => break other,
+                }
+            };
+            match result.map_err(|e| TxDrop::of(&e)) {
+                Ok(_) => report.count_sent(p.len()),
+                Err(TxDrop::PortDown) => {
+                    report.count_drops(TxDrop::PortDown, packets.len() - i);
+                    break;
+                }
+                Err(why) => report.count_drops(why, 1),
+            }
+        }
+        batch.free_into(pool);
+        report
+    }
+}

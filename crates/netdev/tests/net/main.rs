@@ -1,0 +1,9 @@
+//! Port I/O against the kernel, each test in a network namespace of its own (root and `ip` needed; skipped otherwise).
+
+#![allow(unsafe_code, reason = "namespaces and poll(2)")]
+
+mod helpers;
+mod link;
+mod system;
+mod tap;
+mod tcp;

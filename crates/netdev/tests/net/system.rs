@@ -1,0 +1,267 @@
+//! `system` ports over veth pairs, by both ways of receiving.
+
+use std::time::{Duration, Instant};
+
+use netdev::{Port, RxMethod, SystemOptions, TxDrop};
+use packet::{GsoKind, Packet, PacketBatch, PacketPool, checksum};
+
+use crate::helpers::*;
+
+fn each_method(f: impl Fn(SystemOptions) + Send + 'static) {
+    in_netns(move || {
+        for rx_method in [RxMethod::Recvmmsg, RxMethod::Ring] {
+            println!("{rx_method:?}");
+            veth("sl-a", "sl-b");
+            f(SystemOptions { rx_method, ..SystemOptions::default() });
+            // A test may have deleted the pair.
+            let _ = std::process::Command::new("ip").args(["link", "del", "sl-a"]).output();
+        }
+    });
+}
+
+#[test]
+fn frames_cross_both_ways() {
+    each_method(|options| {
+        let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &options));
+        for (i, bytes) in [60, 61, 127, 1500, 1514].into_iter().enumerate() {
+            let there = frame(i as u8, bytes);
+            let report = a.send([there.clone()]);
+            assert_eq!((report.sent_packets, report.sent_bytes), (1, bytes as u64));
+            assert_eq!(b.recv(1)[0].data(), there.data());
+            let back = frame(100 + i as u8, bytes);
+            b.send([back.clone()]);
+            assert_eq!(a.recv(1)[0].data(), back.data());
+        }
+        assert_eq!(a.rx.counters(), netdev::RxCounters::default());
+        assert_ne!(a.port.ifindex(), b.port.ifindex());
+    });
+}
+
+#[test]
+fn a_burst_arrives_in_order() {
+    each_method(|options| {
+        for sendmmsg in [true, false] {
+            let options = SystemOptions { sendmmsg, ..options.clone() };
+            let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &options));
+            let sent: Vec<_> = (0..100).map(|i| frame(i, 60 + usize::from(i))).collect();
+            let report = a.send(sent.iter().cloned());
+            assert_eq!((report.sent_packets, report.dropped_packets()), (100, 0));
+            let got = b.recv(100);
+            assert_eq!(got.len(), 100);
+            assert!(got.iter().zip(&sent).all(|(g, s)| g.data() == s.data()));
+        }
+    });
+}
+
+#[test]
+fn recv_takes_no_more_than_asked_for() {
+    each_method(|options| {
+        let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &options));
+        a.send((0..32).map(|i| frame(i, 60)));
+        let (mut batch, mut pool) = (PacketBatch::new(), PacketPool::new());
+        assert!(wait(b.rx.as_ref(), 1000));
+        assert_eq!(b.rx.recv(&mut pool, &mut batch, 5).unwrap(), 5);
+        assert_eq!(b.rx.recv(&mut pool, &mut batch, 0).unwrap(), 0);
+        assert_eq!(b.rx.recv(&mut pool, &mut batch, 1000).unwrap(), 27);
+        assert_eq!(batch.len(), 32);
+        assert_eq!(b.rx.recv(&mut pool, &mut batch, 32).unwrap(), 0);
+    });
+}
+
+#[test]
+fn vlan_tags_stand_in_the_bytes() {
+    each_method(|options| {
+        let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &options));
+        for (tag, bytes) in [([0x81, 0x00, 0xa0, 0x64], 1514), ([0x88, 0xa8, 0x0f, 0xff], 1510)] {
+            let mut tagged = frame(9, bytes);
+            tagged.insert(12, 4);
+            tagged.data_mut()[12..16].copy_from_slice(&tag);
+            a.send([tagged.clone()]);
+            let got = b.recv(1);
+            assert_eq!(got[0].data(), tagged.data());
+        }
+    });
+}
+
+#[test]
+fn own_frames_are_not_received() {
+    each_method(|options| {
+        for ignore_outgoing in [true, false] {
+            let options = SystemOptions { ignore_outgoing, ..options.clone() };
+            let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &options));
+            a.send((0..10).map(|i| frame(i, 100)).chain([tcp_super_frame(20000, 1400, None)]));
+            assert_eq!(b.recv_for(60).len(), 11);
+            assert_eq!(a.recv_for(60).len(), 0, "ignore_outgoing {ignore_outgoing}");
+            // Behind the frames sorted out, others still come.
+            b.send([tcp_super_frame(30000, 1400, None), frame(1, 60)]);
+            let got = a.recv_for(60);
+            assert_eq!((got.len(), got[0].len(), got[1].len()), (2, 30054, 60));
+        }
+    });
+}
+
+#[test]
+fn large_segments_arrive_whole() {
+    each_method(|options| {
+        let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &options));
+        for (payload, tag) in [(3000, None), (30000, None), (65000, None), (30000, Some([0x81, 0, 0, 5]))] {
+            let sent = tcp_super_frame(payload, 1448, tag);
+            // Small frames around it must keep their places.
+            let report = a.send([frame(1, 60), sent.clone(), frame(2, 60)]);
+            assert_eq!((report.sent_packets, report.generated_packets), (3, 0));
+            let got = b.recv_where(3, |_| true);
+            assert_eq!((got[0].data(), got[2].data()), (frame(1, 60).data(), frame(2, 60).data()));
+            assert_eq!(got[1].data(), sent.data());
+            let (o, s) = (got[1].offload, sent.offload);
+            assert_eq!((o.gso, o.gso_size, o.needs_csum), (GsoKind::Tcp4, 1448, true));
+            assert_eq!((o.csum_start, o.csum_offset), (s.csum_start, s.csum_offset));
+        }
+        assert_eq!(b.rx.counters(), netdev::RxCounters::default());
+    });
+}
+
+#[test]
+fn software_does_offloads_that_the_way_out_does_not() {
+    each_method(|options| {
+        let plain = [
+            SystemOptions { tx_offload: false, ..options.clone() },
+            SystemOptions { vnet_hdr: false, ..options.clone() },
+        ];
+        for sender in plain {
+            let (mut a, mut b) = (End::system("sl-a", &sender), End::system("sl-b", &options));
+            let report = a.send([tcp_super_frame(10000, 1400, None)]);
+            assert_eq!((report.sent_packets, report.generated_packets), (8, 7));
+            let got = b.recv_where(8, is_super_frame);
+            let mut payload: Vec<u8> = Vec::new();
+            for p in &got {
+                let d = p.data();
+                let sum = checksum::pseudo(&d[26..30], &d[30..34], 6, d.len() - 34);
+                assert_eq!(checksum::fold(checksum::sum(&d[34..], sum)), 0xffff);
+                assert!(!p.offload.needs_csum && !p.offload.is_gso());
+                payload.extend(&d[54..]);
+            }
+            assert!(
+                payload == (0..10000).map(|i| (i % 251) as u8).collect::<Vec<_>>(),
+                "{} bytes",
+                payload.len()
+            );
+            let mut nonsense = tcp_super_frame(10000, 1400, None);
+            nonsense.offload.gso = GsoKind::Tcp6;
+            let report = a.send([nonsense, frame(1, 60)]);
+            assert_eq!((report.dropped(TxDrop::BadOffload), report.sent_packets), (1, 1));
+        }
+    });
+}
+
+#[test]
+fn a_refused_frame_does_not_stop_the_burst() {
+    each_method(|options| {
+        let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &options));
+        let mut bad_offset = frame(3, 100);
+        bad_offset.offload.needs_csum = true;
+        (bad_offset.offload.csum_start, bad_offset.offload.csum_offset) = (5000, 16);
+        let report = a.send([
+            frame(0, 60),
+            frame(1, 4000),
+            frame(2, 60),
+            bad_offset,
+            Packet::from_slice(&[1; 5]),
+            frame(5, 60),
+        ]);
+        assert_eq!(report.dropped(TxDrop::TooLarge), 1, "{report:?}");
+        assert_eq!(report.dropped(TxDrop::Refused), 1, "{report:?}");
+        assert_eq!(report.sent_packets, 4, "{report:?}");
+        assert_eq!(b.recv(4).iter().map(|p| p.len()).collect::<Vec<_>>(), [60, 60, 100, 60]);
+    });
+}
+
+/// Receives until an error comes.
+fn error_of(end: &mut End) -> Option<i32> {
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < deadline {
+        match end.rx.recv(&mut end.pool, &mut PacketBatch::new(), 32) {
+            Ok(_) => wait(end.rx.as_ref(), 10),
+            Err(e) => return e.raw_os_error(),
+        };
+    }
+    None
+}
+
+#[test]
+fn a_device_that_goes_down_is_reported_once_and_comes_back() {
+    each_method(|options| {
+        let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &options));
+        ip("link set sl-a down");
+        assert_eq!(error_of(&mut a), Some(libc::ENETDOWN));
+        assert_eq!(a.recv_for(30).len(), 0, "once");
+        let report = a.send([frame(1, 60), frame(2, 60)]);
+        assert_eq!((report.sent_packets, report.dropped(TxDrop::PortDown)), (0, 2));
+        ip("link set sl-a up");
+        wait_up("sl-a");
+        a.send([frame(3, 60)]);
+        assert_eq!(b.recv(1)[0].data(), frame(3, 60).data());
+        b.send([frame(4, 60)]);
+        assert_eq!(a.recv(1)[0].data(), frame(4, 60).data());
+    });
+}
+
+#[test]
+fn a_device_that_disappears_is_an_error_and_counted_drops() {
+    each_method(|options| {
+        let mut a = End::system("sl-a", &options);
+        ip("link del sl-a");
+        assert!(error_of(&mut a).is_some());
+        let report = a.send((0..40).map(|i| frame(i, 60)));
+        assert_eq!((report.sent_packets, report.dropped(TxDrop::PortDown)), (0, 40));
+        assert!(a.port.tx().is_err(), "no new queue on a device that is gone");
+    });
+}
+
+#[test]
+fn what_is_not_fetched_is_counted() {
+    each_method(|options| {
+        let small = SystemOptions { ring_slots: 64, rx_buffer_bytes: 32768, ..options.clone() };
+        let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &small));
+        let mut sent = 0;
+        for _ in 0..20 {
+            sent += a.send((0..32).map(|i| frame(i, 100))).sent_packets;
+        }
+        // The receiving side of veth runs in a softirq; let it end.
+        std::thread::sleep(Duration::from_millis(50));
+        let got = b.recv_for(50).iter().filter(|p| p.len() == 100).count() as u64;
+        let lost = b.rx.counters().kernel_drops;
+        assert!(lost > 0 && got > 0);
+        assert_eq!(got + lost, sent);
+        assert_eq!(b.rx.counters().kernel_drops, lost, "reading does not reset it");
+    });
+}
+
+#[test]
+fn a_full_queue_of_the_device_is_counted() {
+    in_netns(|| {
+        // A tap that nobody reads, with room for a few frames and no queueing discipline, refuses the others.
+        let mut tap = Port::open_tap("sl-t", &netdev::TapOptions::default()).unwrap();
+        ip("link set sl-t txqueuelen 8 up");
+        run("tc qdisc replace dev sl-t root noqueue");
+        let mut t = End::system("sl-t", &SystemOptions::default());
+        let mut total = netdev::TxReport::default();
+        for _ in 0..100 {
+            total.add(&t.send((0..32).map(|i| frame(i, 100))));
+        }
+        assert_eq!(total.sent_packets + total.dropped_packets(), 3200);
+        assert!(total.dropped(TxDrop::NoBuffers) > 0, "{total:?}");
+        tap.rx.clear();
+    });
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    in_netns(|| {
+        let open = |name: &str| Port::open_system(name, &SystemOptions::default()).err().unwrap().to_string();
+        assert!(open("sl-none").contains("sl-none"), "{}", open("sl-none"));
+        assert!(open("much-too-long-a-name").contains("much-too-long-a-name"));
+        assert!(open("").contains("no device name"));
+        ip("tuntap add dev sl-tun mode tun");
+        assert!(open("sl-tun").contains("no Ethernet device"), "{}", open("sl-tun"));
+    });
+}

@@ -1,0 +1,142 @@
+//! A pid file as OVS daemons keep it and OVS tools read it: the number of the process in decimal and a newline, the file
+//! locked by that process (fcntl(2) `F_SETLK`) as long as it lives. A pid file that nobody has locked is stale.
+//!
+//! POSIX locks belong to the process: make the file after the last fork, and do not open it again in this process.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, fcntl_lock};
+
+use crate::lock::holder;
+
+const PLACE_ATTEMPTS: usize = 10;
+
+/// Why there is no pid file.
+#[derive(Debug, thiserror::Error)]
+pub enum PidFileError {
+    /// A process that lives has it.
+    #[error("{path}: already running as process {pid}")]
+    Running {
+        /// The pid file.
+        path: PathBuf,
+        /// The process.
+        pid: u32,
+    },
+    /// It cannot be made.
+    #[error("{path}: cannot make the pid file: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// The pid file of this process; removed when dropped.
+#[derive(Debug)]
+pub struct PidFile {
+    /// Open as long as the lock is to be held.
+    file: File,
+    path: PathBuf,
+    pid: u32,
+}
+
+impl PidFile {
+    /// Makes the file. One that is stale is replaced; one of a process that lives only with `overwrite`.
+    pub fn create(path: &Path, overwrite: bool) -> Result<PidFile, PidFileError> {
+        let failed = |source| PidFileError::Io { path: path.to_owned(), source };
+        // Complete and locked before it has its name, so a reader never sees half of it.
+        let pid = std::process::id();
+        let mut draft = path.to_owned().into_os_string();
+        draft.push(format!(".tmp{pid}"));
+        let draft = PathBuf::from(draft);
+        let file = write_locked(&draft, pid).map_err(failed)?;
+        let placed = if overwrite {
+            std::fs::rename(&draft, path).map_err(failed)
+        } else {
+            let placed = place(&draft, path);
+            let _ = std::fs::remove_file(&draft);
+            placed
+        };
+        placed.map(|()| PidFile { file, path: path.to_owned(), pid })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Not by a child that was forked later, and not when another process has put its own in its place.
+        if self.pid == std::process::id() && is_same(&self.file, &self.path) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The process that lives and has the pid file, if there is one. Not to be asked of a pid file of this process: its lock
+/// would be lost.
+pub fn running(path: &Path) -> io::Result<Option<u32>> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let Some(locker) = holder(&file)? else { return Ok(None) };
+    let mut text = String::new();
+    Read::by_ref(&mut file).take(64).read_to_string(&mut text)?;
+    match text.trim().parse::<u32>() {
+        Ok(pid) if pid == locker => Ok(Some(pid)),
+        _ => {
+            let what = format!("names process {:?}, but process {locker} has it locked", text.trim());
+            Err(io::Error::new(io::ErrorKind::InvalidData, what))
+        }
+    }
+}
+
+/// Gives the draft its name where there is no pid file or a stale one.
+fn place(draft: &Path, path: &Path) -> Result<(), PidFileError> {
+    let failed = |source| PidFileError::Io { path: path.to_owned(), source };
+    for _ in 0..PLACE_ATTEMPTS {
+        if let Some(pid) = running(path).map_err(failed)? {
+            return Err(PidFileError::Running { path: path.to_owned(), pid });
+        }
+        remove_stale(path).map_err(failed)?;
+        match std::fs::hard_link(draft, path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return other.map_err(failed),
+        }
+    }
+    Err(failed(io::Error::from(io::ErrorKind::AlreadyExists)))
+}
+
+/// Removes a pid file that nobody has locked. It is locked meanwhile, so that of two who try only one removes it, and
+/// not what the other has put in its place.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    if fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && is_same(&file, path) {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+fn is_same(file: &File, path: &Path) -> bool {
+    let both = file.metadata().ok().zip(std::fs::metadata(path).ok());
+    both.is_some_and(|(a, b)| (a.dev(), a.ino()) == (b.dev(), b.ino()))
+}
+
+fn write_locked(path: &Path, pid: u32) -> io::Result<File> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    writeln!(file, "{pid}")?;
+    Ok(file)
+}

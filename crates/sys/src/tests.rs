@@ -1,0 +1,114 @@
+//! Tests within one process; what takes several is in `tests/process.rs`.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::lock::{FileLock, LockError};
+use crate::poll::PollSet;
+use crate::{Waker, clock, limits, random, thread};
+
+#[test]
+fn clocks_go_forward_and_agree_with_std() {
+    let before = clock::monotonic_us();
+    std::thread::sleep(Duration::from_millis(5));
+    assert!(clock::monotonic_us() - before >= 5000);
+    let std = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
+    assert!(clock::wall_ms().abs_diff(std) < 1000);
+    assert!(clock::monotonic_ms().abs_diff(clock::monotonic_us() / 1000) < 1000);
+}
+
+#[test]
+fn random_numbers_differ_and_uuids_have_their_version() {
+    assert_ne!(random::u128().unwrap(), random::u128().unwrap());
+    assert_ne!(random::u64().unwrap(), random::u64().unwrap());
+    for _ in 0..50 {
+        let text = format!("{:032x}", random::uuid().unwrap());
+        assert_eq!(&text[12..13], "4");
+        assert!("89ab".contains(&text[16..17]), "{text}");
+    }
+    let mut long = [0; 1000];
+    random::fill(&mut long).unwrap();
+    assert!(long.chunks(100).all(|c| c.iter().any(|b| *b != 0)));
+}
+
+#[test]
+fn a_waker_wakes_once_for_many() {
+    let waker = Arc::new(Waker::new().unwrap());
+    assert!(!waker.drain());
+    let theirs = Arc::clone(&waker);
+    let other = std::thread::spawn(move || (0..3).for_each(|_| theirs.wake()));
+    let mut set = PollSet::new();
+    let place = set.add(waker.fd(), false);
+    assert_eq!(set.wait(Some(Duration::from_secs(5))).unwrap(), 1);
+    assert!(set.ready(place).readable && !set.ready(place).error);
+    other.join().unwrap();
+    assert!(waker.drain());
+    assert!(!waker.drain());
+    assert_eq!(set.wait(Some(Duration::ZERO)).unwrap(), 0);
+    assert!(!set.ready(place).readable);
+}
+
+#[test]
+fn poll_waits_as_long_as_told_and_sees_writers_and_ends() {
+    let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut set = PollSet::new();
+    let (ra, rb) = (set.add(a.as_fd(), false), set.add(b.as_fd(), true));
+    assert_eq!(set.wait(None).unwrap(), 1);
+    assert!(set.ready(rb).writable && !set.ready(ra).readable);
+    let mut set = PollSet::new();
+    set.add(a.as_fd(), false);
+    let start = Instant::now();
+    assert_eq!(set.wait(Some(Duration::from_micros(20_500))).unwrap(), 0);
+    assert!(start.elapsed() >= Duration::from_micros(20_500));
+    drop(b);
+    assert_eq!(set.wait(None).unwrap(), 1);
+    assert!(set.ready(0).error && set.ready(0).readable);
+}
+
+#[test]
+fn threads_are_named_and_pinned() {
+    std::thread::spawn(|| {
+        thread::set_name("a-name-longer-than-kept").unwrap();
+        assert_eq!(std::fs::read_to_string("/proc/thread-self/comm").unwrap(), "a-name-longer-t\n");
+        let cpus = thread::allowed_cpus().unwrap();
+        let last = *cpus.last().unwrap();
+        thread::pin_thread(last).unwrap();
+        assert_eq!(thread::allowed_cpus().unwrap(), [last]);
+        assert!(thread::pin_thread(1000).unwrap_err().to_string().contains("1000"));
+        assert!(thread::pin_thread(usize::MAX).is_err());
+        assert!(thread::online_cpus() >= 1);
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn the_limit_of_open_files_is_never_lowered() {
+    let first = limits::raise_open_files(1).unwrap();
+    assert!(first > 1);
+    let more = limits::raise_open_files(first.saturating_add(1)).unwrap();
+    assert!(more >= first);
+    assert_eq!(limits::raise_open_files(1).unwrap(), more);
+}
+
+#[test]
+fn a_lock_is_had_once_in_a_process_and_again_after() {
+    let dir = std::env::temp_dir().join(format!("sl-lock-{}", std::process::id()));
+    std::fs::create_dir_all(dir.join("links")).unwrap();
+    let file = dir.join("conf.db");
+    let link = dir.join("links/other.db");
+    let _ = std::os::unix::fs::symlink("../conf.db", &link);
+    let lock = FileLock::lock(&file).unwrap();
+    assert_eq!(lock.path(), dir.join(".conf.db.~lock~"));
+    assert!(matches!(FileLock::lock(&file), Err(LockError::HeldHere { .. })));
+    assert!(matches!(FileLock::lock(&link), Err(LockError::HeldHere { .. })), "by way of a link");
+    let other = FileLock::lock(&dir.join("other.db")).unwrap();
+    drop(lock);
+    assert!(dir.join(".conf.db.~lock~").exists());
+    drop(FileLock::lock(&link).unwrap());
+    drop(other);
+    let missing = FileLock::lock(&dir.join("none/x")).unwrap_err().to_string();
+    assert!(missing.contains("none/.x.~lock~"), "{missing}");
+    std::fs::remove_dir_all(dir).unwrap();
+}

@@ -1,0 +1,42 @@
+//! Threads and processors.
+
+use std::ffi::CString;
+use std::io;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The longest thread name that the kernel keeps, in bytes.
+const NAME_BYTES: usize = 15;
+
+/// Names the calling thread; what is longer than 15 bytes is cut off.
+pub fn set_name(name: &str) -> io::Result<()> {
+    let bytes: Vec<u8> = name.bytes().filter(|b| *b != 0).take(NAME_BYTES).collect();
+    let name = CString::new(bytes).map_err(io::Error::from)?;
+    rustix::thread::set_name(&name).map_err(io::Error::from)
+}
+
+/// Binds the calling thread to one processor.
+pub fn pin_thread(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        let what = format!("processor {cpu}: only numbers below {} are", CpuSet::MAX_CPU);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set)
+        .map_err(io::Error::from)
+        .map_err(|e| io::Error::new(e.kind(), format!("cannot run on processor {cpu}: {e}")))
+}
+
+/// The processors on which the calling thread may run, ascending.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// Number of processors that are online, whether or not this process may use them; at least 1.
+pub fn online_cpus() -> usize {
+    // SAFETY: no pointers are involved.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(count).unwrap_or(1).max(1)
+}
