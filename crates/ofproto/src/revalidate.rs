@@ -10,9 +10,9 @@ use dpif::{
     Datapath, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode, ReplySink,
 };
 use flow::{FlowKey, Ufid};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use sync::{AtomicU64, Mutex, Ordering, lock};
+use sync::{AtomicU64, Ordering, ReplyRing};
 
 /// Longest time between rounds, in milliseconds.
 pub const ROUND_MS: u64 = 500;
@@ -21,19 +21,10 @@ const DUMP_FLOWS: usize = 256;
 /// A flow that the slow path knows and that so many dumps did not show is gone.
 const MISSED_DUMPS: u64 = 2;
 
-/// Replies on their way from forwarding threads to the revalidator.
-#[derive(Default)]
-pub struct Replies {
-    queue: Mutex<VecDeque<(PmdId, u64, Vec<OpResult>)>>,
-}
+/// Results on their way from forwarding threads to whoever asked.
+pub type Replies = ReplyRing<(PmdId, u64, Vec<OpResult>)>;
 
-impl Replies {
-    fn take(&self) -> VecDeque<(PmdId, u64, Vec<OpResult>)> {
-        std::mem::take(&mut lock(&self.queue))
-    }
-}
-
-/// A [`ReplySink`] that gathers replies and then calls `wake`.
+/// A [`ReplySink`] that gathers results and then calls `wake`.
 pub struct ReplyQueue<W> {
     replies: Arc<Replies>,
     wake: W,
@@ -48,7 +39,7 @@ impl<W: Fn() + Send + Sync> ReplyQueue<W> {
 
 impl<W: Fn() + Send + Sync> ReplySink for ReplyQueue<W> {
     fn done(&self, pmd: PmdId, tag: u64, results: Vec<OpResult>) {
-        lock(&self.replies.queue).push_back((pmd, tag, results));
+        self.replies.push((pmd, tag, results));
         (self.wake)();
     }
 }
@@ -129,14 +120,19 @@ impl Revalidator {
         self.round.is_none() && self.done_epoch == backer.epoch()
     }
 
-    /// Rounds finished so far; a round that began after a change has taken it in.
+    /// Whether no round is under way.
+    pub fn is_idle(&self) -> bool {
+        self.round.is_none()
+    }
+
+    /// Rounds begun so far; a round that began after a change has taken it in.
     pub fn rounds(&self) -> u64 {
         self.seq
     }
 
     /// Does what can be done now; the time of the next call, if nothing comes before.
     pub fn poll(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) -> u64 {
-        for (pmd, tag, results) in self.replies.take() {
+        while let Some((pmd, tag, results)) = self.replies.pop() {
             let sent = self.tags.remove(&tag).unwrap_or_default();
             if let Some(round) = &mut self.round {
                 round.waiting -= 1;

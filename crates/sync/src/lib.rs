@@ -5,10 +5,11 @@
 //! place in tests.
 #![deny(unsafe_code)]
 
-use crossbeam_queue::ArrayQueue;
+use crossbeam_queue::{ArrayQueue, SegQueue};
 use std::sync::Arc;
 
 pub use crossbeam_utils::CachePadded;
+pub use crossbeam_utils::sync::{Parker, Unparker};
 pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub use std::sync::{Mutex, MutexGuard, RwLock};
 
@@ -68,6 +69,29 @@ impl<T> BoundedQueue<T> {
     /// The most that fit.
     pub fn capacity(&self) -> usize {
         self.queue.capacity()
+    }
+}
+
+/// A queue without a limit of its own, for answers to requests that are limited themselves. Neither side ever waits.
+pub struct ReplyRing<T> {
+    queue: SegQueue<T>,
+}
+
+impl<T> Default for ReplyRing<T> {
+    fn default() -> ReplyRing<T> {
+        ReplyRing { queue: SegQueue::new() }
+    }
+}
+
+impl<T> ReplyRing<T> {
+    /// Appends a value.
+    pub fn push(&self, value: T) {
+        self.queue.push(value);
+    }
+
+    /// Takes the oldest value.
+    pub fn pop(&self) -> Option<T> {
+        self.queue.pop()
     }
 }
 

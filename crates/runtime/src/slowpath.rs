@@ -1,0 +1,172 @@
+//! The threads of the slow path: handlers that translate upcalls, and the revalidator.
+
+use crate::userspace::{Handler, UserspaceDatapath};
+use dpif::{Datapath, DpifOp, OpBatch, OpResult, PutMode, ReplySink};
+use flow::Ufid;
+use ofproto::backer::Backer;
+use ofproto::revalidate::{Replies, ReplyQueue, Revalidator, RevalidatorStats};
+use ofproto::upcall;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use sync::{AtomicBool, AtomicU64, Mutex, Ordering, Parker, Unparker, lock};
+
+/// Longest wait of a handler, so that it sees that it is to end.
+const HANDLER_WAIT: Duration = Duration::from_millis(500);
+
+/// What the revalidator thread shows and is told.
+pub struct RevalidatorState {
+    /// Figures of the last rounds.
+    pub stats: Mutex<RevalidatorStats>,
+    /// No round starts while set.
+    pub paused: AtomicBool,
+    /// Rounds begun so far; see [`SlowPath::wait_round`].
+    pub rounds: AtomicU64,
+    /// Epoch up to which the datapath is up to date.
+    pub settled: AtomicBool,
+}
+
+/// The slow path's threads. Dropping ends them.
+pub struct SlowPath {
+    stop: Arc<AtomicBool>,
+    datapath: Arc<UserspaceDatapath>,
+    revalidator: Unparker,
+    /// The revalidator's state.
+    pub state: Arc<RevalidatorState>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl SlowPath {
+    /// Starts the threads.
+    pub(crate) fn start(
+        backer: &Arc<Backer>,
+        datapath: &Arc<UserspaceDatapath>,
+        handlers: Vec<Handler>,
+    ) -> io::Result<SlowPath> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        for (n, handler) in handlers.into_iter().enumerate() {
+            let (backer, datapath, stop) = (backer.clone(), datapath.clone(), stop.clone());
+            let run = move || HandlerThread::new(n, backer, datapath).run(handler, &stop);
+            threads.push(std::thread::Builder::new().name(format!("handler{n}")).spawn(run)?);
+        }
+        let parker = Parker::new();
+        let revalidator = parker.unparker().clone();
+        let state = Arc::new(RevalidatorState {
+            stats: Mutex::default(),
+            paused: AtomicBool::new(false),
+            rounds: AtomicU64::new(0),
+            settled: AtomicBool::new(false),
+        });
+        let (backer, dp, ending, shown) = (backer.clone(), datapath.clone(), stop.clone(), state.clone());
+        let run = move || revalidate(&backer, &dp, &parker, &ending, &shown);
+        threads.push(std::thread::Builder::new().name("revalidator0".to_string()).spawn(run)?);
+        Ok(SlowPath { stop, datapath: datapath.clone(), revalidator, state, threads })
+    }
+
+    /// Makes the revalidator look at once.
+    pub fn wake_revalidator(&self) {
+        self.revalidator.unpark();
+    }
+}
+
+impl Drop for SlowPath {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.revalidator.unpark();
+        self.datapath.wake_handlers();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Longest time that the revalidator sleeps; an epoch that changed is seen after this at the latest.
+const REVALIDATOR_LOOK_MS: u64 = 20;
+
+fn revalidate(
+    backer: &Backer,
+    datapath: &Arc<UserspaceDatapath>,
+    parker: &Parker,
+    stop: &AtomicBool,
+    state: &RevalidatorState,
+) {
+    let replies = Arc::new(Replies::default());
+    let unparker = parker.unparker().clone();
+    let sink = Arc::new(ReplyQueue::new(replies.clone(), move || unparker.unpark()));
+    let mut revalidator = Revalidator::new(replies, sink);
+    let mut next_expiry_ms = 0;
+    while !stop.load(Ordering::Acquire) {
+        let now_ms = sys::clock::monotonic_ms();
+        let idle = revalidator.is_idle();
+        if !(idle && state.paused.load(Ordering::Acquire)) {
+            revalidator.poll(backer, &**datapath, now_ms);
+        }
+        *lock(&state.stats) = revalidator.stats;
+        state.rounds.store(revalidator.rounds(), Ordering::Release);
+        state.settled.store(revalidator.is_settled(backer), Ordering::Release);
+        if now_ms >= next_expiry_ms {
+            backer.expire(now_ms);
+            next_expiry_ms = now_ms + 1000;
+        }
+        parker.park_timeout(Duration::from_millis(REVALIDATOR_LOOK_MS));
+    }
+}
+
+struct HandlerThread {
+    backer: Arc<Backer>,
+    datapath: Arc<UserspaceDatapath>,
+    replies: Arc<Replies>,
+    sink: Arc<dyn ReplySink>,
+    puts: HashMap<u64, Vec<(usize, Ufid)>>,
+    next_tag: u64,
+}
+
+impl HandlerThread {
+    fn new(number: usize, backer: Arc<Backer>, datapath: Arc<UserspaceDatapath>) -> HandlerThread {
+        let replies = Arc::new(Replies::default());
+        let unparker = datapath.handler_unparker(number);
+        let sink = Arc::new(ReplyQueue::new(replies.clone(), move || unparker.unpark()));
+        HandlerThread { backer, datapath, replies, sink, puts: HashMap::new(), next_tag: 0 }
+    }
+
+    fn run(mut self, mut handler: Handler, stop: &AtomicBool) {
+        while !stop.load(Ordering::Acquire) {
+            let upcalls = handler.take(HANDLER_WAIT);
+            self.take_replies();
+            if upcalls.is_empty() {
+                continue;
+            }
+            let ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
+            for (pmd, ops) in ops {
+                let puts: Vec<_> = ops.iter().enumerate().filter_map(|(i, op)| Some((i, created(op)?))).collect();
+                let reply = (!puts.is_empty()).then(|| self.sink.clone());
+                let tag = self.next_tag;
+                if reply.is_some() {
+                    self.puts.insert(tag, puts);
+                    self.next_tag += 1;
+                }
+                self.datapath.operate(OpBatch { pmd, ops, tag, reply });
+            }
+        }
+    }
+
+    fn take_replies(&mut self) {
+        while let Some((pmd, tag, results)) = self.replies.pop() {
+            for (i, ufid) in self.puts.remove(&tag).unwrap_or_default() {
+                let installed = results.get(i).is_some_and(|r| !matches!(r, OpResult::Failed(_)));
+                upcall::put_done(&self.backer, pmd, ufid, installed);
+            }
+        }
+    }
+}
+
+/// The flow that an operation makes.
+fn created(op: &DpifOp) -> Option<Ufid> {
+    match op {
+        DpifOp::FlowPut(put) if put.mode == PutMode::Create => Some(put.ufid),
+        _ => None,
+    }
+}

@@ -1,0 +1,330 @@
+//! The userspace datapath: forwarding threads that share nothing, behind [`dpif::Datapath`].
+//!
+//! Ports are made and removed by the control thread, which waits until every forwarding thread has answered. Operations
+//! and upcalls never wait.
+
+mod hub;
+mod pmd;
+
+use datapath::{DpShared, Pmd, PmdConfig};
+use dpif::{
+    Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, OpBatch, PmdId, PortInfo, PortKind,
+    PortSpec, PortStats,
+};
+use flow::DpPort;
+use hub::UpcallHub;
+use netdev::{Port, SystemOptions, TapOptions};
+use pmd::{Control, Inbox, PmdThread, ThreadIo, TxSide};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, sync_channel};
+use std::thread::JoinHandle;
+use sync::{AtomicBool, BoundedQueue, Mutex, Ordering, lock};
+
+pub(crate) use hub::Handler;
+
+/// Batches of operations that may wait for a forwarding thread.
+const INBOX_BATCHES: usize = 4096;
+
+/// Number of the port that stands for the datapath itself, as stock switches have it.
+const LOCAL_PORT: DpPort = DpPort(0);
+
+struct Thread {
+    id: PmdId,
+    inbox: Arc<Inbox>,
+    control: Sender<Control>,
+    join: Option<JoinHandle<()>>,
+}
+
+struct OpenPort {
+    info: PortInfo,
+    _device: Port,
+}
+
+/// The main loop's own core, for packet-outs.
+struct MainCore {
+    core: Pmd,
+    io: ThreadIo,
+}
+
+/// The userspace datapath.
+pub struct UserspaceDatapath {
+    name: String,
+    shared: Arc<DpShared>,
+    hub: UpcallHub,
+    threads: Vec<Thread>,
+    ports: Mutex<BTreeMap<DpPort, OpenPort>>,
+    main: Mutex<MainCore>,
+}
+
+/// How the userspace datapath is made.
+#[derive(Clone, Debug)]
+pub struct UserspaceConfig {
+    /// `type@name`.
+    pub name: String,
+    /// Forwarding threads, at least one.
+    pub pmd_threads: usize,
+    /// Handler threads, at least one.
+    pub handlers: usize,
+    /// VLAN tags that keys tell apart.
+    pub vlan_limit: u8,
+    /// Keys the hash functions.
+    pub hash_seed: u64,
+}
+
+impl UserspaceDatapath {
+    /// Starts the forwarding threads; also returns the receiving ends for the handlers.
+    pub(crate) fn start(config: &UserspaceConfig) -> io::Result<(UserspaceDatapath, Vec<Handler>)> {
+        let shared = Arc::new(DpShared::new());
+        let (hub, handlers) = UpcallHub::new(config.handlers);
+        let core = |id: PmdId, salt: u64| {
+            let config = PmdConfig {
+                id,
+                vlan_limit: config.vlan_limit,
+                hash_seed: config.hash_seed ^ salt,
+                ..PmdConfig::default()
+            };
+            Pmd::new(config, shared.clone())
+        };
+        let main = MainCore { core: core(PmdId::Main, 0x6d61_696e), io: ThreadIo::default() };
+        let mut threads = Vec::new();
+        for n in 0..config.pmd_threads.max(1) as u16 {
+            let (control, requests) = std::sync::mpsc::channel();
+            let inbox = Arc::new(Inbox {
+                ops: BoundedQueue::new(INBOX_BATCHES),
+                sleeping: AtomicBool::new(false),
+                waker: sys::Waker::new()?,
+                control: AtomicBool::new(false),
+            });
+            let thread = PmdThread::new(core(PmdId::Core(n), n.into()), inbox.clone(), requests);
+            let join = std::thread::Builder::new().name(format!("pmd-c{n:02}")).spawn(move || thread.run())?;
+            threads.push(Thread { id: PmdId::Core(n), inbox, control, join: Some(join) });
+        }
+        let datapath = UserspaceDatapath {
+            name: config.name.clone(),
+            shared,
+            hub,
+            threads,
+            ports: Mutex::default(),
+            main: Mutex::new(main),
+        };
+        Ok((datapath, handlers))
+    }
+
+    /// Wakes a handler, so that it looks at the answers to its operations.
+    pub(crate) fn handler_unparker(&self, handler: usize) -> sync::Unparker {
+        self.hub.unparker(handler)
+    }
+
+    /// Wakes all handlers.
+    pub(crate) fn wake_handlers(&self) {
+        self.hub.wake();
+    }
+
+    fn request(&self, thread: &Thread, request: Control) {
+        // A thread ends only when the datapath does.
+        let _ = thread.control.send(request);
+        thread.inbox.control.store(true, Ordering::SeqCst);
+        thread.inbox.notify();
+    }
+
+    fn free_number(ports: &BTreeMap<DpPort, OpenPort>, wanted: Option<DpPort>) -> Result<DpPort, DpifError> {
+        if let Some(n) = wanted
+            && n != LOCAL_PORT
+            && n.0 < datapath::PORT_NUMBERS
+            && !ports.contains_key(&n)
+        {
+            return Ok(n);
+        }
+        let free = (1..datapath::PORT_NUMBERS).map(DpPort).find(|n| !ports.contains_key(n));
+        free.ok_or(DpifError::Full("the port table of the datapath"))
+    }
+
+    fn open(spec: &PortSpec) -> Result<(Port, &'static str), DpifError> {
+        let device = |e: io::Error| DpifError::Device(e.to_string());
+        match &spec.kind {
+            PortKind::System => {
+                let port = Port::open_system(&spec.name, &SystemOptions::default()).map_err(device)?;
+                // What is to be forwarded through a device needs it up.
+                netdev::link::set_admin_up(port.ifindex(), true).map_err(device)?;
+                Ok((port, "system"))
+            }
+            PortKind::Internal | PortKind::Tap => {
+                let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
+                let port = Port::open_tap(&spec.name, &options).map_err(device)?;
+                Ok((port, if spec.kind == PortKind::Tap { "tap" } else { "internal" }))
+            }
+            PortKind::Other(name) => Err(DpifError::Unsupported(format!("ports of type {name} are not supported"))),
+        }
+    }
+
+    fn tx_side(device: &Port, upcalls: &Arc<hub::PortQueues>) -> Result<TxSide, DpifError> {
+        let tx = device.tx().map_err(|e| DpifError::Device(e.to_string()))?;
+        Ok(TxSide { tx, upcalls: upcalls.clone() })
+    }
+}
+
+impl Datapath for UserspaceDatapath {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_vlan_headers: 1, max_mpls_depth: 3, recirc: true, explicit_drop: true, sample_nesting: 8 }
+    }
+
+    fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
+        let mut ports = lock(&self.ports);
+        if ports.values().any(|p| p.info.name == spec.name) {
+            return Err(DpifError::Device(format!("port {} is already in the datapath", spec.name)));
+        }
+        let number = UserspaceDatapath::free_number(&ports, spec.number)?;
+        let (mut device, type_name) = UserspaceDatapath::open(spec)?;
+        let upcalls = self.hub.port_add(number);
+        let sides: Result<Vec<_>, _> =
+            (0..=self.threads.len()).map(|_| UserspaceDatapath::tx_side(&device, &upcalls)).collect();
+        let mut sides = match sides {
+            Ok(sides) => sides,
+            Err(e) => {
+                self.hub.port_del(number);
+                return Err(e);
+            }
+        };
+        let mut queues: Vec<Vec<_>> = (0..self.threads.len()).map(|_| Vec::new()).collect();
+        for (i, queue) in device.rx.drain(..).enumerate() {
+            let thread = (number.0 as usize + i) % self.threads.len();
+            queues[thread].push(queue);
+        }
+        {
+            let mut main = lock(&self.main);
+            main.core.port_add(number)?;
+            if let Some(side) = sides.pop() {
+                main.io.add(number, side);
+            }
+        }
+        let (done, answers) = sync_channel(self.threads.len());
+        for ((thread, side), queues) in self.threads.iter().zip(sides).zip(queues) {
+            self.request(thread, Control::PortAdd(number, side, queues, done.clone()));
+        }
+        drop(done);
+        while answers.recv().is_ok() {}
+        let info = PortInfo { number, name: spec.name.clone(), type_name: type_name.to_string() };
+        ports.insert(number, OpenPort { info, _device: device });
+        Ok(number)
+    }
+
+    fn port_del(&self, port: DpPort) -> Result<(), DpifError> {
+        let mut ports = lock(&self.ports);
+        if !ports.contains_key(&port) {
+            return Err(DpifError::NotFound("port"));
+        }
+        let (done, answers) = sync_channel(self.threads.len());
+        for thread in &self.threads {
+            self.request(thread, Control::PortDel(port, done.clone()));
+        }
+        drop(done);
+        while answers.recv().is_ok() {}
+        {
+            let main = &mut *lock(&self.main);
+            main.core.port_remove(port, &mut main.io);
+            main.io.remove(port);
+        }
+        self.hub.port_del(port);
+        ports.remove(&port);
+        Ok(())
+    }
+
+    fn ports(&self) -> Vec<PortInfo> {
+        lock(&self.ports).values().map(|p| p.info.clone()).collect()
+    }
+
+    fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError> {
+        if !lock(&self.ports).contains_key(&port) {
+            return Err(DpifError::NotFound("port"));
+        }
+        let (reply, answers) = sync_channel(self.threads.len());
+        for thread in &self.threads {
+            self.request(thread, Control::PortStats(port, reply.clone()));
+        }
+        drop(reply);
+        let mut sum = lock(&self.main).core.port_counters(port).copied().unwrap_or_default();
+        while let Ok(s) = answers.recv() {
+            add_stats(&mut sum, &s);
+        }
+        Ok(sum)
+    }
+
+    fn pmds(&self) -> Vec<PmdId> {
+        std::iter::once(PmdId::Main).chain(self.threads.iter().map(|t| t.id)).collect()
+    }
+
+    fn operate(&self, mut batch: OpBatch) {
+        if batch.pmd == PmdId::Main {
+            let main = &mut *lock(&self.main);
+            let now_us = sys::clock::monotonic_us();
+            let results = main.core.apply(batch.ops, now_us, &mut main.io);
+            main.core.flush_output(&mut main.io);
+            if let Some(reply) = batch.reply {
+                reply.done(batch.pmd, batch.tag, results);
+            }
+            return;
+        }
+        let Some(thread) = self.threads.iter().find(|t| t.id == batch.pmd) else {
+            let missing = |_| dpif::OpResult::Failed(DpifError::NotFound("forwarding thread"));
+            if let Some(reply) = batch.reply {
+                reply.done(batch.pmd, batch.tag, batch.ops.iter().map(missing).collect());
+            }
+            return;
+        };
+        if let Err(refused) = thread.inbox.ops.push(batch) {
+            batch = refused;
+            let droppable = |op: &DpifOp| matches!(op, DpifOp::FlowPut(_));
+            if batch.ops.iter().all(droppable) {
+                if let Some(reply) = &batch.reply {
+                    reply.done(batch.pmd, batch.tag, pmd::refused(&batch.ops));
+                }
+                return;
+            }
+            // Deletes and dumps are never lost, and an execute carries packets that wait for it.
+            self.request(thread, Control::Ops(batch));
+            return;
+        }
+        thread.inbox.notify();
+    }
+
+    fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError> {
+        self.shared.meter_set(id, config)
+    }
+
+    fn meter_del(&self, id: u32) -> Result<(), DpifError> {
+        self.shared.meter_del(id)
+    }
+}
+
+impl Drop for UserspaceDatapath {
+    fn drop(&mut self) {
+        for thread in &self.threads {
+            self.request(thread, Control::Stop);
+        }
+        for thread in &mut self.threads {
+            if let Some(join) = thread.join.take() {
+                let _ = join.join();
+            }
+        }
+    }
+}
+
+fn add_stats(sum: &mut PortStats, s: &PortStats) {
+    sum.rx_packets += s.rx_packets;
+    sum.rx_bytes += s.rx_bytes;
+    sum.rx_dropped += s.rx_dropped;
+    sum.rx_errors += s.rx_errors;
+    sum.tx_packets += s.tx_packets;
+    sum.tx_bytes += s.tx_bytes;
+    sum.tx_dropped += s.tx_dropped;
+    sum.tx_errors += s.tx_errors;
+    for reason in DropReason::ALL {
+        sum.drops[reason as usize] += s.drops[reason as usize];
+    }
+}
