@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 pub mod db;
 pub mod error;
+pub mod jsonrpc;
 pub mod limits;
+pub mod log;
 pub mod schema;
 pub mod value;
