@@ -6,4 +6,5 @@ pub mod jsonrpc;
 pub mod limits;
 pub mod log;
 pub mod schema;
+pub mod server;
 pub mod value;
