@@ -1,5 +1,6 @@
 //! ovsdb
 #![forbid(unsafe_code)]
+pub mod client;
 pub mod db;
 pub mod error;
 pub mod jsonrpc;
