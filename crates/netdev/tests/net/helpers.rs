@@ -36,6 +36,10 @@ pub(crate) fn enter_netns(test: &str) -> bool {
         println!("SKIP: {test}: no ip command");
         return false;
     }
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        println!("SKIP: {test}: no /dev/net/tun");
+        return false;
+    }
     for what in ["all", "default"] {
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{what}/disable_ipv6"), "1");
     }

@@ -206,6 +206,21 @@ fn a_device_that_goes_down_is_reported_once_and_comes_back() {
 }
 
 #[test]
+fn a_device_that_is_down_can_be_opened() {
+    each_method(|options| {
+        ip("link set sl-a down");
+        let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &options));
+        assert_eq!(a.send([frame(1, 60)]).dropped(TxDrop::PortDown), 1);
+        assert_eq!(error_of(&mut a), Some(libc::ENETDOWN));
+        ip("link set sl-a up");
+        wait_up("sl-a");
+        wait_up("sl-b");
+        b.send([frame(4, 60)]);
+        assert_eq!(a.recv(1)[0].data(), frame(4, 60).data());
+    });
+}
+
+#[test]
 fn a_device_that_disappears_is_an_error_and_counted_drops() {
     each_method(|options| {
         let mut a = End::system("sl-a", &options);

@@ -31,6 +31,7 @@ fn options_are_applied_and_the_tap_goes_with_its_queues() {
         assert_eq!((port.ifindex(), port.name()), (info.ifindex, "sl-t0"));
         let again = Port::open_tap("sl-t0", &options).err().unwrap();
         assert!(again.to_string().contains("sl-t0"), "{again}");
+        assert!(Port::open_tap("sl-%d", &options).is_err());
         let tx = port.tx().unwrap();
         drop(port);
         assert!(link::link_info("sl-t0").is_ok(), "a queue is left");
