@@ -48,6 +48,11 @@ pub(crate) struct Tap {
 pub(crate) fn create(name: &str, options: &TapOptions) -> io::Result<Tap> {
     let failed = |what: &str| context(format!("tap {name}: {what}"));
     let mut req = raw::ifreq(name)?;
+    if name.contains('%') {
+        // The kernel would put a number there and give the tap another name.
+        let what = format!("tap {name}: a name with \"%\" is a pattern, not a name");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
     let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
     // SAFETY: the path is a C string; a descriptor that open returns is new.
     let fd = unsafe {

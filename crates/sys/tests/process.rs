@@ -212,6 +212,13 @@ fn a_pid_file_of_a_living_process_is_respected() {
         Err(PidFileError::Running { pid, .. }) => assert_eq!(pid, theirs),
         other => panic!("{other:?}"),
     }
+    // ovs-appctl takes the process for alive and goes on to look for its socket.
+    if let Ok(out) =
+        Command::new("ovs-appctl").env("OVS_RUNDIR", &dir.0).args(["-t", "x", "version"]).output()
+    {
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(said.contains(&format!("x.{theirs}.ctl")), "{said}");
+    }
     let ours = PidFile::create(&file, true).unwrap();
     assert_eq!(std::fs::read_to_string(ours.path()).unwrap(), format!("{}\n", std::process::id()));
     holder.end();

@@ -6,6 +6,8 @@
 
 mod ethtool;
 mod monitor;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::io;

@@ -81,7 +81,8 @@ impl LinkMonitor {
     }
 }
 
-fn event_of(m: &wire::Message) -> Option<LinkEvent> {
+/// What a message tells.
+pub(super) fn event_of(m: &wire::Message) -> Option<LinkEvent> {
     let (info, _) = wire::link_of(m)?;
     Some(if m.kind == libc::RTM_DELLINK {
         LinkEvent::Deleted { ifindex: info.ifindex, name: info.name }

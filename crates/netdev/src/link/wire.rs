@@ -79,16 +79,22 @@ impl Request {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// Sends the request and gathers the answers up to the last. An error answer is an error.
-    pub(crate) fn call(mut self) -> io::Result<Vec<Message>> {
+    /// The message as sent.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         let total = self.bytes.len() as u32;
         self.bytes[..4].copy_from_slice(&total.to_ne_bytes());
+        self.bytes
+    }
+
+    /// Sends the request and gathers the answers up to the last. An error answer is an error.
+    pub(crate) fn call(self) -> io::Result<Vec<Message>> {
         let several = self.flags() & libc::NLM_F_DUMP == libc::NLM_F_DUMP;
+        let request = self.finish();
         let fd = open(0, false)?;
         let timeout = libc::timeval { tv_sec: ANSWER_TIMEOUT_S, tv_usec: 0 };
         raw::set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, timeout)?;
-        // SAFETY: the pointer and length are those of `bytes`.
-        let sent = unsafe { libc::send(fd.as_raw_fd(), self.bytes.as_ptr().cast(), self.bytes.len(), 0) };
+        // SAFETY: the pointer and length are those of `request`.
+        let sent = unsafe { libc::send(fd.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
         raw::check_len(sent)?;
         let mut answers = Vec::new();
         let mut buf = vec![0; ANSWER_BYTES];

@@ -36,6 +36,10 @@ pub(crate) fn enter_netns(test: &str) -> bool {
         println!("SKIP: {test}: no ip command");
         return false;
     }
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        println!("SKIP: {test}: no /dev/net/tun");
+        return false;
+    }
     for what in ["all", "default"] {
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{what}/disable_ipv6"), "1");
     }
@@ -186,4 +190,24 @@ pub(crate) fn tcp_super_frame(payload_bytes: usize, gso_size: u16, tag: Option<[
 /// Whether a frame is of [`tcp_super_frame`].
 pub(crate) fn is_super_frame(p: &Packet) -> bool {
     p.data().windows(8).take(40).any(|w| w == [198, 51, 100, 1, 198, 51, 100, 2])
+}
+
+/// Makes a system call fail with `errno` in the calling thread from now on; `false` where the kernel cannot.
+pub(crate) fn fail_syscall(number: libc::c_long, errno: libc::c_int) -> bool {
+    const RETURN_ERRNO: u32 = 0x0005_0000;
+    const RETURN_ALLOW: u32 = 0x7fff_0000;
+    let op = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut program = [
+        // The number stands first in seccomp_data.
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number as u32),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, RETURN_ERRNO | errno as u32),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, RETURN_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the program is alive through the call, which copies it; it concerns this thread only.
+    unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+    }
 }

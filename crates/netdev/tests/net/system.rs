@@ -206,6 +206,21 @@ fn a_device_that_goes_down_is_reported_once_and_comes_back() {
 }
 
 #[test]
+fn a_device_that_is_down_can_be_opened() {
+    each_method(|options| {
+        ip("link set sl-a down");
+        let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &options));
+        assert_eq!(a.send([frame(1, 60)]).dropped(TxDrop::PortDown), 1);
+        assert_eq!(error_of(&mut a), Some(libc::ENETDOWN));
+        ip("link set sl-a up");
+        wait_up("sl-a");
+        wait_up("sl-b");
+        b.send([frame(4, 60)]);
+        assert_eq!(a.recv(1)[0].data(), frame(4, 60).data());
+    });
+}
+
+#[test]
 fn a_device_that_disappears_is_an_error_and_counted_drops() {
     each_method(|options| {
         let mut a = End::system("sl-a", &options);
@@ -263,5 +278,42 @@ fn what_cannot_be_opened_says_why() {
         assert!(open("").contains("no device name"));
         ip("tuntap add dev sl-tun mode tun");
         assert!(open("sl-tun").contains("no Ethernet device"), "{}", open("sl-tun"));
+    });
+}
+
+/// Sends two frames in a thread where sendmmsg fails so; the report, and what has arrived.
+fn send_with_failing_sendmmsg(errno: i32, check: fn(netdev::TxReport, usize)) {
+    in_netns(move || {
+        veth("sl-a", "sl-b");
+        let options = SystemOptions::default();
+        let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &options));
+        if !fail_syscall(libc::SYS_sendmmsg, errno) {
+            println!("SKIP: no seccomp");
+            return;
+        }
+        let mut report = a.send([frame(1, 60), tcp_super_frame(20000, 1400, None)]);
+        report.add(&a.send([frame(2, 60)]));
+        check(report, b.recv_for(30).len());
+    });
+}
+
+#[test]
+fn without_sendmmsg_frames_are_sent_one_by_one() {
+    send_with_failing_sendmmsg(libc::ENOSYS, |report, got| {
+        assert_eq!((report.sent_packets, report.dropped_packets(), got), (3, 0, 3));
+    });
+}
+
+#[test]
+fn a_send_buffer_that_stays_full_is_counted() {
+    send_with_failing_sendmmsg(libc::EAGAIN, |report, got| {
+        assert_eq!((report.sent_packets, report.dropped(TxDrop::QueueFull), got), (0, 3, 0));
+    });
+}
+
+#[test]
+fn any_other_refusal_is_counted() {
+    send_with_failing_sendmmsg(libc::EPERM, |report, got| {
+        assert_eq!((report.sent_packets, report.dropped(TxDrop::Refused), got), (0, 3, 0));
     });
 }

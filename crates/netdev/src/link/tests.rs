@@ -1,0 +1,51 @@
+//! Reading of netlink messages: whole, cut off, and senseless ones.
+
+use super::wire::{Request, attribute, link_of, messages};
+use super::{LinkEvent, OperState, monitor};
+
+/// A new-link message as bytes: header, `ifinfomsg`, attributes.
+fn message(kind: u16) -> Vec<u8> {
+    let mut request = Request::change_link(7, (libc::IFF_UP | libc::IFF_LOWER_UP) as u32, 0);
+    request.add(attribute::IFNAME, b"eth7\0");
+    request.add(attribute::ADDRESS, &[2, 0, 0, 0, 0, 7]);
+    request.add(attribute::MTU, &9000u32.to_ne_bytes());
+    request.add(attribute::OPERSTATE, &[6]);
+    request.add(attribute::STATS64, &[1; 24 * 8]);
+    // A nested attribute with its flag set, as the kernel may send it.
+    request.add(attribute::LINKINFO | 0x8000, &[9, 0, 1, 0, b'v', b'e', b't', b'h', 0, 0, 0, 0]);
+    let mut bytes = request.finish();
+    bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+    bytes
+}
+
+#[test]
+fn a_link_is_read_from_its_attributes() {
+    let mut two = message(libc::RTM_NEWLINK);
+    two.extend(message(libc::RTM_DELLINK));
+    let events: Vec<_> = messages(&two).filter_map(|m| monitor::event_of(&m)).collect();
+    let [LinkEvent::Changed(l), LinkEvent::Deleted { ifindex: 7, .. }] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!((l.ifindex, l.name.as_str(), l.mtu, l.kind.as_str()), (7, "eth7", 9000, "veth"));
+    assert_eq!((l.mac, l.oper_state, l.carrier()), (Some([2, 0, 0, 0, 0, 7]), OperState::Up, true));
+    let stats = messages(&two).find_map(|m| link_of(&m)).unwrap().1.unwrap();
+    assert_eq!(stats.rx_missed_errors, 0x0101_0101_0101_0101);
+}
+
+#[test]
+fn messages_cut_off_or_changed_do_no_harm() {
+    let whole = message(libc::RTM_NEWLINK);
+    let read = |bytes: &[u8]| messages(bytes).filter_map(|m| link_of(&m)).count();
+    assert_eq!(read(&whole), 1);
+    for cut in 0..whole.len() {
+        assert_eq!(read(&whole[..cut]), 0, "the length in the header tells of more");
+    }
+    // Within a message whose own length is right, any length of any attribute, and any other byte.
+    for at in 0..whole.len() {
+        for value in [0, 1, 3, 4, 5, 0x7f, 0xff] {
+            let mut changed = whole.clone();
+            changed[at] = value;
+            assert!(read(&changed) <= 1);
+        }
+    }
+}
