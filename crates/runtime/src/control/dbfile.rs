@@ -1,0 +1,258 @@
+//! The embedded database's file: opened under its lock, repaired, appended to by a thread of its own.
+//!
+//! The writer thread appends and syncs while the main loop goes on; commits are acknowledged when it says how far it is.
+//! A write that fails cuts the file back to the last synced record, so file and database stay equal.
+
+use anyhow::{Context, Result, bail};
+use ovsdb::db::Database;
+use ovsdb::log::{self, LogError};
+use ovsdb::server::LogRecord;
+use ovsdb::value::UuidSource;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// The file is rewritten when it has grown to so many times what it began with, and to [`COMPACT_MIN_BYTES`].
+const COMPACT_GROWTH: u64 = 4;
+const COMPACT_MIN_BYTES: u64 = 10 << 20;
+
+/// What the writer thread tells.
+pub enum Written {
+    /// All records up to this one are on the disk.
+    Synced(u64),
+    /// A record could not be written; none after the last synced one is in the file.
+    Failed(String),
+}
+
+enum Job {
+    Append(Vec<LogRecord>),
+    Replace(Vec<u8>),
+}
+
+/// An open database file.
+pub struct DbFile {
+    path: PathBuf,
+    _lock: sys::lock::FileLock,
+    jobs: Option<Sender<Job>>,
+    written: Receiver<Written>,
+    writer: Option<JoinHandle<()>>,
+    bytes: u64,
+    base_bytes: u64,
+}
+
+/// Opens (or makes) the file at `path` and reads it. `wake` is called from the writer thread when it has something to
+/// tell.
+pub fn open(
+    path: &Path,
+    schema: Arc<ovsdb::schema::DatabaseSchema>,
+    uuids: &mut dyn UuidSource,
+    wake: impl Fn() + Send + 'static,
+) -> Result<(DbFile, Database)> {
+    let lock = sys::lock::FileLock::lock(path).context("the database file is in use")?;
+    let mut contents = Vec::new();
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    let file = match &mut file {
+        Ok(file) => file,
+        Err(e) => bail!("{}: cannot open the database: {e}", path.display()),
+    };
+    file.read_to_end(&mut contents).with_context(|| format!("{}: cannot read the database", path.display()))?;
+    let mut fresh = false;
+    let (db, good_bytes) = match log::load(&contents, uuids) {
+        Ok(loaded) => {
+            if let Some(damage) = &loaded.damage {
+                log::warn!(target: "ovsdb_file", "{}: {damage}; what was written after offset {} is cut off, all \
+                    acknowledged transactions are there", path.display(), loaded.good_len);
+                file.set_len(loaded.good_len as u64)?;
+                file.sync_all()?;
+            }
+            (loaded.db, loaded.good_len as u64)
+        }
+        Err(LogError::Empty) => {
+            fresh = true;
+            (Database::new(schema.clone()), 0)
+        }
+        Err(e) => bail!("{}: {e}; the file was left as it is", path.display()),
+    };
+    let older = db.schema().version != schema.version;
+    if db.schema().name != schema.name {
+        bail!("{}: holds database {}, not {}; the file was left as it is", path.display(), db.schema().name, schema.name);
+    }
+    let db = if older {
+        log::info!(target: "ovsdb_file", "{}: converting from schema {} to {}", path.display(),
+            db.schema().version, schema.version);
+        db.convert(schema).with_context(|| format!("{}: cannot convert the database", path.display()))?
+    } else {
+        db
+    };
+    let mut bytes = good_bytes;
+    if fresh || older {
+        bytes = replace(path, &log::snapshot(&db, "", sys::clock::wall_ms() as i64))?;
+    }
+    let (jobs, todo) = channel();
+    let (tell, written) = channel();
+    let writer = Writer { path: path.to_path_buf(), synced_bytes: bytes, file: None };
+    let writer = std::thread::Builder::new().name("ovsdb-log".into()).spawn(move || writer.run(&todo, &tell, &wake))?;
+    let file = DbFile {
+        path: path.to_path_buf(),
+        _lock: lock,
+        jobs: Some(jobs),
+        written,
+        writer: Some(writer),
+        bytes,
+        base_bytes: bytes,
+    };
+    Ok((file, db))
+}
+
+impl DbFile {
+    /// Hands records over to be written.
+    pub fn append(&mut self, records: Vec<LogRecord>) {
+        if records.is_empty() {
+            return;
+        }
+        self.bytes += records.iter().map(|r| r.bytes.len() as u64).sum::<u64>();
+        self.job(Job::Append(records));
+    }
+
+    /// Rewrites the file as a snapshot when it has grown enough. Call it when all commits are synced.
+    pub fn compact_if_due(&mut self, db: &Database) {
+        if self.bytes >= COMPACT_MIN_BYTES && self.bytes >= COMPACT_GROWTH * self.base_bytes {
+            self.compact(db);
+        }
+    }
+
+    /// Rewrites the file as a snapshot.
+    pub fn compact(&mut self, db: &Database) {
+        let snapshot = log::snapshot(db, "compacting database online", sys::clock::wall_ms() as i64);
+        self.bytes = snapshot.len() as u64;
+        self.base_bytes = self.bytes;
+        self.job(Job::Replace(snapshot));
+    }
+
+    fn job(&self, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            // The writer ends only when this end is dropped.
+            let _ = jobs.send(job);
+        }
+    }
+
+    /// What the writer has told since the last call.
+    pub fn written(&self) -> Vec<Written> {
+        self.written.try_iter().collect()
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for DbFile {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// Puts a whole new file in place of the old one; its size.
+fn replace(path: &Path, contents: &[u8]) -> Result<u64> {
+    let temporary = path.with_extension("db.tmp");
+    let write = || -> io::Result<()> {
+        let mut file = File::create(&temporary)?;
+        file.write_all(contents)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(dir)?.sync_all()
+    };
+    write().with_context(|| format!("{}: cannot write the database", path.display()))?;
+    Ok(contents.len() as u64)
+}
+
+struct Writer {
+    path: PathBuf,
+    synced_bytes: u64,
+    file: Option<File>,
+}
+
+impl Writer {
+    fn run(mut self, jobs: &Receiver<Job>, tell: &Sender<Written>, wake: &dyn Fn()) {
+        while let Ok(job) = jobs.recv() {
+            let told = match job {
+                Job::Append(mut records) => {
+                    // What came meanwhile is synced along.
+                    let mut after = None;
+                    while after.is_none() {
+                        match jobs.try_recv() {
+                            Ok(Job::Append(more)) => records.extend(more),
+                            Ok(replace) => after = Some(replace),
+                            Err(_) => break,
+                        }
+                    }
+                    let up_to = records.last().map_or(0, |r| r.seq);
+                    let told = match self.append(&records) {
+                        Ok(()) => Written::Synced(up_to),
+                        Err(e) => Written::Failed(format!("{}: cannot write: {e}", self.path.display())),
+                    };
+                    if let Some(Job::Replace(snapshot)) = after {
+                        self.replace(&snapshot);
+                    }
+                    told
+                }
+                Job::Replace(snapshot) => {
+                    self.replace(&snapshot);
+                    continue;
+                }
+            };
+            if tell.send(told).is_err() {
+                return;
+            }
+            wake();
+        }
+    }
+
+    fn append(&mut self, records: &[LogRecord]) -> io::Result<()> {
+        let result = self.try_append(records);
+        if result.is_err() {
+            // Back to what was acknowledged; the next append opens the file anew.
+            if let Some(file) = self.file.take() {
+                let _ = file.set_len(self.synced_bytes);
+                let _ = file.sync_all();
+            }
+        }
+        result
+    }
+
+    fn try_append(&mut self, records: &[LogRecord]) -> io::Result<()> {
+        if self.file.is_none() {
+            let mut file = OpenOptions::new().write(true).open(&self.path)?;
+            file.seek(SeekFrom::Start(self.synced_bytes))?;
+            self.file = Some(file);
+        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let mut bytes = 0;
+        for record in records {
+            file.write_all(&record.bytes)?;
+            bytes += record.bytes.len() as u64;
+        }
+        file.sync_data()?;
+        self.synced_bytes += bytes;
+        Ok(())
+    }
+
+    fn replace(&mut self, snapshot: &[u8]) {
+        match replace(&self.path, snapshot) {
+            Ok(bytes) => {
+                self.file = None;
+                self.synced_bytes = bytes;
+            }
+            // The old file is still whole.
+            Err(e) => log::warn!(target: "ovsdb_file", "{e:#}: not compacted"),
+        }
+    }
+}

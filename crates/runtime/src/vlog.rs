@@ -1,0 +1,281 @@
+//! Logging as operators of the field know it: `TIME|SEQUENCE|MODULE|LEVEL|MESSAGE`, with a level per module and
+//! destination (console, syslog, file) that can be changed while running.
+//!
+//! Modules are the targets of the `log` macros. A module that logs too fast is held to a rate; what was left out is told.
+
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use sync::{AtomicU64, Mutex, Ordering, lock};
+
+/// Destinations in the order of `vlog/list`.
+const DESTINATIONS: [&str; 3] = ["console", "syslog", "file"];
+const CONSOLE: usize = 0;
+const SYSLOG: usize = 1;
+const FILE: usize = 2;
+
+/// Messages a second and module, and how many may come at once.
+const RATE_PER_S: u64 = 20;
+const BURST: u64 = 200;
+
+/// Every module that logs.
+const MODULES: [&str; 16] = [
+    "bridge", "connmgr", "daemon_unix", "dpif", "dpif_netdev", "jsonrpc", "netdev", "netdev_linux", "ofproto",
+    "ofproto_dpif", "ofproto_dpif_upcall", "ovsdb_file", "reconnect", "unixctl", "vlog", "vswitch",
+];
+
+struct Limiter {
+    tokens: u64,
+    filled_ms: u64,
+    dropped: u64,
+}
+
+struct Inner {
+    levels: BTreeMap<&'static str, [LevelFilter; 3]>,
+    limiters: BTreeMap<String, Limiter>,
+    rate_limit: bool,
+    file: Option<(PathBuf, File)>,
+    syslog: Option<UnixDatagram>,
+    program: String,
+}
+
+/// The process's log.
+pub struct Vlog {
+    inner: Mutex<Inner>,
+    sequence: AtomicU64,
+}
+
+static VLOG: OnceLock<Vlog> = OnceLock::new();
+
+/// The log, made at the first call, after which the `log` macros go to it.
+pub fn vlog() -> &'static Vlog {
+    let vlog = VLOG.get_or_init(|| Vlog {
+        inner: Mutex::new(Inner {
+            levels: MODULES.iter().map(|m| (*m, [LevelFilter::Info; 3])).collect(),
+            limiters: BTreeMap::new(),
+            rate_limit: true,
+            file: None,
+            syslog: UnixDatagram::unbound().ok().filter(|s| s.connect("/dev/log").is_ok()),
+            program: "sluiced".to_string(),
+        }),
+        sequence: AtomicU64::new(0),
+    });
+    // A second call finds the logger set.
+    let _ = log::set_logger(vlog);
+    vlog
+}
+
+/// The level of that name (`off`, `emer`, `err`, `warn`, `info`, `dbg`).
+fn level(name: &str) -> Option<LevelFilter> {
+    Some(match name.to_ascii_lowercase().as_str() {
+        "off" => LevelFilter::Off,
+        "emer" | "err" => LevelFilter::Error,
+        "warn" => LevelFilter::Warn,
+        "info" => LevelFilter::Info,
+        "dbg" => LevelFilter::Debug,
+        _ => return None,
+    })
+}
+
+fn level_name(l: LevelFilter) -> &'static str {
+    match l {
+        LevelFilter::Off => "OFF",
+        LevelFilter::Error => "ERR",
+        LevelFilter::Warn => "WARN",
+        LevelFilter::Info => "INFO",
+        LevelFilter::Debug | LevelFilter::Trace => "DBG",
+    }
+}
+
+impl Vlog {
+    /// The name told to syslog.
+    pub fn set_program(&self, name: &str) {
+        lock(&self.inner).program = name.to_string();
+        self.refresh_max();
+    }
+
+    /// Changes levels: `[MODULE][:DESTINATION][:LEVEL]` in any order, separated by colons, commas or blanks; `any` stands
+    /// for all. Without a level: debug.
+    pub fn set(&self, spec: &str) -> Result<(), String> {
+        let mut module = None;
+        let mut destination = None;
+        let mut wanted = None;
+        if spec.to_ascii_lowercase().starts_with("pattern:") {
+            return Err("log patterns cannot be changed in this build".to_string());
+        }
+        for word in spec.split([':', ',', ' ']).filter(|w| !w.is_empty() && !w.eq_ignore_ascii_case("any")) {
+            let lower = word.to_ascii_lowercase();
+            if let Some(d) = DESTINATIONS.iter().position(|d| *d == lower) {
+                destination = Some(d);
+            } else if let Some(l) = level(word) {
+                wanted = Some(l);
+            } else if let Some(m) = MODULES.iter().find(|m| **m == lower) {
+                module = Some(*m);
+            } else {
+                return Err(format!("no destination, level, or module \"{word}\""));
+            }
+        }
+        let wanted = wanted.unwrap_or(LevelFilter::Debug);
+        let mut inner = lock(&self.inner);
+        for (name, levels) in &mut inner.levels {
+            if module.is_none_or(|m| m == *name) {
+                let all = 0..DESTINATIONS.len();
+                all.filter(|d| destination.is_none_or(|w| w == *d)).for_each(|d| levels[d] = wanted);
+            }
+        }
+        drop(inner);
+        self.refresh_max();
+        Ok(())
+    }
+
+    /// Turns the rate limits on or off.
+    pub fn set_rate_limit(&self, on: bool) {
+        lock(&self.inner).rate_limit = on;
+    }
+
+    /// The table of `vlog/list`.
+    pub fn list(&self) -> String {
+        let mut out = String::from("                 console    syslog    file\n                 -------    ------    ------\n");
+        for (name, l) in &lock(&self.inner).levels {
+            let (c, s, f) = (level_name(l[CONSOLE]), level_name(l[SYSLOG]), level_name(l[FILE]));
+            let _ = writeln!(out, "{name:<16}  {c:>4}       {s:>4}       {f:>4}");
+        }
+        out
+    }
+
+    /// Starts to log into a file, appending.
+    pub fn open_file(&self, path: &Path) -> std::io::Result<()> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        lock(&self.inner).file = Some((path.to_path_buf(), file));
+        log::info!(target: "vlog", "opened log file {}", path.display());
+        Ok(())
+    }
+
+    /// Opens the log file anew, after it was moved away.
+    pub fn reopen(&self) -> Result<(), String> {
+        let Some(path) = lock(&self.inner).file.as_ref().map(|(p, _)| p.clone()) else {
+            return Err("Logging to file not configured".to_string());
+        };
+        log::info!(target: "vlog", "closing log file");
+        self.open_file(&path).map_err(|e| format!("{}: cannot open the log file: {e}", path.display()))
+    }
+
+    fn refresh_max(&self) {
+        let max = lock(&self.inner).levels.values().flatten().copied().max().unwrap_or(LevelFilter::Off);
+        log::set_max_level(max);
+    }
+}
+
+impl Inner {
+    /// Whether a message of the module may go out, and how many did not since the last.
+    fn admit(&mut self, module: &str, now_ms: u64) -> Option<u64> {
+        if !self.rate_limit {
+            return Some(0);
+        }
+        let l = self
+            .limiters
+            .entry(module.to_string())
+            .or_insert(Limiter { tokens: BURST, filled_ms: now_ms, dropped: 0 });
+        let earned = now_ms.saturating_sub(l.filled_ms) * RATE_PER_S / 1000;
+        if earned > 0 {
+            l.tokens = (l.tokens + earned).min(BURST);
+            l.filled_ms = now_ms;
+        }
+        if l.tokens == 0 {
+            l.dropped += 1;
+            return None;
+        }
+        l.tokens -= 1;
+        Some(std::mem::take(&mut l.dropped))
+    }
+}
+
+impl Log for Vlog {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let module = record.target();
+        let mut inner = lock(&self.inner);
+        let levels = inner.levels.get(module).copied().unwrap_or([LevelFilter::Info; 3]);
+        let wanted = |d: usize| record.level() <= levels[d];
+        if !(0..DESTINATIONS.len()).any(wanted) {
+            return;
+        }
+        let Some(dropped) = inner.admit(module, sys::clock::monotonic_ms()) else { return };
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+        let now = timestamp(sys::clock::wall_ms());
+        let name = level_name(record.level().to_level_filter());
+        let mut text = record.args().to_string().replace(['\n', '\r'], " ");
+        if dropped > 0 {
+            let _ = write!(text, " ({dropped} messages of this module were left out before)");
+        }
+        let line = format!("{now}|{sequence:05}|{module}|{name}|{text}\n");
+        // A log that cannot be written must not stop the switch.
+        if wanted(CONSOLE) {
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+        if wanted(FILE)
+            && let Some((_, file)) = &mut inner.file
+        {
+            let _ = file.write_all(line.as_bytes());
+        }
+        if wanted(SYSLOG)
+            && let Some(socket) = &inner.syslog
+        {
+            let priority = 24 + match record.level() {
+                Level::Error => 3,
+                Level::Warn => 4,
+                Level::Info => 6,
+                Level::Debug | Level::Trace => 7,
+            };
+            let program = &inner.program;
+            let _ = socket.send(format!("<{priority}>{program}: {sequence:05}|{module}|{name}|{text}").as_bytes());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// `2026-11-20T11:27:06.283Z` of milliseconds since 1970 (civil calendar from days: H. Hinnant's algorithm).
+fn timestamp(wall_ms: u64) -> String {
+    let (days, ms) = ((wall_ms / 86_400_000) as i64, wall_ms % 86_400_000);
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let day_of_era = z.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (h, m, s) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{:03}Z", ms % 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_are_utc() {
+        assert_eq!(timestamp(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(timestamp(951_827_696_789), "2000-02-29T12:34:56.789Z");
+        assert_eq!(timestamp(1_763_638_026_283), "2025-11-20T11:27:06.283Z");
+    }
+
+    #[test]
+    fn levels_are_set_by_word_in_any_order() {
+        let v = vlog();
+        v.set("bridge:file:dbg").unwrap();
+        let line = v.list().lines().find(|l| l.starts_with("bridge")).unwrap().to_string();
+        assert!(line.contains("DBG") && line.contains("INFO"), "{line}");
+        assert!(v.set("nonsense").unwrap_err().contains("nonsense"));
+    }
+}
