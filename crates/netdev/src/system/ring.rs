@@ -132,6 +132,12 @@ pub(crate) struct RingRx {
     reader: Reader,
     losses: Losses,
     next: usize,
+    /// Long frames that slots have told of and that are not fetched yet.
+    owed: usize,
+    /// Those are outgoing ones, to be thrown away.
+    owed_unwanted: bool,
+    /// An error to be told at the next call, as this one had frames to give.
+    failed: Option<io::Error>,
     empty_looks: u32,
 }
 
@@ -143,6 +149,9 @@ impl RingRx {
             reader: Reader::new(fd, setup),
             losses: Losses::default(),
             next: 0,
+            owed: 0,
+            owed_unwanted: false,
+            failed: None,
             empty_looks: 0,
         })
     }
@@ -175,20 +184,54 @@ impl RingRx {
         }
     }
 
-    /// Fetches the whole frame that belongs to a slot from the socket's queue.
-    fn take_long(
-        &mut self,
-        outgoing: bool,
-        pool: &mut PacketPool,
-        batch: &mut PacketBatch,
-    ) -> io::Result<()> {
-        if !outgoing {
-            return self.reader.read(&mut self.losses, pool, batch, 1).map(drop);
+    /// Fetches the long frames that are owed from the socket's queue. After an error they are owed still.
+    fn fetch_owed(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch) -> io::Result<()> {
+        while self.owed > 0 {
+            let most = self.owed.min(BATCH_MAX_PACKETS);
+            let taken = if self.owed_unwanted {
+                let mut unwanted = PacketBatch::default();
+                let taken = self.reader.read(&mut self.losses, pool, &mut unwanted, most);
+                unwanted.free_into(pool);
+                taken?
+            } else {
+                self.reader.read(&mut self.losses, pool, batch, most)?
+            };
+            // An empty queue owes nothing.
+            self.owed = if taken == 0 { 0 } else { self.owed - taken };
         }
-        let mut unwanted = PacketBatch::default();
-        let result = self.reader.read(&mut self.losses, pool, &mut unwanted, 1);
-        unwanted.free_into(pool);
-        result.map(drop)
+        Ok(())
+    }
+
+    /// Takes frames until `most` are there or owed, or the ring is empty. Long frames that follow each other are fetched
+    /// together.
+    fn take_slots(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch, most: usize) -> io::Result<()> {
+        let setup = self.reader.setup;
+        let before = batch.len();
+        // A slot is looked at twice when owed frames have to be fetched before it.
+        for _ in 0..2 * most {
+            if batch.len() - before + self.owed >= most {
+                break;
+            }
+            let at = self.next;
+            let Some((status, slot)) = self.ring.filled(at) else { break };
+            let h = SlotHeader::read(status, slot);
+            let unwanted = h.outgoing && setup.drop_outgoing;
+            let long = status & libc::TP_STATUS_COPY != 0;
+            if self.owed > 0 && (!long || unwanted != self.owed_unwanted) {
+                self.fetch_owed(pool, batch)?;
+                continue;
+            }
+            if long {
+                self.owed += 1;
+                self.owed_unwanted = unwanted;
+            } else if !unwanted {
+                RingRx::take(&mut self.losses, setup, slot, &h, pool, batch);
+            }
+            self.ring.give_back(at);
+            self.next = (at + 1) % self.ring.slots;
+            self.empty_looks = 0;
+        }
+        self.fetch_owed(pool, batch)
     }
 
     /// An error of the device does not show in the ring; the socket has it.
@@ -216,32 +259,19 @@ impl RxQueue for RingRx {
         batch: &mut PacketBatch,
         max_packets: usize,
     ) -> io::Result<usize> {
+        if let Some(e) = self.failed.take() {
+            return Err(e);
+        }
         let before = batch.len();
-        let setup = self.reader.setup;
-        for _ in 0..max_packets.min(BATCH_MAX_PACKETS) {
-            let at = self.next;
-            let Some((status, slot)) = self.ring.filled(at) else { break };
-            let h = SlotHeader::read(status, slot);
-            let unwanted = h.outgoing && setup.drop_outgoing;
-            let long = status & libc::TP_STATUS_COPY != 0;
-            if !long && !unwanted {
-                RingRx::take(&mut self.losses, setup, slot, &h, pool, batch);
-            }
-            self.ring.give_back(at);
-            self.next = (at + 1) % self.ring.slots;
-            self.empty_looks = 0;
-            if long && let Err(e) = self.take_long(unwanted, pool, batch) {
-                // What has been received goes first; an error of the device stays visible to poll(2).
-                if batch.len() == before {
-                    return Err(e);
-                }
-                break;
-            }
+        let result = self.take_slots(pool, batch, max_packets.min(BATCH_MAX_PACKETS));
+        let got = batch.len() - before;
+        match result {
+            Err(e) if got == 0 => return Err(e),
+            Err(e) => self.failed = Some(e),
+            Ok(()) if got == 0 => self.look_for_error()?,
+            Ok(()) => {}
         }
-        if batch.len() == before {
-            self.look_for_error()?;
-        }
-        Ok(batch.len() - before)
+        Ok(got)
     }
 
     fn counters(&self) -> RxCounters {

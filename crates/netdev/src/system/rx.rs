@@ -127,7 +127,9 @@ impl RxQueue for SocketRx {
         batch: &mut PacketBatch,
         max_packets: usize,
     ) -> io::Result<usize> {
-        self.reader.read(&mut self.losses, pool, batch, max_packets)
+        let before = batch.len();
+        self.reader.read(&mut self.losses, pool, batch, max_packets)?;
+        Ok(batch.len() - before)
     }
 
     fn counters(&self) -> RxCounters {
@@ -148,7 +150,7 @@ impl Reader {
         Reader { fd, setup, spare: Vec::new() }
     }
 
-    /// Appends up to `max_packets` waiting frames to `batch`; says how many.
+    /// Takes up to `max_packets` waiting frames and appends those that are good to `batch`; says how many it took.
     pub(crate) fn read(
         &mut self,
         losses: &mut Losses,
@@ -163,7 +165,6 @@ impl Reader {
         raw::with_overflow(|overflow| {
             let mut messages = [NOTHING; BATCH_MAX_PACKETS];
             let got = self.read_burst(losses, overflow, &mut messages[..want])?;
-            let before = batch.len();
             for (i, (p, m)) in self.spare.drain(..got).zip(&messages).enumerate() {
                 if m.truncated {
                     losses.truncated += 1;
@@ -179,7 +180,7 @@ impl Reader {
                     pool.free(p);
                 }
             }
-            Ok(batch.len() - before)
+            Ok(got)
         })
     }
 

@@ -206,6 +206,38 @@ fn a_device_that_goes_down_is_reported_once_and_comes_back() {
 }
 
 #[test]
+fn frames_that_wait_when_the_device_goes_down_keep_their_order() {
+    each_method(|options| {
+        let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &options));
+        a.send([
+            frame(1, 60),
+            tcp_super_frame(20000, 1400, None),
+            frame(2, 60),
+            tcp_super_frame(30000, 1400, None),
+        ]);
+        assert!(wait(b.rx.as_ref(), 1000));
+        ip("link set sl-b down");
+        ip("link set sl-b up");
+        wait_up("sl-a");
+        wait_up("sl-b");
+        a.send([frame(3, 60), tcp_super_frame(40000, 1400, None)]);
+        let (mut sizes, mut errors) = (Vec::new(), 0);
+        for _ in 0..100 {
+            let mut batch = PacketBatch::new();
+            match b.rx.recv(&mut b.pool, &mut batch, 32) {
+                Ok(_) => sizes.extend(batch.packets().iter().map(|p| p.len())),
+                Err(e) => {
+                    assert_eq!(e.raw_os_error(), Some(libc::ENETDOWN));
+                    errors += 1;
+                }
+            }
+            wait(b.rx.as_ref(), 1);
+        }
+        assert_eq!((sizes, errors), (vec![60, 20054, 60, 30054, 60, 40054], 1));
+    });
+}
+
+#[test]
 fn a_device_that_is_down_can_be_opened() {
     each_method(|options| {
         ip("link set sl-a down");
