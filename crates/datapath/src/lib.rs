@@ -1,1 +1,31 @@
-//! datapath
+//! The fast path: one forwarding core ([`Pmd`]) that takes bursts of packets and operations and gives packets to send and
+//! upcalls. Pure: no I/O, no clock, no thread; the runtime's threads and the simulator drive it alike.
+//!
+//! A [`Pmd`] shares nothing with other cores except [`DpShared`] (meters). The way of a burst is told in `process`: extract,
+//! parked flows, flow cache, megaflow table, accounting, actions, output. What it deliberately does not do: translate
+//! packets, decide limits and lifetimes of flows (the slow path does), segment or checksum what a device will do.
+//!
+//! Laws held here: conservation ([`Ledger`]), bounds (every table and queue has a limit and a drop reason or error for
+//! reaching it), oracle (caches and ranking answer as a scan of the flow list would).
+#![forbid(unsafe_code)]
+
+mod actions;
+mod cache;
+mod hash;
+mod ledger;
+mod megaflow;
+mod meter;
+mod ops;
+mod park;
+mod pmd;
+mod ports;
+mod process;
+
+pub use actions::{ACTION_NESTING_MAX, ACTIONS_MAX, RECIRC_DEPTH_MAX};
+pub use ledger::Ledger;
+pub use meter::{DpShared, METER_BANDS_MAX, METERS_MAX};
+pub use pmd::{CacheStats, Pmd, PmdConfig};
+pub use ports::{PORT_NUMBERS, PmdIo, TX_BATCH_MAX_PACKETS, TxReport};
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ pub use actions::{ArpSet, DpAction, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, Por
 pub use drops::{DropReason, XlateDrop};
 pub use ops::{
     Capabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FlowPut, FlowRecord, FlowStats, MeterBand,
-    MeterConfig, OpBatch, OpResult, PmdId, PmdStats, PortInfo, PortKind, PortSpec, PortStats, PutMode,
-    ReplySink,
+    MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PmdStats, PortInfo, PortKind,
+    PortSpec, PortStats, PutMode, ReplySink,
 };
 pub use upcall::{ControllerCookie, Ticket, Upcall, UpcallKind, UpcallSink, UserCookie, slow_reason};

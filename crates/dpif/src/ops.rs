@@ -325,6 +325,26 @@ pub struct MeterConfig {
     pub bands: Vec<MeterBand>,
 }
 
+/// Counters of one band of a meter, or of all packets that met it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MeterBandStats {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Counters of a meter.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MeterStats {
+    /// Packets that met the meter.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What each band applied to, in the order of the configuration.
+    pub bands: Vec<MeterBandStats>,
+}
+
 /// What a datapath can do. Nothing above the seam asks which datapath it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {

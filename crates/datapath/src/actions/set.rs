@@ -1,0 +1,262 @@
+//! Set actions: rewriting fields of one header, under a mask, with the checksums that cover them.
+//!
+//! Offsets come from the packet's [`Layout`]; a header that the key does not tell is a misfit. Rewriting changes no
+//! structure, so layout, EtherType and protocol in the view stay right; other header fields in its key do not.
+
+use super::sums::{self, Field};
+use super::{Misfit, View};
+use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
+use flow::extract::Layout;
+use flow::{nw_frag, shape};
+use packet::Packet;
+use packet::headers as h;
+
+/// Rewrites the packet, or metadata in the view's key.
+pub(super) fn apply(
+    set: &SetAction,
+    packet: &mut Packet,
+    view: &mut View<'_>,
+    vlan_limit: u8,
+) -> Result<(), Misfit> {
+    let needs_headers = !matches!(set, SetAction::Eth(_) | SetAction::SkbMark(_) | SetAction::SkbPriority(_));
+    if needs_headers && view.layout_stale {
+        view.refresh(packet, vlan_limit);
+    }
+    match set {
+        SetAction::Eth(m) => eth(packet, m)?,
+        SetAction::Ipv4(m) => ipv4(packet, view, m)?,
+        SetAction::Ipv6(m) => ipv6(packet, view, m)?,
+        SetAction::Tcp(m) => ports(packet, view, m, h::IPPROTO_TCP)?,
+        SetAction::Udp(m) => ports(packet, view, m, h::IPPROTO_UDP)?,
+        SetAction::Sctp(m) => ports(packet, view, m, h::IPPROTO_SCTP)?,
+        SetAction::Icmp(m) => icmp(packet, view, m, h::ETH_TYPE_IP, h::IPPROTO_ICMP)?,
+        SetAction::Icmpv6(m) => icmp(packet, view, m, h::ETH_TYPE_IPV6, h::IPPROTO_ICMPV6)?,
+        SetAction::Arp(m) => arp(packet, view, m)?,
+        SetAction::Nd(m) => nd(packet, view, m)?,
+        SetAction::SkbMark(m) => {
+            view.key.base.pkt_mark = view.key.base.pkt_mark & !m.mask | m.value & m.mask;
+        }
+        SetAction::SkbPriority(priority) => {
+            // The block may be needed for the priority alone, or not any more: the next extraction decides.
+            view.key.arp.skb_priority = *priority;
+            view.key.base.shape |= shape::ARP;
+        }
+    }
+    Ok(())
+}
+
+fn bytes<const N: usize>(packet: &Packet, at: usize) -> Result<[u8; N], Misfit> {
+    h::array(packet.data(), at).ok_or(Misfit)
+}
+
+/// Writes `value` under `mask` at `at`; the bytes before and after.
+fn write<const N: usize>(
+    packet: &mut Packet,
+    at: usize,
+    value: [u8; N],
+    mask: [u8; N],
+) -> Result<([u8; N], [u8; N]), Misfit> {
+    let old: [u8; N] = bytes(packet, at)?;
+    let new: [u8; N] = std::array::from_fn(|i| old[i] & !mask[i] | value[i] & mask[i]);
+    packet.data_mut()[at..at + N].copy_from_slice(&new);
+    Ok((old, new))
+}
+
+fn offset(at: u16) -> Result<usize, Misfit> {
+    if at == Layout::NONE { Err(Misfit) } else { Ok(at.into()) }
+}
+
+fn eth(packet: &mut Packet, m: &Masked<EthSet>) -> Result<(), Misfit> {
+    if packet.len() < h::ETH_HEADER_BYTES {
+        return Err(Misfit);
+    }
+    write(packet, 0, m.value.dst, m.mask.dst)?;
+    write(packet, 6, m.value.src, m.mask.src)?;
+    Ok(())
+}
+
+/// The transport checksum that covers the pseudo-header, if the packet has one.
+fn transport_sum(view: &View<'_>) -> Option<Field> {
+    let l4 = offset(view.layout.l4).ok()?;
+    match view.key.base.nw_proto {
+        h::IPPROTO_TCP => Some(Field { at: l4 + 16, zero_is_none: false }),
+        h::IPPROTO_UDP => Some(Field { at: l4 + 6, zero_is_none: true }),
+        h::IPPROTO_ICMPV6 if view.key.base.dl_type == h::ETH_TYPE_IPV6 => {
+            Some(Field { at: l4 + 2, zero_is_none: false })
+        }
+        _ => None,
+    }
+}
+
+fn ipv4(packet: &mut Packet, view: &View<'_>, m: &Masked<Ipv4Set>) -> Result<(), Misfit> {
+    if view.key.base.dl_type != h::ETH_TYPE_IP {
+        return Err(Misfit);
+    }
+    let l3 = offset(view.layout.l3)?;
+    let before: [u8; h::IPV4_HEADER_BYTES] = bytes(packet, l3)?;
+    write(packet, l3 + 1, [m.value.tos], [m.mask.tos])?;
+    write(packet, l3 + 8, [m.value.ttl], [m.mask.ttl])?;
+    let src = write(packet, l3 + 12, m.value.src.to_be_bytes(), m.mask.src.to_be_bytes())?;
+    let dst = write(packet, l3 + 16, m.value.dst.to_be_bytes(), m.mask.dst.to_be_bytes())?;
+    let after: [u8; h::IPV4_HEADER_BYTES] = bytes(packet, l3)?;
+    sums::body_changed(packet, Field { at: l3 + 10, zero_is_none: false }, &before, &after);
+    if let Some(field) = transport_sum(view) {
+        sums::pseudo_changed(packet, field, &src.0, &src.1);
+        sums::pseudo_changed(packet, field, &dst.0, &dst.1);
+    }
+    Ok(())
+}
+
+fn ipv6(packet: &mut Packet, view: &View<'_>, m: &Masked<Ipv6Set>) -> Result<(), Misfit> {
+    if view.key.base.dl_type != h::ETH_TYPE_IPV6 {
+        return Err(Misfit);
+    }
+    let l3 = offset(view.layout.l3)?;
+    let word = |v: &Ipv6Set| (u32::from(v.tclass) << 20 | v.label & 0xf_ffff).to_be_bytes();
+    write(packet, l3, word(&m.value), word(&m.mask))?;
+    write(packet, l3 + 7, [m.value.hlimit], [m.mask.hlimit])?;
+    let routed = routes_on(packet.data(), l3);
+    let src = write(packet, l3 + 8, m.value.src, m.mask.src)?;
+    let dst = write(packet, l3 + 24, m.value.dst, m.mask.dst)?;
+    if let Some(field) = transport_sum(view) {
+        sums::pseudo_changed(packet, field, &src.0, &src.1);
+        if !routed {
+            sums::pseudo_changed(packet, field, &dst.0, &dst.1);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a routing header with segments left follows: then the checksum covers the final destination, not the one in
+/// the IPv6 header (RFC 8200 §8.1).
+fn routes_on(frame: &[u8], l3: usize) -> bool {
+    let mut next = frame.get(l3 + 6).copied();
+    let mut at = l3 + h::IPV6_HEADER_BYTES;
+    for _ in 0..flow::extract::MAX_IPV6_EXT_HEADERS {
+        let Some([following, len, _, segments]) = h::array(frame, at) else { return false };
+        match next {
+            Some(h::IPPROTO_ROUTING) if segments > 0 => return true,
+            Some(h::IPPROTO_HOPOPTS | h::IPPROTO_ROUTING | h::IPPROTO_DSTOPTS) => {
+                at += (usize::from(len) + 1) * 8;
+            }
+            Some(h::IPPROTO_AH) => at += (usize::from(len) + 2) * 4,
+            Some(h::IPPROTO_FRAGMENT) => at += 8,
+            _ => return false,
+        }
+        next = Some(following);
+    }
+    false
+}
+
+fn is_ip(view: &View<'_>) -> bool {
+    matches!(view.key.base.dl_type, h::ETH_TYPE_IP | h::ETH_TYPE_IPV6)
+}
+
+fn ports(packet: &mut Packet, view: &View<'_>, m: &Masked<PortsSet>, proto: u8) -> Result<(), Misfit> {
+    let b = &view.key.base;
+    if !is_ip(view) || b.nw_proto != proto {
+        return Err(Misfit);
+    }
+    if b.nw_frag & nw_frag::LATER != 0 {
+        return Ok(());
+    }
+    let l4 = offset(view.layout.l4)?;
+    if proto == h::IPPROTO_SCTP && b.nw_frag != 0 {
+        // The checksum needs the whole packet.
+        return Err(Misfit);
+    }
+    let word = |p: &PortsSet| (u32::from(p.src) << 16 | u32::from(p.dst)).to_be_bytes();
+    let (old, new) = write(packet, l4, word(&m.value), word(&m.mask))?;
+    match transport_sum(view) {
+        Some(field) => sums::body_changed(packet, field, &old, &new),
+        None => sums::sctp(packet, l4, ip_end(packet.data(), view)),
+    }
+    Ok(())
+}
+
+/// Where the IP packet ends in the frame: what follows is padding.
+fn ip_end(frame: &[u8], view: &View<'_>) -> usize {
+    let l3 = usize::from(view.layout.l3);
+    let (at, before) =
+        if view.key.base.dl_type == h::ETH_TYPE_IP { (l3 + 2, 0) } else { (l3 + 4, h::IPV6_HEADER_BYTES) };
+    match h::be16(frame, at) {
+        Some(bytes) if bytes != 0 => (l3 + before + usize::from(bytes)).min(frame.len()),
+        _ => frame.len(),
+    }
+}
+
+fn icmp(
+    packet: &mut Packet,
+    view: &View<'_>,
+    m: &Masked<PortsSet>,
+    dl_type: u16,
+    proto: u8,
+) -> Result<(), Misfit> {
+    let b = &view.key.base;
+    if b.dl_type != dl_type || b.nw_proto != proto {
+        return Err(Misfit);
+    }
+    if b.nw_frag & nw_frag::LATER != 0 {
+        return Ok(());
+    }
+    let l4 = offset(view.layout.l4)?;
+    let word = |p: &PortsSet| [p.src as u8, p.dst as u8];
+    let (old, new) = write(packet, l4, word(&m.value), word(&m.mask))?;
+    sums::body_changed(packet, Field { at: l4 + 2, zero_is_none: false }, &old, &new);
+    Ok(())
+}
+
+fn arp(packet: &mut Packet, view: &View<'_>, m: &Masked<ArpSet>) -> Result<(), Misfit> {
+    if !matches!(view.key.base.dl_type, h::ETH_TYPE_ARP | h::ETH_TYPE_RARP) {
+        return Err(Misfit);
+    }
+    let l3 = offset(view.layout.l3)?;
+    let head: [u8; h::ARP_ETH_BYTES] = bytes(packet, l3)?;
+    if head[..6] != [0, 1, 0x08, 0, 6, 4] {
+        return Err(Misfit);
+    }
+    write(packet, l3 + 6, m.value.op.to_be_bytes(), m.mask.op.to_be_bytes())?;
+    write(packet, l3 + 8, m.value.sha, m.mask.sha)?;
+    write(packet, l3 + 14, m.value.spa.to_be_bytes(), m.mask.spa.to_be_bytes())?;
+    write(packet, l3 + 18, m.value.tha, m.mask.tha)?;
+    write(packet, l3 + 24, m.value.tpa.to_be_bytes(), m.mask.tpa.to_be_bytes())?;
+    Ok(())
+}
+
+fn nd(packet: &mut Packet, view: &View<'_>, m: &Masked<NdSet>) -> Result<(), Misfit> {
+    let b = &view.key.base;
+    if b.dl_type != h::ETH_TYPE_IPV6 || b.nw_proto != h::IPPROTO_ICMPV6 {
+        return Err(Misfit);
+    }
+    let l4 = offset(view.layout.l4)?;
+    let [kind]: [u8; 1] = bytes(packet, l4)?;
+    if !matches!(kind, h::ND_NEIGHBOR_SOLICIT | h::ND_NEIGHBOR_ADVERT) {
+        return Err(Misfit);
+    }
+    let end = ip_end(packet.data(), view);
+    let field = Field { at: l4 + 2, zero_is_none: false };
+    if l4 + 24 > end {
+        return Err(Misfit);
+    }
+    let (old, new) = write(packet, l4 + 8, m.value.target, m.mask.target)?;
+    sums::body_changed(packet, field, &old, &new);
+    let mut at = l4 + 24;
+    while at + 8 <= end {
+        let [kind, len]: [u8; 2] = bytes(packet, at)?;
+        let option_bytes = usize::from(len) * 8;
+        if option_bytes == 0 || at + option_bytes > end {
+            break;
+        }
+        let change = match (kind, len) {
+            (h::ND_OPT_SOURCE_LINKADDR, 1) => Some((m.value.sll, m.mask.sll)),
+            (h::ND_OPT_TARGET_LINKADDR, 1) => Some((m.value.tll, m.mask.tll)),
+            _ => None,
+        };
+        if let Some((value, mask)) = change {
+            let (old, new) = write(packet, at + 2, value, mask)?;
+            sums::body_changed(packet, field, &old, &new);
+        }
+        at += option_bytes;
+    }
+    Ok(())
+}

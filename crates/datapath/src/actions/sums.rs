@@ -1,0 +1,115 @@
+//! Checksums of rewritten headers, kept right by difference (RFC 1624) or, for SCTP, computed again (RFC 9260 appendix A).
+//!
+//! A frame with `offload.needs_csum` carries in its checksum field only the sum of the pseudo-header, not complemented;
+//! a device adds the rest. So there a change of ports changes nothing, a change of addresses the sum itself.
+
+use packet::checksum;
+use packet::{Offload, Packet};
+
+/// Where a transport checksum is and how it behaves.
+#[derive(Clone, Copy)]
+pub(crate) struct Field {
+    /// Frame offset of the checksum.
+    pub(crate) at: usize,
+    /// 0 means "no checksum" (UDP).
+    pub(crate) zero_is_none: bool,
+}
+
+fn is_partial(packet: &Packet, at: usize) -> bool {
+    let o = &packet.offload;
+    o.needs_csum && usize::from(o.csum_start) + usize::from(o.csum_offset) == at
+}
+
+fn read(packet: &Packet, at: usize) -> u16 {
+    packet::headers::be16(packet.data(), at).unwrap_or(0)
+}
+
+fn write(packet: &mut Packet, at: usize, value: u16) {
+    if let Some(field) = packet.data_mut().get_mut(at..at + 2) {
+        field.copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+fn update(packet: &mut Packet, field: Field, old: &[u8], new: &[u8]) {
+    let csum = read(packet, field.at);
+    if field.zero_is_none && csum == 0 {
+        return;
+    }
+    let csum = checksum::update_bytes(csum, old, new);
+    write(packet, field.at, if field.zero_is_none && csum == 0 { 0xffff } else { csum });
+}
+
+/// Bytes of the pseudo-header changed (same even length, aligned).
+pub(crate) fn pseudo_changed(packet: &mut Packet, field: Field, old: &[u8], new: &[u8]) {
+    if is_partial(packet, field.at) {
+        let sum = !checksum::update_bytes(!read(packet, field.at), old, new);
+        write(packet, field.at, sum);
+    } else {
+        update(packet, field, old, new);
+    }
+}
+
+/// Bytes of the transport header or payload changed (same even length, aligned).
+pub(crate) fn body_changed(packet: &mut Packet, field: Field, old: &[u8], new: &[u8]) {
+    if !is_partial(packet, field.at) {
+        update(packet, field, old, new);
+    }
+}
+
+/// Does in software what `offload.needs_csum` asks of a device. SCTP's field (CRC32c, RFC 9260 §6.8) is told by its
+/// offset of 8, which no Internet checksum has.
+pub(crate) fn complete(packet: &mut Packet) {
+    let o = packet.offload;
+    if !o.needs_csum {
+        return;
+    }
+    packet.offload = Offload { needs_csum: false, ..o };
+    let start = usize::from(o.csum_start);
+    let at = start + usize::from(o.csum_offset);
+    let Some(body) = packet.data().get(start..) else { return };
+    if at + 2 > packet.len() {
+        return;
+    }
+    if o.csum_offset == 8 {
+        return sctp(packet, start, packet.len());
+    }
+    let csum = !checksum::fold(checksum::sum(body, 0));
+    write(packet, at, if csum == 0 { 0xffff } else { csum });
+}
+
+const CRC32C: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut n = 0;
+    while n < 256 {
+        let mut crc = n as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 != 0 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+            bit += 1;
+        }
+        table[n] = crc;
+        n += 1;
+    }
+    table
+};
+
+fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(crc, |crc, b| CRC32C[usize::from(crc as u8 ^ b)] ^ crc >> 8)
+}
+
+/// The checksum of the SCTP packet `sctp`, as its header stores it (its own field counts as zero).
+pub(crate) fn sctp_sum(sctp: &[u8]) -> [u8; 4] {
+    let (ports, rest) = sctp.split_at(sctp.len().min(8));
+    let crc = crc32c(crc32c(u32::MAX, ports), &[0; 4]);
+    (!crc32c(crc, rest.get(4..).unwrap_or(&[]))).to_le_bytes()
+}
+
+/// Writes the checksum of the SCTP packet at `start..end` of the frame, unless a device is to do it.
+pub(crate) fn sctp(packet: &mut Packet, start: usize, end: usize) {
+    if is_partial(packet, start + 8) {
+        return;
+    }
+    let Some(sctp) = packet.data_mut().get_mut(start..end).filter(|s| s.len() >= 12) else { return };
+    let sum = sctp_sum(sctp);
+    sctp[8..12].copy_from_slice(&sum);
+}

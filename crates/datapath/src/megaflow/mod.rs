@@ -1,0 +1,260 @@
+//! The megaflow table of one forwarding core: flows by mask, looked up through a ranked list of masks per input port.
+//!
+//! Flows of one mask and shape share a [`Subtable`], a hash table of masked keys. The input port of a mask is always exact,
+//! so each port has its own list of the subtables that hold flows from it, sorted by hits about once a second; before the
+//! first sort in order of insertion. A lookup tries the subtables of the packet's shape in that order and takes the first
+//! hit: flows do not overlap in a way that matters, because the slow path makes them from one translation (megaflow law).
+//!
+//! Invariants: a flow's slot id is stable while it lives; every live flow is in exactly one subtable, in the ufid index
+//! and counted in its port's list; a subtable without flows is gone from all lists.
+
+mod slab;
+mod subtable;
+
+pub(crate) use slab::{NO_OUTPUT, Slab};
+pub(crate) use subtable::Subtable;
+
+use crate::hash::KeyHasher;
+use dpif::{DpAction, FlowRecord};
+use flow::{DpPort, FlowKey, KeyMask, Ufid};
+use hashbrown::HashTable;
+use std::sync::Arc;
+
+/// A subtable in the list of a port.
+struct Ranked {
+    subtable: u32,
+    shape: u16,
+    flows: u32,
+    hits: u64,
+}
+
+struct PortRank {
+    port: u32,
+    list: Vec<Ranked>,
+}
+
+/// See the module.
+pub(crate) struct MegaflowTable {
+    hasher: KeyHasher,
+    slab: Slab,
+    subtables: Vec<Subtable>,
+    free_subtables: Vec<u32>,
+    by_mask: HashTable<u32>,
+    by_ufid: HashTable<u32>,
+    ranks: HashTable<PortRank>,
+    flow_limit: usize,
+}
+
+/// What a lookup found.
+pub(crate) struct Found {
+    /// The flow's slot.
+    pub(crate) id: Option<u32>,
+    /// Subtables visited.
+    pub(crate) visited: u32,
+}
+
+impl MegaflowTable {
+    /// An empty table that takes at most `flow_limit` flows.
+    pub(crate) fn new(hasher: KeyHasher, flow_limit: usize) -> MegaflowTable {
+        MegaflowTable {
+            hasher,
+            slab: Slab::default(),
+            subtables: Vec::new(),
+            free_subtables: Vec::new(),
+            by_mask: HashTable::new(),
+            by_ufid: HashTable::new(),
+            ranks: HashTable::new(),
+            flow_limit: flow_limit.min(crate::cache::ID_LIMIT as usize - 1),
+        }
+    }
+
+    /// Number of flows.
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Number of masks.
+    pub(crate) fn masks(&self) -> usize {
+        self.by_mask.len()
+    }
+
+    /// Whether another flow would be one too many.
+    pub(crate) fn is_full(&self) -> bool {
+        self.slab.len() >= self.flow_limit
+    }
+
+    /// The slots, for accounting and actions of a flow just found.
+    #[inline]
+    pub(crate) fn slab(&mut self) -> &mut Slab {
+        &mut self.slab
+    }
+
+    /// The slots, to read.
+    #[inline]
+    pub(crate) fn slots(&self) -> &Slab {
+        &self.slab
+    }
+
+    /// Whether the flow in slot `id`, if there is one, matches the packet: what makes a hint of the cache a hit.
+    #[inline]
+    pub(crate) fn confirms(&self, id: u32, key: &FlowKey) -> bool {
+        let Some(slot) = self.slab.get(id) else { return false };
+        match self.subtables.get(slot.subtable as usize) {
+            Some(subtable) => slot.matches(subtable.mask(), key),
+            None => false,
+        }
+    }
+
+    /// Looks a packet up.
+    pub(crate) fn lookup(&mut self, key: &FlowKey) -> Found {
+        let port = key.base.in_port;
+        let mut visited = 0;
+        let rank = self.ranks.find_mut(self.hasher.number(port.into()), |r| r.port == port);
+        let Some(rank) = rank else { return Found { id: None, visited } };
+        for entry in &mut rank.list {
+            if entry.shape != key.base.shape {
+                continue;
+            }
+            visited += 1;
+            let subtable = &self.subtables[entry.subtable as usize];
+            let hash = self.hasher.masked(key, subtable.mask());
+            if let Some(id) = subtable.find(hash, key, &self.slab) {
+                entry.hits += 1;
+                return Found { id: Some(id), visited };
+            }
+        }
+        Found { id: None, visited }
+    }
+
+    /// The slot of the flow of that name.
+    pub(crate) fn by_ufid(&self, ufid: Ufid) -> Option<u32> {
+        self.by_ufid.find(self.hasher.wide(ufid.0), |id| self.slab.ufid(*id) == Some(ufid)).copied()
+    }
+
+    /// Adds a flow. The caller has checked that there is room, that no flow matches and that the ufid is new.
+    pub(crate) fn insert(
+        &mut self,
+        ufid: Ufid,
+        key: &FlowKey,
+        mask: &KeyMask,
+        actions: Arc<[DpAction]>,
+    ) -> u32 {
+        let subtable = self.subtable_for(key, mask);
+        let masked = key.masked(mask);
+        let hash = self.hasher.masked(key, mask);
+        let id = self.slab.insert(ufid, key, &masked, hash, subtable, actions);
+        self.subtables[subtable as usize].insert(hash, id);
+        let (hasher, slab) = (&self.hasher, &self.slab);
+        self.by_ufid
+            .insert_unique(hasher.wide(ufid.0), id, |id| hasher.wide(slab.ufid(*id).map_or(0, |u| u.0)));
+        self.rank_add(key, subtable);
+        id
+    }
+
+    /// Removes the flow in slot `id` and gives its last record; `None` when the slot is empty.
+    pub(crate) fn remove(&mut self, id: u32) -> Option<FlowRecord> {
+        let record = self.record(id)?;
+        let (subtable, hash) = self.slab.place(id)?;
+        if let Ok(entry) = self.by_ufid.find_entry(self.hasher.wide(record.ufid.0), |other| *other == id) {
+            entry.remove();
+        }
+        self.subtables[subtable as usize].remove(hash, id);
+        self.rank_remove(record.key.base.in_port, subtable);
+        if self.subtables[subtable as usize].len() == 0 {
+            self.drop_subtable(subtable);
+        }
+        self.slab.remove(id);
+        Some(record)
+    }
+
+    /// The flow in slot `id` as dumps show it.
+    pub(crate) fn record(&self, id: u32) -> Option<FlowRecord> {
+        let subtable = self.slab.get(id)?.subtable;
+        let mask = *self.subtables.get(subtable as usize)?.mask();
+        self.slab.record(id, mask)
+    }
+
+    /// Slots of all flows from that input port.
+    pub(crate) fn ids_from(&self, port: DpPort) -> Vec<u32> {
+        let from = |id: &u32| self.slab.get(*id).is_some_and(|s| s.in_port() == port.0);
+        (0..self.slab.ids()).filter(from).collect()
+    }
+
+    /// Removes all flows.
+    pub(crate) fn clear(&mut self) {
+        let limit = self.flow_limit;
+        *self = MegaflowTable::new(self.hasher.clone(), limit);
+    }
+
+    /// About once a second: sorts each port's list by hits, the recent ones counting most.
+    pub(crate) fn rank(&mut self) {
+        for rank in self.ranks.iter_mut() {
+            rank.list.sort_by_key(|e| std::cmp::Reverse(e.hits));
+            for entry in &mut rank.list {
+                entry.hits /= 2;
+            }
+        }
+    }
+
+    fn subtable_for(&mut self, key: &FlowKey, mask: &KeyMask) -> u32 {
+        let wanted = Subtable::new(key, mask);
+        let hash_of = |hasher: &KeyHasher, s: &Subtable| hasher.key(s.identity());
+        let hash = hash_of(&self.hasher, &wanted);
+        let subtables = &self.subtables;
+        let known = self.by_mask.find(hash, |n| subtables[*n as usize].identity() == wanted.identity());
+        if let Some(n) = known {
+            return *n;
+        }
+        let n = match self.free_subtables.pop() {
+            Some(n) => {
+                self.subtables[n as usize] = wanted;
+                n
+            }
+            None => {
+                self.subtables.push(wanted);
+                self.subtables.len() as u32 - 1
+            }
+        };
+        let (hasher, subtables) = (&self.hasher, &self.subtables);
+        self.by_mask.insert_unique(hash, n, |n| hash_of(hasher, &subtables[*n as usize]));
+        n
+    }
+
+    fn drop_subtable(&mut self, n: u32) {
+        let hash = self.hasher.key(self.subtables[n as usize].identity());
+        if let Ok(entry) = self.by_mask.find_entry(hash, |other| *other == n) {
+            entry.remove();
+        }
+        self.free_subtables.push(n);
+    }
+
+    fn rank_add(&mut self, key: &FlowKey, subtable: u32) {
+        let port = key.base.in_port;
+        let hasher = &self.hasher;
+        let hash = hasher.number(port.into());
+        let rank = self
+            .ranks
+            .entry(hash, |r| r.port == port, |r| hasher.number(r.port.into()))
+            .or_insert_with(|| PortRank { port, list: Vec::new() })
+            .into_mut();
+        match rank.list.iter_mut().find(|e| e.subtable == subtable) {
+            Some(entry) => entry.flows += 1,
+            None => rank.list.push(Ranked { subtable, shape: key.base.shape, flows: 1, hits: 0 }),
+        }
+    }
+
+    fn rank_remove(&mut self, port: u32, subtable: u32) {
+        let hash = self.hasher.number(port.into());
+        let Ok(mut rank) = self.ranks.find_entry(hash, |r| r.port == port) else { return };
+        let list = &mut rank.get_mut().list;
+        if let Some(at) = list.iter().position(|e| e.subtable == subtable) {
+            list[at].flows -= 1;
+            if list[at].flows == 0 {
+                list.remove(at);
+            }
+        }
+        if rank.get().list.is_empty() {
+            rank.remove();
+        }
+    }
+}

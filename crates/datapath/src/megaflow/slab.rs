@@ -1,0 +1,223 @@
+//! The slots of the flows: two cache lines each for what a packet needs, the rest behind a pointer.
+//!
+//! Invariants: slots never move and ids are reused; slots are made in chunks so that growth never copies flows. An
+//! empty slot has a base block that no packet's key equals (a shape that does not exist), so a stale id is harmless.
+
+use dpif::{DpAction, FlowRecord, FlowStats};
+use flow::{FlowKey, KeyMask, Ufid};
+use std::sync::Arc;
+
+const CHUNK_BITS: u32 = 8;
+const CHUNK: usize = 1 << CHUNK_BITS;
+const NO_SUBTABLE: u32 = u32::MAX;
+
+/// In [`Slot::output`]: the flow's actions are not just one output.
+pub(crate) const NO_OUTPUT: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line([u64; 8]);
+
+/// The part of a flow that packets touch.
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    base: Line,
+    packets: u64,
+    bytes: u64,
+    used_ms: u64,
+    tcp_flags: u16,
+    /// Port, when the only action is an output.
+    pub(crate) output: u32,
+    /// The subtable that it is in.
+    pub(crate) subtable: u32,
+    extensions: Box<[Line]>,
+    cold: Option<Box<Cold>>,
+}
+
+struct Cold {
+    ufid: Ufid,
+    base: Line,
+    extensions: Box<[Line]>,
+    hash: u64,
+    actions: Arc<[DpAction]>,
+}
+
+fn extensions_of(key: &FlowKey) -> Box<[Line]> {
+    key.present_blocks().skip(1).map(|i| Line(*key.block(i))).collect()
+}
+
+impl Slot {
+    fn empty() -> Slot {
+        Slot {
+            base: Line([u64::MAX; 8]),
+            packets: 0,
+            bytes: 0,
+            used_ms: 0,
+            tcp_flags: 0,
+            output: NO_OUTPUT,
+            subtable: NO_SUBTABLE,
+            extensions: Box::new([]),
+            cold: None,
+        }
+    }
+
+    /// Whether the masked key of this slot is the key under `mask`. Reads only the blocks that both have.
+    #[inline]
+    pub(crate) fn matches(&self, mask: &KeyMask, key: &FlowKey) -> bool {
+        let (k, m) = (key.block(0), mask.block(0));
+        let mut differs = 0;
+        for w in 0..8 {
+            differs |= (k[w] & m[w]) ^ self.base.0[w];
+        }
+        differs == 0 && (self.extensions.is_empty() || self.extensions_match(mask, key))
+    }
+
+    fn extensions_match(&self, mask: &KeyMask, key: &FlowKey) -> bool {
+        key.present_blocks().skip(1).zip(self.extensions.iter()).all(|(i, own)| {
+            let (k, m) = (key.block(i), mask.block(i));
+            (0..8).fold(0, |d, w| d | (k[w] & m[w]) ^ own.0[w]) == 0
+        })
+    }
+
+    /// Accounts one packet.
+    #[inline]
+    pub(crate) fn account(&mut self, bytes: u64, tcp_flags: u16, now_ms: u64) {
+        self.packets += 1;
+        self.bytes += bytes;
+        self.used_ms = now_ms;
+        self.tcp_flags |= tcp_flags;
+    }
+
+    /// Its actions.
+    #[inline]
+    pub(crate) fn actions(&self) -> &[DpAction] {
+        self.cold.as_ref().map_or(&[], |c| &c.actions)
+    }
+
+    /// Its input port.
+    pub(crate) fn in_port(&self) -> u32 {
+        let mut key = FlowKey::default();
+        *key.block_mut(0) = self.base.0;
+        key.base.in_port
+    }
+}
+
+/// All slots of a table.
+#[derive(Default)]
+pub(crate) struct Slab {
+    chunks: Vec<Box<[Slot]>>,
+    free: Vec<u32>,
+    len: usize,
+}
+
+impl Slab {
+    /// Number of flows.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// All ids in use are below this.
+    pub(crate) fn ids(&self) -> u32 {
+        (self.chunks.len() * CHUNK) as u32
+    }
+
+    /// The slot of that id, empty or not; `None` when there never was one.
+    #[inline]
+    pub(crate) fn get(&self, id: u32) -> Option<&Slot> {
+        self.chunks.get((id >> CHUNK_BITS) as usize).and_then(|c| c.get(id as usize % CHUNK))
+    }
+
+    /// The same, writable.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Slot> {
+        self.chunks.get_mut((id >> CHUNK_BITS) as usize).and_then(|c| c.get_mut(id as usize % CHUNK))
+    }
+
+    fn cold(&self, id: u32) -> Option<&Cold> {
+        self.get(id)?.cold.as_deref()
+    }
+
+    /// Name of the flow in slot `id`.
+    pub(crate) fn ufid(&self, id: u32) -> Option<Ufid> {
+        self.cold(id).map(|c| c.ufid)
+    }
+
+    /// Subtable and masked hash of the flow in slot `id`.
+    pub(crate) fn place(&self, id: u32) -> Option<(u32, u64)> {
+        let slot = self.get(id)?;
+        slot.cold.as_ref().map(|c| (slot.subtable, c.hash))
+    }
+
+    /// Fills a free slot; its id.
+    pub(crate) fn insert(
+        &mut self,
+        ufid: Ufid,
+        key: &FlowKey,
+        masked: &FlowKey,
+        hash: u64,
+        subtable: u32,
+        actions: Arc<[DpAction]>,
+    ) -> u32 {
+        if self.free.is_empty() {
+            let first = self.ids();
+            self.chunks.push((0..CHUNK).map(|_| Slot::empty()).collect());
+            self.free.extend((first..first + CHUNK as u32).rev());
+        }
+        let id = self.free.pop().expect("a chunk was just added");
+        self.len += 1;
+        let slot = self.get_mut(id).expect("free ids name slots");
+        *slot = Slot {
+            base: Line(*masked.block(0)),
+            subtable,
+            extensions: extensions_of(masked),
+            cold: Some(Box::new(Cold {
+                ufid,
+                base: Line(*key.block(0)),
+                extensions: extensions_of(key),
+                hash,
+                actions: Arc::from([]),
+            })),
+            ..Slot::empty()
+        };
+        self.set_actions(id, actions);
+        id
+    }
+
+    /// Empties a slot.
+    pub(crate) fn remove(&mut self, id: u32) {
+        if let Some(slot) = self.get_mut(id).filter(|s| s.cold.is_some()) {
+            *slot = Slot::empty();
+            self.free.push(id);
+            self.len -= 1;
+        }
+    }
+
+    /// Exchanges a flow's actions.
+    pub(crate) fn set_actions(&mut self, id: u32, actions: Arc<[DpAction]>) {
+        let Some(slot) = self.get_mut(id) else { return };
+        let Some(cold) = &mut slot.cold else { return };
+        slot.output = match actions[..] {
+            [DpAction::Output(port)] => port.0,
+            _ => NO_OUTPUT,
+        };
+        cold.actions = actions;
+    }
+
+    /// The flow in slot `id` as dumps show it.
+    pub(crate) fn record(&self, id: u32, mask: KeyMask) -> Option<FlowRecord> {
+        let slot = self.get(id)?;
+        let cold = slot.cold.as_ref()?;
+        let mut key = FlowKey::default();
+        *key.block_mut(0) = cold.base.0;
+        for (i, line) in key.present_blocks().skip(1).zip(cold.extensions.iter()) {
+            *key.block_mut(i) = line.0;
+        }
+        let stats = FlowStats {
+            packets: slot.packets,
+            bytes: slot.bytes,
+            used_ms: slot.used_ms,
+            tcp_flags: slot.tcp_flags,
+        };
+        Some(FlowRecord { ufid: cold.ufid, key, mask, actions: cold.actions.clone(), stats })
+    }
+}

@@ -1,0 +1,157 @@
+//! What all forwarding cores of a datapath share: [`DpShared`], for now its meters.
+//!
+//! A meter is a token bucket per band (OpenFlow 1.3 §5.7) under a small lock of its own, so one meter limits the sum of what
+//! all cores pass. Cores take that lock for a packet that meets the meter; configuration takes it to exchange the meter.
+//! There is no lock over all meters.
+
+use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig, MeterStats};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Meter ids are below this.
+pub const METERS_MAX: u32 = 65536;
+/// The most bands of a meter.
+pub const METER_BANDS_MAX: usize = 8;
+
+const GROUP: usize = 256;
+/// Bucket units of one packet, and of one kilobit: one token a microsecond is one packet or kilobit a second.
+const UNIT: u64 = 1_000_000;
+
+struct Band {
+    config: MeterBand,
+    tokens: u64,
+    stats: MeterBandStats,
+}
+
+impl Band {
+    /// Units that the bucket holds; a burst of 0 is one second's worth.
+    fn capacity(&self) -> u64 {
+        let burst = if self.config.burst == 0 { self.config.rate } else { self.config.burst };
+        u64::from(burst) * UNIT
+    }
+}
+
+struct Meter {
+    per_packet: bool,
+    bands: Vec<Band>,
+    filled_us: Option<u64>,
+    used: MeterBandStats,
+}
+
+impl Meter {
+    /// Whether a packet may pass.
+    fn admit(&mut self, bytes: u64, now_us: u64) -> bool {
+        let elapsed_us = now_us.saturating_sub(self.filled_us.unwrap_or(now_us));
+        self.filled_us = Some(self.filled_us.unwrap_or(now_us).max(now_us));
+        self.used.packets += 1;
+        self.used.bytes += bytes;
+        let cost = if self.per_packet { UNIT } else { bytes.saturating_mul(8 * UNIT / 1000) };
+        let mut exceeded: Option<usize> = None;
+        for n in 0..self.bands.len() {
+            let capacity = self.bands[n].capacity();
+            let band = &mut self.bands[n];
+            let refill = elapsed_us.saturating_mul(band.config.rate.into());
+            band.tokens = band.tokens.saturating_add(refill).min(capacity);
+            if band.tokens >= cost {
+                band.tokens -= cost;
+            } else if exceeded.is_none_or(|e| self.bands[n].config.rate > self.bands[e].config.rate) {
+                exceeded = Some(n);
+            }
+        }
+        let Some(n) = exceeded else { return true };
+        self.bands[n].stats.packets += 1;
+        self.bands[n].stats.bytes += bytes;
+        false
+    }
+}
+
+type Slot = Mutex<Option<Meter>>;
+
+/// State that the forwarding cores of one datapath have in common.
+pub struct DpShared {
+    /// Meters by groups of ids; a group is made when its first meter is.
+    groups: Vec<OnceLock<Box<[Slot]>>>,
+}
+
+impl Default for DpShared {
+    fn default() -> DpShared {
+        DpShared::new()
+    }
+}
+
+fn lock(slot: &Slot) -> MutexGuard<'_, Option<Meter>> {
+    // A meter is whole after every statement that writes it, so a panic of another thread leaves it usable.
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl DpShared {
+    /// No meters yet.
+    pub fn new() -> DpShared {
+        DpShared { groups: (0..METERS_MAX as usize / GROUP).map(|_| OnceLock::new()).collect() }
+    }
+
+    fn slot(&self, id: u32) -> Option<&Slot> {
+        let group = self.groups.get(id as usize / GROUP)?.get()?;
+        group.get(id as usize % GROUP)
+    }
+
+    /// Makes or replaces a meter; its buckets are full and its counters zero.
+    ///
+    /// # Errors
+    /// `Unsupported` for an id from [`METERS_MAX`] on or more than [`METER_BANDS_MAX`] bands.
+    pub fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError> {
+        let group = self
+            .groups
+            .get(id as usize / GROUP)
+            .ok_or_else(|| DpifError::Unsupported(format!("meter {id}: ids go up to {}", METERS_MAX - 1)))?;
+        if config.bands.len() > METER_BANDS_MAX {
+            let bands = config.bands.len();
+            return Err(DpifError::Unsupported(format!(
+                "meter {id}: {bands} bands, at most {METER_BANDS_MAX}"
+            )));
+        }
+        let band = |b: &MeterBand| {
+            let mut band = Band { config: *b, tokens: 0, stats: MeterBandStats::default() };
+            band.tokens = band.capacity();
+            band
+        };
+        let meter = Meter {
+            per_packet: config.per_packet,
+            bands: config.bands.iter().map(band).collect(),
+            filled_us: None,
+            used: MeterBandStats::default(),
+        };
+        let group = group.get_or_init(|| (0..GROUP).map(|_| Slot::default()).collect());
+        *lock(&group[id as usize % GROUP]) = Some(meter);
+        Ok(())
+    }
+
+    /// Removes a meter. Packets that still name it pass.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none of that id.
+    pub fn meter_del(&self, id: u32) -> Result<(), DpifError> {
+        let removed = self.slot(id).and_then(|slot| lock(slot).take());
+        removed.map(drop).ok_or(DpifError::NotFound("meter"))
+    }
+
+    /// Counters of a meter.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none of that id.
+    pub fn meter_stats(&self, id: u32) -> Result<MeterStats, DpifError> {
+        let slot = self.slot(id).ok_or(DpifError::NotFound("meter"))?;
+        let guard = lock(slot);
+        let meter = guard.as_ref().ok_or(DpifError::NotFound("meter"))?;
+        Ok(MeterStats {
+            packets: meter.used.packets,
+            bytes: meter.used.bytes,
+            bands: meter.bands.iter().map(|b| b.stats).collect(),
+        })
+    }
+
+    /// Whether a packet of so many bytes may pass; a meter that is not there lets everything pass.
+    pub(crate) fn admit(&self, id: u32, bytes: u64, now_us: u64) -> bool {
+        let Some(slot) = self.slot(id) else { return true };
+        lock(slot).as_mut().is_none_or(|m| m.admit(bytes, now_us))
+    }
+}

@@ -1,0 +1,151 @@
+//! Operations on a forwarding core, between bursts.
+//!
+//! A put that follows its upcall's answer must come in the same batch as the `Execute` or before it; the `Execute` with a
+//! ticket releases what was parked, before any newer packet of that flow.
+
+use crate::actions::{View, re_extract, validate};
+use crate::park::Origin;
+use crate::pmd::Pmd;
+use crate::ports::PmdIo;
+use dpif::{DpifError, DpifOp, DropReason, Execute, FlowPut, OpResult, PmdStats, PutMode};
+use flow::{FlowKey, Ufid, shape};
+use packet::headers as h;
+
+/// Slots that one dump looks at, beyond the flows that it gives.
+const DUMP_SCAN_MAX: u32 = 4096;
+
+impl Pmd {
+    /// Carries out operations in order; one result each.
+    pub fn apply(&mut self, ops: Vec<DpifOp>, now_us: u64, io: &mut dyn PmdIo) -> Vec<OpResult> {
+        self.exec.now_us = now_us;
+        let results = ops.into_iter().map(|op| self.apply_one(op, io)).collect();
+        self.count_flows();
+        results
+    }
+
+    fn apply_one(&mut self, op: DpifOp, io: &mut dyn PmdIo) -> OpResult {
+        let done = match op {
+            DpifOp::FlowPut(put) => self.put(*put).map(|()| OpResult::Done),
+            DpifOp::FlowDel(ufid) => self.delete(ufid),
+            DpifOp::FlowGet(ufid) => self.get(ufid),
+            DpifOp::FlowDump { cursor, max_flows } => Ok(self.dump(cursor, max_flows)),
+            DpifOp::FlowFlush => {
+                self.table.clear();
+                Ok(OpResult::Done)
+            }
+            DpifOp::Execute(execute) => self.execute(*execute, io).map(|()| OpResult::Done),
+            DpifOp::Stats => {
+                self.count_flows();
+                Ok(OpResult::Stats(Box::new(*self.stats())))
+            }
+            DpifOp::ClearStats => {
+                self.exec.ports.stats = PmdStats::default();
+                Ok(OpResult::Done)
+            }
+        };
+        done.unwrap_or_else(OpResult::Failed)
+    }
+
+    fn put(&mut self, put: FlowPut) -> Result<(), DpifError> {
+        validate(&put.actions)?;
+        if put.mode == PutMode::Modify {
+            let id = self.table.by_ufid(put.ufid).ok_or(DpifError::NotFound("flow"))?;
+            self.table.slab().set_actions(id, put.actions);
+            return Ok(());
+        }
+        check_mask(&put)?;
+        let hit = self.table.lookup(&put.key).id.and_then(|id| self.table.slots().ufid(id));
+        if let Some(hit) = hit {
+            return Err(DpifError::Exists(hit));
+        }
+        if self.table.by_ufid(put.ufid).is_some() {
+            return Err(DpifError::Exists(put.ufid));
+        }
+        if self.table.is_full() {
+            return Err(DpifError::Full("flow table"));
+        }
+        self.table.insert(put.ufid, &put.key, &put.mask, put.actions);
+        Ok(())
+    }
+
+    fn delete(&mut self, ufid: Ufid) -> Result<OpResult, DpifError> {
+        let id = self.table.by_ufid(ufid).ok_or(DpifError::NotFound("flow"))?;
+        let record = self.table.remove(id).ok_or(DpifError::NotFound("flow"))?;
+        Ok(OpResult::Flow(Box::new(record)))
+    }
+
+    fn get(&self, ufid: Ufid) -> Result<OpResult, DpifError> {
+        let id = self.table.by_ufid(ufid).ok_or(DpifError::NotFound("flow"))?;
+        let record = self.table.record(id).ok_or(DpifError::NotFound("flow"))?;
+        Ok(OpResult::Flow(Box::new(record)))
+    }
+
+    /// Flows from slot `cursor` on. A part may hold fewer flows than asked for, or none, and still not be the last.
+    fn dump(&self, cursor: u64, max_flows: usize) -> OpResult {
+        let end = self.table.slots().ids();
+        let mut at = u32::try_from(cursor).unwrap_or(end).min(end);
+        let stop = end.min(at.saturating_add(DUMP_SCAN_MAX).saturating_add(max_flows as u32));
+        let mut flows = Vec::new();
+        while at < stop && flows.len() < max_flows.max(1) {
+            flows.extend(self.table.record(at));
+            at += 1;
+        }
+        OpResult::Dump(flows, (at < end).then_some(at.into()))
+    }
+
+    fn execute(&mut self, execute: Execute, io: &mut dyn PmdIo) -> Result<(), DpifError> {
+        let Execute { packet, key, actions, ticket } = execute;
+        let rx_port = key.in_port();
+        self.exec.ports.ledger.executed += 1;
+        let result = validate(&actions);
+        if result.is_err() {
+            self.exec.ports.drop_packet(packet, DropReason::BadAction, rx_port);
+        } else if packet.len() < h::ETH_HEADER_BYTES {
+            self.exec.ports.drop_packet(packet, DropReason::Runt, rx_port);
+        } else {
+            let mut key = whole(&key);
+            let layout = re_extract(&mut key, packet.data(), self.config.vlan_limit);
+            let mut view = View::new(&mut key, layout, Origin { rx_port, depth: 0 });
+            self.exec.run(packet, &mut view, &actions, io);
+            self.go_round(io);
+        }
+        if let Some((key, parked)) = ticket.and_then(|t| self.park.close(t)) {
+            self.resume(&key, parked, io);
+        }
+        result
+    }
+}
+
+/// The key with nothing in blocks that its shape does not name, as all keys in here are.
+fn whole(key: &FlowKey) -> FlowKey {
+    let mut out = FlowKey::default();
+    let mut bounded = key.base;
+    bounded.shape &= (1 << shape::COUNT) - 1;
+    out.base = bounded;
+    for i in out.present_blocks().skip(1) {
+        *out.block_mut(i) = *key.block(i);
+    }
+    out
+}
+
+/// What a megaflow must match exactly: input port, recirculation id, shape and EtherType.
+fn check_mask(put: &FlowPut) -> Result<(), DpifError> {
+    let (k, m) = (&put.key.base, &put.mask.base);
+    let refuse = |what: &str| Err(DpifError::Unsupported(format!("flow {}: {what}", put.ufid)));
+    if m.in_port != u32::MAX {
+        return refuse("the input port must be matched exactly");
+    }
+    if m.recirc_id != u32::MAX {
+        return refuse("the recirculation id must be matched exactly");
+    }
+    if m.dl_type != u16::MAX {
+        return refuse("the EtherType must be matched exactly");
+    }
+    if m.shape != u16::MAX {
+        return refuse("the shape must be matched exactly");
+    }
+    if k.shape >> shape::COUNT != 0 {
+        return refuse("the key names blocks that do not exist");
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! Packets parked behind an upcall: the first packet of an exact key that misses goes to the slow path under a ticket, those
+//! that follow wait here until the answer with that ticket comes, so that the order within a flow is kept.
+//!
+//! Bounds: packets per ticket, packets in all, tickets; a ticket that nobody answers expires. While a ticket is open every
+//! packet of its key waits, also when another put has made it hit meanwhile.
+
+use crate::hash::KeyHasher;
+use dpif::Ticket;
+use flow::{DpPort, FlowKey};
+use hashbrown::HashTable;
+use packet::Packet;
+
+/// Tickets open at once.
+pub(crate) const TICKETS_MAX: usize = 8192;
+const INDEX_BITS: u32 = 16;
+
+/// Where a packet came from and how often it went round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// Physical port that it was received on.
+    pub(crate) rx_port: DpPort,
+    /// Recirculations so far.
+    pub(crate) depth: u8,
+}
+
+/// A packet that waits.
+pub(crate) struct Parked {
+    pub(crate) packet: Packet,
+    pub(crate) origin: Origin,
+}
+
+struct Entry {
+    ticket: Ticket,
+    key: FlowKey,
+    hash: u64,
+    rx_port: DpPort,
+    deadline_us: u64,
+    packets: Vec<Parked>,
+}
+
+/// Limits of the parking lot.
+#[derive(Clone, Copy)]
+pub(crate) struct ParkLimits {
+    pub(crate) per_ticket: usize,
+    pub(crate) total: usize,
+    pub(crate) ttl_us: u64,
+}
+
+/// See the module.
+pub(crate) struct ParkingLot {
+    limits: ParkLimits,
+    by_key: HashTable<u16>,
+    entries: Vec<Option<Box<Entry>>>,
+    free: Vec<u16>,
+    next: u64,
+    parked: usize,
+}
+
+impl ParkingLot {
+    /// An empty lot.
+    pub(crate) fn new(limits: ParkLimits) -> ParkingLot {
+        ParkingLot {
+            limits,
+            by_key: HashTable::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            next: 1,
+            parked: 0,
+        }
+    }
+
+    /// Whether no ticket is open.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    /// Tickets open now.
+    pub(crate) fn tickets(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Packets parked now.
+    pub(crate) fn parked(&self) -> usize {
+        self.parked
+    }
+
+    /// The open ticket of this exact key, by place.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, key: &FlowKey) -> Option<u16> {
+        let same = |n: &u16| {
+            let entry = self.entries[usize::from(*n)].as_deref();
+            entry.is_some_and(|e| e.hash == hash && same_key(&e.key, key))
+        };
+        self.by_key.find(hash, same).copied()
+    }
+
+    /// Opens a ticket for a key that has none; `None` when too many are open.
+    pub(crate) fn open(&mut self, hash: u64, key: &FlowKey, rx_port: DpPort, now_us: u64) -> Option<Ticket> {
+        let index = match self.free.pop() {
+            Some(n) => n,
+            None if self.entries.len() < TICKETS_MAX => {
+                self.entries.push(None);
+                self.entries.len() as u16 - 1
+            }
+            None => return None,
+        };
+        let ticket = Ticket(self.next << INDEX_BITS | u64::from(index));
+        self.next += 1;
+        let deadline_us = now_us.saturating_add(self.limits.ttl_us);
+        let entry = Entry { ticket, key: *key, hash, rx_port, deadline_us, packets: Vec::new() };
+        self.entries[usize::from(index)] = Some(Box::new(entry));
+        let entries = &self.entries;
+        let hash_of = |n: &u16| entries[usize::from(*n)].as_deref().map_or(0, |e| e.hash);
+        self.by_key.insert_unique(hash, index, hash_of);
+        Some(ticket)
+    }
+
+    /// Parks a packet behind the ticket at that place, or gives it back when a bound is reached.
+    pub(crate) fn park(&mut self, place: u16, parked: Parked) -> Result<(), Packet> {
+        let room = self.parked < self.limits.total;
+        match self.entries[usize::from(place)].as_deref_mut() {
+            Some(entry) if room && entry.packets.len() < self.limits.per_ticket => {
+                entry.packets.push(parked);
+                self.parked += 1;
+                Ok(())
+            }
+            _ => Err(parked.packet),
+        }
+    }
+
+    /// Closes a ticket: its key and the packets that waited; `None` when it is not open.
+    pub(crate) fn close(&mut self, ticket: Ticket) -> Option<(Box<FlowKey>, Vec<Parked>)> {
+        let index = (ticket.0 & ((1 << INDEX_BITS) - 1)) as u16;
+        let open = self.entries.get(usize::from(index))?.as_ref().is_some_and(|e| e.ticket == ticket);
+        if open { self.take(index) } else { None }
+    }
+
+    fn take(&mut self, index: u16) -> Option<(Box<FlowKey>, Vec<Parked>)> {
+        let entry = self.entries[usize::from(index)].take()?;
+        if let Ok(known) = self.by_key.find_entry(entry.hash, |n| *n == index) {
+            known.remove();
+        }
+        self.free.push(index);
+        self.parked -= entry.packets.len();
+        Some((Box::new(entry.key), entry.packets))
+    }
+
+    /// Forgets tickets whose time is over; the packets that waited.
+    pub(crate) fn expire(&mut self, now_us: u64) -> Vec<Parked> {
+        self.take_where(|e| e.deadline_us <= now_us)
+    }
+
+    /// Forgets the tickets of flows from `port` and takes out every packet received on it.
+    pub(crate) fn purge_port(&mut self, port: DpPort) -> Vec<Parked> {
+        let mut out = self.take_where(|e| e.rx_port == port || e.key.in_port() == port);
+        for entry in self.entries.iter_mut().flatten() {
+            if entry.packets.iter().any(|p| p.origin.rx_port == port) {
+                let (gone, kept) = entry.packets.drain(..).partition(|p| p.origin.rx_port == port);
+                entry.packets = kept;
+                let gone: Vec<Parked> = gone;
+                self.parked -= gone.len();
+                out.extend(gone);
+            }
+        }
+        out
+    }
+
+    fn take_where(&mut self, over: impl Fn(&Entry) -> bool) -> Vec<Parked> {
+        let mut out = Vec::new();
+        for index in 0..self.entries.len() {
+            if self.entries[index].as_deref().is_some_and(&over)
+                && let Some((_, packets)) = self.take(index as u16)
+            {
+                out.extend(packets);
+            }
+        }
+        out
+    }
+}
+
+/// Whether two keys are the same, reading only the blocks that they have.
+#[inline]
+pub(crate) fn same_key(a: &FlowKey, b: &FlowKey) -> bool {
+    a.block(0) == b.block(0) && a.present_blocks().skip(1).all(|i| a.block(i) == b.block(i))
+}
+
+/// The name of a megaflow to be made from a packet: its hash and a number that this core never used before.
+pub(crate) fn new_ufid(hasher: &KeyHasher, hash: u64, count: &mut u64) -> flow::Ufid {
+    *count += 1;
+    let low = hasher.number(*count);
+    flow::Ufid(u128::from(hash) << 64 | u128::from(low))
+}

@@ -1,0 +1,185 @@
+//! The ports of a forwarding core: transmit batches and counters, and [`PmdIo`], what the core needs of its driver.
+
+use crate::ledger::Ledger;
+use dpif::{DpifError, DropReason, PmdStats, PortStats};
+use flow::DpPort;
+use packet::{Packet, PacketBatch, PacketPool};
+
+/// Port numbers are below this.
+pub const PORT_NUMBERS: u32 = 65536;
+/// A transmit batch of so many packets is sent without waiting for the end of the burst.
+pub const TX_BATCH_MAX_PACKETS: usize = 256;
+
+/// What became of a transmit batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TxReport {
+    /// Packets that the device took.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets not taken, by reason.
+    pub dropped: [u64; DropReason::COUNT],
+}
+
+impl Default for TxReport {
+    fn default() -> TxReport {
+        TxReport { sent_packets: 0, sent_bytes: 0, dropped: [0; DropReason::COUNT] }
+    }
+}
+
+/// What a forwarding core asks of its driver. Nothing here may wait.
+pub trait PmdIo: dpif::UpcallSink {
+    /// Sends all packets of `batch` in order; those that the device does not take are freed into `pool` and told in the
+    /// report. What is left in the batch, or missing in the report, counts as [`DropReason::TxFailed`].
+    fn transmit(&mut self, port: DpPort, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport;
+}
+
+struct Port {
+    tx: PacketBatch,
+    stats: PortStats,
+}
+
+/// Ports by number, and everything that counts packets.
+pub(crate) struct Ports {
+    ports: Vec<Option<Box<Port>>>,
+    /// Ports with packets to send.
+    dirty: Vec<DpPort>,
+    pub(crate) pool: PacketPool,
+    pub(crate) stats: PmdStats,
+    pub(crate) ledger: Ledger,
+}
+
+impl Ports {
+    pub(crate) fn new() -> Ports {
+        Ports {
+            ports: Vec::new(),
+            dirty: Vec::new(),
+            pool: PacketPool::new(),
+            stats: PmdStats::default(),
+            ledger: Ledger::default(),
+        }
+    }
+
+    #[inline]
+    fn port_mut(&mut self, port: DpPort) -> Option<&mut Port> {
+        self.ports.get_mut(port.0 as usize)?.as_deref_mut()
+    }
+
+    /// Makes a port known; one that is there already stays as it is.
+    pub(crate) fn add(&mut self, port: DpPort) -> Result<(), DpifError> {
+        if port.0 >= PORT_NUMBERS {
+            let text = format!("port {port}: numbers go up to {}", PORT_NUMBERS - 1);
+            return Err(DpifError::Unsupported(text));
+        }
+        let at = port.0 as usize;
+        if self.ports.len() <= at {
+            self.ports.resize_with(at + 1, || None);
+        }
+        self.ports[at]
+            .get_or_insert_with(|| Box::new(Port { tx: PacketBatch::new(), stats: PortStats::default() }));
+        Ok(())
+    }
+
+    /// Forgets a port; what its transmit batch still holds is dropped.
+    pub(crate) fn remove(&mut self, port: DpPort) {
+        let gone = self.ports.get_mut(port.0 as usize).and_then(Option::take);
+        let Some(mut gone) = gone else { return };
+        self.dirty.retain(|p| *p != port);
+        for packet in gone.tx.drain() {
+            self.ledger.queued -= 1;
+            self.drop_packet(packet, DropReason::PortRemoved, port);
+        }
+    }
+
+    /// Whether there is a port of that number.
+    pub(crate) fn has(&self, port: DpPort) -> bool {
+        self.ports.get(port.0 as usize).is_some_and(Option::is_some)
+    }
+
+    /// Counters of a port.
+    pub(crate) fn counters(&self, port: DpPort) -> Option<&PortStats> {
+        self.ports.get(port.0 as usize)?.as_deref().map(|p| &p.stats)
+    }
+
+    /// Counts a burst received.
+    pub(crate) fn count_received(&mut self, port: DpPort, packets: u64, bytes: u64) {
+        self.ledger.received += packets;
+        self.stats.received += packets;
+        if let Some(port) = self.port_mut(port) {
+            port.stats.rx_packets += packets;
+            port.stats.rx_bytes += bytes;
+        }
+    }
+
+    /// Ends a packet for a reason, counted for the core and for the port that it came in by.
+    pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason, rx_port: DpPort) {
+        self.pool.free(packet);
+        self.ledger.dropped += 1;
+        self.stats.drops[reason as usize] += 1;
+        if let Some(port) = self.port_mut(rx_port) {
+            port.stats.drops[reason as usize] += 1;
+        }
+    }
+
+    /// Ends a packet of which a copy went on.
+    pub(crate) fn consume(&mut self, packet: Packet) {
+        self.pool.free(packet);
+        self.ledger.consumed += 1;
+    }
+
+    /// A copy of a packet.
+    pub(crate) fn copy(&mut self, packet: &Packet) -> Packet {
+        self.ledger.copied += 1;
+        self.pool.copy(packet)
+    }
+
+    /// Queues a packet for transmission.
+    #[inline]
+    pub(crate) fn output(&mut self, port: DpPort, packet: Packet, rx_port: DpPort, io: &mut dyn PmdIo) {
+        let Some(known) = self.ports.get_mut(port.0 as usize).and_then(Option::as_deref_mut) else {
+            return self.drop_packet(packet, DropReason::NoPort, rx_port);
+        };
+        if known.tx.is_empty() {
+            self.dirty.push(port);
+        }
+        known.tx.push(packet);
+        self.ledger.queued += 1;
+        if known.tx.len() >= TX_BATCH_MAX_PACKETS {
+            self.dirty.retain(|p| *p != port);
+            self.flush_port(port, io);
+        }
+    }
+
+    /// One transmit call for every port with packets.
+    pub(crate) fn flush(&mut self, io: &mut dyn PmdIo) {
+        while let Some(port) = self.dirty.pop() {
+            self.flush_port(port, io);
+        }
+    }
+
+    /// One transmit call for that port, if it has packets.
+    pub(crate) fn flush_port(&mut self, number: DpPort, io: &mut dyn PmdIo) {
+        let Some(port) = self.ports.get_mut(number.0 as usize).and_then(Option::as_deref_mut) else { return };
+        let queued = port.tx.len() as u64;
+        if queued == 0 {
+            return;
+        }
+        let mut report = io.transmit(number, &mut port.tx, &mut self.pool);
+        port.tx.free_into(&mut self.pool);
+        report.sent_packets = report.sent_packets.min(queued);
+        let told: u64 = report.dropped.iter().sum();
+        report.dropped[DropReason::TxFailed as usize] += queued.saturating_sub(report.sent_packets + told);
+        let dropped = queued - report.sent_packets;
+        port.stats.tx_packets += report.sent_packets;
+        port.stats.tx_bytes += report.sent_bytes;
+        port.stats.tx_dropped += dropped;
+        self.ledger.queued -= queued;
+        self.ledger.sent += report.sent_packets;
+        self.ledger.dropped += dropped;
+        self.stats.sent_packets += report.sent_packets;
+        self.stats.sent_batches += 1;
+        for (sum, n) in self.stats.drops.iter_mut().zip(report.dropped) {
+            *sum += n;
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Set actions: after any of them checksums are right and the key is that of the frame.
+
+use super::frames::{arp, ipv4, ipv6, l4, verify};
+use super::*;
+use packet::checksum::{fold, pseudo};
+use packet::{GsoKind, Offload};
+use proptest::prelude::*;
+
+fn ports() -> impl Strategy<Value = Masked<PortsSet>> {
+    (any::<[u16; 2]>(), any::<[u16; 2]>()).prop_map(|(v, m)| Masked {
+        value: PortsSet { src: v[0], dst: v[1] },
+        mask: PortsSet { src: m[0], dst: m[1] },
+    })
+}
+
+pub(super) fn set() -> impl Strategy<Value = SetAction> {
+    let eth = || any::<([u8; 6], [u8; 6])>().prop_map(|(src, dst)| EthSet { src, dst });
+    let v4 = || any::<(u32, u32, u8, u8)>().prop_map(|(src, dst, tos, ttl)| Ipv4Set { src, dst, tos, ttl });
+    let v6 = || {
+        any::<([u8; 16], [u8; 16], u32, u8, u8)>().prop_map(|(src, dst, label, tclass, hlimit)| Ipv6Set {
+            src,
+            dst,
+            label,
+            tclass,
+            hlimit,
+        })
+    };
+    let arp = || {
+        any::<(u16, [u8; 6], [u8; 6], u32, u32)>().prop_map(|(op, sha, tha, spa, tpa)| ArpSet {
+            op,
+            sha,
+            tha,
+            spa,
+            tpa,
+        })
+    };
+    let nd =
+        || any::<([u8; 16], [u8; 6], [u8; 6])>().prop_map(|(target, sll, tll)| NdSet { target, sll, tll });
+    prop_oneof![
+        (eth(), eth()).prop_map(|(value, mask)| SetAction::Eth(Masked { value, mask })),
+        (v4(), v4()).prop_map(|(value, mask)| SetAction::Ipv4(Masked { value, mask })),
+        (v6(), v6()).prop_map(|(value, mask)| SetAction::Ipv6(Masked { value, mask })),
+        (arp(), arp()).prop_map(|(value, mask)| SetAction::Arp(Masked { value, mask })),
+        (nd(), nd()).prop_map(|(value, mask)| SetAction::Nd(Masked { value, mask })),
+        ports().prop_map(SetAction::Tcp),
+        ports().prop_map(SetAction::Udp),
+        ports().prop_map(SetAction::Sctp),
+        ports().prop_map(SetAction::Icmp),
+        ports().prop_map(SetAction::Icmpv6),
+        any::<(u32, u32)>().prop_map(|(value, mask)| SetAction::SkbMark(Masked { value, mask })),
+        any::<u32>().prop_map(SetAction::SkbPriority),
+    ]
+}
+
+fn bases() -> Vec<Vec<u8>> {
+    let mut all = vec![arp()];
+    for proto in [1, 6, 17, 132] {
+        all.push(ipv4(proto, frames::SRC, frames::DST, 0, &l4(proto, 5, 6, false)));
+    }
+    for proto in [6, 17, 58, 132] {
+        all.push(ipv6(proto, &l4(proto, 5, 6, true)));
+    }
+    let mut no_sum = ipv4(17, frames::SRC, frames::DST, 0, &l4(17, 5, 6, false));
+    no_sum[40..42].copy_from_slice(&[0, 0]);
+    all.push(no_sum);
+    all.push(ipv4(17, frames::SRC, frames::DST, 0x2001, &l4(17, 5, 6, false)));
+    all
+}
+
+fn mix<const N: usize>(old: [u8; N], value: [u8; N], mask: [u8; N]) -> [u8; N] {
+    std::array::from_fn(|i| old[i] & !mask[i] | value[i] & mask[i])
+}
+
+fn mix16(old: u16, value: u16, mask: u16) -> u16 {
+    old & !mask | value & mask
+}
+
+/// What the key becomes by a set action that fits.
+fn expect(key: &mut FlowKey, set: &SetAction) {
+    let b = &mut key.base;
+    match set {
+        SetAction::Eth(m) => {
+            b.dl_src = mix(b.dl_src, m.value.src, m.mask.src);
+            b.dl_dst = mix(b.dl_dst, m.value.dst, m.mask.dst);
+        }
+        SetAction::Ipv4(m) => {
+            b.nw_src = b.nw_src & !m.mask.src | m.value.src & m.mask.src;
+            b.nw_dst = b.nw_dst & !m.mask.dst | m.value.dst & m.mask.dst;
+            b.nw_tos = b.nw_tos & !m.mask.tos | m.value.tos & m.mask.tos;
+            b.nw_ttl = b.nw_ttl & !m.mask.ttl | m.value.ttl & m.mask.ttl;
+        }
+        SetAction::Ipv6(m) => {
+            key.ipv6.src = mix(key.ipv6.src, m.value.src, m.mask.src);
+            key.ipv6.dst = mix(key.ipv6.dst, m.value.dst, m.mask.dst);
+            let label = m.mask.label & 0xf_ffff;
+            key.ipv6.label = key.ipv6.label & !label | m.value.label & label;
+            b.nw_tos = b.nw_tos & !m.mask.tclass | m.value.tclass & m.mask.tclass;
+            b.nw_ttl = b.nw_ttl & !m.mask.hlimit | m.value.hlimit & m.mask.hlimit;
+        }
+        SetAction::Tcp(m) | SetAction::Udp(m) | SetAction::Sctp(m) if b.nw_frag & 2 == 0 => {
+            b.tp_src = mix16(b.tp_src, m.value.src, m.mask.src);
+            b.tp_dst = mix16(b.tp_dst, m.value.dst, m.mask.dst);
+        }
+        SetAction::Arp(m) => {
+            key.arp.arp_sha = mix(key.arp.arp_sha, m.value.sha, m.mask.sha);
+            key.arp.arp_tha = mix(key.arp.arp_tha, m.value.tha, m.mask.tha);
+            b.nw_src = b.nw_src & !m.mask.spa | m.value.spa & m.mask.spa;
+            b.nw_dst = b.nw_dst & !m.mask.tpa | m.value.tpa & m.mask.tpa;
+            let op = mix16(b.nw_proto.into(), m.value.op, m.mask.op);
+            b.nw_proto = u8::try_from(op).unwrap_or(0);
+        }
+        SetAction::Nd(m) => {
+            key.ipv6.nd_target = mix(key.ipv6.nd_target, m.value.target, m.mask.target);
+            key.ipv6.nd_sll = mix(key.ipv6.nd_sll, m.value.sll, m.mask.sll);
+            key.ipv6.nd_tll = mix(key.ipv6.nd_tll, m.value.tll, m.mask.tll);
+        }
+        SetAction::Icmp(m) => {
+            b.tp_src = mix16(b.tp_src, m.value.src & 0xff, m.mask.src & 0xff);
+            b.tp_dst = mix16(b.tp_dst, m.value.dst & 0xff, m.mask.dst & 0xff);
+        }
+        _ => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn checksums_and_key_stay_right(base in 0..11usize, sets in prop::collection::vec(set(), 1..5)) {
+        let frame = bases().swap_remove(base);
+        let mut rig = Rig::new();
+        let mut want = key_of(1, &frame);
+        let mut reads_type = false;
+        for set in &sets {
+            expect(&mut want, set);
+            reads_type |= matches!(set, SetAction::Icmpv6(_));
+        }
+        let mut actions: Vec<DpAction> = sets.into_iter().map(DpAction::Set).collect();
+        actions.push(out(2));
+        rig.execute(Packet::from_slice(&frame), key_of(1, &frame), actions, None);
+        match rig.sent().pop() {
+            Some((_, sent)) => {
+                verify(&sent);
+                if !reads_type {
+                    prop_assert_eq!(key_of(1, &sent), want);
+                }
+            }
+            None => prop_assert_eq!(rig.drops(DropReason::BadAction), 1),
+        }
+    }
+
+    #[test]
+    fn partial_sums_stay_partial(base in 0..4usize, sets in prop::collection::vec(set(), 1..5)) {
+        let (v6, proto, offset) = [(false, 6, 16), (false, 17, 6), (true, 6, 16), (true, 17, 6)][base];
+        let part = l4(proto, 5, 6, v6);
+        let whole = if v6 { ipv6(proto, &part) } else { ipv4(proto, frames::SRC, frames::DST, 0, &part) };
+        let start = if v6 { 54 } else { 34 };
+        let mut packet = Packet::from_slice(&whole);
+        let sum = if v6 {
+            fold(pseudo(&frames::V6_SRC, &frames::V6_DST, proto, part.len()))
+        } else {
+            fold(pseudo(&frames::SRC, &frames::DST, proto, part.len()))
+        };
+        packet.data_mut()[start + offset..start + offset + 2].copy_from_slice(&sum.to_be_bytes());
+        packet.offload = Offload {
+            needs_csum: true,
+            csum_start: start as u16,
+            csum_offset: offset as u16,
+            gso: GsoKind::None,
+            ..Offload::NONE
+        };
+        let mut rig = Rig::new();
+        let mut actions: Vec<DpAction> = sets.into_iter().map(DpAction::Set).collect();
+        actions.extend([DpAction::PushVlan { tpid: 0x8100, tci: 0x1001 }, DpAction::PopVlan, out(2)]);
+        rig.execute(packet, key_of(1, &whole), actions, None);
+        if let Some(mut sent) = rig.io.packets.pop() {
+            prop_assert!(sent.offload.needs_csum);
+            prop_assert_eq!(usize::from(sent.offload.csum_start), start);
+            crate::actions::complete(&mut sent);
+            verify(sent.data());
+        }
+    }
+}
+
+#[test]
+fn sets_that_fit_do_rewrite() {
+    let frame = ipv4(6, frames::SRC, frames::DST, 0, &l4(6, 5, 6, false));
+    let all = Ipv4Set { src: u32::MAX, dst: u32::MAX, tos: 0xff, ttl: 0xff };
+    let value = Ipv4Set { src: 0x0101_0101, dst: 0x0202_0202, tos: 4, ttl: 9 };
+    let ports = Masked { value: PortsSet { src: 77, dst: 0 }, mask: PortsSet { src: 0xffff, dst: 0 } };
+    let actions = vec![
+        DpAction::Set(SetAction::Ipv4(Masked { value, mask: all })),
+        DpAction::Set(SetAction::Tcp(ports)),
+        out(2),
+    ];
+    let mut rig = Rig::new();
+    rig.execute(Packet::from_slice(&frame), key_of(1, &frame), actions, None);
+    let (_, sent) = rig.sent().remove(0);
+    verify(&sent);
+    let b = key_of(1, &sent).base;
+    assert_eq!((b.nw_src, b.nw_dst, b.nw_tos, b.nw_ttl), (0x0101_0101, 0x0202_0202, 4, 9));
+    assert_eq!((b.tp_src, b.tp_dst), (77, 6));
+}
+
+#[test]
+fn a_rewrite_behind_a_vlan_action_finds_its_header() {
+    let frame = ipv4(17, frames::SRC, frames::DST, 0, &l4(17, 5, 6, false));
+    let ports = Masked { value: PortsSet { src: 77, dst: 78 }, mask: PortsSet { src: 0xffff, dst: 0xffff } };
+    let actions = vec![
+        DpAction::PushVlan { tpid: 0x8100, tci: 0x1001 },
+        DpAction::Set(SetAction::Udp(ports)),
+        DpAction::PopVlan,
+        out(2),
+    ];
+    let mut rig = Rig::new();
+    rig.execute(Packet::from_slice(&frame), key_of(1, &frame), actions, None);
+    let (_, sent) = rig.sent().remove(0);
+    verify(&sent);
+    assert_eq!(sent[34..38], [0, 77, 0, 78]);
+}

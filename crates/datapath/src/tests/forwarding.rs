@@ -1,0 +1,270 @@
+//! Flows and packets in, packets and upcalls out.
+
+use super::frames::{arp, ipv4, l4, tcp, udp};
+use super::*;
+use flow::RecircId;
+
+struct Case<'a> {
+    name: &'a str,
+    /// Input port, packet, mask, actions.
+    flows: Vec<(u32, Vec<u8>, KeyMask, Vec<DpAction>)>,
+    input: Vec<Vec<u8>>,
+    output: Vec<(u32, Vec<u8>)>,
+    upcalls: usize,
+    drops: Vec<(DropReason, u64)>,
+}
+
+fn check(case: Case<'_>) {
+    let mut rig = Rig::new();
+    for (port, frame, mask, actions) in case.flows {
+        rig.flow(port, &frame, mask, actions);
+    }
+    rig.receive(1, &case.input);
+    let mut sent = rig.sent();
+    sent.sort_by_key(|(port, _)| *port);
+    assert_eq!(sent, case.output, "{}", case.name);
+    assert_eq!(rig.io.upcalls.len(), case.upcalls, "{}", case.name);
+    for reason in DropReason::ALL {
+        let want = case.drops.iter().find(|(r, _)| *r == reason).map_or(0, |(_, n)| *n);
+        assert_eq!(rig.drops(reason), want, "{}: {}", case.name, reason.name());
+        assert_eq!(rig.pmd.port_counters(DpPort(1)).unwrap().drops[reason as usize], want);
+    }
+}
+
+#[test]
+fn flows_decide_where_packets_go() {
+    let frame = tcp(1000, 80);
+    let tagged = {
+        let mut f = frame.clone();
+        f.splice(12..12, [0x81, 0x00, 0x60, 5]);
+        f
+    };
+    let flow = |actions| vec![(1, frame.clone(), least_mask(), actions)];
+    let case = |name, flows, output, drops| Case {
+        name,
+        flows,
+        input: vec![frame.clone()],
+        output,
+        upcalls: 0,
+        drops,
+    };
+    check(case("one output", flow(vec![out(2)]), vec![(2, frame.clone())], vec![]));
+    check(case(
+        "two outputs and back",
+        flow(vec![out(2), out(3), out(1)]),
+        vec![(1, frame.clone()), (2, frame.clone()), (3, frame.clone())],
+        vec![],
+    ));
+    check(case("no actions", flow(vec![]), vec![], vec![(DropReason::Explicit, 1)]));
+    check(case(
+        "explicit drop",
+        flow(vec![DpAction::Drop(XlateDrop::RecursionTooDeep)]),
+        vec![],
+        vec![(DropReason::Explicit, 1)],
+    ));
+    check(case("no such port", flow(vec![out(9)]), vec![], vec![(DropReason::NoPort, 1)]));
+    check(case(
+        "tagged and untagged",
+        flow(vec![out(2), DpAction::PushVlan { tpid: 0x8100, tci: 0x7005 }, out(3)]),
+        vec![(2, frame.clone()), (3, tagged.clone())],
+        vec![],
+    ));
+    check(case("pop without a tag", flow(vec![DpAction::PopVlan]), vec![], vec![(DropReason::BadAction, 1)]));
+    check(case(
+        "truncated once",
+        flow(vec![DpAction::Trunc(20), out(2), out(3)]),
+        vec![(2, frame[..20].to_vec()), (3, frame.clone())],
+        vec![],
+    ));
+    check(case(
+        "clone keeps its changes to itself",
+        flow(vec![DpAction::Clone(vec![DpAction::PushVlan { tpid: 0x8100, tci: 0x7005 }, out(2)]), out(3)]),
+        vec![(2, tagged.clone()), (3, frame.clone())],
+        vec![],
+    ));
+    let sample = |probability| DpAction::Sample { probability, actions: vec![out(2)] };
+    check(case(
+        "sample always",
+        flow(vec![sample(u32::MAX), out(3)]),
+        vec![(2, frame.clone()), (3, frame.clone())],
+        vec![],
+    ));
+    check(case("sample never", flow(vec![out(3), sample(0)]), vec![(3, frame.clone())], vec![]));
+    check(case(
+        "meter that is not there",
+        flow(vec![DpAction::Meter(9), out(2)]),
+        vec![(2, frame.clone())],
+        vec![],
+    ));
+    let loops = flow(vec![DpAction::Recirc(RecircId(0))]);
+    check(case("recirculation without end", loops, vec![], vec![(DropReason::RecirculationLimit, 1)]));
+    check(Case {
+        name: "runts and strangers",
+        flows: vec![],
+        input: vec![vec![1; 13], vec![], frame.clone(), arp()],
+        output: vec![],
+        upcalls: 2,
+        drops: vec![(DropReason::Runt, 2)],
+    });
+}
+
+#[test]
+fn recirculated_packets_match_flows_of_that_id_and_their_new_headers() {
+    let mut rig = Rig::new();
+    let frame = tcp(1, 2);
+    let push = DpAction::PushVlan { tpid: 0x8100, tci: 0x1005 };
+    let mark = DpAction::Set(SetAction::SkbMark(Masked { value: 0x77, mask: 0xff }));
+    rig.flow(1, &frame, least_mask(), vec![push, mark, DpAction::Recirc(RecircId(5)), out(3)]);
+    rig.receive(1, std::slice::from_ref(&frame));
+    assert_eq!(
+        rig.sent(),
+        vec![(3, {
+            let mut f = frame.clone();
+            f.splice(12..12, [0x81, 0, 0, 5]);
+            f
+        })]
+    );
+    let upcall = rig.io.upcalls.pop().unwrap();
+    let b = upcall.key.base;
+    assert_eq!((b.recirc_id, b.pkt_mark, b.vlan_tci, b.in_port, b.dl_type), (5, 0x77, 0x1005, 1, 0x800));
+    let (_, done) = rig.put(upcall.key, least_mask(), vec![DpAction::PopVlan, out(2)]);
+    assert!(matches!(done, OpResult::Done));
+    rig.execute(upcall.packet, upcall.key, vec![DpAction::PopVlan, out(2)], upcall.ticket);
+    assert_eq!(rig.sent(), vec![(2, frame.clone())]);
+    rig.receive(1, std::slice::from_ref(&frame));
+    let mut sent = rig.sent();
+    sent.sort();
+    assert_eq!(sent[0], (2, frame));
+    assert_eq!(rig.pmd.stats().recirculated, 2);
+}
+
+#[test]
+fn masks_are_ranked_and_the_cache_answers_the_second_packet() {
+    let mut rig = Rig::new();
+    for n in 0..8u16 {
+        let mut mask = least_mask();
+        mask.base.tp_dst = 0xffff;
+        mask.base.nw_src = u32::MAX << n;
+        rig.flow(1, &tcp(1, n), mask, vec![out(2)]);
+    }
+    assert_eq!(rig.pmd.stats().masks, 8);
+    rig.receive(1, &[tcp(5, 7)]);
+    assert_eq!((rig.pmd.stats().megaflow_hits, rig.pmd.stats().subtable_lookups), (1, 8), "insertion order");
+    rig.receive(1, &[tcp(5, 7)]);
+    assert_eq!(rig.pmd.stats().cache_hits, 1);
+    rig.pmd.tick(rig.now_us);
+    rig.receive(1, &[tcp(6, 7)]);
+    assert_eq!((rig.pmd.stats().megaflow_hits, rig.pmd.stats().subtable_lookups), (2, 9), "hit list first");
+}
+
+#[test]
+fn flow_statistics_count_packets_bytes_time_and_flags() {
+    let mut rig = Rig::new();
+    let frame = tcp(1, 2);
+    let ufid = rig.flow(1, &frame, least_mask(), vec![out(2)]);
+    rig.now_us = 5_432_100;
+    let mut ack = frame.clone();
+    ack[47] = 0x10;
+    rig.receive(1, &[frame.clone(), ack]);
+    let OpResult::Flow(flow) = rig.apply(DpifOp::FlowGet(ufid)) else { panic!() };
+    let want = FlowStats { packets: 2, bytes: 2 * frame.len() as u64, used_ms: 5432, tcp_flags: 0x12 };
+    assert_eq!(flow.stats, want);
+    rig.execute(Packet::from_slice(&frame), key_of(1, &frame), vec![out(2)], None);
+    let OpResult::Flow(flow) = rig.apply(DpifOp::FlowDel(ufid)) else { panic!() };
+    assert_eq!(flow.stats, want, "an executed packet is not the megaflow's");
+}
+
+#[test]
+fn userspace_sends_the_packet_as_it_is_then() {
+    let mut rig = Rig::new();
+    let frame = udp(1, 2);
+    let cookie = UserCookie::SlowPath { reasons: slow_reason::CONTROLLER };
+    let eth = EthSet { dst: [4; 6], ..EthSet::default() };
+    let mask = EthSet { dst: [0xff; 6], ..EthSet::default() };
+    let set = DpAction::Set(SetAction::Eth(Masked { value: eth, mask }));
+    let actions = vec![set, DpAction::Trunc(50), DpAction::Userspace(cookie), out(2)];
+    rig.flow(1, &frame, least_mask(), actions);
+    rig.receive(1, std::slice::from_ref(&frame));
+    let upcall = rig.io.upcalls.pop().unwrap();
+    assert_eq!(upcall.kind, UpcallKind::Action(cookie));
+    assert_eq!(upcall.packet.len(), 50.min(frame.len()));
+    assert_eq!(upcall.key.base.dl_dst, [4; 6]);
+    assert_eq!(upcall.ticket, None);
+    assert_eq!(rig.sent()[0].1.len(), frame.len());
+    rig.io.full = true;
+    rig.receive(1, std::slice::from_ref(&frame));
+    assert_eq!(rig.drops(DropReason::UpcallQueueFull), 1);
+    assert_eq!(rig.sent().len(), 1);
+}
+
+#[test]
+fn what_a_device_refuses_is_counted() {
+    let mut rig = Rig::new();
+    rig.flow(1, &tcp(1, 2), least_mask(), vec![out(2)]);
+    rig.io.tx_room = Some(3);
+    rig.receive(1, &vec![tcp(1, 2); 40]);
+    let counters = *rig.pmd.port_counters(DpPort(2)).unwrap();
+    assert_eq!((counters.tx_packets, counters.tx_dropped), (3, 37));
+    assert_eq!(rig.drops(DropReason::TxFailed), 37);
+    assert_eq!(rig.pmd.port_counters(DpPort(1)).unwrap().rx_packets, 40);
+}
+
+#[test]
+fn meters_limit_what_several_cores_pass_together() {
+    let shared = Arc::new(DpShared::new());
+    let bands = vec![MeterBand { rate: 10, burst: 10 }, MeterBand { rate: 5, burst: 1000 }];
+    shared.meter_set(3, &MeterConfig { per_packet: true, bands }).unwrap();
+    let mut sent = 0;
+    for core in 0..2 {
+        let mut rig = Rig::new();
+        rig.pmd = Pmd::new(PmdConfig::new(PmdId::Core(core), 1), shared.clone());
+        rig.pmd.port_add(DpPort(1)).unwrap();
+        rig.pmd.port_add(DpPort(2)).unwrap();
+        rig.flow(1, &udp(1, 2), least_mask(), vec![DpAction::Meter(3), out(2)]);
+        rig.receive(1, &vec![udp(1, 2); 8]);
+        sent += rig.sent().len();
+        assert_eq!(rig.drops(DropReason::Meter), u64::from(core) * 6);
+    }
+    assert_eq!(sent, 10);
+    let stats = shared.meter_stats(3).unwrap();
+    assert_eq!((stats.packets, stats.bands[0].packets, stats.bands[1].packets), (16, 6, 0));
+    assert!(shared.admit(3, 60, 1_100_000) && !shared.admit(3, 60, 1_100_000), "one more after 100 ms");
+    shared.meter_del(3).unwrap();
+    assert_eq!(shared.meter_stats(3), Err(DpifError::NotFound("meter")));
+    assert!(shared.meter_set(METERS_MAX, &MeterConfig::default()).is_err());
+}
+
+#[test]
+fn kilobit_meters_count_bits() {
+    let shared = DpShared::new();
+    let bands = vec![MeterBand { rate: 8, burst: 8 }];
+    shared.meter_set(0, &MeterConfig { per_packet: false, bands }).unwrap();
+    assert!(shared.admit(0, 900, 0), "900 of 1000 bytes");
+    assert!(!shared.admit(0, 101, 0));
+    assert!(shared.admit(0, 200, 100_000), "100 bytes more after 100 ms");
+}
+
+#[test]
+fn a_large_segment_is_finished_before_it_is_cut() {
+    let mut rig = Rig::new();
+    let whole = ipv4(6, frames::SRC, frames::DST, 0, &l4(6, 1, 2, false));
+    let mut packet = Packet::from_slice(&whole);
+    let partial =
+        packet::checksum::fold(packet::checksum::pseudo(&frames::SRC, &frames::DST, 6, whole.len() - 34));
+    packet.data_mut()[50..52].copy_from_slice(&partial.to_be_bytes());
+    packet.offload = packet::Offload {
+        needs_csum: true,
+        csum_start: 34,
+        csum_offset: 16,
+        gso: packet::GsoKind::Tcp4,
+        gso_size: 1,
+        ..packet::Offload::NONE
+    };
+    let key = key_of(1, &whole);
+    rig.execute(packet, key, vec![DpAction::Trunc(54), out(2), out(3)], None);
+    let (cut, kept) = (&rig.io.packets[0], &rig.io.packets[1]);
+    let (cut, kept) = if cut.len() == 54 { (cut, kept) } else { (kept, cut) };
+    assert_eq!(cut.data(), &whole[..54], "with the checksum that the whole packet has");
+    assert_eq!(cut.offload, packet::Offload::NONE);
+    assert!(kept.offload.is_gso() && kept.offload.needs_csum);
+}

@@ -1,0 +1,154 @@
+//! Tests of the fast path through one rig: a forwarding core, a driver that records what it sends and hands up, and the
+//! conservation law checked after every step.
+
+mod actions;
+mod forwarding;
+mod frames;
+mod hostile;
+mod operations;
+mod oracle;
+mod parking;
+
+use crate::*;
+use dpif::*;
+use flow::extract::{Metadata, extract};
+use flow::{DpPort, FlowKey, KeyMask, Ufid};
+use packet::{Packet, PacketBatch, PacketPool};
+use std::sync::Arc;
+
+/// Records what leaves.
+#[derive(Default)]
+struct Recorder {
+    sent: Vec<(u32, Vec<u8>)>,
+    packets: Vec<Packet>,
+    upcalls: Vec<Upcall>,
+    /// The upcall queue takes no more.
+    full: bool,
+    /// The device takes no more than so many packets a call.
+    tx_room: Option<usize>,
+}
+
+impl UpcallSink for Recorder {
+    fn upcall(&mut self, upcall: Upcall) -> Result<(), Box<Upcall>> {
+        if self.full {
+            return Err(Box::new(upcall));
+        }
+        self.upcalls.push(upcall);
+        Ok(())
+    }
+}
+
+impl PmdIo for Recorder {
+    fn transmit(&mut self, port: DpPort, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
+        let mut report = TxReport::default();
+        for (n, packet) in batch.drain().enumerate() {
+            if self.tx_room.is_some_and(|room| n >= room) {
+                report.dropped[DropReason::TxFailed as usize] += 1;
+                pool.free(packet);
+                continue;
+            }
+            report.sent_packets += 1;
+            report.sent_bytes += packet.len() as u64;
+            self.sent.push((port.0, packet.data().to_vec()));
+            self.packets.push(packet.clone());
+            pool.free(packet);
+        }
+        report
+    }
+}
+
+struct Rig {
+    pmd: Pmd,
+    io: Recorder,
+    now_us: u64,
+    ufids: u128,
+}
+
+impl Rig {
+    fn with(change: impl FnOnce(&mut PmdConfig)) -> Rig {
+        let mut config = PmdConfig::new(PmdId::Core(0), 7);
+        change(&mut config);
+        let mut pmd = Pmd::new(config, Arc::new(DpShared::new()));
+        for port in 1..=4 {
+            pmd.port_add(DpPort(port)).unwrap();
+        }
+        Rig { pmd, io: Recorder::default(), now_us: 1_000_000, ufids: 0 }
+    }
+
+    fn new() -> Rig {
+        Rig::with(|_| {})
+    }
+
+    fn receive(&mut self, port: u32, frames: &[Vec<u8>]) {
+        self.receive_packets(port, frames.iter().map(|f| Packet::from_slice(f)).collect());
+    }
+
+    fn receive_packets(&mut self, port: u32, packets: Vec<Packet>) {
+        let mut batch: PacketBatch = packets.into_iter().collect();
+        self.pmd.process_batch(DpPort(port), &mut batch, self.now_us, &mut self.io);
+        assert!(batch.is_empty());
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        assert!(self.pmd.ledger().balances(), "{:?}", self.pmd.ledger());
+        self.pmd.flush_output(&mut self.io);
+        let ledger = self.pmd.ledger();
+        assert!(ledger.balances(), "{ledger:?}");
+        assert_eq!(ledger.queued, 0);
+    }
+
+    fn apply(&mut self, op: DpifOp) -> OpResult {
+        let mut results = self.pmd.apply(vec![op], self.now_us, &mut self.io);
+        assert_eq!(results.len(), 1);
+        self.settle();
+        results.remove(0)
+    }
+
+    fn put(&mut self, key: FlowKey, mask: KeyMask, actions: Vec<DpAction>) -> (Ufid, OpResult) {
+        self.ufids += 1;
+        let ufid = Ufid(self.ufids);
+        let put = FlowPut { ufid, key, mask, actions: actions.into(), mode: PutMode::Create };
+        (ufid, self.apply(DpifOp::FlowPut(Box::new(put))))
+    }
+
+    fn flow(&mut self, port: u32, frame: &[u8], mask: KeyMask, actions: Vec<DpAction>) -> Ufid {
+        let (ufid, result) = self.put(key_of(port, frame), mask, actions);
+        assert!(matches!(result, OpResult::Done), "{result:?}");
+        ufid
+    }
+
+    fn execute(&mut self, packet: Packet, key: FlowKey, actions: Vec<DpAction>, ticket: Option<Ticket>) {
+        let execute = Execute { packet, key, actions: actions.into(), ticket };
+        let result = self.apply(DpifOp::Execute(Box::new(execute)));
+        assert!(matches!(result, OpResult::Done), "{result:?}");
+    }
+
+    fn drops(&self, reason: DropReason) -> u64 {
+        self.pmd.stats().drops[reason as usize]
+    }
+
+    fn sent(&mut self) -> Vec<(u32, Vec<u8>)> {
+        std::mem::take(&mut self.io.sent)
+    }
+}
+
+fn key_of(port: u32, frame: &[u8]) -> FlowKey {
+    let mut key = FlowKey::default();
+    extract(frame, &Metadata { in_port: port, ..Metadata::default() }, 1, &mut key);
+    key
+}
+
+/// What every mask has.
+fn least_mask() -> KeyMask {
+    let mut mask = KeyMask::default();
+    mask.base.in_port = u32::MAX;
+    mask.base.recirc_id = u32::MAX;
+    mask.base.dl_type = u16::MAX;
+    mask.base.shape = u16::MAX;
+    mask
+}
+
+fn out(port: u32) -> DpAction {
+    DpAction::Output(DpPort(port))
+}

@@ -1,0 +1,154 @@
+//! Operations: put, delete, get, dump, flush, and the harmlessness of stale ids.
+
+use super::frames::{tcp, udp};
+use super::*;
+
+fn port_mask() -> KeyMask {
+    let mut mask = least_mask();
+    mask.base.tp_dst = 0xffff;
+    mask.base.nw_proto = 0xff;
+    mask
+}
+
+#[test]
+fn a_put_looks_the_packet_up_again() {
+    let mut rig = Rig::new();
+    let first = rig.flow(1, &tcp(1, 80), port_mask(), vec![out(2)]);
+    let (_, again) = rig.put(key_of(1, &tcp(7, 80)), port_mask(), vec![out(3)]);
+    assert!(matches!(again, OpResult::Failed(DpifError::Exists(u)) if u == first));
+    let (_, other_port) = rig.put(key_of(2, &tcp(7, 80)), port_mask(), vec![out(3)]);
+    assert!(matches!(other_port, OpResult::Done));
+}
+
+#[test]
+fn puts_are_validated_and_bounded() {
+    let mut rig = Rig::with(|c| c.flow_limit_hard = 2);
+    let key = key_of(1, &tcp(1, 80));
+    let loosen: [fn(&mut KeyMask); 4] = [
+        |m| m.base.in_port = 0xff,
+        |m| m.base.recirc_id = 0,
+        |m| m.base.dl_type = 0xff00,
+        |m| m.base.shape = 1,
+    ];
+    for change in loosen {
+        let mut mask = least_mask();
+        change(&mut mask);
+        let (_, result) = rig.put(key, mask, vec![]);
+        assert!(matches!(result, OpResult::Failed(DpifError::Unsupported(_))), "{result:?}");
+    }
+    let nest = |depth| (0..depth).fold(vec![out(2)], |inner, _| vec![DpAction::Clone(inner)]);
+    let (_, deep) = rig.put(key, least_mask(), nest(ACTION_NESTING_MAX + 1));
+    assert!(matches!(deep, OpResult::Failed(DpifError::Unsupported(_))));
+    let (_, long) = rig.put(key, least_mask(), vec![out(2); ACTIONS_MAX + 1]);
+    assert!(matches!(long, OpResult::Failed(DpifError::Unsupported(_))));
+    rig.flow(1, &tcp(1, 80), port_mask(), nest(ACTION_NESTING_MAX));
+    rig.flow(1, &tcp(1, 81), port_mask(), vec![]);
+    let (_, full) = rig.put(key_of(1, &tcp(1, 82)), port_mask(), vec![]);
+    assert!(matches!(full, OpResult::Failed(DpifError::Full("flow table"))));
+    rig.receive(1, &[tcp(1, 80)]);
+    assert_eq!(rig.sent().len(), 1, "through eight clones");
+}
+
+#[test]
+fn modify_exchanges_actions_by_name() {
+    let mut rig = Rig::new();
+    let frame = tcp(1, 80);
+    let ufid = rig.flow(1, &frame, port_mask(), vec![out(2)]);
+    let put = |ufid, actions: Vec<DpAction>| {
+        let (key, mask) = (key_of(1, &frame), port_mask());
+        DpifOp::FlowPut(Box::new(FlowPut { ufid, key, mask, actions: actions.into(), mode: PutMode::Modify }))
+    };
+    rig.receive(1, std::slice::from_ref(&frame));
+    assert!(matches!(rig.apply(put(ufid, vec![out(3), out(4)])), OpResult::Done));
+    rig.receive(1, std::slice::from_ref(&frame));
+    assert_eq!(rig.sent().iter().map(|s| s.0).collect::<Vec<_>>().len(), 3);
+    let OpResult::Flow(flow) = rig.apply(DpifOp::FlowGet(ufid)) else { panic!() };
+    assert_eq!((flow.stats.packets, flow.actions.len()), (2, 2));
+    assert!(matches!(rig.apply(put(Ufid(999), vec![])), OpResult::Failed(DpifError::NotFound("flow"))));
+}
+
+#[test]
+fn a_deleted_flow_is_gone_from_the_cache_too_and_its_slot_can_be_reused() {
+    let mut rig = Rig::new();
+    let (a, b) = (tcp(1, 80), tcp(1, 81));
+    let ufid = rig.flow(1, &a, port_mask(), vec![out(2)]);
+    rig.receive(1, &[a.clone(), a.clone()]);
+    rig.receive(1, std::slice::from_ref(&a));
+    assert!(rig.pmd.stats().cache_hits > 0);
+    assert!(matches!(rig.apply(DpifOp::FlowDel(ufid)), OpResult::Flow(_)));
+    assert!(matches!(rig.apply(DpifOp::FlowDel(ufid)), OpResult::Failed(DpifError::NotFound("flow"))));
+    rig.sent();
+    // The new flow takes the slot that the cache still names for `a`.
+    let hits = rig.pmd.stats().cache_hits;
+    rig.flow(1, &b, port_mask(), vec![out(3)]);
+    rig.receive(1, std::slice::from_ref(&a));
+    assert!(rig.sent().is_empty());
+    assert_eq!(rig.io.upcalls.len(), 1, "the stale hint leads nowhere");
+    assert_eq!(rig.pmd.stats().cache_hits, hits);
+    rig.receive(1, std::slice::from_ref(&b));
+    assert_eq!(rig.sent(), vec![(3, b)]);
+}
+
+#[test]
+fn a_dump_sees_every_flow_that_stays_once() {
+    let mut rig = Rig::new();
+    let stay: Vec<Ufid> = (0..1000).map(|n| rig.flow(1, &tcp(1, n), port_mask(), vec![out(2)])).collect();
+    let go: Vec<Ufid> = (0..500).map(|n| rig.flow(1, &udp(1, n), port_mask(), vec![])).collect();
+    let (mut seen, mut cursor, mut step) = (Vec::new(), 0, 0u16);
+    loop {
+        let OpResult::Dump(flows, next) = rig.apply(DpifOp::FlowDump { cursor, max_flows: 37 }) else {
+            panic!()
+        };
+        assert!(flows.len() <= 37);
+        seen.extend(flows.iter().map(|f| f.ufid));
+        rig.apply(DpifOp::FlowDel(go[usize::from(step) * 7]));
+        rig.flow(2, &tcp(2, step), port_mask(), vec![]);
+        step += 1;
+        match next {
+            Some(c) => cursor = c,
+            None => break,
+        }
+    }
+    let count = seen.len();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), count, "none twice");
+    assert!(stay.iter().all(|u| seen.binary_search(u).is_ok()), "none missed");
+}
+
+#[test]
+fn flush_empties_the_table() {
+    let mut rig = Rig::new();
+    for n in 0..10 {
+        rig.flow(1, &tcp(1, n), port_mask(), vec![out(2)]);
+    }
+    assert!(matches!(rig.apply(DpifOp::FlowFlush), OpResult::Done));
+    assert_eq!((rig.pmd.stats().flows, rig.pmd.stats().masks), (0, 0));
+    rig.receive(1, &[tcp(1, 1)]);
+    assert_eq!(rig.io.upcalls.len(), 1);
+    let OpResult::Stats(stats) = rig.apply(DpifOp::Stats) else { panic!() };
+    assert_eq!((stats.received, stats.upcalls), (1, 1));
+    rig.apply(DpifOp::ClearStats);
+    assert_eq!((rig.pmd.stats().received, rig.pmd.ledger().received), (0, 1));
+}
+
+#[test]
+fn the_cache_grows_under_evictions_and_shrinks_when_idle() {
+    let mut rig = Rig::new();
+    let small = rig.pmd.cache_stats().entries;
+    rig.flow(1, &tcp(1, 1), least_mask(), vec![out(2)]);
+    for round in 0..4 {
+        for n in 0..600u16 {
+            let frames: Vec<Vec<u8>> = (0..32).map(|m| tcp(n * 32 + m, round)).collect();
+            rig.receive(1, &frames);
+            rig.sent();
+            rig.io.packets.clear();
+        }
+    }
+    let grown = rig.pmd.cache_stats();
+    assert!(grown.entries >= 4 * small && grown.evictions > 0, "{grown:?}");
+    for second in 0..200 {
+        rig.pmd.tick(second * 1_000_000);
+    }
+    assert_eq!(rig.pmd.cache_stats().entries, small);
+}
