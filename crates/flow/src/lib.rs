@@ -6,6 +6,7 @@
 //! - [`FlowKey`]: the same packet for the datapath, a 64-byte block and cold extension blocks named by its shape.
 //! - [`extract`]: bytes to [`FlowKey`].
 //! - [`action`]: OpenFlow actions and instructions, independent of version.
+//! - [`text`]: matches, flows, actions and flow modifications as text.
 //!
 //! Integers are in host byte order everywhere; addresses of more than 4 bytes are byte arrays.
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ pub mod fields;
 mod flow;
 mod key;
 mod matching;
+pub mod text;
 mod types;
 
 pub use flow::{FLOW_WORDS, Flow, Mask, Stage, TcpFlags, VlanTag, ct_state, nw_frag};

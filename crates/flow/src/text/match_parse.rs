@@ -1,0 +1,250 @@
+//! Parses matches (`tcp,reg1=0x5,nw_src=10.0.0.0/8`) and packets (the same without masks).
+
+use super::names::field_by_name;
+use super::normalize::{Layers, prereq_words};
+use super::number::parse_u128;
+use super::port::PortNames;
+use super::subfield::sub_field;
+use super::token::{Attached, Token, Tokens};
+use super::values::masked_value;
+use super::{Fail, ParseError, Parsed, fail};
+use crate::OfPort;
+use crate::fields::FieldId;
+use crate::flow::{Flow, Mask, VlanTag};
+use crate::matching::Match;
+use packet::headers as h;
+
+/// Short names with the EtherType and IP protocol that they stand for.
+const PROTOCOLS: [(&str, u16, Option<u8>); 17] = [
+    ("ip", h::ETH_TYPE_IP, None),
+    ("ipv4", h::ETH_TYPE_IP, None),
+    ("ip4", h::ETH_TYPE_IP, None),
+    ("arp", h::ETH_TYPE_ARP, None),
+    ("icmp", h::ETH_TYPE_IP, Some(h::IPPROTO_ICMP)),
+    ("tcp", h::ETH_TYPE_IP, Some(h::IPPROTO_TCP)),
+    ("udp", h::ETH_TYPE_IP, Some(h::IPPROTO_UDP)),
+    ("sctp", h::ETH_TYPE_IP, Some(h::IPPROTO_SCTP)),
+    ("ipv6", h::ETH_TYPE_IPV6, None),
+    ("ip6", h::ETH_TYPE_IPV6, None),
+    ("icmp6", h::ETH_TYPE_IPV6, Some(h::IPPROTO_ICMPV6)),
+    ("tcp6", h::ETH_TYPE_IPV6, Some(h::IPPROTO_TCP)),
+    ("udp6", h::ETH_TYPE_IPV6, Some(h::IPPROTO_UDP)),
+    ("sctp6", h::ETH_TYPE_IPV6, Some(h::IPPROTO_SCTP)),
+    ("rarp", h::ETH_TYPE_RARP, None),
+    ("mpls", h::ETH_TYPE_MPLS, None),
+    ("mplsm", h::ETH_TYPE_MPLS_MCAST, None),
+];
+
+/// Parses a match and checks that each field's prerequisites are matched too.
+///
+/// # Errors
+/// For an unknown key, a bad value or mask, or a field whose prerequisites are missing.
+pub fn parse_match(text: &str, ports: &dyn PortNames) -> Result<Match, ParseError> {
+    builder(text, ports).and_then(|b| b.checked()).map_err(|f: Fail| f.locate(text))
+}
+
+/// Parses a match without looking at prerequisites; see [`super::normalize`].
+///
+/// # Errors
+/// For an unknown key, a bad value or mask.
+pub fn parse_match_unchecked(text: &str, ports: &dyn PortNames) -> Result<Match, ParseError> {
+    builder(text, ports).map(|b| b.unchecked()).map_err(|f: Fail| f.locate(text))
+}
+
+fn builder<'a>(text: &'a str, ports: &dyn PortNames) -> Parsed<MatchBuilder<'a>> {
+    let mut builder = MatchBuilder::default();
+    let mut tokens = Tokens::new(text);
+    while let Some(token) = tokens.next_token()? {
+        if !builder.add(&token, ports)? {
+            return unknown_keyword(&token);
+        }
+    }
+    Ok(builder)
+}
+
+/// Refuses a key that is nothing of ours.
+pub(crate) fn unknown_keyword<T>(token: &Token<'_>) -> Parsed<T> {
+    if token.has_value() {
+        fail(token.key, format!("unknown keyword {}", token.key))
+    } else {
+        fail(token.key, format!("field {} missing value", token.key))
+    }
+}
+
+/// A match in the making.
+#[derive(Default)]
+pub(crate) struct MatchBuilder<'a> {
+    flow: Flow,
+    mask: Flow,
+    given: Vec<(&'a str, FieldId)>,
+}
+
+impl<'a> MatchBuilder<'a> {
+    /// Takes a token; whether it is one of a match.
+    pub(crate) fn add(&mut self, token: &Token<'a>, ports: &dyn PortNames) -> Parsed<bool> {
+        let key = token.key;
+        if !token.has_value() {
+            return Ok(self.add_protocol(key));
+        }
+        if token.attached == Attached::Parens {
+            return Ok(false);
+        }
+        if key.contains('[') {
+            self.add_bits(token)?;
+            return Ok(true);
+        }
+        let Some(field) = field_by_name(key) else { return Ok(false) };
+        self.given.push((key, field));
+        self.add_field(field, token.value, ports)?;
+        Ok(true)
+    }
+
+    fn add_protocol(&mut self, name: &str) -> bool {
+        if name == "eth" {
+            self.put(FieldId::PacketType, 0, FieldId::PacketType.full_mask());
+            return true;
+        }
+        let Some((_, dl_type, proto)) = PROTOCOLS.iter().find(|(n, ..)| *n == name) else { return false };
+        self.put(FieldId::EthType, (*dl_type).into(), 0xffff);
+        if let Some(proto) = proto {
+            self.put(FieldId::NwProto, (*proto).into(), 0xff);
+        }
+        true
+    }
+
+    fn put(&mut self, field: FieldId, value: u128, mask: u128) {
+        field.set(&mut self.flow, value);
+        field.set(&mut self.mask, mask);
+    }
+
+    fn add_field(&mut self, field: FieldId, text: &str, ports: &dyn PortNames) -> Parsed<()> {
+        let no_vlan = |s: &str| parse_u128(s) == Ok(0xffff);
+        if field == FieldId::DlVlan && no_vlan(text.split_once('/').map_or(text, |(value, _)| value)) {
+            self.flow.vlans[0].tci = 0;
+            self.mask.vlans[0].tci = u16::MAX;
+            return Ok(());
+        }
+        let (value, mask) = masked_value(field, text, ports)?;
+        match field {
+            FieldId::DlVlan | FieldId::DlVlanPcp | FieldId::VlanPcp => {
+                let shift = if field == FieldId::DlVlan { 0 } else { 13 };
+                let bits = (mask as u16) << shift;
+                let present = if bits == 0 { 0 } else { VlanTag::PRESENT };
+                let field_bits = (field.full_mask() as u16) << shift;
+                let (tci, tci_mask) = (&mut self.flow.vlans[0].tci, &mut self.mask.vlans[0].tci);
+                *tci = *tci & !field_bits | (value as u16) << shift | present;
+                *tci_mask = *tci_mask & !field_bits | bits | present;
+            }
+            _ => self.put(field, value, mask),
+        }
+        Ok(())
+    }
+
+    /// `FIELD[BITS]=NUMBER`, added to what is known of the field.
+    fn add_bits(&mut self, token: &Token<'a>) -> Parsed<()> {
+        let (key, text) = (token.key, token.value);
+        let sub = sub_field(key)?;
+        let def = sub.field.def();
+        if def.nxm.is_none() && def.oxm.is_none() {
+            return fail(key, format!("{key}: bits of {} cannot be matched, only the whole field", def.name));
+        }
+        let Ok(value) = parse_u128(text) else {
+            return fail(text, format!("{key}: cannot parse integer value: {text}"));
+        };
+        if sub.len_bits < 128 && value >> sub.len_bits != 0 {
+            return fail(text, format!("{key}: value {value:#x} does not fit into {} bits", sub.len_bits));
+        }
+        if !def.maskable && sub.field_mask() != sub.field.full_mask() {
+            return fail(key, format!("{key}: invalid mask for field {}", def.name));
+        }
+        sub.set(&mut self.flow, value);
+        sub.add_mask(&mut self.mask);
+        self.given.push((key, sub.field));
+        Ok(())
+    }
+
+    /// The match as it was written.
+    pub(crate) fn unchecked(&self) -> Match {
+        Match::new(&self.flow, &Mask(self.mask))
+    }
+
+    /// The match, if all prerequisites are there.
+    pub(crate) fn checked(&self) -> Parsed<Match> {
+        let masked = self.flow.masked(&Mask(self.mask));
+        let layers = Layers::of(&masked);
+        for (key, field) in &self.given {
+            if field.get(&self.mask) != 0 && !layers.allow(*field) {
+                let needs = prereq_words(field.def().prereq);
+                return fail(key, format!("prerequisites not met for setting {key}: it needs {needs}"));
+            }
+        }
+        if layers.icmp && (masked.tp_src > 0xff || masked.tp_dst > 0xff) {
+            let at = self.given.iter().find(|(k, _)| k.starts_with("tp_")).map_or("", |(k, _)| k);
+            return fail(at, "ICMP type and code must be below 256");
+        }
+        Ok(super::normalize(&self.unchecked()))
+    }
+}
+
+/// Parses one packet's fields, as `ofproto/trace` takes them: no masks, no repetition, prerequisites before what needs
+/// them. Without `in_port` the packet comes from no port.
+///
+/// # Errors
+/// For an unknown field, a bad value, a mask, a repetition, or missing prerequisites.
+pub fn parse_exact_flow(text: &str, ports: &dyn PortNames) -> Result<Flow, ParseError> {
+    exact_flow(text, ports).map_err(|f: Fail| f.locate(text))
+}
+
+fn exact_flow(text: &str, ports: &dyn PortNames) -> Parsed<Flow> {
+    let mut builder = MatchBuilder { flow: Flow { in_port: OfPort::NONE.0, ..Flow::default() }, ..Default::default() };
+    let mut tokens = Tokens::new(text);
+    while let Some(token) = tokens.next_token()? {
+        let key = token.key;
+        if !token.has_value() && builder.add_protocol(key) {
+            continue;
+        }
+        let field = field_by_name(key).filter(|_| token.attached == Attached::Equals);
+        let Some(field) = field.map(|f| for_protocol(f, key, &builder.flow)) else {
+            return fail(key, format!("unknown field {key}"));
+        };
+        if builder.given.iter().any(|(_, f)| *f == field) {
+            return fail(key, format!("field {key} set multiple times"));
+        }
+        let vlan_sets_itself = field == FieldId::VlanPcp;
+        if !vlan_sets_itself && !holds(field, &builder.flow) {
+            return fail(key, format!("prerequisites not met for setting {key}"));
+        }
+        let bad = |why: &str| fail(token.value, format!("bad value for {key} ({why})"));
+        match masked_value(field, token.value, ports) {
+            Ok((_, mask)) if mask != field.full_mask() => {
+                return bad(&format!("{}: wildcards not allowed here", token.value));
+            }
+            Ok(_) => builder.add_field(field, token.value, ports)?,
+            Err(_) if field == FieldId::DlVlan => builder.add_field(field, token.value, ports)?,
+            Err(why) => return bad(&why.message),
+        }
+        builder.given.push((key, field));
+    }
+    Ok(builder.flow)
+}
+
+/// Whether the packet has the field; one without Ethernet header has the type that its packet type tells.
+fn holds(field: FieldId, flow: &Flow) -> bool {
+    let mut typed = *flow;
+    typed.dl_type = super::match_print::effective_type(flow);
+    field.prereq_holds(&typed, None)
+}
+
+/// The field that a name common to several protocols means for this packet.
+fn for_protocol(field: FieldId, key: &str, flow: &Flow) -> FieldId {
+    let proto = flow.nw_proto;
+    match key {
+        "tp_src" if proto == h::IPPROTO_UDP => FieldId::UdpSrc,
+        "tp_dst" if proto == h::IPPROTO_UDP => FieldId::UdpDst,
+        "tp_src" if proto == h::IPPROTO_SCTP => FieldId::SctpSrc,
+        "tp_dst" if proto == h::IPPROTO_SCTP => FieldId::SctpDst,
+        "icmp_type" if proto == h::IPPROTO_ICMPV6 => FieldId::Icmpv6Type,
+        "icmp_code" if proto == h::IPPROTO_ICMPV6 => FieldId::Icmpv6Code,
+        _ => field,
+    }
+}

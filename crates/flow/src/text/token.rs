@@ -1,0 +1,133 @@
+//! Splits a line into `key`, `key=value`, `key:value` and `key(value)`.
+
+use super::{Parsed, fail};
+
+/// What separates tokens.
+pub(crate) fn is_separator(c: char) -> bool {
+    matches!(c, ',' | ' ' | '\t' | '\r' | '\n')
+}
+
+/// How a token's value was attached to its key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Attached {
+    Nothing,
+    Colon,
+    Equals,
+    Parens,
+}
+
+/// One token; all parts are slices of the text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) value: &'a str,
+    pub(crate) attached: Attached,
+}
+
+impl Token<'_> {
+    pub(crate) fn has_value(&self) -> bool {
+        self.attached != Attached::Nothing
+    }
+}
+
+/// The tokens of a text, in order.
+pub(crate) struct Tokens<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Tokens<'a> {
+    pub(crate) fn new(text: &'a str) -> Tokens<'a> {
+        Tokens { rest: text }
+    }
+
+    /// The next token.
+    pub(crate) fn next_token(&mut self) -> Parsed<Option<Token<'a>>> {
+        let text = self.rest.trim_start_matches(is_separator);
+        if text.is_empty() {
+            self.rest = text;
+            return Ok(None);
+        }
+        let key_bytes = if text.starts_with('"') {
+            quoted_bytes(text)?
+        } else {
+            text.find(|c| is_separator(c) || matches!(c, ':' | '=' | '(')).unwrap_or(text.len())
+        };
+        let (key, after) = text.split_at(key_bytes);
+        let attached = match after.chars().next() {
+            Some(':') => Attached::Colon,
+            Some('=') => Attached::Equals,
+            Some('(') => Attached::Parens,
+            _ => Attached::Nothing,
+        };
+        let (value, rest) = match attached {
+            Attached::Nothing => (&after[..0], after),
+            Attached::Colon | Attached::Equals => {
+                let after = &after[1..];
+                after.split_at(value_bytes(after)?)
+            }
+            Attached::Parens => parenthesised(after)?,
+        };
+        self.rest = rest;
+        Ok(Some(Token { key, value, attached }))
+    }
+}
+
+/// Bytes of the quoted string that `text` begins with, quotes included.
+fn quoted_bytes(text: &str) -> Parsed<usize> {
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return Ok(at + 1),
+            _ => {}
+        }
+    }
+    fail(text, "missing closing quote")
+}
+
+/// Bytes of a value: up to the first separator that is not within parentheses or quotes.
+fn value_bytes(text: &str) -> Parsed<usize> {
+    let mut depth = 0usize;
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        match c {
+            '"' => {
+                at += quoted_bytes(&text[at..])?;
+                continue;
+            }
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            c if depth == 0 && is_separator(c) => return Ok(at),
+            _ => {}
+        }
+        at += c.len_utf8();
+    }
+    if depth > 0 { fail(text, "missing closing parenthesis") } else { Ok(at) }
+}
+
+/// Inside of the parentheses that `text` begins with, and what is behind them.
+fn parenthesised(text: &str) -> Parsed<(&str, &str)> {
+    let mut depth = 0usize;
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        match c {
+            '"' => {
+                at += quoted_bytes(&text[at..])?;
+                continue;
+            }
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        at += c.len_utf8();
+        if depth == 0 {
+            let rest = &text[at..];
+            if rest.chars().next().is_some_and(|c| !is_separator(c)) {
+                return fail(rest, "unexpected text behind closing parenthesis");
+            }
+            return Ok((&text[1..at - 1], rest));
+        }
+    }
+    fail(text, "missing closing parenthesis")
+}
