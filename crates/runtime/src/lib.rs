@@ -1,1 +1,14 @@
-//! runtime
+//! Threads and loops: where the pure rooms meet the system.
+//!
+//! - [`userspace`]: forwarding threads behind [`dpif::Datapath`];
+//! - [`slowpath`]: handlers and the revalidator;
+//! - [`control`]: the main loop: database, control socket, OpenFlow, configuration;
+//! - [`vlog`]: the log.
+//!
+//! The control plane shares no thread and no lock with the packet path.
+#![forbid(unsafe_code)]
+
+pub mod control;
+pub mod slowpath;
+pub mod userspace;
+pub mod vlog;

@@ -141,7 +141,8 @@ impl HandlerThread {
             }
             let ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
             for (pmd, ops) in ops {
-                let puts: Vec<_> = ops.iter().enumerate().filter_map(|(i, op)| Some((i, created(op)?))).collect();
+                let puts: Vec<_> =
+                    ops.iter().enumerate().filter_map(|(i, op)| Some((i, created(op)?))).collect();
                 let reply = (!puts.is_empty()).then(|| self.sink.clone());
                 let tag = self.next_tag;
                 if reply.is_some() {

@@ -25,8 +25,22 @@ const BURST: u64 = 200;
 
 /// Every module that logs.
 const MODULES: [&str; 16] = [
-    "bridge", "connmgr", "daemon_unix", "dpif", "dpif_netdev", "jsonrpc", "netdev", "netdev_linux", "ofproto",
-    "ofproto_dpif", "ofproto_dpif_upcall", "ovsdb_file", "reconnect", "unixctl", "vlog", "vswitch",
+    "bridge",
+    "connmgr",
+    "daemon_unix",
+    "dpif",
+    "dpif_netdev",
+    "jsonrpc",
+    "netdev",
+    "netdev_linux",
+    "ofproto",
+    "ofproto_dpif",
+    "ofproto_dpif_upcall",
+    "ovsdb_file",
+    "reconnect",
+    "unixctl",
+    "vlog",
+    "vswitch",
 ];
 
 struct Limiter {
@@ -140,7 +154,9 @@ impl Vlog {
 
     /// The table of `vlog/list`.
     pub fn list(&self) -> String {
-        let mut out = String::from("                 console    syslog    file\n                 -------    ------    ------\n");
+        let mut out = String::from(
+            "                 console    syslog    file\n                 -------    ------    ------\n",
+        );
         for (name, l) in &lock(&self.inner).levels {
             let (c, s, f) = (level_name(l[CONSOLE]), level_name(l[SYSLOG]), level_name(l[FILE]));
             let _ = writeln!(out, "{name:<16}  {c:>4}       {s:>4}       {f:>4}");
@@ -177,10 +193,11 @@ impl Inner {
         if !self.rate_limit {
             return Some(0);
         }
-        let l = self
-            .limiters
-            .entry(module.to_string())
-            .or_insert(Limiter { tokens: BURST, filled_ms: now_ms, dropped: 0 });
+        let l = self.limiters.entry(module.to_string()).or_insert(Limiter {
+            tokens: BURST,
+            filled_ms: now_ms,
+            dropped: 0,
+        });
         let earned = now_ms.saturating_sub(l.filled_ms) * RATE_PER_S / 1000;
         if earned > 0 {
             l.tokens = (l.tokens + earned).min(BURST);
@@ -229,14 +246,16 @@ impl Log for Vlog {
         if wanted(SYSLOG)
             && let Some(socket) = &inner.syslog
         {
-            let priority = 24 + match record.level() {
-                Level::Error => 3,
-                Level::Warn => 4,
-                Level::Info => 6,
-                Level::Debug | Level::Trace => 7,
-            };
+            let priority = 24
+                + match record.level() {
+                    Level::Error => 3,
+                    Level::Warn => 4,
+                    Level::Info => 6,
+                    Level::Debug | Level::Trace => 7,
+                };
             let program = &inner.program;
-            let _ = socket.send(format!("<{priority}>{program}: {sequence:05}|{module}|{name}|{text}").as_bytes());
+            let _ = socket
+                .send(format!("<{priority}>{program}: {sequence:05}|{module}|{name}|{text}").as_bytes());
         }
     }
 

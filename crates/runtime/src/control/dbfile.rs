@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 use ovsdb::db::Database;
-use ovsdb::log::{self, LogError};
+use ovsdb::log::{self as dblog, LogError};
 use ovsdb::server::LogRecord;
 use ovsdb::value::UuidSource;
 use std::fs::{File, OpenOptions};
@@ -58,9 +58,10 @@ pub fn open(
         Ok(file) => file,
         Err(e) => bail!("{}: cannot open the database: {e}", path.display()),
     };
-    file.read_to_end(&mut contents).with_context(|| format!("{}: cannot read the database", path.display()))?;
+    file.read_to_end(&mut contents)
+        .with_context(|| format!("{}: cannot read the database", path.display()))?;
     let mut fresh = false;
-    let (db, good_bytes) = match log::load(&contents, uuids) {
+    let (db, good_bytes) = match dblog::load(&contents, uuids) {
         Ok(loaded) => {
             if let Some(damage) = &loaded.damage {
                 log::warn!(target: "ovsdb_file", "{}: {damage}; what was written after offset {} is cut off, all \
@@ -78,7 +79,12 @@ pub fn open(
     };
     let older = db.schema().version != schema.version;
     if db.schema().name != schema.name {
-        bail!("{}: holds database {}, not {}; the file was left as it is", path.display(), db.schema().name, schema.name);
+        bail!(
+            "{}: holds database {}, not {}; the file was left as it is",
+            path.display(),
+            db.schema().name,
+            schema.name
+        );
     }
     let db = if older {
         log::info!(target: "ovsdb_file", "{}: converting from schema {} to {}", path.display(),
@@ -89,12 +95,14 @@ pub fn open(
     };
     let mut bytes = good_bytes;
     if fresh || older {
-        bytes = replace(path, &log::snapshot(&db, "", sys::clock::wall_ms() as i64))?;
+        bytes = replace(path, &dblog::snapshot(&db, "", sys::clock::wall_ms() as i64))?;
     }
     let (jobs, todo) = channel();
     let (tell, written) = channel();
     let writer = Writer { path: path.to_path_buf(), synced_bytes: bytes, file: None };
-    let writer = std::thread::Builder::new().name("ovsdb-log".into()).spawn(move || writer.run(&todo, &tell, &wake))?;
+    let writer = std::thread::Builder::new()
+        .name("ovsdb-log".into())
+        .spawn(move || writer.run(&todo, &tell, &wake))?;
     let file = DbFile {
         path: path.to_path_buf(),
         _lock: lock,
@@ -126,7 +134,7 @@ impl DbFile {
 
     /// Rewrites the file as a snapshot.
     pub fn compact(&mut self, db: &Database) {
-        let snapshot = log::snapshot(db, "compacting database online", sys::clock::wall_ms() as i64);
+        let snapshot = dblog::snapshot(db, "compacting database online", sys::clock::wall_ms() as i64);
         self.bytes = snapshot.len() as u64;
         self.base_bytes = self.bytes;
         self.job(Job::Replace(snapshot));

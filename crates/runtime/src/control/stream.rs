@@ -36,7 +36,8 @@ impl Endpoint {
     /// Reads a target; `default_port` stands where it names none.
     pub fn parse(target: &str, default_port: u16) -> Result<Endpoint, EndpointError> {
         let fail = |why| EndpointError { target: target.to_string(), why };
-        let (kind, rest) = target.split_once(':').ok_or_else(|| fail("no connection method (such as unix: or tcp:)"))?;
+        let (kind, rest) =
+            target.split_once(':').ok_or_else(|| fail("no connection method (such as unix: or tcp:)"))?;
         match kind {
             "unix" | "punix" if rest.is_empty() => Err(fail("a path is missing")),
             "unix" => Ok(Endpoint::Unix(rest.into())),
@@ -299,8 +300,7 @@ impl Conn {
 
     fn want_writable(&mut self, wanted: bool, registry: &Registry) -> io::Result<()> {
         if wanted != self.writable_wanted {
-            let interest =
-                if wanted { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+            let interest = if wanted { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
             registry.reregister(self.stream.source(), self.token, interest)?;
             self.writable_wanted = wanted;
         }

@@ -139,7 +139,6 @@ impl Client {
                 Err(_) => return false,
             };
             let Ok(Message::Request { id, method, params }) = message else { return false };
-            let Value::Array(params) = params else { return false };
             let args: Option<Vec<String>> = params.iter().map(|p| Some(p.as_str()?.to_string())).collect();
             let Some(args) = args else { return false };
             out.push(Request { conn, id, command: method, args });

@@ -69,8 +69,10 @@ impl UpcallHub {
         let (mut shared, mut ends) = (Vec::new(), Vec::new());
         for _ in 0..handlers.max(1) {
             let parker = Parker::new();
-            let queues =
-                Arc::new(HandlerQueues { queues: Snapshot::new(Vec::new()), unparker: parker.unparker().clone() });
+            let queues = Arc::new(HandlerQueues {
+                queues: Snapshot::new(Vec::new()),
+                unparker: parker.unparker().clone(),
+            });
             shared.push(queues.clone());
             ends.push(Handler { queues, parker, drr: DeficitRoundRobin::default() });
         }

@@ -6,6 +6,9 @@
 mod hub;
 mod pmd;
 
+#[cfg(test)]
+mod tests;
+
 use datapath::{DpShared, Pmd, PmdConfig};
 use dpif::{
     Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, OpBatch, PmdId, PortInfo, PortKind,
@@ -79,13 +82,8 @@ impl UserspaceDatapath {
         let shared = Arc::new(DpShared::new());
         let (hub, handlers) = UpcallHub::new(config.handlers);
         let core = |id: PmdId, salt: u64| {
-            let config = PmdConfig {
-                id,
-                vlan_limit: config.vlan_limit,
-                hash_seed: config.hash_seed ^ salt,
-                ..PmdConfig::default()
-            };
-            Pmd::new(config, shared.clone())
+            let seed = config.hash_seed ^ salt;
+            Pmd::new(PmdConfig { vlan_limit: config.vlan_limit, ..PmdConfig::new(id, seed) }, shared.clone())
         };
         let main = MainCore { core: core(PmdId::Main, 0x6d61_696e), io: ThreadIo::default() };
         let mut threads = Vec::new();
@@ -98,7 +96,8 @@ impl UserspaceDatapath {
                 control: AtomicBool::new(false),
             });
             let thread = PmdThread::new(core(PmdId::Core(n), n.into()), inbox.clone(), requests);
-            let join = std::thread::Builder::new().name(format!("pmd-c{n:02}")).spawn(move || thread.run())?;
+            let join =
+                std::thread::Builder::new().name(format!("pmd-c{n:02}")).spawn(move || thread.run())?;
             threads.push(Thread { id: PmdId::Core(n), inbox, control, join: Some(join) });
         }
         let datapath = UserspaceDatapath {
@@ -151,11 +150,14 @@ impl UserspaceDatapath {
                 Ok((port, "system"))
             }
             PortKind::Internal | PortKind::Tap => {
-                let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
+                let options =
+                    TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
                 let port = Port::open_tap(&spec.name, &options).map_err(device)?;
                 Ok((port, if spec.kind == PortKind::Tap { "tap" } else { "internal" }))
             }
-            PortKind::Other(name) => Err(DpifError::Unsupported(format!("ports of type {name} are not supported"))),
+            PortKind::Other(name) => {
+                Err(DpifError::Unsupported(format!("ports of type {name} are not supported")))
+            }
         }
     }
 
@@ -171,7 +173,13 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_vlan_headers: 1, max_mpls_depth: 3, recirc: true, explicit_drop: true, sample_nesting: 8 }
+        Capabilities {
+            max_vlan_headers: 1,
+            max_mpls_depth: 3,
+            recirc: true,
+            explicit_drop: true,
+            sample_nesting: 8,
+        }
     }
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {

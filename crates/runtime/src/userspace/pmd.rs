@@ -160,7 +160,7 @@ impl PmdThread {
             }
             let now_us = sys::clock::monotonic_us();
             if now_us >= self.next_tick_us {
-                self.core.tick(now_us, &mut self.io);
+                self.core.tick(now_us);
                 self.core.flush_output(&mut self.io);
                 self.next_tick_us = now_us + 1_000_000;
             }
@@ -228,7 +228,12 @@ impl PmdThread {
                     // The number was checked when it was given out.
                     let _ = self.core.port_add(port);
                     self.io.add(port, side);
-                    self.rx.extend(queues.into_iter().map(|queue| Rx { port, queue, ready: true, errors: 0 }));
+                    self.rx.extend(queues.into_iter().map(|queue| Rx {
+                        port,
+                        queue,
+                        ready: true,
+                        errors: 0,
+                    }));
                     let _ = done.send(());
                 }
                 Control::PortDel(port, done) => {
@@ -266,7 +271,7 @@ impl PmdThread {
 
     /// Asks the kernel which queues have something.
     fn look(&mut self, timeout: Option<Duration>, with_waker: bool) {
-        let mut set = sys::PollSet::new();
+        let mut set = sys::poll::PollSet::new();
         let mut places = Vec::with_capacity(self.rx.len());
         for (i, rx) in self.rx.iter().enumerate().filter(|(_, rx)| rx.errors < ERRORS_MAX) {
             places.push((i, set.add(rx.queue.fd(), false)));
@@ -275,7 +280,8 @@ impl PmdThread {
         if set.wait(timeout).is_err() {
             return;
         }
-        let ready: Vec<usize> = places.iter().filter(|(_, p)| set.ready(*p).readable).map(|(i, _)| *i).collect();
+        let ready: Vec<usize> =
+            places.iter().filter(|(_, p)| set.ready(*p).readable).map(|(i, _)| *i).collect();
         let woken = waker.is_some_and(|p| set.ready(p).readable);
         drop(set);
         for i in ready {

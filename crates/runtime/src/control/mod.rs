@@ -1,0 +1,5 @@
+//! The control plane.
+
+pub mod dbfile;
+pub mod stream;
+pub mod unixctl;
