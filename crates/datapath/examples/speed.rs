@@ -1,7 +1,7 @@
 //! How fast the fast path is in process: frames in memory → copy to a pooled buffer → all stages → a sink that frees.
 //!
-//! `cargo run --release -p datapath --example speed [SECONDS]` prints, for each case, nanoseconds and packets a second: the
-//! median of five rounds and their extremes. Cases are measured in turn, round by round.
+//! `cargo run --release -p datapath --example speed [SECONDS [NAME]]` prints, for each case, nanoseconds and packets a second: the
+//! median of five rounds and their extremes; with a name only that case. Cases are measured in turn, round by round.
 
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
 use dpif::{DpAction, DpifOp, FlowPut, OpResult, PmdId, PutMode, Upcall, UpcallSink};
@@ -136,6 +136,9 @@ fn main() {
         Case::new("100k flows, 1 mask, no cache", 100_000, 1, false),
         Case::new("1k flows, 17 masks, no cache", 1000, 17, false),
     ];
+    if let Some(name) = std::env::args().nth(2) {
+        cases.retain(|c| c.name == name);
+    }
     for case in &mut cases {
         case.round(Duration::from_secs_f64(seconds));
         case.ns.clear();

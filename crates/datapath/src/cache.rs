@@ -90,6 +90,15 @@ impl SignatureCache {
         hash as usize & (self.lines.len() - 1)
     }
 
+    /// The first megaflow of the packet's signature, unconfirmed: an id that may be any, or none.
+    #[inline]
+    pub(crate) fn hint(&self, hash: u64) -> Option<u32> {
+        let line = &self.lines[self.line_of(hash)];
+        let hits = probe(line, SignatureCache::signature(hash));
+        let [a, b, c] = *line.ids.get(hits.trailing_zeros() as usize)?;
+        Some(u32::from_le_bytes([a, b, c, 0]))
+    }
+
     /// The megaflow that `confirm` accepts among those of the packet's signature.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut confirm: impl FnMut(u32) -> bool) -> Option<u32> {

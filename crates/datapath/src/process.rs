@@ -161,6 +161,16 @@ impl Pmd {
             burst.misses.extend(there);
             return;
         }
+        // A pass of loads that do not wait for each other, so that their cache misses overlap; what it reads is only kept
+        // to be read again.
+        let mut places = [0u32; BATCH_MAX_PACKETS];
+        for (place, hash) in places.iter_mut().zip(&burst.hashes) {
+            *place = self.cache.hint(*hash).unwrap_or(MISS);
+        }
+        for place in &mut places[..burst.packets.len()] {
+            *place = self.table.slots().get(*place).map_or(MISS, |s| s.subtable);
+        }
+        std::hint::black_box(&places);
         let mut hits = 0;
         for i in 0..burst.packets.len() {
             if burst.results[i] == WAITS {
