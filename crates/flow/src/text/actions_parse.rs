@@ -75,7 +75,7 @@ fn list(text: &str, ports: &dyn PortNames, scope: Scope) -> Parsed<Vec<Action>> 
         let before = out.len();
         if token.key.eq_ignore_ascii_case("drop") {
             dropped = Some(token.key);
-        } else if !parse_into(&token, ports, scope, &mut out)? {
+        } else if token.attached == Attached::ParensArrow || !parse_into(&token, ports, scope, &mut out)? {
             return refuse_unknown(&token);
         }
         for action in &out[before..] {
@@ -119,7 +119,8 @@ fn check_order(token: &Token<'_>, action: &Action, highest: u8, any_before: bool
         return fail(token.key, why);
     }
     if rank == highest && rank != 1 && any_before {
-        let why = format!("duplicate {} instruction not allowed, for OpenFlow 1.1+ compatibility", name(rank));
+        let why =
+            format!("duplicate {} instruction not allowed, for OpenFlow 1.1+ compatibility", name(rank));
         return fail(token.key, why);
     }
     Ok(rank)
@@ -152,7 +153,10 @@ fn parse_into(token: &Token<'_>, ports: &dyn PortNames, scope: Scope, out: &mut 
     let arg = token.value;
     let action = match name.as_str() {
         "output" if token.attached == Attached::Parens => {
-            return fail(token.key, "output(port=...,max_len=...) is not supported: packets are not truncated");
+            return fail(
+                token.key,
+                "output(port=...,max_len=...) is not supported: packets are not truncated",
+            );
         }
         "output" => parse_output(arg, ports)?,
         "controller" => parse_controller(arg)?,
@@ -243,7 +247,9 @@ fn parse_output(arg: &str, ports: &dyn PortNames) -> Parsed<Action> {
 fn output_to(port: OfPort, part: &str) -> Parsed<Action> {
     match port {
         OfPort::CONTROLLER => Ok(controller(u16::MAX)),
-        OfPort::NONE | OfPort::UNSET | OfPort::MAX => fail(part, format!("{part}: output to a port that is none")),
+        OfPort::NONE | OfPort::UNSET | OfPort::MAX => {
+            fail(part, format!("{part}: output to a port that is none"))
+        }
         port => Ok(Action::Output { port, max_len_bytes: 0 }),
     }
 }
@@ -330,7 +336,9 @@ fn parse_resubmit(token: &Token<'_>, ports: &dyn PortNames) -> Parsed<Action> {
     };
     let table = match table_text {
         "" => None,
-        text => Some(table(text, || format!("{text}: resubmit to unknown table"))?).filter(|t| *t != TableId::ALL),
+        text => {
+            Some(table(text, || format!("{text}: resubmit to unknown table"))?).filter(|t| *t != TableId::ALL)
+        }
     };
     if in_port == OfPort::IN_PORT && table.is_none() {
         let why = "at least one \"in_port\" or \"table\" must be specified on resubmit";
@@ -364,7 +372,9 @@ fn parse_stack(name: &str, arg: &str) -> Parsed<Action> {
 
 fn parse_write_metadata(arg: &str) -> Parsed<Action> {
     Ok(match arg.split_once('/') {
-        Some((value, mask)) => Action::WriteMetadata { value: u64_argument(value)?, mask: u64_argument(mask)? },
+        Some((value, mask)) => {
+            Action::WriteMetadata { value: u64_argument(value)?, mask: u64_argument(mask)? }
+        }
         None => Action::WriteMetadata { value: u64_argument(arg)?, mask: u64::MAX },
     })
 }

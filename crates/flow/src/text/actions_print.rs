@@ -47,7 +47,9 @@ pub fn format_action(action: &Action, ports: &dyn PortNames) -> String {
             format!("set_field:{}->{}", format_value(*field, *value, *mask, ports), field.def().name)
         }
         Action::SetField { field, value, mask, style: SetStyle::Load } => format_load(*field, *value, *mask),
-        Action::Move { source, dest } => format!("move:{}->{}", format_subfield(*source), format_subfield(*dest)),
+        Action::Move { source, dest } => {
+            format!("move:{}->{}", format_subfield(*source), format_subfield(*dest))
+        }
         Action::StackPush(sub) => format!("push:{}", format_subfield(*sub)),
         Action::StackPop(sub) => format!("pop:{}", format_subfield(*sub)),
         Action::Resubmit { in_port, table } => format_resubmit(*in_port, table.map(|t| t.0), ports),

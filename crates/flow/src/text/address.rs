@@ -110,7 +110,12 @@ pub(crate) fn format_masked_mac(address: u64, mask: u64) -> String {
     }
 }
 
-/// `(NAMESPACE,TYPE)`.
+/// `(NAMESPACE,TYPE)`; the type is hexadecimal where it is an EtherType.
 pub(crate) fn format_packet_type(packet_type: u32) -> String {
-    format!("({},{})", packet_type >> 16, hex(u128::from(packet_type & 0xffff)))
+    let (namespace, kind) = (packet_type >> 16, packet_type & 0xffff);
+    if namespace > 1 {
+        format!("({namespace},{kind})")
+    } else {
+        format!("({namespace},{})", hex(kind.into()))
+    }
 }

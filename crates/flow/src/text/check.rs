@@ -57,7 +57,9 @@ impl State {
             return Ok(());
         }
         let (name, needs) = (field.def().name, prereq_words(field.def().prereq));
-        Err(format!("{what} {name} lacks correct prerequisites: match on {needs} (OFPBAC_MATCH_INCONSISTENT)"))
+        Err(format!(
+            "{what} {name} lacks correct prerequisites: match on {needs} (OFPBAC_MATCH_INCONSISTENT)"
+        ))
     }
 
     fn has(&self, field: FieldId) -> bool {

@@ -51,7 +51,8 @@ pub(crate) static CT_STATE: FlagSet = FlagSet {
 };
 
 /// Tunnel flags that a match may name.
-pub(crate) static TUNNEL: FlagSet = FlagSet { what: "tunnel flag", names: &[(1, "oam")], all: 1, wire_bytes: 2 };
+pub(crate) static TUNNEL: FlagSet =
+    FlagSet { what: "tunnel flag", names: &[(1, "oam")], all: 1, wire_bytes: 2 };
 
 impl FlagSet {
     fn bit(&self, name: &str) -> Option<u32> {
@@ -82,7 +83,8 @@ impl FlagSet {
     }
 
     fn parse_number(&self, text: &str) -> Parsed<(u32, u32)> {
-        let number = |s| field_integer(s, self.wire_bytes).ok().map(|n| n as u32).filter(|n| n & !self.all == 0);
+        let number =
+            |s| field_integer(s, self.wire_bytes).ok().map(|n| n as u32).filter(|n| n & !self.all == 0);
         let (value, mask) = match text.split_once('/') {
             Some((value, mask)) => (number(value), number(mask)),
             None => (number(text), Some(self.all)),

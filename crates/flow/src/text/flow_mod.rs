@@ -268,7 +268,9 @@ impl FlowModText {
                 (self.cookie, self.cookie_mask) = (u64_argument(cookie)?, u64_argument(mask)?);
             }
             None if self.command.deletes() => {
-                let hint = format!("cannot set cookie (to match on a cookie, specify a mask, e.g. cookie={value}/-1)");
+                let hint = format!(
+                    "cannot set cookie (to match on a cookie, specify a mask, e.g. cookie={value}/-1)"
+                );
                 return fail(value, hint);
             }
             None => self.new_cookie = Some(u64_argument(value)?).filter(|c| *c != u64::MAX),

@@ -100,7 +100,10 @@ fn match_spec(source: LearnSource, dest: SubField) -> LearnSpec {
 fn has_header(sub: SubField, part: &str) -> Parsed<()> {
     let def = sub.field.def();
     if def.nxm.is_none() && def.oxm.is_none() {
-        return fail(part, format!("field '{}' cannot stand in learn: it has no NXM or OXM header", def.name));
+        return fail(
+            part,
+            format!("field '{}' cannot stand in learn: it has no NXM or OXM header", def.name),
+        );
     }
     Ok(())
 }

@@ -86,7 +86,7 @@ impl<'a> MatchBuilder<'a> {
         if !token.has_value() {
             return Ok(self.add_protocol(key));
         }
-        if token.attached == Attached::Parens {
+        if matches!(token.attached, Attached::Parens | Attached::ParensArrow) {
             return Ok(false);
         }
         if key.contains('[') {
@@ -196,7 +196,8 @@ pub fn parse_exact_flow(text: &str, ports: &dyn PortNames) -> Result<Flow, Parse
 }
 
 fn exact_flow(text: &str, ports: &dyn PortNames) -> Parsed<Flow> {
-    let mut builder = MatchBuilder { flow: Flow { in_port: OfPort::NONE.0, ..Flow::default() }, ..Default::default() };
+    let mut builder =
+        MatchBuilder { flow: Flow { in_port: OfPort::NONE.0, ..Flow::default() }, ..Default::default() };
     let mut tokens = Tokens::new(text);
     while let Some(token) = tokens.next_token()? {
         let key = token.key;
@@ -210,8 +211,7 @@ fn exact_flow(text: &str, ports: &dyn PortNames) -> Parsed<Flow> {
         if builder.given.iter().any(|(_, f)| *f == field) {
             return fail(key, format!("field {key} set multiple times"));
         }
-        let vlan_sets_itself = field == FieldId::VlanPcp;
-        if !vlan_sets_itself && !holds(field, &builder.flow) {
+        if !holds(field, &builder.flow) {
             return fail(key, format!("prerequisites not met for setting {key}"));
         }
         let bad = |why: &str| fail(token.value, format!("bad value for {key} ({why})"));

@@ -145,20 +145,23 @@ fn ip_mask(flow: &Flow, m: &mut Flow) {
     if flow.nw_frag & nw_frag::LATER != 0 {
         return;
     }
-    let v4 = effective_type(flow) == h::ETH_TYPE_IP;
-    let has_ports = match flow.nw_proto {
-        h::IPPROTO_TCP | h::IPPROTO_UDP | h::IPPROTO_SCTP => true,
-        h::IPPROTO_ICMP | h::IPPROTO_IGMP => v4,
-        h::IPPROTO_ICMPV6 => !v4,
-        _ => false,
-    };
+    let has_ports = matches!(
+        flow.nw_proto,
+        h::IPPROTO_TCP
+            | h::IPPROTO_UDP
+            | h::IPPROTO_SCTP
+            | h::IPPROTO_ICMP
+            | h::IPPROTO_IGMP
+            | h::IPPROTO_ICMPV6
+    );
     if has_ports {
         (m.tp_src, m.tp_dst) = (u16::MAX, u16::MAX);
     }
     if flow.nw_proto == h::IPPROTO_TCP {
         m.tcp_flags = 0xfff;
     }
-    if !v4 && flow.nw_proto == h::IPPROTO_ICMPV6 && is_nd_type(flow.tp_src) {
+    let v6 = effective_type(flow) == h::ETH_TYPE_IPV6;
+    if v6 && flow.nw_proto == h::IPPROTO_ICMPV6 && is_nd_type(flow.tp_src) {
         m.nd_target = [0xff; 16];
         (m.arp_sha, m.arp_tha) = ([0xff; 6], [0xff; 6]);
     }
@@ -366,7 +369,10 @@ impl<'a> Printer<'a> {
             self.word("tun_erspan_ver=0,gtpu_flags=0,gtpu_msgtype=0");
             self.put("tun_flags", TUNNEL.format(u32::from(f.tun_flags) & TUNNEL.all));
         } else if u32::from(m.tun_flags) & TUNNEL.all != 0 {
-            self.put("tun_flags", TUNNEL.format_signed(f.tun_flags.into(), u32::from(m.tun_flags) & TUNNEL.all));
+            self.put(
+                "tun_flags",
+                TUNNEL.format_signed(f.tun_flags.into(), u32::from(m.tun_flags) & TUNNEL.all),
+            );
         }
     }
 

@@ -42,7 +42,12 @@ pub(crate) fn parse_set_field(arg: &str, ports: &dyn PortNames, out: &mut Vec<Ac
     let present = u128::from(VlanTag::PRESENT);
     if field == FieldId::VlanVid && mask & present != 0 && value & present == 0 {
         let with = value | present;
-        return fail(text, format!("{text}: invalid value for set field vlan_vid, the tag's presence bit is missing: {with}"));
+        return fail(
+            text,
+            format!(
+                "{text}: invalid value for set field vlan_vid, the tag's presence bit is missing: {with}"
+            ),
+        );
     }
     // The type-of-service byte is set without its ECN bits.
     let mask = if field == FieldId::NwTos && mask != 0 { field.full_mask() } else { mask };

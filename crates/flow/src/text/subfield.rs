@@ -72,7 +72,8 @@ fn bits(text: &str, field: FieldId, range: &str) -> Parsed<SubField> {
     }
     for (what, bit) in [("starting", first), ("ending", last)] {
         if bit >= width {
-            let why = format!("{text}: {what} bit {bit} is not valid because field is only {width} bits wide");
+            let why =
+                format!("{text}: {what} bit {bit} is not valid because field is only {width} bits wide");
             return fail(range, why);
         }
     }

@@ -14,6 +14,8 @@ pub(crate) enum Attached {
     Colon,
     Equals,
     Parens,
+    /// Parentheses with an arrow behind, as in `check_pkt_larger(100)->reg0[0]`.
+    ParensArrow,
 }
 
 /// One token; all parts are slices of the text.
@@ -65,7 +67,13 @@ impl<'a> Tokens<'a> {
                 let after = &after[1..];
                 after.split_at(value_bytes(after)?)
             }
-            Attached::Parens => parenthesised(after)?,
+            Attached::Parens | Attached::ParensArrow => parenthesised(after)?,
+        };
+        let arrow = attached == Attached::Parens && rest.starts_with("->");
+        let (attached, rest) = if arrow {
+            (Attached::ParensArrow, rest.trim_start_matches(|c| !is_separator(c)))
+        } else {
+            (attached, rest)
         };
         self.rest = rest;
         Ok(Some(Token { key, value, attached }))
@@ -123,7 +131,7 @@ fn parenthesised(text: &str) -> Parsed<(&str, &str)> {
         at += c.len_utf8();
         if depth == 0 {
             let rest = &text[at..];
-            if rest.chars().next().is_some_and(|c| !is_separator(c)) {
+            if !rest.starts_with("->") && rest.chars().next().is_some_and(|c| !is_separator(c)) {
                 return fail(rest, "unexpected text behind closing parenthesis");
             }
             return Ok((&text[1..at - 1], rest));

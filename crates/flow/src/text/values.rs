@@ -26,11 +26,7 @@ pub(crate) const FRAG_NAMES: [(&str, u8, u8); 7] = [
 ///
 /// # Errors
 /// When the text is not of that format, a number does not fit, or the field takes no such mask.
-pub fn parse_value(
-    field: FieldId,
-    text: &str,
-    ports: &dyn PortNames,
-) -> Result<(u128, u128), ParseError> {
+pub fn parse_value(field: FieldId, text: &str, ports: &dyn PortNames) -> Result<(u128, u128), ParseError> {
     masked_value(field, text, ports).map_err(|f: Fail| f.locate(text))
 }
 

@@ -1,0 +1,117 @@
+//! Where we differ from `ovs-ofctl` on purpose, and what it leaves to the switch.
+
+use super::*;
+
+#[test]
+fn values_that_do_not_fit_are_refused_not_cut() {
+    let table = "\
+ip,ip_dscp=64\terror: 64: value does not fit into the 6 bits of ip_dscp
+ip,nw_ecn=4\terror: 4: value does not fit into the 2 bits of nw_ecn
+arp,arp_op=256\terror: 256: value does not fit into the 8 bits of arp_op
+mpls,mpls_label=0x100000\terror: 0x100000: value does not fit into the 20 bits of mpls_label
+dl_vlan_pcp=8\terror: 8: value does not fit into the 3 bits of dl_vlan_pcp
+dl_vlan=8192\terror: 8192: value does not fit into the 12 bits of dl_vlan
+ipv6,ipv6_label=0x100000\terror: 0x100000: value does not fit into the 20 bits of ipv6_label
+ip,nw_src=300.1.1.1\terror: 300.1.1.1: invalid IP address
+icmp,tp_src=256\terror: ICMP type and code must be below 256
+reg0=\terror: field reg0 missing value
+tcp=5\terror: unknown keyword tcp
+dl_vlan=0x1005\tdl_vlan=5
+ip,nw_tos=3\tip,nw_tos=0
+vlan_vid=5\tvlan_tci=0x0005/0x1fff
+packet_type=(2,5)\tpacket_type=(2,5)
+skb_priority=5\tskb_priority=0x5
+tun_tos=8,tun_ttl=4\ttun_tos=8,tun_ttl=4
+tcp,tcp_flags=+[900]\ttcp,tcp_flags=+ns+[800]
+";
+    check(table, 18, matched);
+}
+
+#[test]
+fn prerequisites_are_asked_for() {
+    let table = "\
+nw_src=1.2.3.4\terror: prerequisites not met for setting nw_src: it needs ip
+tp_dst=80\terror: prerequisites not met for setting tp_dst: it needs tcp or tcp6
+ip,tp_dst=80\terror: prerequisites not met for setting tp_dst: it needs tcp or tcp6
+tcp,icmp_type=8\terror: prerequisites not met for setting icmp_type: it needs icmp
+ipv6,nw_src=1.2.3.4\terror: prerequisites not met for setting nw_src: it needs ip
+udp,tcp_flags=syn\terror: prerequisites not met for setting tcp_flags: it needs tcp or tcp6
+nd_target=::1\terror: prerequisites not met for setting nd_target: it needs icmp6 with icmp_type=135 or 136 and icmp_code=0
+mpls_label=5\terror: prerequisites not met for setting mpls_label: it needs mpls or mplsm
+packet_type=(1,0x800),dl_src=00:01:02:03:04:05\terror: prerequisites not met for setting dl_src: it needs an Ethernet packet
+tp_dst=80,tcp\ttcp,tp_dst=80
+tp_dst=*\t
+udp,tcp_dst=80\tudp,tp_dst=80
+";
+    check(table, 12, matched);
+}
+
+#[test]
+fn normalizing_drops_what_cannot_matter() {
+    let table = "\
+nw_src=1.2.3.4\t
+tp_dst=80\t
+ip,tp_src=5\tip
+nd_target=fe80::1\t
+nw_proto=6\t
+tcp,tp_dst=80\ttcp,tp_dst=80
+packet_type=(1,0x800),dl_src=00:01:02:03:04:05\tpacket_type=(1,0x800)
+";
+    check(table, 7, |text| {
+        format_match(&normalize(&parse_match_unchecked(text, &NoPortNames).unwrap()), None)
+    });
+}
+
+#[test]
+fn actions_are_taken_literally() {
+    let table = "\
+set_field:0x5/0x3->reg0\tset_field:0x1/0x3->reg0
+set_field:10.0.0.1/24->nw_src\tset_field:10.0.0.0/24->ip_src
+set_field:LOCAL->in_port\tset_field:LOCAL->in_port
+set_field:4->nw_tos\tset_field:4->nw_tos
+set_field:5->vlan_vid\terror: 5: invalid value for set field vlan_vid, the tag's presence bit is missing: 4101
+set_field:1->dl_vlan\terror: dl_vlan cannot be set, because it has no NXM or OXM header
+load:10.0.0.1->reg1[]\terror: 10.0.0.1->reg1[]: cannot parse integer value
+load:0x1->xxreg0[32..127]\tload:0x1->NXM_NX_XXREG0[32..95],load:0->NXM_NX_XXREG0[96..127]
+output:xxreg0[]\terror: xxreg0[]: port number from more than 64 bits
+output:65280\terror: 65280: output to a port that is none
+ANY\terror: ANY: output to a port that is none
+1:2\terror: unexpected argument of output to port 1
+set_queue:4294967296\terror: 4294967296: value does not fit into 32 bits
+dec_ttl(x)\terror: invalid controller id \"x\"
+dec_ttl(70000)\terror: invalid controller id \"70000\"
+resubmit(,3\terror: missing closing parenthesis
+output:2)\terror: 2): output to unknown port
+learn(table=1,priority=70000)\terror: invalid priority \"70000\"
+learn(table=1,foo)\terror: unknown keyword foo
+learn(table=1,dl_vlan=5)\terror: field 'dl_vlan' cannot stand in learn: it has no NXM or OXM header
+learn(table=1,reg0[0..7]=reg1[])\terror: bit widths of reg0[0..7] (8) and reg1[] (32) differ
+learn(table=1,ct_state=0x20)\tlearn(table=1,ct_state=trk)
+mod_vlan_vid:5,mod_nw_ecn:2,mod_nw_ttl:5\tmod_vlan_vid:5,mod_nw_ecn:2,mod_nw_ttl:5
+debug_recirc,debug_slow\tdebug_recirc,debug_slow
+";
+    check(table, 24, acted);
+}
+
+#[test]
+fn unsupported_actions_are_named() {
+    for action in [
+        "ct(commit,zone=1)",
+        "ct_clear",
+        "clone(output:1)",
+        "group:5",
+        "bundle(eth_src,0,active_backup,ofport,members:1,2)",
+        "multipath(eth_src,50,modulo_n,1,0,NXM_NX_REG0[])",
+        "push_mpls:0x8847",
+        "dec_mpls_ttl",
+        "encap(ethernet)",
+        "sample(probability=1)",
+        "check_pkt_larger(100)->reg0[0]",
+        "conjunction(1,1/2)",
+    ] {
+        let name = action.split([':', '(']).next().unwrap();
+        assert_eq!(acted(action), format!("error: action {name} is not supported"));
+    }
+    assert!(acted("output(port=1,max_len=100)").contains("not supported"));
+    assert_eq!(acted("frobnicate:1"), "error: unknown action frobnicate");
+}
