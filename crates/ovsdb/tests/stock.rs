@@ -478,10 +478,18 @@ fn random_transactions_end_alike() {
     let contents = json!(["random", select("root"), select("leaf")]);
     let mut dice = Dice(20);
     let mut succeeded = 0;
+    let mut notified = 0;
+    for (id, method, requests) in monitors() {
+        let params = json!(["random", id, requests]);
+        assert_eq!(a.ask(method, params.clone()), b.ask(method, params));
+    }
     for round in 0..2000 {
         let mut params = vec![json!("random")];
         params.extend((0..=dice.roll(4)).map(|_| dice.operation()));
-        let (ra, rb) = (a.ask("transact", json!(params)), b.ask("transact", json!(params)));
+        let ((ua, ra), (ub, rb)) =
+            (a.ask_all("transact", json!(params)), b.ask_all("transact", json!(params)));
+        notified += ua.len();
+        assert_eq!(updates(&ua), updates(&ub), "round {round}: {}", json!(params));
         // Which of several rows fails first is each server's own choice.
         let alike = |reply: &Value| {
             comparable(reply)
@@ -493,6 +501,7 @@ fn random_transactions_end_alike() {
         let (ca, cb) = (a.ask("transact", contents.clone()), b.ask("transact", contents.clone()));
         assert_eq!(rows_in_order(&ca), rows_in_order(&cb), "round {round}: {}", json!(params));
     }
+    assert!(notified > 150, "only {notified} updates");
     assert!(succeeded > 150, "only {succeeded} transactions succeeded: the test tests little");
     let expected = rows_in_order(&a.ask("transact", contents.clone())["result"]);
     // Their tool reads our file. It may refuse theirs, for a difference that has more elements than its column may
@@ -505,6 +514,46 @@ fn random_transactions_end_alike() {
         load(&fs::read(backend.dir().join("db")).unwrap(), &mut SeededUuids::new(2)).unwrap()
     };
     assert_eq!(snapshot(&read(&ours).db, "", 0), snapshot(&read(&stock).db, "", 0));
+}
+
+/// Monitors of both kinds, with and without conditions and selections.
+fn monitors() -> [(&'static str, &'static str, Value); 4] {
+    let columns = json!(["name", "strong", "weak", "numbers", "mode", "map", "real"]);
+    [
+        ("all", "monitor", json!({"root": {"columns": columns}, "leaf": [{"columns": columns}]})),
+        (
+            "some",
+            "monitor",
+            json!({"root": [{"columns": ["name", "map"], "select": {"insert": false}}, {"columns": ["real"], "select": {"delete": false}}]}),
+        ),
+        ("every", "monitor_cond", json!({"root": [{"columns": columns}], "leaf": [{"columns": columns}]})),
+        (
+            "where",
+            "monitor_cond",
+            json!({
+            "root": [{"columns": columns, "where": [["name", "==", "a"], ["numbers", "includes", 2]]}],
+            "leaf": [{"columns": ["mode", "map"], "where": [["real", ">=", 1]]}]}),
+        ),
+    ]
+}
+
+/// Notifications in a form that does not depend on the order of monitors and members.
+fn updates(notifications: &[Value]) -> Vec<String> {
+    fn sorted(json: &Value) -> String {
+        match json {
+            Value::Object(object) => {
+                let mut members: Vec<String> =
+                    object.iter().map(|(k, v)| format!("{k}:{}", sorted(v))).collect();
+                members.sort();
+                members.join(",")
+            }
+            Value::Array(list) => list.iter().map(sorted).collect::<Vec<_>>().join(";"),
+            other => other.to_string(),
+        }
+    }
+    let mut texts: Vec<String> = notifications.iter().map(sorted).collect();
+    texts.sort();
+    texts
 }
 
 /// The rows of two selects, sorted, with sorted members; UUIDs as they are.

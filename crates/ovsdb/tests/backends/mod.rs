@@ -282,17 +282,27 @@ impl Raw {
         Raw { stream, framer: ovsdb::jsonrpc::Framer::default() }
     }
 
+    /// The reply to a request.
     pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.ask_all(method, params).1
+    }
+
+    /// The notifications that came before the reply to a request, and the reply.
+    pub(crate) fn ask_all(&mut self, method: &str, params: Value) -> (Vec<Value>, Value) {
         let request = json!({"id": 1, "method": method, "params": params});
         self.stream.write_all(request.to_string().as_bytes()).unwrap();
+        let mut notifications = Vec::new();
         loop {
-            if let Some(text) = self.framer.next_text().unwrap() {
-                return text;
+            match self.framer.next_text().unwrap() {
+                Some(text) if text["id"].is_null() => notifications.push(text),
+                Some(text) => return (notifications, text),
+                None => {
+                    let mut buffer = [0; 65536];
+                    let length = self.stream.read(&mut buffer).unwrap();
+                    assert!(length > 0, "the server hung up");
+                    self.framer.feed(&buffer[..length]);
+                }
             }
-            let mut buffer = [0; 65536];
-            let length = self.stream.read(&mut buffer).unwrap();
-            assert!(length > 0, "the server hung up");
-            self.framer.feed(&buffer[..length]);
         }
     }
 }
