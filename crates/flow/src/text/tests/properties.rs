@@ -18,7 +18,9 @@ const TOLD_OTHERWISE: [FieldId; 8] = [
     FieldId::NwProto,
 ];
 
-const BASES: [&str; 15] = [
+const BASES: [&str; 17] = [
+    "ct_state=+trk+est,ip,ct_nw_proto=6",
+    "ct_state=trk,ipv6,ct_nw_proto=17",
     "",
     "ip",
     "tcp",
@@ -58,10 +60,14 @@ fn any_match() -> impl Strategy<Value = Match> {
     (0..BASES.len(), fields).prop_map(|(base, fields)| {
         let base = parse_match(BASES[base], &NoPortNames).unwrap();
         let mut m = base;
+        let layers = super::super::normalize::Layers::of(&base);
         for (i, value, mask, whole) in fields {
             let field = ALL_FIELDS[i];
-            let type_is_set = field == FieldId::Icmpv6Type || field == FieldId::Icmpv6Code;
-            let there = field.prereq_holds(base.flow(), Some(&base.mask().0)) && !type_is_set;
+            let connection = base.flow().ct_nw_proto != 0;
+            let is_set = matches!(field, FieldId::Icmpv6Type | FieldId::Icmpv6Code)
+                || connection && matches!(field, FieldId::CtState | FieldId::CtNwProto);
+            let there =
+                field.prereq_holds(base.flow(), Some(&base.mask().0)) && layers.allow(field) && !is_set;
             if there && !TOLD_OTHERWISE.contains(&field) {
                 let (value, mask) = tellable(field, value, if whole { u128::MAX } else { mask });
                 m.set_masked(field, value, mask);
