@@ -7,7 +7,7 @@ use super::number::{u8_named, u16_named, u32_argument, u64_argument};
 use super::port::{PortNames, parse_port};
 use super::set_actions::{parse_load, parse_move, parse_set_field, writable};
 use super::subfield::sub_field;
-use super::token::{Attached, Token, Tokens};
+use super::token::{Attached, Token, Tokens, quoted_bytes};
 use super::{Fail, ParseError, Parsed, fail};
 use crate::action::{Action, ControllerAction, PacketInReason};
 use crate::{MacAddr, OfPort, TableId};
@@ -319,8 +319,15 @@ fn parse_enqueue(arg: &str, ports: &dyn PortNames) -> Parsed<Action> {
 }
 
 fn parse_resubmit(token: &Token<'_>, ports: &dyn PortNames) -> Parsed<Action> {
-    let mut parts = token.value.split(',').map(str::trim);
-    let port_text = parts.next().unwrap_or_default();
+    let arg = token.value.trim_start();
+    let port_bytes =
+        if arg.starts_with('"') { quoted_bytes(arg)? } else { arg.find(',').unwrap_or(arg.len()) };
+    let (port_text, behind) = arg.split_at(port_bytes);
+    let port_text = port_text.trim();
+    let mut parts = behind.split(',').map(str::trim);
+    if let Some(extra) = parts.next().filter(|extra| !extra.is_empty()) {
+        return fail(extra, format!("{extra}: unexpected text behind port name"));
+    }
     let table_text = parts.next().unwrap_or_default();
     match parts.next() {
         Some("ct") => return fail(token.key, "resubmit to a conntrack tuple (ct) is not supported"),

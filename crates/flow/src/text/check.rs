@@ -1,7 +1,7 @@
 //! Whether actions fit the match of their rule: fields that they read or write exist in every packet that matches.
 
 use super::names::subfield_name;
-use super::normalize::prereq_words;
+use super::normalize::needs;
 use crate::TableId;
 use crate::action::{Action, LearnDest, LearnSource};
 use crate::fields::{FieldId, Prereq};
@@ -56,7 +56,7 @@ impl State {
         if self.has(field) {
             return Ok(());
         }
-        let (name, needs) = (field.def().name, prereq_words(field.def().prereq));
+        let (name, needs) = (field.def().name, needs(field));
         Err(format!(
             "{what} {name} lacks correct prerequisites: match on {needs} (OFPBAC_MATCH_INCONSISTENT)"
         ))
@@ -82,7 +82,7 @@ impl State {
             let known = learned.has(dest.field) || dest.field.def().prereq == Prereq::Vlan;
             if !known {
                 let name = subfield_name(dest.field);
-                let needs = prereq_words(dest.field.def().prereq);
+                let needs = needs(dest.field);
                 return Err(format!(
                     "learn: {name} lacks correct prerequisites: match on {needs} before it (OFPBAC_MATCH_INCONSISTENT)"
                 ));

@@ -1,7 +1,7 @@
 //! Parses matches (`tcp,reg1=0x5,nw_src=10.0.0.0/8`) and packets (the same without masks).
 
 use super::names::field_by_name;
-use super::normalize::{Layers, prereq_words};
+use super::normalize::{Layers, needs};
 use super::number::parse_u128;
 use super::port::PortNames;
 use super::subfield::sub_field;
@@ -170,11 +170,11 @@ impl<'a> MatchBuilder<'a> {
 
     /// The match, if all prerequisites are there.
     pub(crate) fn checked(&self) -> Parsed<Match> {
-        let masked = self.flow.masked(&Mask(self.mask));
-        let layers = Layers::of(&masked);
+        let written = self.unchecked();
+        let (masked, layers) = (written.flow(), Layers::of(&written));
         for (key, field) in &self.given {
             if field.get(&self.mask) != 0 && !layers.allow(*field) {
-                let needs = prereq_words(field.def().prereq);
+                let needs = needs(*field);
                 return fail(key, format!("prerequisites not met for setting {key}: it needs {needs}"));
             }
         }
@@ -182,7 +182,7 @@ impl<'a> MatchBuilder<'a> {
             let at = self.given.iter().find(|(k, _)| k.starts_with("tp_")).map_or("", |(k, _)| k);
             return fail(at, "ICMP type and code must be below 256");
         }
-        Ok(super::normalize(&self.unchecked()))
+        Ok(super::normalize(&written))
     }
 }
 

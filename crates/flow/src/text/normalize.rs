@@ -2,7 +2,7 @@
 
 use super::match_print::effective_type;
 use crate::fields::{FieldId, Prereq};
-use crate::flow::{Flow, Mask};
+use crate::flow::{Flow, Mask, ct_state};
 use crate::matching::Match;
 use packet::headers as h;
 
@@ -20,11 +20,16 @@ pub(crate) struct Layers {
     pub(crate) icmp: bool,
     nd_solicit: bool,
     nd_advert: bool,
+    /// A connection is known, hence the addresses of its original direction.
+    connection: bool,
+    /// Its protocol is matched.
+    connection_proto: bool,
 }
 
 impl Layers {
-    /// Reads them from a flow whose unmatched bits are zero.
-    pub(crate) fn of(flow: &Flow) -> Layers {
+    /// Reads them from what is matched.
+    pub(crate) fn of(m: &Match) -> Layers {
+        let flow = m.flow();
         let dl_type = effective_type(flow);
         let (ip4, ip6) = (dl_type == h::ETH_TYPE_IP, dl_type == h::ETH_TYPE_IPV6);
         let proto = if ip4 || ip6 { flow.nw_proto } else { 0 };
@@ -41,11 +46,20 @@ impl Layers {
             icmp: ip4 && proto == h::IPPROTO_ICMP || icmp6,
             nd_solicit: nd(h::ND_NEIGHBOR_SOLICIT),
             nd_advert: nd(h::ND_NEIGHBOR_ADVERT),
+            connection: is_connection(flow.ct_state, m.mask().0.ct_state),
+            connection_proto: m.mask().0.ct_nw_proto != 0,
         }
     }
 
     /// Whether a match may name the field. Ports of one protocol stand for those of another, as in `udp,tcp_dst=53`.
     pub(crate) fn allow(&self, field: FieldId) -> bool {
+        match field {
+            FieldId::CtNwSrc | FieldId::CtNwDst => return self.connection && self.ip4,
+            FieldId::CtIpv6Src | FieldId::CtIpv6Dst => return self.connection && self.ip6,
+            FieldId::CtNwProto => return self.connection,
+            FieldId::CtTpSrc | FieldId::CtTpDst => return self.connection && self.connection_proto,
+            _ => {}
+        }
         match field.def().prereq {
             Prereq::None | Prereq::Vlan if field != FieldId::VlanPcp => true,
             Prereq::None | Prereq::Vlan | Prereq::Ethernet => self.ethernet,
@@ -111,12 +125,31 @@ impl Layers {
 /// `tp_dst=80` without a protocol matches everything.
 pub fn normalize(m: &Match) -> Match {
     let mut mask = m.mask().0;
-    Layers::of(m.flow()).trim(&mut mask);
+    Layers::of(m).trim(&mut mask);
     Match::new(m.flow(), &Mask(mask))
 }
 
+/// Whether every packet with these state bits belongs to a connection: one of its bits is set, or it is tracked and not
+/// invalid.
+fn is_connection(state: u32, mask: u32) -> bool {
+    use ct_state::{DNAT, EST, INV, NEW, REL, RPL, SNAT, TRK};
+    let known = state & (NEW | EST | REL | RPL | SNAT | DNAT) != 0;
+    known || state & (TRK | INV) == TRK && mask & INV != 0
+}
+
+/// What a field asks a match to name.
+pub(crate) fn needs(field: FieldId) -> &'static str {
+    match field {
+        FieldId::CtNwSrc | FieldId::CtNwDst => "ip and ct_state=+trk with +new, +est, +rel or -inv",
+        FieldId::CtIpv6Src | FieldId::CtIpv6Dst => "ipv6 and ct_state=+trk with +new, +est, +rel or -inv",
+        FieldId::CtNwProto => "ct_state=+trk with +new, +est, +rel or -inv",
+        FieldId::CtTpSrc | FieldId::CtTpDst => "ct_nw_proto and ct_state=+trk with +new, +est, +rel or -inv",
+        field => prereq_words(field.def().prereq),
+    }
+}
+
 /// What a prerequisite asks a match to name.
-pub(crate) fn prereq_words(prereq: Prereq) -> &'static str {
+fn prereq_words(prereq: Prereq) -> &'static str {
     match prereq {
         Prereq::None | Prereq::Ethernet => "an Ethernet packet",
         Prereq::Vlan => "dl_vlan or vlan_tci",

@@ -87,8 +87,8 @@ pub fn format_port(port: OfPort, ports: &dyn PortNames) -> String {
 
 /// Whether the name can stand without quotes and not be taken for something else.
 fn is_plain(name: &str) -> bool {
-    let first_ok = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-    let rest_ok = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    let first_ok = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
+    let rest_ok = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     first_ok && rest_ok && !RESERVED.iter().any(|(r, _)| r.eq_ignore_ascii_case(name))
 }
 

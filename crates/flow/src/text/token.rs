@@ -81,7 +81,7 @@ impl<'a> Tokens<'a> {
 }
 
 /// Bytes of the quoted string that `text` begins with, quotes included.
-fn quoted_bytes(text: &str) -> Parsed<usize> {
+pub(crate) fn quoted_bytes(text: &str) -> Parsed<usize> {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
         match c {

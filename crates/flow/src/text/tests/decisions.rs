@@ -42,8 +42,16 @@ packet_type=(1,0x800),dl_src=00:01:02:03:04:05\terror: prerequisites not met for
 tp_dst=80,tcp\ttcp,tp_dst=80
 tp_dst=*\t
 udp,tcp_dst=80\tudp,tp_dst=80
+ct_state=+trk+est,ct_nw_proto=6\tct_state=+est+trk,ct_nw_proto=6
+ct_state=trk,ip,ct_nw_src=1.2.3.4\tct_state=trk,ct_nw_src=1.2.3.4,ip
+ct_state=+trk+snat,ip,ct_nw_src=1.2.3.4\tct_state=+trk+snat,ct_nw_src=1.2.3.4,ip
+ct_state=+trk+est,ip,ct_nw_proto=1,ct_tp_src=4\tct_state=+est+trk,ct_nw_proto=1,ct_tp_src=4,ip
+ct_state=+trk+est,ct_nw_src=1.2.3.4\terror: prerequisites not met for setting ct_nw_src: it needs ip and ct_state=+trk with +new, +est, +rel or -inv
+ct_state=+trk+inv,ip,ct_nw_src=1.2.3.4\terror: prerequisites not met for setting ct_nw_src: it needs ip and ct_state=+trk with +new, +est, +rel or -inv
+ct_state=+trk-new,ip,ct_nw_proto=6\terror: prerequisites not met for setting ct_nw_proto: it needs ct_state=+trk with +new, +est, +rel or -inv
+ct_state=+trk+est,ip,ct_tp_src=4\terror: prerequisites not met for setting ct_tp_src: it needs ct_nw_proto and ct_state=+trk with +new, +est, +rel or -inv
 ";
-    check(table, 12, matched);
+    check(table, 20, matched);
 }
 
 #[test]

@@ -70,6 +70,22 @@ idle_timeout=5,hard_timeout=10,cookie=5,table=3,priority=7,actions=output:1\tADD
     check(table, 27, told);
 }
 
+/// What `dump-flows` prints can be given back.
+#[test]
+fn dumped_lines_are_taken_back() {
+    let dumped = [
+        " cookie=0x0, duration=1s, table=0, n_packets=2, n_bytes=108, idle_age=1, priority=50,tcp,tp_dst=80 actions=load:0x5->NXM_NX_REG1[],resubmit(,3)",
+        " cookie=0x0, duration=1.020s, table=0, n_packets=1, n_bytes=42, idle_age=1, priority=0 actions=NORMAL",
+        " cookie=0x0, duration=1s, table=3, n_packets=2, n_bytes=108, idle_age=1, tcp,reg1=0x5,nw_src=10.0.0.0/8 actions=dec_ttl,mod_dl_dst:aa:bb:cc:dd:ee:ff,output:2",
+    ];
+    for text in dumped {
+        let m = line(text, Add).unwrap();
+        let rule = format_match(&m.rule_match, Some(m.priority.into()));
+        let end = format!(" {rule} actions={}", format_actions(&m.actions, &NoPortNames));
+        assert!(text.ends_with(&end), "{text} gave {end}");
+    }
+}
+
 #[test]
 fn actions_must_fit_the_match() {
     let table = "\

@@ -108,14 +108,14 @@ struct Names;
 
 impl PortNames for Names {
     fn name(&self, port: OfPort) -> Option<&str> {
-        [(1, "eth0"), (2, "a \"b\""), (3, "local"), (4, "7up")]
+        [(1, "eth0"), (2, "a \"b\""), (3, "local"), (4, "7up"), (5, "br-int"), (6, "a,b:1")]
             .iter()
             .find(|(n, _)| *n == port.0)
             .map(|(_, s)| *s)
     }
 
     fn number(&self, name: &str) -> Option<OfPort> {
-        (1..5).map(OfPort).find(|p| self.name(*p) == Some(name))
+        (1..7).map(OfPort).find(|p| self.name(*p) == Some(name))
     }
 }
 
@@ -126,6 +126,7 @@ fn port_names_are_printed_and_parsed() {
         ("in_port=2", r#"in_port="a \"b\"""#),
         ("in_port=3", "in_port=\"local\""),
         ("in_port=4", "in_port=\"7up\""),
+        ("in_port=5", "in_port=\"br-int\""),
         ("in_port=9", "in_port=9"),
         ("in_port=LOCAL", "in_port=LOCAL"),
     ];
@@ -134,11 +135,12 @@ fn port_names_are_printed_and_parsed() {
         assert_eq!(format_match_with(&m, None, &Names), named);
         assert_eq!(parse_match(named, &Names), Ok(m), "{named}");
     }
-    let actions = "output:eth0,output:\"local\",enqueue:eth0:3,resubmit(eth0,2),resubmit:\"7up\"";
+    let actions = "output:eth0,output:\"local\",enqueue:eth0:3,resubmit(eth0,2),resubmit:\"7up\",\
+         enqueue:\"a,b:1\":2,resubmit(\"a,b:1\",2)";
     let parsed = parse_actions(actions, &Names).unwrap();
     assert_eq!(
         format_actions(&parsed, &NoPortNames),
-        "output:1,output:3,enqueue:1:3,resubmit(1,2),resubmit:4"
+        "output:1,output:3,enqueue:1:3,resubmit(1,2),resubmit:4,enqueue:6:2,resubmit(6,2)"
     );
     assert_eq!(format_actions(&parsed, &Names), actions);
     assert_eq!(parse_actions("eth0,\"a \\\"b\\\"\"", &Names).unwrap().len(), 2);
