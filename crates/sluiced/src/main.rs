@@ -1,1 +1,118 @@
-fn main() {}
+//! `sluiced`, the switch daemon: reads its command line as `ovs-vswitchd` has it and runs the runtime. Wiring only.
+#![forbid(unsafe_code)]
+
+use anyhow::{Result, bail};
+use clap::{CommandFactory, Parser};
+use runtime::control::daemon::{self, DaemonConfig};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Version of the interface that stock tools see.
+const COMPATIBLE: &str = "ovs-vswitchd (Open vSwitch) 3.5.4";
+
+/// A software virtual switch, managed by OVSDB and OpenFlow.
+///
+/// Without DATABASE it follows the database server at unix:RUNDIR/db.sock; when nobody listens there, sluiced serves its own
+/// database on that socket, kept in DBDIR/conf.db.
+#[derive(Parser, Debug)]
+#[command(name = "sluiced", disable_version_flag = true)]
+struct Options {
+    /// Database server to follow: unix:PATH or tcp:ADDRESS:PORT
+    database: Option<String>,
+    /// Write the process id to FILE (default RUNDIR/ovs-vswitchd.pid)
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pidfile: Option<Option<PathBuf>>,
+    /// Start although the pid file names a running process
+    #[arg(long)]
+    overwrite_pidfile: bool,
+    /// Go into the background once ready
+    #[arg(long)]
+    detach: bool,
+    /// Stay in the current directory when going into the background
+    #[arg(long)]
+    no_chdir: bool,
+    /// Accepted for compatibility: no process watches over the daemon, a service manager does that
+    #[arg(long, hide = true)]
+    monitor: bool,
+    /// Log to FILE (default LOGDIR/ovs-vswitchd.log)
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    log_file: Option<Option<PathBuf>>,
+    /// Listen for control commands at SOCKET
+    #[arg(long, value_name = "SOCKET")]
+    unixctl: Option<PathBuf>,
+    /// Set a log level: [MODULE][:DESTINATION][:LEVEL]
+    #[arg(short = 'v', long = "verbose", value_name = "SPEC", num_args = 0..=1, default_missing_value = "any:any:dbg")]
+    verbose: Vec<String>,
+    /// Keep all memory from being paged out
+    #[arg(long)]
+    mlockall: bool,
+    /// Do without the kernel datapath (this build has none)
+    #[arg(long)]
+    disable_system: bool,
+    /// Do not read the system's routing table (this build does not)
+    #[arg(long)]
+    disable_system_route: bool,
+    /// Print the version
+    #[arg(short = 'V', long)]
+    version: bool,
+}
+
+/// A directory from the environment, or its usual place.
+fn directory(variable: &str, default: &str) -> PathBuf {
+    std::env::var_os(variable).map_or_else(|| PathBuf::from(default), PathBuf::from)
+}
+
+/// An optional file: absent, given, or at its default place; relative names belong to `base`.
+fn file(option: Option<Option<PathBuf>>, base: &Path, default: &str) -> Option<PathBuf> {
+    option.map(|given| base.join(given.unwrap_or_else(|| PathBuf::from(default))))
+}
+
+fn config(options: Options, started_as: &str) -> DaemonConfig {
+    let run_dir = directory("OVS_RUNDIR", "/var/run/openvswitch");
+    let log_dir = directory("OVS_LOGDIR", "/var/log/openvswitch");
+    let config_dir = directory("OVS_SYSCONFDIR", "/etc").join("openvswitch");
+    let db_dir = std::env::var_os("OVS_DBDIR").map_or_else(|| config_dir.clone(), PathBuf::from);
+    DaemonConfig {
+        name: "ovs-vswitchd".to_string(),
+        remote: options.database,
+        may_embed: started_as != "ovs-vswitchd",
+        pid_file: file(options.pidfile, &run_dir, "ovs-vswitchd.pid"),
+        overwrite_pid_file: options.overwrite_pidfile,
+        detach: options.detach,
+        no_chdir: options.no_chdir,
+        log_file: file(options.log_file, &log_dir, "ovs-vswitchd.log"),
+        unixctl: options.unixctl.map(|socket| run_dir.join(socket)),
+        verbose: options.verbose,
+        lock_memory: options.mlockall,
+        run_dir,
+        log_dir,
+        db_dir,
+        config_dir,
+    }
+}
+
+fn run(options: Options, started_as: &str) -> Result<()> {
+    let config = config(options, started_as);
+    if !config.run_dir.is_absolute() {
+        bail!("{}: OVS_RUNDIR must be an absolute path", config.run_dir.display());
+    }
+    daemon::run(&config)
+}
+
+fn main() {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let started_as = arguments
+        .first()
+        .and_then(|a| Path::new(a).file_name())
+        .map_or_else(|| "sluiced".to_string(), |n| n.to_string_lossy().into_owned());
+    let options = Options::try_parse_from(arguments).unwrap_or_else(|e| e.exit());
+    if options.version {
+        println!("{COMPATIBLE}");
+        println!("{} {}", Options::command().get_name(), env!("CARGO_PKG_VERSION"));
+        return;
+    }
+    if let Err(error) = run(options, &started_as) {
+        daemon::report_failure(&started_as, &error);
+        std::process::exit(1);
+    }
+}

@@ -1,0 +1,108 @@
+//! The commands of the control socket: one table of rows, each with its arguments and what it does.
+
+mod datapath;
+mod general;
+
+use super::daemon::Daemon;
+use super::switch::Switch;
+use sync::Ordering;
+
+/// What comes of a command.
+pub enum Answer {
+    /// Text for the terminal, or an error.
+    Now(Result<String, String>),
+    /// An empty answer once something has happened.
+    Later(Wait),
+}
+
+impl From<Result<String, String>> for Answer {
+    fn from(answer: Result<String, String>) -> Answer {
+        Answer::Now(answer)
+    }
+}
+
+impl From<String> for Answer {
+    fn from(text: String) -> Answer {
+        Answer::Now(Ok(text))
+    }
+}
+
+/// What an answer waits for.
+pub enum Wait {
+    /// Revalidation rounds up to this number are over.
+    Rounds(u64),
+}
+
+impl Wait {
+    /// Whether it is over.
+    pub fn is_over(&self, switch: &Switch) -> bool {
+        match self {
+            Wait::Rounds(n) => {
+                let state = switch.revalidator();
+                let paused = state.paused.load(Ordering::Acquire);
+                paused || state.rounds.load(Ordering::Acquire) > *n
+            }
+        }
+    }
+}
+
+type Handler = fn(&mut Daemon, &[String]) -> Answer;
+
+/// One command.
+struct Command {
+    name: &'static str,
+    usage: &'static str,
+    min_args: usize,
+    max_args: usize,
+    run: Handler,
+}
+
+const fn command(name: &'static str, usage: &'static str, min: usize, max: usize, run: Handler) -> Command {
+    Command { name, usage, min_args: min, max_args: max, run }
+}
+
+const COMMANDS: &[Command] = &[
+    command("coverage/read-counter", "counter", 1, 1, general::coverage_read),
+    command("coverage/show", "", 0, 0, general::coverage_show),
+    command("dpctl/del-flows", "[dp]", 0, 1, datapath::del_flows),
+    command("dpctl/dump-flows", "[-m] [dp]", 0, 8, datapath::dump_flows),
+    command("dpctl/show", "[dp]", 0, 2, datapath::dpctl_show),
+    command("dpif-netdev/pmd-stats-clear", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_clear),
+    command("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_show),
+    command("dpif/dump-flows", "[-m] bridge", 1, 3, datapath::bridge_flows),
+    command("dpif/show", "", 0, 0, datapath::dpif_show),
+    command("exit", "[--cleanup]", 0, 1, general::exit),
+    command("fdb/flush", "[bridge]", 0, 1, datapath::fdb_flush),
+    command("fdb/show", "bridge", 1, 1, datapath::fdb_show),
+    command("fdb/stats-show", "bridge", 1, 1, datapath::fdb_stats),
+    command("list-commands", "", 0, 0, general::list_commands),
+    command("memory/show", "", 0, 0, general::memory_show),
+    command("ofproto/list", "", 0, 0, general::ofproto_list),
+    command("ovsdb-server/compact", "[db]", 0, 1, general::compact),
+    command("revalidator/pause", "", 0, 0, datapath::revalidator_pause),
+    command("revalidator/purge", "", 0, 0, datapath::revalidator_purge),
+    command("revalidator/resume", "", 0, 0, datapath::revalidator_resume),
+    command("revalidator/wait", "", 0, 0, datapath::revalidator_wait),
+    command("sluice/status", "", 0, 0, general::status),
+    command("upcall/show", "", 0, 0, datapath::upcall_show),
+    command("version", "", 0, 0, general::version),
+    command("vlog/disable-rate-limit", "[module]...", 0, 64, general::vlog_unlimited),
+    command("vlog/enable-rate-limit", "[module]...", 0, 64, general::vlog_limited),
+    command("vlog/list", "", 0, 0, general::vlog_list),
+    command("vlog/reopen", "", 0, 0, general::vlog_reopen),
+    command("vlog/set", "{spec | PATTERN:destination:pattern}", 1, 64, general::vlog_set),
+];
+
+/// Runs a command.
+pub fn run(daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
+    let Some(command) = COMMANDS.iter().find(|c| c.name == name) else {
+        return Answer::Now(Err(format!("\"{name}\" is not a valid command (use \"list-commands\" to see a list)")));
+    };
+    if args.len() < command.min_args {
+        return Answer::Now(Err(format!("\"{name}\" command requires at least {} arguments", command.min_args)));
+    }
+    if args.len() > command.max_args {
+        return Answer::Now(Err(format!("\"{name}\" command takes at most {} arguments", command.max_args)));
+    }
+    (command.run)(daemon, args)
+}

@@ -1,0 +1,276 @@
+//! The daemon: sets everything up in order, runs the main loop, takes everything down.
+//!
+//! Order of set-up: background, signals, limits, log, pid file, database, control socket, datapath, main loop; the command
+//! that started the daemon returns when the first configuration is in force.
+
+use super::commands::{self, Answer};
+use super::db::Db;
+use super::reactor::{Reactor, WAKER};
+use super::switch::Switch;
+use super::unixctl::{Request, Unixctl};
+use crate::vlog::vlog;
+use anyhow::{Context, Result, bail};
+use mio::{Events, Token, Waker};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use sys::daemon::Detached;
+use sys::pidfile::PidFile;
+use sys::signals::{Signal, Signals};
+
+/// Longest wait of the main loop.
+const WAIT_MAX_MS: u64 = 1000;
+/// Descriptors wanted: two for every port and thread of a large switch.
+const OPEN_FILES: u64 = 65_536;
+
+/// How the daemon was started.
+#[derive(Clone, Debug)]
+pub struct DaemonConfig {
+    /// Name in logs and default files: that of `ovs-vswitchd`, so that stock tools find the daemon.
+    pub name: String,
+    /// Where the database is; `None` for the default socket, or our own database when nobody listens there.
+    pub remote: Option<String>,
+    /// May serve its own database.
+    pub may_embed: bool,
+    /// Sockets and pid file (`OVS_RUNDIR`).
+    pub run_dir: PathBuf,
+    /// Log files (`OVS_LOGDIR`).
+    pub log_dir: PathBuf,
+    /// Database file (`OVS_DBDIR`).
+    pub db_dir: PathBuf,
+    /// `system-id.conf` and the like (`OVS_SYSCONFDIR`).
+    pub config_dir: PathBuf,
+    /// Pid file, if wanted.
+    pub pid_file: Option<PathBuf>,
+    /// Take a pid file over that another process holds.
+    pub overwrite_pid_file: bool,
+    /// Go into the background.
+    pub detach: bool,
+    /// Stay in the directory it was started in.
+    pub no_chdir: bool,
+    /// Log file, if wanted.
+    pub log_file: Option<PathBuf>,
+    /// Control socket other than the default.
+    pub unixctl: Option<PathBuf>,
+    /// Log levels to set.
+    pub verbose: Vec<String>,
+    /// Keep all memory from being paged out.
+    pub lock_memory: bool,
+}
+
+/// Everything the main loop works on.
+pub struct Daemon {
+    /// Sockets.
+    pub reactor: Reactor,
+    /// Database.
+    pub db: Db,
+    /// The switch.
+    pub switch: Switch,
+    /// When the daemon started, in monotonic milliseconds.
+    pub started_ms: u64,
+    unixctl: Unixctl,
+    signals: Signals,
+    signal_token: Token,
+    link_token: Token,
+    waiting: Vec<(Request, commands::Wait)>,
+    exit: Option<Exit>,
+}
+
+/// How the daemon is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exit {
+    /// Remove what would stay behind.
+    pub cleanup: bool,
+}
+
+/// Runs the daemon until it is told to end.
+pub fn run(config: &DaemonConfig) -> Result<()> {
+    let detached = if config.detach { Some(sys::daemon::detach().context("cannot go into the background")?) } else { None };
+    let signals = Signals::hold().context("cannot take over signals")?;
+    let log = vlog();
+    log.set_program(&config.name);
+    if config.detach {
+        log.set("console:off").map_err(anyhow::Error::msg)?;
+    }
+    for spec in &config.verbose {
+        log.set(spec).map_err(anyhow::Error::msg).with_context(|| format!("-v{spec}"))?;
+    }
+    if let Some(path) = &config.log_file {
+        log.open_file(path).with_context(|| format!("{}: cannot open the log file", path.display()))?;
+    }
+    if let Err(e) = sys::limits::raise_open_files(OPEN_FILES) {
+        log::warn!(target: "daemon_unix", "cannot raise the limit of open files: {e}; many ports may not fit");
+    }
+    if config.lock_memory {
+        sys::limits::lock_memory().context("--mlockall")?;
+    }
+    std::fs::create_dir_all(&config.run_dir).with_context(|| format!("{}", config.run_dir.display()))?;
+    let pid_file = match &config.pid_file {
+        Some(path) => Some(PidFile::create(path, config.overwrite_pid_file)?),
+        None => None,
+    };
+    let mut daemon = Daemon::start(config, signals)?;
+    daemon.main_loop(config, detached)?;
+    drop(daemon);
+    drop(pid_file);
+    Ok(())
+}
+
+impl Daemon {
+    fn start(config: &DaemonConfig, signals: Signals) -> Result<Daemon> {
+        let mut reactor = Reactor::new()?;
+        let waker = Arc::new(Waker::new(reactor.registry(), WAKER)?);
+        let db = open_db(config, &mut reactor, waker.clone())?;
+        let unixctl_path = config
+            .unixctl
+            .clone()
+            .unwrap_or_else(|| config.run_dir.join(format!("{}.{}.ctl", config.name, std::process::id())));
+        let token = reactor.token();
+        let unixctl = Unixctl::open(&unixctl_path, reactor.registry(), token)?;
+        let signal_token = reactor.watch(signals.fd())?;
+        let switch = Switch::start(config, db.is_embedded())?;
+        let link_token = reactor.watch(switch.link_fd())?;
+        Ok(Daemon {
+            reactor,
+            db,
+            switch,
+            started_ms: sys::clock::monotonic_ms(),
+            unixctl,
+            signals,
+            signal_token,
+            link_token,
+            waiting: Vec::new(),
+            exit: None,
+        })
+    }
+
+    /// Ends the main loop after this turn.
+    pub fn exit(&mut self, exit: Exit) {
+        self.exit = Some(exit);
+    }
+
+    fn main_loop(&mut self, config: &DaemonConfig, detached: Option<Detached>) -> Result<()> {
+        let mut events = Events::with_capacity(256);
+        let mut detached = detached;
+        loop {
+            self.db.run(&mut self.reactor);
+            self.switch.run(&mut self.db, &mut self.reactor);
+            self.db.run(&mut self.reactor);
+            if self.switch.is_ready(&self.db)
+                && let Some(detached) = detached.take()
+            {
+                detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;
+            }
+            self.answer_waiting();
+            if let Some(exit) = self.exit {
+                self.switch.stop(exit);
+                return Ok(());
+            }
+            let now_ms = sys::clock::monotonic_ms();
+            let next_ms = self.db.next_ms().into_iter().chain([self.switch.next_ms(now_ms)]).min().unwrap_or(u64::MAX);
+            let mut wait_ms = next_ms.saturating_sub(now_ms).min(WAIT_MAX_MS);
+            if !self.waiting.is_empty() {
+                wait_ms = wait_ms.min(10);
+            }
+            let polled = self.reactor.poll().poll(&mut events, Some(Duration::from_millis(wait_ms)));
+            if let Err(e) = polled
+                && e.kind() != std::io::ErrorKind::Interrupted
+            {
+                bail!("the main loop cannot wait for events: {e}");
+            }
+            let tokens: Vec<Token> = events.iter().map(|e| e.token()).collect();
+            for token in tokens {
+                self.event(token);
+            }
+        }
+    }
+
+    fn event(&mut self, token: Token) {
+        if token == WAKER {
+            return;
+        }
+        if token == self.signal_token {
+            while let Ok(Some(signal)) = self.signals.next() {
+                match signal {
+                    Signal::Terminate | Signal::Interrupt => self.exit(Exit { cleanup: false }),
+                    Signal::Hangup => {
+                        if let Err(e) = vlog().reopen() {
+                            log::debug!(target: "vlog", "{e}");
+                        }
+                    }
+                }
+            }
+        } else if token == self.link_token {
+            self.switch.links_changed();
+        } else if self.unixctl.is_listener(token) {
+            loop {
+                let token = self.reactor.token();
+                if !self.unixctl.accept(self.reactor.registry(), token) {
+                    break;
+                }
+            }
+        } else if self.unixctl.has(token) {
+            for request in self.unixctl.ready(token, self.reactor.registry()) {
+                self.command(request);
+            }
+        } else {
+            self.db.event(token, &mut self.reactor);
+        }
+    }
+
+    fn command(&mut self, request: Request) {
+        log::debug!(target: "unixctl", "received request {}{:?}", request.command, request.args);
+        match commands::run(self, &request.command, &request.args) {
+            Answer::Now(answer) => self.unixctl.reply(&request, answer, self.reactor.registry()),
+            Answer::Later(wait) => self.waiting.push((request, wait)),
+        }
+    }
+
+    fn answer_waiting(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for (request, wait) in waiting {
+            if wait.is_over(&self.switch) {
+                self.unixctl.reply(&request, Ok(String::new()), self.reactor.registry());
+            } else {
+                self.waiting.push((request, wait));
+            }
+        }
+    }
+}
+
+/// The database: the one asked for; else the default socket's, if somebody listens there; else our own.
+fn open_db(config: &DaemonConfig, reactor: &mut Reactor, waker: Arc<Waker>) -> Result<Db> {
+    let socket = config.run_dir.join("db.sock");
+    let default = format!("unix:{}", socket.display());
+    if let Some(remote) = &config.remote {
+        return Db::remote(remote);
+    }
+    if !config.may_embed || std::os::unix::net::UnixStream::connect(&socket).is_ok() {
+        return Db::remote(&default);
+    }
+    std::fs::create_dir_all(&config.db_dir).with_context(|| format!("{}", config.db_dir.display()))?;
+    let file = config.db_dir.join("conf.db");
+    log::info!(target: "ovsdb_file", "serving {} on {default}", file.display());
+    Db::embedded(&file, &socket, reactor, waker)
+}
+
+/// Prints an error that ends the daemon at its start, to the terminal and the log.
+pub fn report_failure(name: &str, error: &anyhow::Error) {
+    log::error!(target: "daemon_unix", "{error:#}");
+    // A closed terminal must not turn the failure into another one.
+    let _ = writeln!(std::io::stderr(), "{name}: {error:#}");
+}
+
+/// The machine's identity that start scripts would write: `system-id.conf`, made when it is not there.
+pub fn system_id(config_dir: &Path) -> Option<String> {
+    let path = config_dir.join("system-id.conf");
+    if let Ok(id) = std::fs::read_to_string(&path) {
+        return Some(id.trim().to_string());
+    }
+    let bits = sys::random::uuid().ok()?;
+    let id = flow::Ufid(bits).to_string();
+    std::fs::create_dir_all(config_dir).ok()?;
+    std::fs::write(&path, format!("{id}\n")).ok()?;
+    Some(id)
+}
