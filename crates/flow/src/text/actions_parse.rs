@@ -14,7 +14,7 @@ use crate::{MacAddr, OfPort, TableId};
 use packet::headers as h;
 
 /// Actions of OVS that Sluice's switch does not carry out.
-const UNSUPPORTED: [&str; 24] = [
+const UNSUPPORTED: [&str; 23] = [
     "bundle",
     "bundle_load",
     "check_pkt_larger",
@@ -37,7 +37,6 @@ const UNSUPPORTED: [&str; 24] = [
     "set_mpls_label",
     "set_mpls_tc",
     "set_mpls_ttl",
-    "set_ip_dscp",
     "unroll_xlate",
 ];
 
@@ -246,7 +245,7 @@ fn parse_output(arg: &str, ports: &dyn PortNames) -> Parsed<Action> {
 
 fn output_to(port: OfPort, part: &str) -> Parsed<Action> {
     match port {
-        OfPort::CONTROLLER => Ok(controller(u16::MAX)),
+        OfPort::CONTROLLER => Ok(Action::Controller(Box::new(whole_packet_to_controller()))),
         OfPort::NONE | OfPort::UNSET | OfPort::MAX => {
             fail(part, format!("{part}: output to a port that is none"))
         }
@@ -268,22 +267,22 @@ fn parse_bare_port(token: &Token<'_>, ports: &dyn PortNames, out: &mut Vec<Actio
     }
 }
 
-fn controller(max_len_bytes: u16) -> Action {
-    Action::Controller(Box::new(ControllerAction {
-        max_len_bytes,
+fn whole_packet_to_controller() -> ControllerAction {
+    ControllerAction {
+        max_len_bytes: u16::MAX,
         controller_id: 0,
         reason: PacketInReason::Action,
         userdata: Vec::new(),
         pause: false,
         meter_id: None,
-    }))
+    }
 }
 
 fn parse_controller(arg: &str) -> Parsed<Action> {
-    let Action::Controller(mut c) = controller(u16::MAX) else { return fail(arg, "controller") };
+    let mut c = whole_packet_to_controller();
     if arg.bytes().next().is_some_and(|b| b.is_ascii_digit()) {
         c.max_len_bytes = u16_named(arg, "max_len")?;
-        return Ok(Action::Controller(c));
+        return Ok(Action::Controller(Box::new(c)));
     }
     let mut tokens = Tokens::new(arg);
     while let Some(token) = tokens.next_token()? {
@@ -304,7 +303,7 @@ fn parse_controller(arg: &str) -> Parsed<Action> {
             key => return fail(token.key, format!("unknown key \"{key}\" parsing controller action")),
         }
     }
-    Ok(Action::Controller(c))
+    Ok(Action::Controller(Box::new(c)))
 }
 
 fn parse_enqueue(arg: &str, ports: &dyn PortNames) -> Parsed<Action> {

@@ -97,8 +97,19 @@ fn format_simple(action: &Action) -> String {
             format!("write_metadata:{}/{}", hex((*value).into()), hex((*mask).into()))
         }
         Action::GotoTable(table) => format!("goto_table:{}", table.0),
-        // The rest is printed by `format_action`.
-        _ => String::new(),
+        Action::Output { .. }
+        | Action::OutputReg { .. }
+        | Action::Controller(_)
+        | Action::Enqueue { .. }
+        | Action::SetQueue(_)
+        | Action::PopQueue
+        | Action::SetField { .. }
+        | Action::Move { .. }
+        | Action::StackPush(_)
+        | Action::StackPop(_)
+        | Action::Resubmit { .. }
+        | Action::Learn(_)
+        | Action::WriteActions(_) => unreachable!("format_action prints it"),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Tests of the text syntax: pairs observed with OVS 3.1 (`*.tsv`), our own decisions, properties, corpus.
+//! Tests of the text syntax: pairs observed with OVS 3.1 where we agree with it (`*.tsv`; each head says what was left
+//! out), our own decisions, properties, corpus.
 
 mod decisions;
 mod flow_mods;
