@@ -122,9 +122,15 @@ impl Backer {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Adds an empty bridge.
+    /// Adds an empty bridge under the next free number.
     pub fn add_bridge(&self, name: &str) -> BridgeId {
         let id = BridgeId(self.next_bridge.fetch_add(1, Ordering::Relaxed) as u32);
+        self.insert_bridge(id, name);
+        id
+    }
+
+    /// Adds an empty bridge under a number that its owner chose; one of that number is replaced.
+    pub fn insert_bridge(&self, id: BridgeId, name: &str) {
         let bridge = BridgeView {
             id,
             name: name.into(),
@@ -137,7 +143,6 @@ impl Backer {
         self.change(|view| {
             view.bridges.insert(id, Arc::new(bridge));
         });
-        id
     }
 
     /// Removes a bridge and the mapping of its ports.
