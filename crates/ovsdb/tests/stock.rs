@@ -35,6 +35,10 @@ set Bridge br0 flood_vlans=4096
 get Bridge br0 other_config:x
 get Bridge br0 nope
 get Interface p1 options type
+list Bridge br0
+list Port p1
+list Interface p1
+list Open_vSwitch .
 list-br
 list-ports br0
 list-ifaces br0
@@ -68,7 +72,9 @@ set NetFlow . targets=[\"a:1\",\"b:2\"]
 destroy Port nope
 del-br br1
 list-br
-del-br nope";
+del-br nope
+emer-reset
+list Bridge br0";
 
 #[test]
 fn ovs_vsctl_sees_no_difference() {
@@ -397,9 +403,14 @@ impl Dice {
     }
 
     fn clause(&mut self) -> Value {
-        match self.roll(6) {
+        match self.roll(7) {
             0 => json!(["_uuid", "==", self.uuid()]),
-            1 => json!(["name", self.pick(&["==", "!=", "<"]), self.pick(&["a", "b"])]),
+            1 => json!([
+                "map",
+                self.pick(&["includes", "excludes", "!="]),
+                ["map", [[self.pick(&["k", "l"]), self.pick(&["1", "2"])]]]
+            ]),
+            6 => json!(["name", self.pick(&["==", "!=", "<"]), self.pick(&["a", "b"])]),
             2 => json!([
                 "numbers",
                 self.pick(&["includes", "excludes", "==", "!="]),

@@ -149,7 +149,28 @@ impl Database {
             }
         }
         target.rebuild()?;
+        target.sweep();
         Ok(target)
+    }
+
+    /// Removes rows that nothing keeps: a column that is left out may have held the last reference to them.
+    fn sweep(&mut self) {
+        loop {
+            let mut orphans = Vec::new();
+            for (ix, _) in self.schema.tables.iter().enumerate().filter(|(_, table)| !table.is_root) {
+                let rows = &self.tables[ix].rows;
+                let unreferenced = |uuid: &&Uuid| !self.tables[ix].strong.contains_key(uuid);
+                orphans.extend(rows.keys().filter(unreferenced).map(|uuid| (TableIx(ix), *uuid)));
+            }
+            if orphans.is_empty() {
+                return;
+            }
+            for key in orphans {
+                let old = self.row(key.0, key.1).cloned();
+                self.put(key, None);
+                self.account(key, old.as_deref(), None);
+            }
+        }
     }
 
     /// Puts a row in, or takes it out, without any check or bookkeeping.

@@ -140,12 +140,14 @@ impl Server {
         Ok(())
     }
 
-    /// Stops serving a database and gives it back. Its monitors and waiting transactions end.
+    /// Stops serving a database and gives it back. Its monitors and waiting transactions end. Write its last log
+    /// records first: commits that are not synced are no longer taken back by [`Server::log_failed`].
     pub fn remove_database(&mut self, name: &str) -> Option<Database> {
         if name == "_Server" {
             return None;
         }
         let hosted = self.databases.remove(name)?;
+        self.durability.forget(name);
         let seq = self.durability.seq();
         for session in self.sessions.values_mut() {
             let gone: Vec<String> = session
