@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -153,13 +153,19 @@ fn ovsdb_client_monitors() {
             arguments.push("[[\"name\",\"!=\",\"x\"]]".into());
         }
         arguments.extend(["Bridge".to_string(), "name".into()]);
-        let mut child = ours.command("ovsdb-client").args(&arguments).stdout(Stdio::piped()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(ours.vsctl("add-br watched").0 && ours.vsctl("del-br watched").0);
-        std::thread::sleep(Duration::from_millis(300));
+        let file = ours.dir().join(verb);
+        let output = fs::File::create(&file).unwrap();
+        let mut child = ours.command("ovsdb-client").args(&arguments).stdout(output).spawn().unwrap();
+        // It may not have begun to watch at the first time, and writes when it likes.
+        let deadline = Instant::now() + Duration::from_secs(9);
+        let mut text = String::new();
+        while !(text.contains(" insert watched") && text.contains(" delete")) {
+            assert!(Instant::now() < deadline, "{verb}: {text}");
+            assert!(ours.vsctl("add-br watched").0 && ours.vsctl("del-br watched").0);
+            text = fs::read_to_string(&file).unwrap();
+        }
         child.kill().unwrap();
-        let text = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
-        assert!(text.contains(" insert watched") && text.contains(" delete"), "{verb}: {text}");
+        child.wait().unwrap();
     }
 }
 
