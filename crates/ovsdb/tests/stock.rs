@@ -245,6 +245,27 @@ fn we_read_their_file() {
     assert_eq!(names, ["br0", "e0", "e1"]);
 }
 
+/// A database of an older switch, opened by a newer one.
+#[test]
+fn an_older_database_is_converted() {
+    let system = Path::new("/usr/share/openvswitch/vswitch.ovsschema");
+    if !installed("ovsdb-server") || !installed("ovs-vsctl") || !system.exists() {
+        println!("skipped: no installed schema to begin with");
+        return;
+    }
+    let json = serde_json::from_slice(&fs::read(system).unwrap()).unwrap();
+    let stock = Stock::empty(Arc::new(DatabaseSchema::from_json(&json).unwrap()));
+    assert!(stock.vsctl("add-br br0 -- add-port br0 p1 tag=7").0);
+    let older = load(&fs::read(stock.dir.path("db")).unwrap(), &mut SeededUuids::new(2)).unwrap();
+    let newer = older.db.convert(open_vswitch()).unwrap();
+    let file = snapshot(&newer, "converted", 0);
+    let dir = TempDir::new();
+    fs::write(dir.path("db"), file).unwrap();
+    let again = Stock::new(dir);
+    assert_eq!(again.vsctl("get Port p1 tag").1, "7\n");
+    assert_eq!(again.client("get-schema-version", &["Open_vSwitch"]).1, "8.8.0\n");
+}
+
 #[test]
 fn our_client_follows_a_stock_server() {
     if !installed("ovsdb-server") || !installed("ovs-vsctl") {
