@@ -1,7 +1,7 @@
 //! The in-memory database: tables of rows, transactions on them (RFC 7047 section 5.2), and the bookkeeping that keeps a
 //! commit's cost proportional to its change.
 //!
-//! [`transact`] runs a list of operations. While it runs, changes are made in place and remembered ([`Txn`]), so that
+//! [`transact`] runs a list of operations. While it runs, changes are made in place and remembered, so that
 //! a failed transaction is undone row by row. At commit, references, garbage, row limits, weak references and unique
 //! indexes are checked for the rows that changed, with the help of counts kept from commit to commit. A commit
 //! yields a [`Delta`], from which monitors and log records are made.
