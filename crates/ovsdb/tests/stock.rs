@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,10 @@ set Bridge br0 flood_vlans=4096
 get Bridge br0 other_config:x
 get Bridge br0 nope
 get Interface p1 options type
+list Bridge br0
+list Port p1
+list Interface p1
+list Open_vSwitch .
 list-br
 list-ports br0
 list-ifaces br0
@@ -68,7 +72,9 @@ set NetFlow . targets=[\"a:1\",\"b:2\"]
 destroy Port nope
 del-br br1
 list-br
-del-br nope";
+del-br nope
+emer-reset
+list Bridge br0";
 
 #[test]
 fn ovs_vsctl_sees_no_difference() {
@@ -147,13 +153,19 @@ fn ovsdb_client_monitors() {
             arguments.push("[[\"name\",\"!=\",\"x\"]]".into());
         }
         arguments.extend(["Bridge".to_string(), "name".into()]);
-        let mut child = ours.command("ovsdb-client").args(&arguments).stdout(Stdio::piped()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(ours.vsctl("add-br watched").0 && ours.vsctl("del-br watched").0);
-        std::thread::sleep(Duration::from_millis(300));
+        let file = ours.dir().join(verb);
+        let output = fs::File::create(&file).unwrap();
+        let mut child = ours.command("ovsdb-client").args(&arguments).stdout(output).spawn().unwrap();
+        // It may not have begun to watch at the first time, and writes when it likes.
+        let deadline = Instant::now() + Duration::from_secs(9);
+        let mut text = String::new();
+        while !(text.contains(" insert watched") && text.contains(" delete")) {
+            assert!(Instant::now() < deadline, "{verb}: {text}");
+            assert!(ours.vsctl("add-br watched").0 && ours.vsctl("del-br watched").0);
+            text = fs::read_to_string(&file).unwrap();
+        }
         child.kill().unwrap();
-        let text = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
-        assert!(text.contains(" insert watched") && text.contains(" delete"), "{verb}: {text}");
+        child.wait().unwrap();
     }
 }
 
@@ -231,6 +243,27 @@ fn we_read_their_file() {
         loaded.db.rows(ix).map(|(_, row)| row.column(name).as_atom().unwrap().to_string()).collect();
     names.sort();
     assert_eq!(names, ["br0", "e0", "e1"]);
+}
+
+/// A database of an older switch, opened by a newer one.
+#[test]
+fn an_older_database_is_converted() {
+    let system = Path::new("/usr/share/openvswitch/vswitch.ovsschema");
+    if !installed("ovsdb-server") || !installed("ovs-vsctl") || !system.exists() {
+        println!("skipped: no installed schema to begin with");
+        return;
+    }
+    let json = serde_json::from_slice(&fs::read(system).unwrap()).unwrap();
+    let stock = Stock::empty(Arc::new(DatabaseSchema::from_json(&json).unwrap()));
+    assert!(stock.vsctl("add-br br0 -- add-port br0 p1 tag=7").0);
+    let older = load(&fs::read(stock.dir.path("db")).unwrap(), &mut SeededUuids::new(2)).unwrap();
+    let newer = older.db.convert(open_vswitch()).unwrap();
+    let file = snapshot(&newer, "converted", 0);
+    let dir = TempDir::new();
+    fs::write(dir.path("db"), file).unwrap();
+    let again = Stock::new(dir);
+    assert_eq!(again.vsctl("get Port p1 tag").1, "7\n");
+    assert_eq!(again.client("get-schema-version", &["Open_vSwitch"]).1, "8.8.0\n");
 }
 
 #[test]
@@ -397,9 +430,14 @@ impl Dice {
     }
 
     fn clause(&mut self) -> Value {
-        match self.roll(6) {
+        match self.roll(7) {
             0 => json!(["_uuid", "==", self.uuid()]),
-            1 => json!(["name", self.pick(&["==", "!=", "<"]), self.pick(&["a", "b"])]),
+            1 => json!([
+                "map",
+                self.pick(&["includes", "excludes", "!="]),
+                ["map", [[self.pick(&["k", "l"]), self.pick(&["1", "2"])]]]
+            ]),
+            6 => json!(["name", self.pick(&["==", "!=", "<"]), self.pick(&["a", "b"])]),
             2 => json!([
                 "numbers",
                 self.pick(&["includes", "excludes", "==", "!="]),
