@@ -7,6 +7,7 @@
 mod actions;
 mod drops;
 mod ops;
+pub mod text;
 mod upcall;
 
 pub use actions::{ArpSet, DpAction, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};

@@ -1,0 +1,312 @@
+//! Prints keys with masks.
+
+use super::PortNames;
+use super::sets::{put_arp, put_eth, put_ipv4, put_ipv6, put_nd, put_ports};
+use super::values::{CT_STATE, TCP_FLAGS, TUNNEL_FLAGS};
+use super::write::{Base, Fields, flags, hex};
+use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet};
+use flow::{FlowKey, KeyMask, VlanTag, nw_frag, shape};
+use packet::headers as h;
+
+/// Attributes on their way to text.
+struct Text<'a> {
+    key: &'a FlowKey,
+    mask: &'a KeyMask,
+    verbose: bool,
+    out: Vec<String>,
+}
+
+/// A key and its mask as text. `verbose` prints fields that are not matched, too; blocks that the key lacks are
+/// never matched.
+pub fn format_key_mask(key: &FlowKey, mask: &KeyMask, verbose: bool, names: &dyn PortNames) -> String {
+    let mut text = Text { key, mask, verbose, out: Vec::new() };
+    text.metadata(names);
+    if key.arp.packet_type == 0 {
+        text.ethernet();
+    } else {
+        text.ethertype_and_up();
+    }
+    text.out.join(",")
+}
+
+impl Text<'_> {
+    /// `name(value/mask)` in hexadecimal, left out when brief and not matched.
+    fn hex(&mut self, name: &str, value: u128, mask: u128, full: u128) {
+        if mask == full {
+            self.out.push(format!("{name}({})", hex(value)));
+        } else if mask != 0 || self.verbose {
+            self.out.push(format!("{name}({}/{})", hex(value), hex(mask)));
+        }
+    }
+
+    /// One header; left out when brief and nothing of it is matched.
+    fn header(&mut self, name: &str, put: impl FnOnce(&mut Fields)) {
+        let mut fields = Fields::new(self.verbose);
+        put(&mut fields);
+        if fields.any {
+            self.out.push(fields.finish(name));
+        }
+    }
+
+    fn metadata(&mut self, names: &dyn PortNames) {
+        let (key, mask) = (self.key, self.mask);
+        let (b, m, all) = (&key.base, &mask.base, u128::from(u32::MAX));
+        self.hex("recirc_id", b.recirc_id.into(), m.recirc_id.into(), all);
+        self.hex("dp_hash", b.dp_hash.into(), m.dp_hash.into(), all);
+        self.hex("skb_priority", key.arp.skb_priority.into(), mask.arp.skb_priority.into(), all);
+        if key.has(shape::TUNNEL) {
+            self.tunnel();
+        }
+        let port = names.name(key.in_port()).unwrap_or_else(|| b.in_port.to_string());
+        self.out.push(format!("in_port({port})"));
+        self.hex("skb_mark", b.pkt_mark.into(), m.pkt_mark.into(), all);
+        if self.verbose {
+            self.hex("ct_state", b.ct_state.into(), m.ct_state.into(), all);
+        } else if m.ct_state != 0 {
+            self.out.push(format!("ct_state({})", flags(b.ct_state, m.ct_state, &CT_STATE, u32::MAX)));
+        }
+        self.hex("ct_zone", b.ct_zone.into(), m.ct_zone.into(), 0xffff);
+        self.hex("ct_mark", b.ct_mark.into(), m.ct_mark.into(), all);
+        let label = |l: [u8; 16]| u128::from_be_bytes(l);
+        self.hex("ct_label", label(key.ct.label), label(mask.ct.label), u128::MAX);
+        self.ct_tuple();
+        let kind = key.arp.packet_type;
+        self.out.push(format!("packet_type(ns={},id={})", kind >> 16, hex((kind & 0xffff).into())));
+    }
+
+    fn ct_tuple(&mut self) {
+        let (c, m) = (&self.key.ct, &self.mask.ct);
+        let rest = |f: &mut Fields| {
+            f.number("proto", c.nw_proto.into(), m.nw_proto.into(), 0xff, Base::Dec);
+            f.number("tp_src", c.tp_src.into(), m.tp_src.into(), 0xffff, Base::Dec);
+            f.number("tp_dst", c.tp_dst.into(), m.tp_dst.into(), 0xffff, Base::Dec);
+        };
+        let is_v6 = self.key.base.dl_type == h::ETH_TYPE_IPV6;
+        let addresses = if is_v6 {
+            m.ipv6_src != [0; 16] || m.ipv6_dst != [0; 16]
+        } else {
+            m.nw_src != 0 || m.nw_dst != 0
+        };
+        if !addresses && m.nw_proto == 0 && m.tp_src == 0 && m.tp_dst == 0 {
+            return;
+        }
+        let (c, m) = (*c, *m);
+        if is_v6 {
+            self.header("ct_tuple6", |f| {
+                f.ipv6("src", c.ipv6_src, m.ipv6_src);
+                f.ipv6("dst", c.ipv6_dst, m.ipv6_dst);
+                rest(f);
+            });
+        } else {
+            self.header("ct_tuple4", |f| {
+                f.ipv4("src", c.nw_src, m.nw_src);
+                f.ipv4("dst", c.nw_dst, m.nw_dst);
+                rest(f);
+            });
+        }
+    }
+
+    fn tunnel(&mut self) {
+        let (t, m) = (self.key.tunnel, self.mask.tunnel);
+        self.header("tunnel", |f| {
+            f.number("tun_id", t.id, m.id, u64::MAX, Base::Hex);
+            if t.ipv6_dst == [0; 16] && t.ipv6_src == [0; 16] {
+                f.ipv4("src", t.src, m.src);
+                f.ipv4("dst", t.dst, m.dst);
+            } else {
+                f.ipv6("ipv6_src", t.ipv6_src, m.ipv6_src);
+                f.ipv6("ipv6_dst", t.ipv6_dst, m.ipv6_dst);
+            }
+            f.number("tos", t.tos.into(), m.tos.into(), 0xff, Base::Hex);
+            f.number("ttl", t.ttl.into(), m.ttl.into(), 0xff, Base::Dec);
+            f.number("tp_src", t.tp_src.into(), m.tp_src.into(), 0xffff, Base::Dec);
+            f.number("tp_dst", t.tp_dst.into(), m.tp_dst.into(), 0xffff, Base::Dec);
+            if m.gbp_id != 0 || m.gbp_flags != 0 {
+                let mut gbp = Fields::new(false);
+                gbp.number("id", t.gbp_id.into(), m.gbp_id.into(), 0xffff, Base::Dec);
+                gbp.number("flags", t.gbp_flags.into(), m.gbp_flags.into(), 0xff, Base::Hex);
+                f.raw(&format!("vxlan({})", gbp.finish("gbp")));
+            }
+            if m.flags != 0 {
+                f.raw(&format!("flags({})", flags(t.flags.into(), m.flags.into(), &TUNNEL_FLAGS, 0xf)));
+            }
+        });
+    }
+
+    fn ethernet(&mut self) {
+        let (b, m) = (&self.key.base, &self.mask.base);
+        let eth = Masked {
+            value: EthSet { src: b.dl_src, dst: b.dl_dst },
+            mask: EthSet { src: m.dl_src, dst: m.dl_dst },
+        };
+        let mut fields = Fields::new(self.verbose);
+        put_eth(&mut fields, &eth);
+        self.out.push(fields.finish("eth"));
+        let outer = (VlanTag { tpid: b.vlan_tpid, tci: b.vlan_tci }, m.vlan_tci);
+        let inner = (self.key.arp.vlan1, self.mask.arp.vlan1.tci);
+        self.vlans(&[outer, inner]);
+    }
+
+    /// Each tag, and what it encapsulates.
+    fn vlans(&mut self, tags: &[(VlanTag, u16)]) {
+        let Some(((tag, tci_mask), inner)) = tags.split_first().filter(|((tag, _), _)| tag.is_present())
+        else {
+            return self.ethertype_and_up();
+        };
+        self.out.push(format!("eth_type(0x{:04x})", tag.tpid));
+        self.out.push(vlan(*tag, *tci_mask));
+        let before = std::mem::take(&mut self.out);
+        self.vlans(inner);
+        let encapsulated = std::mem::replace(&mut self.out, before).join(",");
+        self.out.push(format!("encap({encapsulated})"));
+    }
+
+    fn ethertype_and_up(&mut self) {
+        let dl_type = self.key.base.dl_type;
+        if dl_type != h::FLOW_DL_TYPE_NONE {
+            self.out.push(format!("eth_type(0x{dl_type:04x})"));
+        }
+        match dl_type {
+            h::ETH_TYPE_IP => self.ipv4(),
+            h::ETH_TYPE_IPV6 => self.ipv6(),
+            h::ETH_TYPE_ARP | h::ETH_TYPE_RARP => self.arp(),
+            h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST => self.mpls(),
+            _ => {}
+        }
+    }
+
+    fn frag(&self, f: &mut Fields) {
+        let (value, mask) = (self.key.base.nw_frag, self.mask.base.nw_frag & nw_frag::MASK);
+        let name = match value & nw_frag::MASK {
+            0 => "no",
+            nw_frag::ANY => "first",
+            _ => "later",
+        };
+        if mask == nw_frag::MASK {
+            f.word("frag", name);
+        } else if mask != 0 {
+            f.word("frag", &format!("{name}/{}", hex(mask.into())));
+        }
+    }
+
+    fn ipv4(&mut self) {
+        let (b, m) = (self.key.base, self.mask.base);
+        let ip = Masked {
+            value: Ipv4Set { src: b.nw_src, dst: b.nw_dst, tos: b.nw_tos, ttl: b.nw_ttl },
+            mask: Ipv4Set { src: m.nw_src, dst: m.nw_dst, tos: m.nw_tos, ttl: m.nw_ttl },
+        };
+        let mut fields = Fields::new(self.verbose);
+        put_ipv4(&mut fields, &ip, Some((b.nw_proto, m.nw_proto)));
+        self.frag(&mut fields);
+        if fields.any {
+            self.out.push(fields.finish("ipv4"));
+        }
+        self.transport();
+    }
+
+    fn ipv6(&mut self) {
+        let (b, m, v, n) = (self.key.base, self.mask.base, self.key.ipv6, self.mask.ipv6);
+        let ip = Masked {
+            value: Ipv6Set { src: v.src, dst: v.dst, label: v.label, tclass: b.nw_tos, hlimit: b.nw_ttl },
+            mask: Ipv6Set { src: n.src, dst: n.dst, label: n.label, tclass: m.nw_tos, hlimit: m.nw_ttl },
+        };
+        let mut fields = Fields::new(self.verbose);
+        put_ipv6(&mut fields, &ip, Some((b.nw_proto, m.nw_proto)));
+        self.frag(&mut fields);
+        if fields.any {
+            self.out.push(fields.finish("ipv6"));
+        }
+        self.transport();
+    }
+
+    fn transport(&mut self) {
+        let (b, m) = (self.key.base, self.mask.base);
+        if b.nw_frag & nw_frag::LATER != 0 {
+            return;
+        }
+        let v6 = b.dl_type == h::ETH_TYPE_IPV6;
+        let ports = Masked {
+            value: PortsSet { src: b.tp_src, dst: b.tp_dst },
+            mask: PortsSet { src: m.tp_src, dst: m.tp_dst },
+        };
+        let (name, fields, full) = match b.nw_proto {
+            h::IPPROTO_TCP => ("tcp", ["src", "dst"], 0xffff),
+            h::IPPROTO_UDP => ("udp", ["src", "dst"], 0xffff),
+            h::IPPROTO_SCTP => ("sctp", ["src", "dst"], 0xffff),
+            h::IPPROTO_ICMP if !v6 => ("icmp", ["type", "code"], 0xff),
+            h::IPPROTO_ICMPV6 if v6 => ("icmpv6", ["type", "code"], 0xff),
+            _ => return,
+        };
+        self.header(name, |f| put_ports(f, &ports, fields, full));
+        if b.nw_proto == h::IPPROTO_TCP && (self.verbose || m.tcp_flags != 0) {
+            let text = flags(b.tcp_flags.into(), m.tcp_flags.into(), &TCP_FLAGS, 0xfff);
+            self.out.push(format!("tcp_flags({text})"));
+        }
+        let is_nd = matches!(b.tp_src as u8, h::ND_NEIGHBOR_SOLICIT | h::ND_NEIGHBOR_ADVERT);
+        if v6 && b.nw_proto == h::IPPROTO_ICMPV6 && is_nd && b.tp_dst == 0 {
+            let (v, n) = (&self.key.ipv6, &self.mask.ipv6);
+            let nd = Masked {
+                value: NdSet { target: v.nd_target, sll: v.nd_sll, tll: v.nd_tll },
+                mask: NdSet { target: n.nd_target, sll: n.nd_sll, tll: n.nd_tll },
+            };
+            self.header("nd", |f| put_nd(f, &nd));
+        }
+    }
+
+    fn arp(&mut self) {
+        let (b, m, a, n) = (self.key.base, self.mask.base, self.key.arp, self.mask.arp);
+        let op_mask = if m.nw_proto == 0xff { 0xffff } else { m.nw_proto.into() };
+        let arp = Masked {
+            value: ArpSet {
+                op: b.nw_proto.into(),
+                sha: a.arp_sha,
+                tha: a.arp_tha,
+                spa: b.nw_src,
+                tpa: b.nw_dst,
+            },
+            mask: ArpSet { op: op_mask, sha: n.arp_sha, tha: n.arp_tha, spa: m.nw_src, tpa: m.nw_dst },
+        };
+        self.header("arp", |f| put_arp(f, &arp, 0xffff));
+    }
+
+    fn mpls(&mut self) {
+        let (labels, masks) = (self.key.arp.mpls_lse, self.mask.arp.mpls_lse);
+        let shown = labels.iter().take_while(|l| *l & 0x100 == 0).count() + 1;
+        let shown = shown.min(flow::extract::MAX_MPLS_LABELS);
+        if !self.verbose && masks[..shown].iter().all(|m| *m == 0) {
+            return;
+        }
+        let parts = labels.iter().zip(masks).take(shown).map(|(l, m)| label(*l, m));
+        let text: Vec<String> = parts.collect();
+        self.out.push(format!("mpls({})", text.join(",")));
+    }
+}
+
+/// A VLAN tag: all its fields, whatever is matched.
+fn vlan(tag: VlanTag, mask: u16) -> String {
+    let (vid, pcp, cfi) = (mask & 0xfff, mask >> 13, mask >> 12 & 1);
+    let mut text = format!("vlan(vid={}", tag.vid());
+    if vid != 0xfff {
+        text += &format!("/0x{vid:x}");
+    }
+    text += &format!(",pcp={}", tag.pcp());
+    if pcp != 7 {
+        text += &format!("/0x{pcp:x}");
+    }
+    if cfi == 0 {
+        text += ",cfi=1/0";
+    }
+    text + ")"
+}
+
+/// One entry of an MPLS label stack (RFC 3032); all its fields with masks unless all are exact.
+fn label(lse: u32, mask: u32) -> String {
+    let exact = mask == u32::MAX;
+    let part = |name: &str, shift: u32, bits: u32, prefix: &str| {
+        let full = (1 << bits) - 1;
+        let (value, mask) = (lse >> shift & full, mask >> shift & full);
+        if exact { format!("{name}={value}") } else { format!("{name}={value}/{prefix}{mask:x}") }
+    };
+    [part("label", 12, 20, "0x"), part("tc", 9, 3, ""), part("ttl", 0, 8, "0x"), part("bos", 8, 1, "")]
+        .join(",")
+}

@@ -1,0 +1,325 @@
+//! Tests of datapath text: lines recorded from OVS, round trips, hostile text, the corpus.
+
+use super::*;
+use crate::actions::*;
+use crate::ops::FlowStats;
+use crate::upcall::{ControllerCookie, UserCookie};
+use crate::{DpAction, FlowRecord, XlateDrop};
+use flow::{FlowKey, KeyMask, RecircId, Ufid};
+use proptest::prelude::*;
+
+struct Names;
+
+impl PortNames for Names {
+    fn name(&self, port: DpPort) -> Option<String> {
+        match port.0 {
+            100 => Some("br0".into()),
+            1 | 2 => Some(format!("p{port}")),
+            _ => None,
+        }
+    }
+
+    fn number(&self, name: &str) -> Option<DpPort> {
+        match name {
+            "br0" => Some(DpPort(100)),
+            "p1" => Some(DpPort(1)),
+            "p2" => Some(DpPort(2)),
+            _ => None,
+        }
+    }
+}
+
+/// Keys as brief text prints them.
+const KEYS: &[&str] = &[
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.1.2.3/255.0.0.0,proto=6,ttl=64,frag=no),tcp(dst=80)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0806)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.1.2.3/255.0.0.0,dst=192.168.0.2,proto=6,tos=0/0x3,ttl=64,frag=no),tcp(src=1,dst=80/0xff),tcp_flags(syn|ack)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(),eth_type(0x0800),ipv4(dst=192.168.0.2,proto=6,tos=0,ttl=64/0xf0,frag=first),tcp(src=1,dst=81),tcp_flags(+syn-ack)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(),eth_type(0x0800),ipv4(proto=17,tos=0,ttl=64,frag=later)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(),eth_type(0x0800),ipv4(proto=1,tos=0x10,ttl=64,frag=no),icmp(type=8)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(),eth_type(0x8100),vlan(vid=5,pcp=3),encap(eth_type(0x0800),ipv4(src=10.1.2.3,proto=1,frag=no),icmp(type=3,code=0))",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(),eth_type(0x8100),vlan(vid=5/0xf,pcp=3/0x0),encap(eth_type(0x86dd),ipv6(src=2001:db8::1,dst=2001:db8::2/ffff::,label=0x5,proto=58,tclass=0x70,hlimit=64,frag=no),icmpv6(type=135,code=0),nd(target=fe80::1,sll=50:54:00:00:00:01,tll=50:54:00:00:00:02))",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(),eth_type(0x88a8),vlan(vid=5,pcp=3),encap(eth_type(0x8100),vlan(vid=7,pcp=0),encap(eth_type(0x1234)))",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(),eth_type(0x0806),arp(sip=1.2.3.4,tip=5.6.7.8,op=1,sha=00:0f:02:03:04:05,tha=00:00:00:00:00:00)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(),eth_type(0x8847),mpls(label=100/0xff,tc=7/1,ttl=64/0x0,bos=1/1)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(),eth_type(0x8847),mpls(label=100,tc=7,ttl=64,bos=0,label=101,tc=7,ttl=64,bos=1)",
+    "recirc_id(0x2),dp_hash(0x3/0xff),skb_priority(0x5),in_port(1),skb_mark(0x7/0xf),ct_state(-inv+trk),ct_zone(0x5),ct_mark(0x1/0x1),ct_label(0x2),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07/ff:ff:00:00:00:00),eth_type(0x1235)",
+    "recirc_id(0),tunnel(tun_id=0x5,src=1.1.1.1,dst=2.2.2.2,ttl=64,flags(df|csum|key)),in_port(1),packet_type(ns=0,id=0),eth(),eth_type(0x1235)",
+    "recirc_id(0),in_port(1),ct_tuple4(src=1.1.1.1,dst=2.2.2.2/255.0.0.0,proto=6,tp_src=1,tp_dst=2/0xff),packet_type(ns=0,id=0),eth(),eth_type(0x0800),ipv4(frag=no)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth()",
+];
+
+/// Actions as they print.
+const ACTIONS: &[&str] = &[
+    "set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),2",
+    "100,2",
+    "drop",
+    "push_vlan(vid=5,pcp=0),2",
+    "push_vlan(tpid=0x88a8,vid=5,pcp=3,cfi=0),2",
+    "pop_vlan,2",
+    "set(ipv4(src=1.2.3.4,dst=5.6.7.8/255.255.0.0,tos=0x10,ttl=63)),set(udp(src=7,dst=9)),2",
+    "set(sctp(dst=9)),trunc(100),2",
+    "set(icmp(type=1,code=2)),recirc(0x1a)",
+    "sample(sample=50.0%,actions(2)),sample(sample=0.1%,actions(2))",
+    "userspace(pid=0,slow_path(controller))",
+    "userspace(pid=0,slow_path(controller,action)),clone(push_vlan(vid=1,pcp=1),2),meter(3),2",
+    "userspace(pid=0,controller(reason=1,dont_send=0,continuation=0,recirc_id=1,rule_cookie=0x1f,controller_id=3,max_len=65535))",
+    "set(ipv6(src=fe80::1,label=0x7,tclass=0x3,hlimit=9)),set(nd(target=fe80::2,sll=00:00:00:00:00:01)),2",
+    "set(arp(sip=1.1.1.1,op=2,sha=00:00:00:00:00:09)),2",
+    "set(skb_mark(0x1/0xf)),set(skb_priority(0x9)),set(tcp(src=5/0xff)),2",
+];
+
+#[test]
+fn recorded_keys_print_as_they_were_read() {
+    for text in KEYS {
+        let (key, mask) = parse_key_mask(text, &NumbersOnly).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(format_key_mask(&key, &mask, false, &NumbersOnly), *text);
+        let verbose = format_key_mask(&key, &mask, true, &NumbersOnly);
+        let again = parse_key_mask(&verbose, &NumbersOnly).unwrap_or_else(|e| panic!("{verbose}: {e}"));
+        assert_eq!(again, (key, mask), "{verbose}");
+    }
+}
+
+#[test]
+fn recorded_actions_print_as_they_were_read() {
+    for text in ACTIONS {
+        let actions = parse_actions(text, &NumbersOnly).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(format_actions(&actions, &NumbersOnly), *text);
+    }
+    assert_eq!(format_actions(&[], &NumbersOnly), "drop");
+    assert_eq!(parse_actions("br0,p2,7", &Names), parse_actions("100,2,7", &NumbersOnly));
+}
+
+/// The record of the first flow in the recorded dump, with the fields that its mask leaves out.
+fn record() -> FlowRecord {
+    let text = "recirc_id(0),in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),\
+                ipv4(src=10.1.2.3/255.0.0.0,dst=192.168.0.2/0.0.0.0,proto=6,tos=0/0,ttl=64,frag=no),tcp(src=1234/0,dst=80)";
+    let (key, mut mask) = parse_key_mask(text, &NumbersOnly).unwrap();
+    mask.base.dl_src = [0; 6];
+    let actions = parse_actions("set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),2", &NumbersOnly).unwrap();
+    let stats = FlowStats { packets: 1, bytes: 54, used_ms: 4_000, tcp_flags: 2 };
+    let ufid = Ufid(0xcf25_7829_62ba_490e_8a42_802f_3e99_190e);
+    FlowRecord { ufid, key, mask, actions: actions.into(), stats }
+}
+
+#[test]
+fn flows_print_as_dpctl_dump_flows_does() {
+    let brief = FlowFormat { verbose: false, names: &NumbersOnly, extra_info: None };
+    assert_eq!(
+        format_flow(&record(), 5_000, &brief),
+        "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.1.2.3/255.0.0.0,proto=6,ttl=64,frag=no),tcp(dst=80), packets:1, bytes:54, used:1.000s, flags:S, actions:set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),2"
+    );
+    let verbose = FlowFormat { verbose: true, names: &Names, extra_info: Some("miniflow_bits(5,3)") };
+    assert_eq!(
+        format_flow(&record(), 5_000, &verbose),
+        "ufid:cf257829-62ba-490e-8a42-802f3e99190e, recirc_id(0),dp_hash(0/0),skb_priority(0/0),in_port(p1),skb_mark(0/0),ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05/00:00:00:00:00:00,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.1.2.3/255.0.0.0,dst=192.168.0.2/0.0.0.0,proto=6,tos=0/0,ttl=64,frag=no),tcp(src=1234/0,dst=80),tcp_flags(0/0), packets:1, bytes:54, used:1.000s, flags:S, dp:ovs, actions:set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),p2, dp-extra-info:miniflow_bits(5,3)"
+    );
+    let mut fresh = record();
+    fresh.stats = FlowStats::default();
+    fresh.actions = [].into();
+    assert!(format_flow(&fresh, 0, &brief).ends_with(", packets:0, bytes:0, used:never, actions:drop"));
+    assert_eq!(tcp_flag_letters(0xfff), "SFPRU.ECN[200][400][800]");
+}
+
+#[test]
+fn mistakes_are_told() {
+    for (text, part) in [
+        ("in_port(p9)", "no port \"p9\""),
+        ("eth(src=1:2)", "\"1:2\" is not an Ethernet address"),
+        ("ipv4(proto=256)", "256 is more than 255"),
+        ("ipv4(src=1.2.3.4", "')' is missing"),
+        ("colour(3)", "\"colour\" is not known"),
+        ("vlan(vid=1,cfi=0)", "no tag"),
+        ("in_port(1)x", "',' or ')' expected"),
+        ("in_port(1))", "')' without '('"),
+    ] {
+        let error = parse_key_mask(text, &NumbersOnly).unwrap_err().to_string();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+    assert!(parse_actions(&"clone(".repeat(100_000), &NumbersOnly).is_err());
+    let deep = format!("{}1{}", "clone(".repeat(12), ")".repeat(12));
+    assert!(parse_actions(&deep, &NumbersOnly).unwrap_err().to_string().contains("deeper"));
+}
+
+#[test]
+fn corpus_is_digested() {
+    for text in include_str!("../../corpus/key/recorded.txt").lines() {
+        fuzz_text(text.as_bytes());
+        assert!(parse_key_mask(text, &NumbersOnly).is_ok(), "{text}");
+    }
+    for text in include_str!("../../corpus/actions/recorded.txt").lines() {
+        fuzz_text(text.as_bytes());
+        assert!(parse_actions(text, &NumbersOnly).is_ok(), "{text}");
+    }
+}
+
+fn masked<T: std::fmt::Debug>(value: impl Strategy<Value = T> + Clone) -> impl Strategy<Value = Masked<T>> {
+    (value.clone(), value).prop_map(|(value, mask)| Masked { value, mask })
+}
+
+fn set() -> impl Strategy<Value = SetAction> {
+    let ports = || any::<(u16, u16)>().prop_map(|(src, dst)| PortsSet { src, dst });
+    let types = || (0..256u16, 0..256u16).prop_map(|(src, dst)| PortsSet { src, dst });
+    let eth = any::<([u8; 6], [u8; 6])>().prop_map(|(src, dst)| EthSet { src, dst });
+    let v4 = any::<(u32, u32, u8, u8)>().prop_map(|(src, dst, tos, ttl)| Ipv4Set { src, dst, tos, ttl });
+    let v6 = (any::<([u8; 16], [u8; 16], u8, u8)>(), 0..0x10_0000u32)
+        .prop_map(|((src, dst, tclass, hlimit), label)| Ipv6Set { src, dst, label, tclass, hlimit });
+    prop_oneof![
+        masked(eth).prop_map(SetAction::Eth),
+        masked(v4).prop_map(SetAction::Ipv4),
+        masked(v6).prop_map(SetAction::Ipv6),
+        masked(ports()).prop_map(SetAction::Tcp),
+        masked(ports()).prop_map(SetAction::Udp),
+        masked(ports()).prop_map(SetAction::Sctp),
+        masked(types()).prop_map(SetAction::Icmp),
+        masked(types()).prop_map(SetAction::Icmpv6),
+        masked(any::<u32>()).prop_map(SetAction::SkbMark),
+        any::<u32>().prop_map(SetAction::SkbPriority),
+    ]
+}
+
+fn action() -> impl Strategy<Value = DpAction> {
+    let controller = (any::<u32>(), any::<u64>(), any::<u8>(), any::<u16>(), any::<u16>()).prop_map(
+        |(id, rule_cookie, reason, controller_id, max_len_bytes)| {
+            let recirc_id = RecircId(id);
+            UserCookie::Controller(ControllerCookie {
+                recirc_id,
+                rule_cookie,
+                reason,
+                controller_id,
+                max_len_bytes,
+            })
+        },
+    );
+    let leaf = prop_oneof![
+        any::<u32>().prop_map(|p| DpAction::Output(DpPort(p))),
+        (0..8u16).prop_map(|reasons| DpAction::Userspace(UserCookie::SlowPath { reasons })),
+        controller.prop_map(DpAction::Userspace),
+        set().prop_map(DpAction::Set),
+        any::<(u16, u16)>().prop_map(|(tpid, tci)| DpAction::PushVlan { tpid, tci }),
+        Just(DpAction::PopVlan),
+        any::<u32>().prop_map(DpAction::Trunc),
+        any::<u32>().prop_map(|n| DpAction::Recirc(RecircId(n))),
+        any::<u32>().prop_map(DpAction::Meter),
+        Just(DpAction::Drop(XlateDrop::Ok)),
+    ];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        let list = prop::collection::vec(inner, 1..4);
+        prop_oneof![
+            list.clone().prop_map(DpAction::Clone),
+            // Tenths of a percent are what the text tells.
+            (0..=1000u32, list).prop_map(|(tenths, actions)| DpAction::Sample {
+                probability: (f64::from(tenths) / 1000.0 * f64::from(u32::MAX)).round() as u32,
+                actions,
+            }),
+        ]
+    })
+}
+
+/// What is left of a set action when only bits within its mask count, as text has it.
+fn drop_unmasked(set: &SetAction) -> String {
+    format_actions(&[DpAction::Set(*set)], &NumbersOnly)
+}
+
+/// A key as extraction makes it, with a mask that text can tell.
+fn key_and_mask() -> impl Strategy<Value = (FlowKey, KeyMask)> {
+    let frame = prop_oneof![
+        Just(&[0x08u8, 0x00][..]),
+        Just(&[0x86, 0xdd][..]),
+        Just(&[0x08, 0x06][..]),
+        Just(&[0x81, 0x00, 0x60, 5, 0x08, 0x00][..]),
+        Just(&[0x88, 0xa8, 0x60, 5, 0x81, 0x00, 0, 7, 0x86, 0xdd][..]),
+        Just(&[0x12, 0x34][..]),
+    ];
+    let body = (any::<[u8; 32]>(), any::<[u8; 40]>(), any::<[u64; 8]>(), any::<u32>(), 0..5usize);
+    (frame, body).prop_map(|(types, (macs, rest, mask, md, proto))| {
+        let mut bytes = macs[..12].to_vec();
+        bytes.extend(types);
+        let proto = [1, 6, 17, 58, 132][proto];
+        match types[types.len() - 2..] {
+            [0x08, 0x00] => {
+                bytes.extend([0x45, rest[0], 0, 0, 0, 0, 0, 0, rest[1], proto, 0, 0]);
+                bytes.extend(&rest[2..10]);
+            }
+            [0x86, 0xdd] => {
+                bytes.extend([0x60, rest[0], rest[1], 2, 0, 0, proto, rest[2]]);
+                bytes.extend(&macs);
+            }
+            _ => bytes.extend([0, 1, 8, 0, 6, 4, 0, 1]),
+        }
+        bytes.extend(rest);
+        let mut key = FlowKey::default();
+        let metadata = flow::extract::Metadata {
+            in_port: md,
+            recirc_id: md >> 3,
+            pkt_mark: md >> 5,
+            skb_priority: md & 1,
+            dp_hash: md >> 7,
+        };
+        flow::extract::extract(&bytes, &metadata, 2, &mut key);
+        let text = format_key_mask(&key, &random_mask(&key, mask), true, &NumbersOnly);
+        parse_key_mask(&text, &NumbersOnly).unwrap_or_else(|e| panic!("{text}: {e}"))
+    })
+}
+
+fn random_mask(key: &FlowKey, words: [u64; 8]) -> KeyMask {
+    let mut mask = KeyMask::default();
+    for i in key.present_blocks() {
+        for (w, word) in words.iter().enumerate() {
+            // Some words exact, some not matched, some in part.
+            mask.block_mut(i)[w] = match word % 4 {
+                0 => 0,
+                1 => *word,
+                _ => u64::MAX,
+            };
+        }
+    }
+    mask
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn actions_survive_print_and_parse(actions in prop::collection::vec(action(), 1..6)) {
+        let text = format_actions(&actions, &NumbersOnly);
+        let parsed = parse_actions(&text, &NumbersOnly).unwrap();
+        prop_assert_eq!(parsed.len(), actions.len());
+        prop_assert_eq!(format_actions(&parsed, &NumbersOnly), text);
+        for (a, b) in actions.iter().zip(&parsed) {
+            match (a, b) {
+                (DpAction::Set(a), DpAction::Set(b)) => prop_assert_eq!(drop_unmasked(a), drop_unmasked(b)),
+                (DpAction::Clone(_) | DpAction::Sample { .. }, _) => {}
+                _ => prop_assert_eq!(a, b),
+            }
+        }
+    }
+
+    #[test]
+    fn keys_survive_print_and_parse((key, mask) in key_and_mask()) {
+        let text = format_key_mask(&key, &mask, true, &NumbersOnly);
+        let (again, mask_again) = parse_key_mask(&text, &NumbersOnly).unwrap();
+        prop_assert_eq!(again, key, "{}", text);
+        prop_assert_eq!(mask_again, mask, "{}", text);
+        // Brief text leaves out what is not matched, the protocol, too; what it tells is told again.
+        let brief = |k: &FlowKey, m: &KeyMask| format_key_mask(k, m, false, &NumbersOnly);
+        let (partial, mask_partial) = parse_key_mask(&brief(&key, &mask), &NumbersOnly).unwrap();
+        let told = brief(&partial, &mask_partial);
+        let (last, mask_last) = parse_key_mask(&told, &NumbersOnly).unwrap();
+        prop_assert_eq!(brief(&last, &mask_last), told);
+    }
+
+    #[test]
+    fn hostile_text_is_refused_without_panic(text in "[a-z0-9_(),=/:.|+% -]{0,80}") {
+        fuzz_text(text.as_bytes());
+    }
+
+    #[test]
+    fn damaged_text_is_refused_without_panic(which in 0..30usize, at in 0..200usize, with in "[(),=/0-9a-f+-]{0,2}") {
+        let all: Vec<&str> = KEYS.iter().chain(ACTIONS).copied().collect();
+        let mut text = all[which % all.len()].to_string();
+        let at = at % text.len();
+        text.replace_range(at..at + 1, &with);
+        fuzz_text(text.as_bytes());
+    }
+}

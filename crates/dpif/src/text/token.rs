@@ -1,0 +1,98 @@
+//! Splits datapath text into items: `name`, `name=value`, `name(items)`, separated by commas.
+
+use super::TextError;
+
+/// Parentheses nest at most so deep.
+const DEPTH_MAX: usize = 24;
+
+/// One item of a text.
+#[derive(Debug)]
+pub(super) struct Item<'a> {
+    pub(super) name: &'a str,
+    pub(super) value: Option<&'a str>,
+    pub(super) args: Option<Vec<Item<'a>>>,
+}
+
+impl<'a> Item<'a> {
+    /// What stands behind `=`.
+    pub(super) fn value(&self) -> Result<&'a str, TextError> {
+        self.value.ok_or_else(|| TextError(format!("{}: '=' and a value expected", self.name)))
+    }
+
+    /// What stands in parentheses.
+    pub(super) fn args(&self) -> Result<&[Item<'a>], TextError> {
+        self.args.as_deref().ok_or_else(|| TextError(format!("{}: '(' expected", self.name)))
+    }
+
+    /// The one word in parentheses.
+    pub(super) fn word(&self) -> Result<&'a str, TextError> {
+        match self.args()? {
+            [Item { name, value: None, args: None }] => Ok(name),
+            _ => Err(TextError(format!("{}: one value in parentheses expected", self.name))),
+        }
+    }
+
+    /// An error that names this item.
+    pub(super) fn unknown(&self, within: &str) -> TextError {
+        TextError(format!("{within}: {:?} is not known here", self.name))
+    }
+}
+
+/// The items of a whole text.
+pub(super) fn items(text: &str) -> Result<Vec<Item<'_>>, TextError> {
+    let mut rest = text;
+    let found = list(&mut rest, 0)?;
+    if rest.is_empty() {
+        Ok(found)
+    } else {
+        Err(TextError(format!("')' without '(' before {:?}", clip(rest))))
+    }
+}
+
+fn clip(s: &str) -> &str {
+    s.get(..24).unwrap_or(s)
+}
+
+fn list<'a>(rest: &mut &'a str, depth: usize) -> Result<Vec<Item<'a>>, TextError> {
+    if depth > DEPTH_MAX {
+        return Err(TextError(format!("parentheses nest deeper than {DEPTH_MAX}")));
+    }
+    let mut found = Vec::new();
+    loop {
+        *rest = rest.trim_start_matches([' ', ',', '\t', '\n']);
+        if rest.is_empty() || rest.starts_with(')') {
+            return Ok(found);
+        }
+        found.push(item(rest, depth)?);
+        *rest = rest.trim_start();
+        if !(rest.is_empty() || rest.starts_with([',', ')'])) {
+            return Err(TextError(format!("',' or ')' expected before {:?}", clip(rest))));
+        }
+    }
+}
+
+fn take<'a>(rest: &mut &'a str, ends: &[char]) -> &'a str {
+    let end = rest.find(ends).unwrap_or(rest.len());
+    let (word, after) = rest.split_at(end);
+    *rest = after;
+    word.trim()
+}
+
+fn item<'a>(rest: &mut &'a str, depth: usize) -> Result<Item<'a>, TextError> {
+    let before = *rest;
+    let name = take(rest, &['(', ')', ',', '=']);
+    if name.is_empty() {
+        return Err(TextError(format!("a name expected before {:?}", clip(before))));
+    }
+    let mut found = Item { name, value: None, args: None };
+    if let Some(after) = rest.strip_prefix('=') {
+        *rest = after;
+        found.value = Some(take(rest, &[')', ',']));
+    } else if let Some(after) = rest.strip_prefix('(') {
+        *rest = after;
+        found.args = Some(list(rest, depth + 1)?);
+        let closed = rest.strip_prefix(')');
+        *rest = closed.ok_or_else(|| TextError(format!("{name}: ')' is missing")))?;
+    }
+    Ok(found)
+}
