@@ -141,8 +141,17 @@ fn put_raw_header(w: &mut Writer, id: OxmId, experimenter: Option<u32>, has_mask
 
 /// Writes an entry: header, value and, unless it is full, mask.
 pub(crate) fn put_entry(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
+    put_entry_as(w, field, value, mask, mask != valid_bits(field));
+}
+
+/// Writes an entry of a match. Fields narrower than their wire form have a mask even when it is full, as OVS writes them.
+fn put_match_entry(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
+    let narrow = matches!(field, FieldId::TunFlags | FieldId::TcpFlags | FieldId::Ipv6Label);
+    put_entry_as(w, field, value, mask, narrow || mask != valid_bits(field));
+}
+
+fn put_entry_as(w: &mut Writer, field: FieldId, value: u128, mask: u128, has_mask: bool) {
     let bytes = usize::from(field.def().wire_bytes);
-    let has_mask = mask != valid_bits(field);
     if put_header(w, field, has_mask) {
         w.uint(value, bytes);
         if has_mask {
@@ -258,8 +267,8 @@ pub(crate) fn exists(field: FieldId, m: &Match) -> bool {
 const ORDER: [FieldId; 83] = {
     use FieldId::*;
     [
-        DpHash, RecircId, ConjId, PacketType, InPort, EthSrc, EthDst, EthType, VlanTci, MplsLabel, MplsTc, MplsTtl,
-        MplsBos, IpSrc, IpDst, Ipv6Src, Ipv6Dst, Ipv6Label, IpFrag, IpDscp, NwEcn, NwTtl, NwProto, TcpSrc, TcpDst,
+        DpHash, RecircId, ConjId, PacketType, InPort, EthSrc, EthDst, EthType, VlanTci, MplsTc, MplsBos, MplsTtl,
+        MplsLabel, IpSrc, IpDst, Ipv6Src, Ipv6Dst, Ipv6Label, IpFrag, IpDscp, NwEcn, NwTtl, NwProto, TcpSrc, TcpDst,
         TcpFlags, UdpSrc, UdpDst, SctpSrc, SctpDst, IcmpType, IcmpCode, Icmpv6Type, Icmpv6Code, NdTarget, NdSll,
         NdTll, ArpOp, ArpSpa, ArpTpa, ArpSha, ArpTha, TunId, TunSrc, TunDst, TunIpv6Src, TunIpv6Dst, TunGbpId,
         TunGbpFlags, TunFlags, Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7, Reg8, Reg9, Reg10, Reg11, Reg12,
@@ -281,7 +290,7 @@ pub(crate) fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
             FieldId::VlanTci if oxm => put_vlan(w, m),
             FieldId::IpDscp if !oxm => put_entry(w, FieldId::NwTos, value << 2, mask << 2),
             FieldId::NwProto if m.flow().is_arp() => {}
-            _ => put_entry(w, field, value, mask),
+            _ => put_match_entry(w, field, value, mask),
         }
     }
     if cookie.1 != 0 {

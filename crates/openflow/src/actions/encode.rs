@@ -309,8 +309,10 @@ fn put_loads(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
         at += (mask >> at).trailing_zeros();
         let run = (mask >> at).trailing_ones().min(64);
         let ones = u128::from(u64::MAX >> (64 - run));
+        // All of the ARP opcode is 16 bits on the wire.
+        let wire_run = if field == FieldId::ArpOp && run == 8 { 16 } else { run };
         nicira(w, 7, |w| {
-            w.u16((at as u16) << 6 | (run as u16 - 1));
+            w.u16((at as u16) << 6 | (wire_run as u16 - 1));
             nxm::put_nx_header(w, field);
             w.u64((value >> at & ones) as u64);
         });

@@ -84,10 +84,28 @@ fn read_specs(r: &mut Reader<'_>) -> Res<Vec<LearnSpec>> {
             2 => LearnDest::Output,
             _ => return Err(ErrorKind::BacBadArgument),
         };
-        specs.push(LearnSpec { source, dest, len_bits });
+        specs.push(cut(LearnSpec { source, dest, len_bits }));
     }
     r.zeros(ErrorKind::BacBadArgument)?;
     Ok(specs)
+}
+
+/// Brings the lengths of both sides to the smaller one.
+fn cut(mut spec: LearnSpec) -> LearnSpec {
+    if let LearnDest::Match(s) | LearnDest::Load(s) = &spec.dest {
+        spec.len_bits = spec.len_bits.min(s.len_bits);
+    }
+    if let LearnSource::Field(s) = &mut spec.source {
+        spec.len_bits = spec.len_bits.min(s.len_bits);
+        s.len_bits = spec.len_bits;
+    }
+    if let LearnDest::Match(s) | LearnDest::Load(s) = &mut spec.dest {
+        s.len_bits = spec.len_bits;
+    }
+    if let (LearnSource::Immediate(v), true) = (&mut spec.source, spec.len_bits < 128) {
+        *v &= (1 << spec.len_bits) - 1;
+    }
+    spec
 }
 
 fn read_range(r: &mut Reader<'_>, len_bits: u16) -> Res<SubField> {

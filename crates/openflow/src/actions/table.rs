@@ -187,10 +187,14 @@ fn subfield(field: FieldId, ofs_nbits: u16) -> Res<SubField> {
     valid(SubField { field, offset_bits: ofs_nbits >> 6, len_bits: (ofs_nbits & 63) + 1 })
 }
 
-/// Refuses a range that does not lie within its field.
-pub(super) fn valid(s: SubField) -> Res<SubField> {
+/// Refuses a range that does not lie within its field. The ARP opcode has 16 bits on the wire, of which 8 are kept: a
+/// range that goes beyond those is cut.
+pub(super) fn valid(mut s: SubField) -> Res<SubField> {
     let end = u32::from(s.offset_bits) + u32::from(s.len_bits);
-    if s.len_bits > 0 && end <= u32::from(s.field.def().bits) { Ok(s) } else { Err(ErrorKind::BacBadSetLen) }
+    if s.field == FieldId::ArpOp && end <= 16 && s.offset_bits < 8 {
+        s.len_bits = s.len_bits.min(8 - s.offset_bits);
+    }
+    if s.is_valid() { Ok(s) } else { Err(ErrorKind::BacBadSetLen) }
 }
 
 fn reg_load(r: &mut Reader<'_>) -> Res<Action> {
@@ -245,10 +249,11 @@ fn move_of(r: &mut Reader<'_>, pad: usize) -> Res<Action> {
     let source = nxm::read_action_field(r)?;
     let dest = nxm::read_action_field(r)?;
     r.zeros(ErrorKind::NxbacMustBeZero)?;
-    Ok(Action::Move {
-        source: valid(SubField { field: source, offset_bits: src_ofs, len_bits })?,
-        dest: valid(SubField { field: dest, offset_bits: dst_ofs, len_bits })?,
-    })
+    let mut source = valid(SubField { field: source, offset_bits: src_ofs, len_bits })?;
+    let mut dest = valid(SubField { field: dest, offset_bits: dst_ofs, len_bits })?;
+    let len_bits = source.len_bits.min(dest.len_bits);
+    (source.len_bits, dest.len_bits) = (len_bits, len_bits);
+    Ok(Action::Move { source, dest })
 }
 
 fn output_reg(r: &mut Reader<'_>) -> Res<Action> {
