@@ -86,7 +86,11 @@ pub struct Exit {
 
 /// Runs the daemon until it is told to end.
 pub fn run(config: &DaemonConfig) -> Result<()> {
-    let detached = if config.detach { Some(sys::daemon::detach().context("cannot go into the background")?) } else { None };
+    let detached = if config.detach {
+        Some(sys::daemon::detach().context("cannot go into the background")?)
+    } else {
+        None
+    };
     let signals = Signals::hold().context("cannot take over signals")?;
     let log = vlog();
     log.set_program(&config.name);
@@ -168,7 +172,8 @@ impl Daemon {
                 return Ok(());
             }
             let now_ms = sys::clock::monotonic_ms();
-            let next_ms = self.db.next_ms().into_iter().chain([self.switch.next_ms(now_ms)]).min().unwrap_or(u64::MAX);
+            let next_ms =
+                self.db.next_ms().into_iter().chain([self.switch.next_ms(now_ms)]).min().unwrap_or(u64::MAX);
             let mut wait_ms = next_ms.saturating_sub(now_ms).min(WAIT_MAX_MS);
             if !self.waiting.is_empty() {
                 wait_ms = wait_ms.min(10);

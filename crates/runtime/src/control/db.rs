@@ -93,7 +93,10 @@ impl Db {
     /// Follows the server at `target`.
     pub fn remote(target: &str) -> Result<Db> {
         let endpoint = Endpoint::parse(target, DEFAULT_PORT)?;
-        anyhow::ensure!(!endpoint.is_passive(), "{target}: the switch connects to its database; use unix: or tcp:");
+        anyhow::ensure!(
+            !endpoint.is_passive(),
+            "{target}: the switch connects to its database; use unix: or tcp:"
+        );
         let remote = Remote {
             target: target.to_string(),
             endpoint,
@@ -180,7 +183,10 @@ impl Db {
 impl Embedded {
     fn listen(&mut self, target: &str, reactor: &mut Reactor) -> Result<()> {
         let endpoint = Endpoint::parse(target, DEFAULT_PORT)?;
-        anyhow::ensure!(endpoint.is_passive(), "{target}: connecting out to managers is not supported; use ptcp: or punix:");
+        anyhow::ensure!(
+            endpoint.is_passive(),
+            "{target}: connecting out to managers is not supported; use ptcp: or punix:"
+        );
         let token = reactor.token();
         let listener = Listener::open(&endpoint, reactor.registry(), token)
             .with_context(|| format!("{target}: cannot listen"))?;

@@ -64,6 +64,14 @@ pub fn open(
     let (db, good_bytes) = match dblog::load(&contents, uuids) {
         Ok(loaded) => {
             if let Some(damage) = &loaded.damage {
+                if damage.more_follows {
+                    bail!(
+                        "{}: {damage}; whole records follow, so this is not the end of an interrupted write: restore a \
+                        copy, or cut the file at offset {} to give up what follows; the file was left as it is",
+                        path.display(),
+                        loaded.good_len
+                    );
+                }
                 log::warn!(target: "ovsdb_file", "{}: {damage}; what was written after offset {} is cut off, all \
                     acknowledged transactions are there", path.display(), loaded.good_len);
                 file.set_len(loaded.good_len as u64)?;

@@ -73,7 +73,8 @@ impl Switch {
             vlan_limit: 1,
             hash_seed,
         };
-        let (datapath, handlers) = UserspaceDatapath::start(&userspace).context("cannot start the forwarding threads")?;
+        let (datapath, handlers) =
+            UserspaceDatapath::start(&userspace).context("cannot start the forwarding threads")?;
         let datapath = Arc::new(datapath);
         let backer = Arc::new(Backer::new(hash_seed.rotate_left(17)));
         let slow = SlowPath::start(&backer, &datapath, handlers).context("cannot start the slow path")?;
@@ -335,7 +336,10 @@ impl Switch {
                 return Err(failed(&os_text(&e)));
             }
         };
-        self.devices.insert(name.clone(), Device { dp_port, ifindex: info.ifindex, type_name: open.type_name.clone() });
+        self.devices.insert(
+            name.clone(),
+            Device { dp_port, ifindex: info.ifindex, type_name: open.type_name.clone() },
+        );
         self.links_dirty = true;
         if let Err(e) = self.update(name, &open.device) {
             log::warn!(target: "bridge", "{e}");
@@ -347,7 +351,8 @@ impl Switch {
     /// Sets address and MTU of an open device.
     fn update(&mut self, name: &str, wanted: &DeviceSettings) -> Result<(), String> {
         let Some(device) = self.devices.get(name) else { return Ok(()) };
-        let failed = |what: &str, e: &std::io::Error| format!("interface {name}: cannot set {what}: {}", os_text(e));
+        let failed =
+            |what: &str, e: &std::io::Error| format!("interface {name}: cannot set {what}: {}", os_text(e));
         let info = link::link_info(name).map_err(|e| failed("anything", &e))?;
         if let Some(mtu) = wanted.mtu_request.filter(|mtu| *mtu != info.mtu) {
             link::set_mtu(device.ifindex, mtu).map_err(|e| failed(&format!("MTU {mtu}"), &e))?;
@@ -405,7 +410,8 @@ impl Switch {
     }
 
     fn link_gone(&mut self, gone: impl Fn(&Device) -> bool) {
-        let names: Vec<String> = self.devices.iter().filter(|(_, d)| gone(d)).map(|(n, _)| n.clone()).collect();
+        let names: Vec<String> =
+            self.devices.iter().filter(|(_, d)| gone(d)).map(|(n, _)| n.clone()).collect();
         for name in names {
             log::info!(target: "netdev_linux", "device {name} is gone");
             self.planner.device_gone(&name);
@@ -416,7 +422,9 @@ impl Switch {
     fn follow_carriers(&mut self) {
         let view = self.backer.view();
         for b in view.bridges.values() {
-            let differs = |p: &ofproto::ports::Port| self.facts.link_down(&p.name).is_some_and(|down| down != p.link_down);
+            let differs = |p: &ofproto::ports::Port| {
+                self.facts.link_down(&p.name).is_some_and(|down| down != p.link_down)
+            };
             if !b.ports.ports.values().any(|p| differs(p)) {
                 continue;
             }
@@ -471,10 +479,11 @@ fn machine_seed() -> u64 {
     u64::from_str_radix(id.trim().get(..16).unwrap_or(""), 16).unwrap_or(0x5317_1ce0)
 }
 
-/// The system's own words for an error, without its number.
+/// The system's own words for an error, without its number and without what was tried.
 fn os_text(e: &std::io::Error) -> String {
     let text = e.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_string()
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    text.rsplit(": ").next().unwrap_or(text).to_string()
 }
 
 /// The rule of a bridge that no controller rules: layer-2 switching.

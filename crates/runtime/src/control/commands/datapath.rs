@@ -76,7 +76,10 @@ fn dump_all(switch: &Switch, args: &[String]) -> Result<String, String> {
     let verbose = args.iter().any(|a| a == "-m" || a == "--more");
     let with_names = verbose || args.iter().any(|a| a == "--names");
     let rest: Vec<_> = args.iter().filter(|a| !a.starts_with('-')).collect();
-    if let Some(other) = args.iter().find(|a| a.starts_with('-') && !["-m", "--more", "--names", "--no-names"].contains(&a.as_str())) {
+    if let Some(other) = args
+        .iter()
+        .find(|a| a.starts_with('-') && !["-m", "--more", "--names", "--no-names"].contains(&a.as_str()))
+    {
         return Err(format!("unknown option {other}"));
     }
     if rest.len() > 1 {
@@ -139,7 +142,10 @@ pub(super) fn dpctl_show(daemon: &mut Daemon, args: &[String]) -> Answer {
         return Answer::Now(Err(e));
     }
     let (hit, missed, lost, flows) = totals(switch);
-    let mut out = format!("{}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n", switch.datapath().name());
+    let mut out = format!(
+        "{}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n",
+        switch.datapath().name()
+    );
     for port in switch.datapath().ports() {
         let _ = write!(out, "  port {}: {}", port.number, port.name);
         match port.type_name.as_str() {
@@ -156,7 +162,12 @@ pub(super) fn dpctl_show(daemon: &mut Daemon, args: &[String]) -> Answer {
 fn totals(switch: &Switch) -> (u64, u64, u64, u64) {
     let stats = switch.pmd_stats();
     let sum = |f: fn(&dpif::PmdStats) -> u64| stats.iter().map(|(_, s)| f(s)).sum::<u64>();
-    (sum(|s| s.cache_hits + s.megaflow_hits), sum(|s| s.upcalls + s.upcalls_lost), sum(|s| s.upcalls_lost), sum(|s| s.flows))
+    (
+        sum(|s| s.cache_hits + s.megaflow_hits),
+        sum(|s| s.upcalls + s.upcalls_lost),
+        sum(|s| s.upcalls_lost),
+        sum(|s| s.flows),
+    )
 }
 
 pub(super) fn dpif_show(daemon: &mut Daemon, _: &[String]) -> Answer {
@@ -233,7 +244,10 @@ fn pmd_stats(out: &mut String, s: &dpif::PmdStats) {
         ("emc hits", "0".to_string()),
         ("smc hits", s.cache_hits.to_string()),
         ("megaflow hits", s.megaflow_hits.to_string()),
-        ("avg. subtable lookups per megaflow hit", format!("{:.2}", ratio(s.subtable_lookups, s.megaflow_hits))),
+        (
+            "avg. subtable lookups per megaflow hit",
+            format!("{:.2}", ratio(s.subtable_lookups, s.megaflow_hits)),
+        ),
         ("miss with success upcall", s.upcalls.to_string()),
         ("miss with failed upcall", s.upcalls_lost.to_string()),
         ("avg. packets per output batch", format!("{:.2}", ratio(s.sent_packets, s.sent_batches))),
@@ -301,7 +315,10 @@ pub(super) fn revalidator_purge(daemon: &mut Daemon, _: &[String]) -> Answer {
     String::new().into()
 }
 
-fn bridge(switch: &Switch, name: &str) -> Result<(BridgeId, std::sync::Arc<ofproto::view::BridgeView>), String> {
+fn bridge(
+    switch: &Switch,
+    name: &str,
+) -> Result<(BridgeId, std::sync::Arc<ofproto::view::BridgeView>), String> {
     let view = switch.backer().view();
     view.bridge_by_name(name).map(|b| (b.id, b.clone())).ok_or_else(|| format!("no such bridge \"{name}\""))
 }
@@ -320,7 +337,8 @@ pub(super) fn fdb_show(daemon: &mut Daemon, args: &[String]) -> Answer {
             Some(p) => p.to_string(),
             None => "?".to_string(),
         };
-        let age = e.seen_ms.map_or("static".to_string(), |seen| (now_ms.saturating_sub(seen) / 1000).to_string());
+        let age =
+            e.seen_ms.map_or("static".to_string(), |seen| (now_ms.saturating_sub(seen) / 1000).to_string());
         let _ = writeln!(out, "{port:>5}  {:>4}  {}  {age:>3}", e.vlan, e.mac);
     }
     out.into()

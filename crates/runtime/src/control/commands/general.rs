@@ -12,7 +12,9 @@ pub(super) fn exit(daemon: &mut Daemon, args: &[String]) -> Answer {
     let cleanup = match args.first().map(String::as_str) {
         None => false,
         Some("--cleanup") => true,
-        Some(other) => return Answer::Now(Err(format!("exit: unknown option {other}; use --cleanup or none"))),
+        Some(other) => {
+            return Answer::Now(Err(format!("exit: unknown option {other}; use --cleanup or none")));
+        }
     };
     daemon.exit(Exit { cleanup });
     String::new().into()

@@ -96,10 +96,15 @@ const COMMANDS: &[Command] = &[
 /// Runs a command.
 pub fn run(daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
     let Some(command) = COMMANDS.iter().find(|c| c.name == name) else {
-        return Answer::Now(Err(format!("\"{name}\" is not a valid command (use \"list-commands\" to see a list)")));
+        return Answer::Now(Err(format!(
+            "\"{name}\" is not a valid command (use \"list-commands\" to see a list)"
+        )));
     };
     if args.len() < command.min_args {
-        return Answer::Now(Err(format!("\"{name}\" command requires at least {} arguments", command.min_args)));
+        return Answer::Now(Err(format!(
+            "\"{name}\" command requires at least {} arguments",
+            command.min_args
+        )));
     }
     if args.len() > command.max_args {
         return Answer::Now(Err(format!("\"{name}\" command takes at most {} arguments", command.max_args)));

@@ -1,0 +1,281 @@
+//! Facts about the running switch for the database: what devices say, counters, versions; and writing them back.
+
+use super::db::Db;
+use super::switch::Device;
+use dpif::{Datapath, PortStats};
+use flow::{DpPort, MacAddr};
+use netdev::link::{self, EthtoolLink, LinkInfo};
+use ofproto::backer::Backer;
+use ofproto::ports::PatchCounters;
+use ovsdb::client::{ColumnValue, LockState, TxnBuilder, TxnId};
+use ovsdb::value::Datum;
+use std::collections::BTreeMap;
+use sync::Ordering;
+use vswitch::status::{Counters, Duplex, Facts, SwitchFacts, UpDown};
+use vswitch::{Planner, SupportedTypes, Writeback};
+
+/// Version of OVS that tools are told.
+const OVS_VERSION: &str = "3.5.4";
+
+struct Link {
+    info: LinkInfo,
+    settings: Option<EthtoolLink>,
+    driver: Option<[String; 3]>,
+}
+
+/// Gathers facts and writes them.
+pub struct FactKeeper {
+    writeback: Writeback,
+    in_flight: Option<TxnId>,
+    root_asked: bool,
+    links: BTreeMap<String, Link>,
+    /// Counters as of the last time they were due.
+    statistics: BTreeMap<String, Counters>,
+    switch: SwitchFacts,
+    system_id: Option<String>,
+    embedded: bool,
+    dirty: bool,
+    last_written: Option<i64>,
+}
+
+impl FactKeeper {
+    /// Nothing known yet. `system_id` is given when the database is ours, and so is the description of the system.
+    pub fn new(supported: &SupportedTypes, system_id: Option<String>) -> FactKeeper {
+        let embedded = system_id.is_some();
+        let (system_type, system_version) = system();
+        let own = |text: String| embedded.then_some(text);
+        FactKeeper {
+            writeback: Writeback::new(Some(super::db::LOCK.to_string())),
+            in_flight: None,
+            root_asked: false,
+            links: BTreeMap::new(),
+            statistics: BTreeMap::new(),
+            switch: SwitchFacts {
+                iface_types: Some(supported.interface_types()),
+                datapath_types: Some(supported.datapath_types()),
+                ovs_version: own(OVS_VERSION.to_string()),
+                db_version: own(ovsdb::schema::open_vswitch().version.to_string()),
+                system_type: own(system_type),
+                system_version: own(system_version),
+                dpdk_version: own("none".to_string()),
+                ..SwitchFacts::default()
+            },
+            system_id,
+            embedded,
+            dirty: true,
+            last_written: None,
+        }
+    }
+
+    /// Sets how often statistics are written.
+    pub fn set_interval_ms(&mut self, interval_ms: u64) {
+        self.writeback.set_stats_interval_ms(interval_ms);
+    }
+
+    /// When there may be something to write without an event.
+    pub fn next_ms(&self, now_ms: u64) -> u64 {
+        if self.in_flight.is_some() { now_ms + 1000 } else { self.writeback.next_due_ms().max(now_ms) }
+    }
+
+    /// The database changed: facts are compared with it anew. In a database of ours, the root row is made when it is
+    /// missing.
+    pub fn prepare(&mut self, db: &mut Db) {
+        self.dirty = true;
+        if !self.embedded || self.root_asked || db.client_ref().replica().row_count("Open_vSwitch") > 0 {
+            return;
+        }
+        self.root_asked = true;
+        let mut txn = TxnBuilder::new();
+        let external_ids = Datum::map(self.system_id.iter().map(|id| ("system-id", id.as_str())));
+        txn.insert("Open_vSwitch", [("external_ids", ColumnValue::from(external_ids))]);
+        txn.comment("sluiced: a new database");
+        if let Err(e) = db.client().transact(txn) {
+            log::warn!(target: "bridge", "cannot set up the database: {e}");
+        }
+    }
+
+    /// Takes the outcome of the transaction in flight.
+    pub fn take_outcomes(&mut self, db: &mut Db, now_ms: u64) {
+        for (id, outcome) in db.client().take_outcomes() {
+            if self.in_flight == Some(id) {
+                self.in_flight = None;
+                self.dirty = true;
+                if let ovsdb::client::TxnOutcome::Error(why) = &outcome {
+                    log::warn!(target: "bridge", "the database refused the switch's status: {why:?}");
+                }
+                self.writeback.outcome(&outcome, now_ms);
+            }
+        }
+    }
+
+    /// Reads the state of open devices anew.
+    pub fn refresh_links(&mut self, devices: &BTreeMap<String, Device>) {
+        self.links.retain(|name, _| devices.contains_key(name));
+        for name in devices.keys() {
+            let Ok(info) = link::link_info(name) else { continue };
+            let known = self.links.get(name);
+            if known.is_some_and(|l| l.info == info) {
+                continue;
+            }
+            self.dirty = true;
+            // What the driver says changes with the carrier at most.
+            let link =
+                Link { settings: link::ethtool_link(name).ok(), driver: link::driver(name).ok(), info };
+            self.links.insert(name.clone(), link);
+        }
+    }
+
+    /// Whether a device is without carrier; `None` when nothing is known of it.
+    pub fn link_down(&self, name: &str) -> Option<bool> {
+        self.links.get(name).map(|l| !l.info.carrier())
+    }
+
+    /// Link speed of a device in Mbit/s.
+    pub fn speed_mbps(&self, name: &str) -> Option<u32> {
+        self.links.get(name)?.settings?.speed_mbps
+    }
+
+    /// Writes what differs and is due.
+    pub fn write_back(
+        &mut self,
+        db: &mut Db,
+        planner: &Planner,
+        datapath: &dyn Datapath,
+        backer: &Backer,
+        acknowledged: Option<i64>,
+        now_ms: u64,
+    ) {
+        self.writeback.set_lock_held(db.client_ref().lock_state() == LockState::Held);
+        let due = self.writeback.wants_statistics(now_ms);
+        let newly = acknowledged.is_some() && acknowledged != self.last_written;
+        if !due && !newly && !self.dirty || self.in_flight.is_some() {
+            return;
+        }
+        if let Some(next_cfg) = acknowledged {
+            self.writeback.acknowledged(next_cfg);
+            self.last_written = acknowledged;
+        }
+        if due {
+            self.gather_statistics(planner, datapath, backer);
+        }
+        let facts = self.facts(planner);
+        self.writeback.set_missing(db.client_ref().missing());
+        let Some(txn) = self.writeback.next(db.client_ref().replica(), &facts, now_ms) else {
+            self.dirty = false;
+            return;
+        };
+        match db.client().transact(txn) {
+            Ok(id) => {
+                self.in_flight = Some(id);
+                self.dirty = false;
+            }
+            Err(e) => {
+                log::debug!(target: "bridge", "cannot write status: {e}");
+                self.writeback.not_sent(now_ms);
+            }
+        }
+    }
+
+    fn facts(&self, planner: &Planner) -> Facts {
+        let mut facts = planner.facts();
+        facts.switch = self.switch.clone();
+        for bridge in facts.bridges.values_mut() {
+            bridge.datapath_version = "<built-in>".to_string();
+        }
+        for port in planner.open_ports() {
+            let Some(known) = port.row.and_then(|row| facts.interfaces.get_mut(&row)) else { continue };
+            if let Some(statistics) = self.statistics.get(port.name) {
+                known.statistics = statistics.clone();
+            }
+            let Some(link) = self.links.get(port.name) else {
+                if port.type_name == "patch" {
+                    (known.admin_state, known.link_state) = (Some(UpDown::Up), Some(UpDown::Up));
+                }
+                continue;
+            };
+            let up = |up: bool| Some(if up { UpDown::Up } else { UpDown::Down });
+            known.ifindex = Some(link.info.ifindex);
+            known.mac_in_use = link.info.mac.map(MacAddr);
+            known.mtu = Some(link.info.mtu);
+            known.admin_state = up(link.info.admin_up);
+            known.link_state = up(link.info.carrier());
+            known.link_resets = Some(link.info.carrier_changes.into());
+            if let Some(settings) = &link.settings {
+                known.link_speed_bps = settings.speed_mbps.map(|mbps| u64::from(mbps) * 1_000_000);
+                known.duplex = settings.duplex.map(|d| match d {
+                    link::Duplex::Half => Duplex::Half,
+                    link::Duplex::Full => Duplex::Full,
+                });
+            }
+            if let Some([name, version, firmware]) = &link.driver {
+                let rows =
+                    [("driver_name", name), ("driver_version", version), ("firmware_version", firmware)];
+                known.status.extend(rows.map(|(k, v)| (k.to_string(), v.clone())));
+            }
+        }
+        facts
+    }
+
+    fn gather_statistics(&mut self, planner: &Planner, datapath: &dyn Datapath, backer: &Backer) {
+        let view = backer.view();
+        let mut all = BTreeMap::new();
+        for port in planner.open_ports() {
+            let counters = match port.dp_port {
+                Some(dp_port) => device_counters(datapath, dp_port),
+                None => view
+                    .bridge(port.bridge)
+                    .and_then(|b| b.ports.port(port.of_port))
+                    .map(|p| patch_counters(&p.patch_counters)),
+            };
+            if let Some(counters) = counters {
+                all.insert(port.name.to_string(), counters);
+            }
+        }
+        self.statistics = all;
+    }
+}
+
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn device_counters(datapath: &dyn Datapath, port: DpPort) -> Option<Counters> {
+    let s: PortStats = datapath.port_stats(port).ok()?;
+    let rows = [
+        ("rx_packets", s.rx_packets),
+        ("rx_bytes", s.rx_bytes),
+        ("rx_dropped", s.rx_dropped),
+        ("rx_errors", s.rx_errors),
+        ("tx_packets", s.tx_packets),
+        ("tx_bytes", s.tx_bytes),
+        ("tx_dropped", s.tx_dropped),
+        ("tx_errors", s.tx_errors),
+        ("collisions", 0),
+        ("rx_crc_err", 0),
+        ("rx_frame_err", 0),
+        ("rx_over_err", 0),
+    ];
+    Some(rows.map(|(k, v)| (k.to_string(), signed(v))).into())
+}
+
+fn patch_counters(c: &PatchCounters) -> Counters {
+    let [rx_packets, rx_bytes] = [0, 1].map(|i| c.rx[i].load(Ordering::Relaxed));
+    let [tx_packets, tx_bytes] = [0, 1].map(|i| c.tx[i].load(Ordering::Relaxed));
+    let rows = [
+        ("rx_packets", rx_packets),
+        ("rx_bytes", rx_bytes),
+        ("tx_packets", tx_packets),
+        ("tx_bytes", tx_bytes),
+    ];
+    rows.map(|(k, v)| (k.to_string(), signed(v))).into()
+}
+
+/// Name and version of the system, as start scripts write them (os-release(5)).
+fn system() -> (String, String) {
+    let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let value = |key: &str| {
+        let line = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
+        line.map_or("unknown".to_string(), |v| v.trim_matches('"').to_string())
+    };
+    (value("ID"), value("VERSION_ID"))
+}

@@ -1,0 +1,114 @@
+//! One object that says what runs, for `sluice status`; its shape is described in the `sluice` crate's model of it.
+
+use super::switch::Switch;
+use dpif::{Datapath, DropReason, PmdId, PortStats};
+use flow::OfPort;
+use serde_json::{Map, Value, json};
+use sync::Ordering;
+
+/// The report.
+pub(super) fn report(switch: &Switch, uptime_ms: u64) -> Value {
+    let stats = switch.pmd_stats();
+    let sum = |f: fn(&dpif::PmdStats) -> u64| stats.iter().map(|(_, s)| f(s)).sum::<u64>();
+    let threads: Vec<Value> = stats.iter().map(|(id, s)| thread(*id, s)).collect();
+    let backer = switch.backer();
+    let rounds = switch.revalidator_stats();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_ms": uptime_ms,
+        "datapath": {
+            "name": switch.datapath().name(),
+            "flows": sum(|s| s.flows),
+            "masks": sum(|s| s.masks),
+            "hits": sum(|s| s.cache_hits + s.megaflow_hits),
+            "misses": sum(|s| s.upcalls + s.upcalls_lost),
+            "lost": sum(|s| s.upcalls_lost),
+            "threads": threads,
+        },
+        "bridges": bridges(switch),
+        "upcalls": {
+            "flow_limit": backer.limits.flow_limit.load(Ordering::Relaxed),
+            "keys": backer.ukeys.len(),
+            "dump_duration_ms": rounds.dump_duration_ms,
+        },
+    })
+}
+
+fn thread(id: PmdId, s: &dpif::PmdStats) -> Value {
+    let id = match id {
+        PmdId::Main => "main".to_string(),
+        PmdId::Core(n) => n.to_string(),
+    };
+    json!({
+        "id": id,
+        "received": s.received,
+        "cache_hits": s.cache_hits,
+        "megaflow_hits": s.megaflow_hits,
+        "subtable_lookups": s.subtable_lookups,
+        "upcalls": s.upcalls,
+        "upcalls_lost": s.upcalls_lost,
+        "busy_cycles": s.busy_cycles,
+        "idle_cycles": s.idle_cycles,
+    })
+}
+
+fn bridges(switch: &Switch) -> Vec<Value> {
+    let view = switch.backer().view();
+    let mut all: Vec<_> = view.bridges.values().collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    let facts = switch.planner().facts();
+    let config = switch.planner().desired();
+    let of_bridge = |b: &&std::sync::Arc<ofproto::view::BridgeView>| {
+        let known = config.bridges.get(&*b.name).and_then(|c| facts.bridges.get(&c.row));
+        let mut ports: Vec<Value> = b.ports.ports.values().map(|p| port(switch, p)).collect();
+        ports.extend(switch.planner().failed_interfaces().filter_map(|(name, error)| {
+            let mine = config
+                .bridges
+                .get(&*b.name)?
+                .ports
+                .values()
+                .any(|p| p.interfaces.iter().any(|i| i.name == name));
+            mine.then(|| json!({"name": name, "ofport": -1, "error": error}))
+        }));
+        json!({
+            "name": &*b.name,
+            "datapath_id": known.and_then(|k| k.datapath_id.clone()),
+            "ports": ports,
+        })
+    };
+    all.iter().map(of_bridge).collect()
+}
+
+fn port(switch: &Switch, p: &ofproto::ports::Port) -> Value {
+    let s = p.dp_port.and_then(|n| switch.datapath().port_stats(n).ok()).unwrap_or_else(|| patch(p));
+    let drops: Map<String, Value> = DropReason::ALL
+        .iter()
+        .filter(|r| s.drops[**r as usize] > 0)
+        .map(|r| (r.name().to_string(), json!(s.drops[*r as usize])))
+        .collect();
+    json!({
+        "name": p.name,
+        "ofport": if p.of_port == OfPort::LOCAL { 65534 } else { p.of_port.0 },
+        "type": p.type_name,
+        "link": if p.link_down { "down" } else { "up" },
+        "rx_packets": s.rx_packets,
+        "rx_bytes": s.rx_bytes,
+        "tx_packets": s.tx_packets,
+        "tx_bytes": s.tx_bytes,
+        "rx_dropped": s.rx_dropped,
+        "tx_dropped": s.tx_dropped,
+        "drops": drops,
+        "error": Value::Null,
+    })
+}
+
+fn patch(p: &ofproto::ports::Port) -> PortStats {
+    let c = &p.patch_counters;
+    PortStats {
+        rx_packets: c.rx[0].load(Ordering::Relaxed),
+        rx_bytes: c.rx[1].load(Ordering::Relaxed),
+        tx_packets: c.tx[0].load(Ordering::Relaxed),
+        tx_bytes: c.tx[1].load(Ordering::Relaxed),
+        ..PortStats::default()
+    }
+}
