@@ -24,7 +24,7 @@ struct Link {
 }
 
 /// Gathers facts and writes them.
-pub struct FactKeeper {
+pub(crate) struct FactKeeper {
     writeback: Writeback,
     in_flight: Option<TxnId>,
     root_asked: bool,
@@ -40,7 +40,7 @@ pub struct FactKeeper {
 
 impl FactKeeper {
     /// Nothing known yet. `system_id` is given when the database is ours, and so is the description of the system.
-    pub fn new(supported: &SupportedTypes, system_id: Option<String>) -> FactKeeper {
+    pub(crate) fn new(supported: &SupportedTypes, system_id: Option<String>) -> FactKeeper {
         let embedded = system_id.is_some();
         let (system_type, system_version) = system();
         let own = |text: String| embedded.then_some(text);
@@ -68,18 +68,18 @@ impl FactKeeper {
     }
 
     /// Sets how often statistics are written.
-    pub fn set_interval_ms(&mut self, interval_ms: u64) {
+    pub(crate) fn set_interval_ms(&mut self, interval_ms: u64) {
         self.writeback.set_stats_interval_ms(interval_ms);
     }
 
     /// When there may be something to write without an event.
-    pub fn next_ms(&self, now_ms: u64) -> u64 {
+    pub(crate) fn next_ms(&self, now_ms: u64) -> u64 {
         if self.in_flight.is_some() { now_ms + 1000 } else { self.writeback.next_due_ms().max(now_ms) }
     }
 
     /// The database changed: facts are compared with it anew. In a database of ours, the root row is made when it is
     /// missing.
-    pub fn prepare(&mut self, db: &mut Db) {
+    pub(crate) fn prepare(&mut self, db: &mut Db) {
         self.dirty = true;
         if !self.embedded || self.root_asked || db.client_ref().replica().row_count("Open_vSwitch") > 0 {
             return;
@@ -95,7 +95,7 @@ impl FactKeeper {
     }
 
     /// Takes the outcome of the transaction in flight.
-    pub fn take_outcomes(&mut self, db: &mut Db, now_ms: u64) {
+    pub(crate) fn take_outcomes(&mut self, db: &mut Db, now_ms: u64) {
         for (id, outcome) in db.client().take_outcomes() {
             if self.in_flight == Some(id) {
                 self.in_flight = None;
@@ -109,7 +109,7 @@ impl FactKeeper {
     }
 
     /// Reads the state of open devices anew.
-    pub fn refresh_links(&mut self, devices: &BTreeMap<String, Device>) {
+    pub(crate) fn refresh_links(&mut self, devices: &BTreeMap<String, Device>) {
         self.links.retain(|name, _| devices.contains_key(name));
         for name in devices.keys() {
             let Ok(info) = link::link_info(name) else { continue };
@@ -126,17 +126,12 @@ impl FactKeeper {
     }
 
     /// Whether a device is without carrier; `None` when nothing is known of it.
-    pub fn link_down(&self, name: &str) -> Option<bool> {
+    pub(crate) fn link_down(&self, name: &str) -> Option<bool> {
         self.links.get(name).map(|l| !l.info.carrier())
     }
 
-    /// Link speed of a device in Mbit/s.
-    pub fn speed_mbps(&self, name: &str) -> Option<u32> {
-        self.links.get(name)?.settings?.speed_mbps
-    }
-
     /// Writes what differs and is due.
-    pub fn write_back(
+    pub(crate) fn write_back(
         &mut self,
         db: &mut Db,
         planner: &Planner,
