@@ -268,3 +268,20 @@ fn a_large_segment_is_finished_before_it_is_cut() {
     assert_eq!(cut.offload, packet::Offload::NONE);
     assert!(kept.offload.is_gso() && kept.offload.needs_csum);
 }
+
+#[test]
+fn metadata_that_no_frame_carries_survives_recirculation() {
+    let mut rig = Rig::new();
+    let frame = udp(1, 2);
+    let mut key = key_of(1, &frame);
+    (key.base.ct_state, key.base.ct_zone, key.base.ct_mark, key.base.dp_hash) = (0x21, 7, 8, 9);
+    key.tunnel.id = 0x55;
+    key.ct.label = [3; 16];
+    key.arp.skb_priority = 4;
+    key.set_shape();
+    rig.execute(Packet::from_slice(&frame), key, vec![DpAction::Recirc(RecircId(6))], None);
+    let upcall = rig.io.upcalls.pop().unwrap();
+    key.base.recirc_id = 6;
+    assert_eq!(upcall.key, key);
+    assert_eq!(upcall.rx_port, DpPort(1));
+}
