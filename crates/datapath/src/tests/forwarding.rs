@@ -31,14 +31,17 @@ fn check(case: Case<'_>) {
     }
 }
 
+/// The frame with the tag that the cases push.
+fn tagged(frame: &[u8]) -> Vec<u8> {
+    let mut f = frame.to_vec();
+    f.splice(12..12, [0x81, 0x00, 0x60, 5]);
+    f
+}
+
 #[test]
 fn flows_decide_where_packets_go() {
     let frame = tcp(1000, 80);
-    let tagged = {
-        let mut f = frame.clone();
-        f.splice(12..12, [0x81, 0x00, 0x60, 5]);
-        f
-    };
+    let tagged = tagged(&frame);
     let flow = |actions| vec![(1, frame.clone(), least_mask(), actions)];
     let case = |name, flows, output, drops| Case {
         name,
@@ -76,6 +79,21 @@ fn flows_decide_where_packets_go() {
         vec![(2, frame[..20].to_vec()), (3, frame.clone())],
         vec![],
     ));
+}
+
+#[test]
+fn flows_decide_where_packets_go_in_nested_lists() {
+    let frame = tcp(1000, 80);
+    let tagged = tagged(&frame);
+    let flow = |actions| vec![(1, frame.clone(), least_mask(), actions)];
+    let case = |name, flows, output, drops| Case {
+        name,
+        flows,
+        input: vec![frame.clone()],
+        output,
+        upcalls: 0,
+        drops,
+    };
     check(case(
         "clone keeps its changes to itself",
         flow(vec![DpAction::Clone(vec![DpAction::PushVlan { tpid: 0x8100, tci: 0x7005 }, out(2)]), out(3)]),
