@@ -347,8 +347,9 @@ impl<'a> Ctx<'a> {
             return;
         }
         let set = super::set::in_order(&std::mem::take(&mut self.action_set));
-        self.trace.detail(|| "--. Executing action set:".to_string());
+        self.trace.push(|()| TraceEvent::ActionSet, &());
         self.run_actions(&set);
+        self.trace.pop();
     }
 
     fn frozen_state(&self, steps: Vec<FrozenStep>, userdata: Vec<u8>) -> FrozenState {

@@ -17,7 +17,7 @@ mod set;
 mod trace;
 
 pub use cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
-pub use trace::{TraceEvent, TraceNode};
+pub use trace::{TraceEvent, TraceNode, render_trace};
 
 use crate::ports::BridgeId;
 use crate::recirc::FrozenState;
