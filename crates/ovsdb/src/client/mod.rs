@@ -1,0 +1,387 @@
+//! [`Client`]: the client side of OVSDB, without I/O: a replica of chosen tables, a lock, and transactions.
+//!
+//! The owner sends what [`Client::take_output`] gives and hands what arrives to [`Client::input`]. The other end may be a
+//! remote server or a [`crate::server::Server`] in the same process. After a lost connection, or an error of
+//! [`Client::input`], the owner calls [`Client::reset`] and connects again: the replica stays readable meanwhile, and
+//! the changes that the new contents mean are their difference to it.
+//!
+//! The owner says which schema it knows. Tables and columns that the server lacks, or has with other types, are left
+//! out ([`Client::missing`]) and read as their defaults.
+
+mod replica;
+#[cfg(test)]
+mod tests;
+mod txn;
+mod view;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+pub use replica::{Change, ChangeKind, Replica};
+pub use txn::{ColumnValue, RowHandle, RowTarget, TxnBuilder, TxnOutcome};
+pub use view::RowView;
+
+use crate::jsonrpc::{FrameError, Framer, FramerLimits, Message, MessageError};
+use crate::limits::{MAX_IN_FLIGHT, MAX_REPLY_BYTES};
+use crate::schema::DatabaseSchema;
+use crate::value::Uuid;
+use wire::Wire;
+
+/// What a client wants of a database.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// The schema as the owner knows it; its name is the database's.
+    pub schema: Arc<DatabaseSchema>,
+    /// Tables to replicate and their columns; `None` is all columns.
+    pub tables: Vec<(String, Option<Vec<String>>)>,
+    /// A lock to ask for.
+    pub lock: Option<String>,
+}
+
+impl ClientConfig {
+    /// All tables and columns, no lock.
+    pub fn all(schema: Arc<DatabaseSchema>) -> Self {
+        let tables = schema.tables.iter().map(|table| (table.name.to_string(), None)).collect();
+        ClientConfig { schema, tables, lock: None }
+    }
+}
+
+/// How far the client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientState {
+    /// Waits for the server's schema.
+    Schema,
+    /// Waits for the contents.
+    Contents,
+    /// The replica follows the server.
+    Ready,
+}
+
+/// Whether the client has its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockState {
+    /// None was asked for.
+    None,
+    /// Another client has it, or the server has not answered yet.
+    Waiting,
+    /// This client has it.
+    Held,
+}
+
+/// Why the connection is of no more use, or a call was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// The stream is not JSON within bounds.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// A JSON text is not a message.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// The server refused what the client needs.
+    #[error("the database server refuses {method}: {error}")]
+    Refused {
+        /// The method.
+        method: &'static str,
+        /// The server's error.
+        error: String,
+    },
+    /// The server sent something that makes no sense.
+    #[error("the database server sent something unexpected: {0}")]
+    Unexpected(String),
+    /// Too many transactions are in flight.
+    #[error("{0} transactions are in flight, which is the limit")]
+    TooManyTransactions(usize),
+}
+
+/// A transaction's name within its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TxnId(u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MonitorKind {
+    Since,
+    Cond,
+    Plain,
+}
+
+impl MonitorKind {
+    fn method(self) -> &'static str {
+        match self {
+            MonitorKind::Since => "monitor_cond_since",
+            MonitorKind::Cond => "monitor_cond",
+            MonitorKind::Plain => "monitor",
+        }
+    }
+}
+
+enum Purpose {
+    Schema,
+    Monitor(MonitorKind),
+    Lock,
+    Echo,
+    Txn { inserts: Vec<usize> },
+}
+
+/// A client of one database.
+pub struct Client {
+    config: ClientConfig,
+    framer: Framer,
+    output: Vec<u8>,
+    next_id: u64,
+    in_flight: BTreeMap<u64, Purpose>,
+    state: ClientState,
+    lock: LockState,
+    wire: Wire,
+    replica: Replica,
+    last_txn: Uuid,
+    outcomes: Vec<(TxnId, TxnOutcome)>,
+}
+
+impl Client {
+    /// A client that has something to send at once: it asks for the schema.
+    pub fn new(config: ClientConfig) -> Self {
+        let replica = Replica::new(config.schema.clone());
+        let mut client = Client {
+            config,
+            framer: Framer::default(),
+            output: Vec::new(),
+            next_id: 1,
+            in_flight: BTreeMap::new(),
+            state: ClientState::Schema,
+            lock: LockState::None,
+            wire: Wire::default(),
+            replica,
+            last_txn: Uuid::ZERO,
+            outcomes: Vec::new(),
+        };
+        client.reset();
+        client
+    }
+
+    /// Begins anew on a new connection. Transactions in flight end as [`TxnOutcome::Lost`].
+    pub fn reset(&mut self) {
+        self.framer = Framer::new(FramerLimits {
+            bytes: MAX_REPLY_BYTES,
+            nodes: usize::MAX,
+            ..FramerLimits::default()
+        });
+        self.output.clear();
+        for (id, purpose) in std::mem::take(&mut self.in_flight) {
+            if matches!(purpose, Purpose::Txn { .. }) {
+                self.outcomes.push((TxnId(id), TxnOutcome::Lost));
+            }
+        }
+        self.state = ClientState::Schema;
+        self.lock = LockState::None;
+        let name = Value::from(&*self.config.schema.name);
+        self.request("get_schema", vec![name], Purpose::Schema);
+        if let Some(lock) = self.config.lock.clone() {
+            self.lock = LockState::Waiting;
+            self.request("lock", vec![Value::from(lock)], Purpose::Lock);
+        }
+    }
+
+    fn request(&mut self, method: &str, params: Vec<Value>, purpose: Purpose) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.in_flight.insert(id, purpose);
+        self.output.extend(Message::Request { id: Value::from(id), method: method.into(), params }.encode());
+        id
+    }
+
+    /// Bytes to send to the server.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// Takes what the server sent. After an error the connection is of no more use.
+    pub fn input(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        self.framer.feed(bytes);
+        while let Some(json) = self.framer.next_text()? {
+            self.message(Message::from_json(json)?)?;
+        }
+        Ok(())
+    }
+
+    /// How far the client is.
+    pub fn state(&self) -> ClientState {
+        self.state
+    }
+
+    /// Whether it has its lock.
+    pub fn lock_state(&self) -> LockState {
+        self.lock
+    }
+
+    /// What it knows of the database.
+    pub fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    /// The rows that differ from what they were at the last call.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        self.replica.take_changes()
+    }
+
+    /// Tables (`T`) and columns (`T.C`) asked for that the server lacks or has with another type.
+    pub fn missing(&self) -> &[String] {
+        &self.wire.missing
+    }
+
+    /// Asks the server for a sign of life; any answer arrives through [`Client::input`].
+    pub fn send_echo(&mut self) {
+        self.request("echo", vec![], Purpose::Echo);
+    }
+
+    /// Whether an echo is unanswered.
+    pub fn echo_pending(&self) -> bool {
+        self.in_flight.values().any(|purpose| matches!(purpose, Purpose::Echo))
+    }
+
+    /// Sends a transaction. Its outcome comes through [`Client::take_outcomes`], after the changes it made.
+    pub fn transact(&mut self, txn: TxnBuilder) -> Result<TxnId, ClientError> {
+        if self.in_flight.len() >= MAX_IN_FLIGHT {
+            return Err(ClientError::TooManyTransactions(MAX_IN_FLIGHT));
+        }
+        let (operations, inserts) = txn.into_parts();
+        let name = Value::from(&*self.config.schema.name);
+        let params = std::iter::once(name).chain(operations).collect();
+        Ok(TxnId(self.request("transact", params, Purpose::Txn { inserts })))
+    }
+
+    /// Transactions that ended since the last call.
+    pub fn take_outcomes(&mut self) -> Vec<(TxnId, TxnOutcome)> {
+        std::mem::take(&mut self.outcomes)
+    }
+
+    fn message(&mut self, message: Message) -> Result<(), ClientError> {
+        match message {
+            Message::Request { id, method, params } => {
+                let answer = if method == "echo" {
+                    Message::Reply { id, result: Value::Array(params) }
+                } else {
+                    Message::Error { id, error: Value::from("unknown method") }
+                };
+                self.output.extend(answer.encode());
+                Ok(())
+            }
+            Message::Notification { method, params } => self.notification(&method, params),
+            Message::Reply { id, result } => match self.purpose(&id) {
+                Some((id, purpose)) => self.reply(id, purpose, result),
+                None => Err(ClientError::Unexpected(format!("a reply to request {id}, which was not made"))),
+            },
+            Message::Error { id, error } => match self.purpose(&id) {
+                Some((id, purpose)) => self.refusal(id, purpose, &error),
+                None => {
+                    Err(ClientError::Unexpected(format!("an error for request {id}, which was not made")))
+                }
+            },
+        }
+    }
+
+    fn purpose(&mut self, id: &Value) -> Option<(u64, Purpose)> {
+        let id = id.as_u64()?;
+        self.in_flight.remove(&id).map(|purpose| (id, purpose))
+    }
+
+    fn notification(&mut self, method: &str, mut params: Vec<Value>) -> Result<(), ClientError> {
+        let is_lock = || params.first().and_then(Value::as_str) == self.config.lock.as_deref();
+        match (method, params.len()) {
+            ("locked", 1) if is_lock() => self.lock = LockState::Held,
+            ("stolen", 1) if is_lock() => self.lock = LockState::Waiting,
+            ("update", 2) => {
+                return self.wire.update(&mut self.replica, &params[1], false).map_err(unexpected);
+            }
+            ("update2", 2) => {
+                return self.wire.update(&mut self.replica, &params[1], true).map_err(unexpected);
+            }
+            ("update3", 3) => {
+                self.note_txn(&params[1]);
+                let updates = params.remove(2);
+                return self.wire.update(&mut self.replica, &updates, true).map_err(unexpected);
+            }
+            ("monitor_canceled", _) => {
+                return Err(ClientError::Unexpected("the monitor was canceled".into()));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn note_txn(&mut self, id: &Value) {
+        self.last_txn = id.as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
+    }
+
+    fn reply(&mut self, id: u64, purpose: Purpose, result: Value) -> Result<(), ClientError> {
+        match purpose {
+            Purpose::Schema => {
+                let remote =
+                    DatabaseSchema::from_json(&result).map_err(|error| unexpected(error.to_string()))?;
+                self.wire = Wire::new(&self.config, &remote);
+                self.state = ClientState::Contents;
+                self.monitor(MonitorKind::Since);
+            }
+            Purpose::Monitor(kind) => {
+                let updates = match (kind, result) {
+                    (MonitorKind::Since, Value::Array(mut parts)) if parts.len() == 3 => {
+                        self.note_txn(&parts[1]);
+                        parts.remove(2)
+                    }
+                    (MonitorKind::Since, other) => {
+                        return Err(unexpected(format!("monitor_cond_since: {other}")));
+                    }
+                    (_, updates) => updates,
+                };
+                self.wire
+                    .snapshot(&mut self.replica, &updates, kind != MonitorKind::Plain)
+                    .map_err(unexpected)?;
+                self.state = ClientState::Ready;
+            }
+            // A "locked" notification cannot come before this reply.
+            Purpose::Lock => {
+                let locked = result["locked"].as_bool().unwrap_or(false);
+                self.lock = if locked { LockState::Held } else { LockState::Waiting };
+            }
+            Purpose::Echo => {}
+            Purpose::Txn { inserts } => {
+                self.outcomes.push((TxnId(id), TxnOutcome::from_results(&inserts, result)))
+            }
+        }
+        Ok(())
+    }
+
+    fn refusal(&mut self, id: u64, purpose: Purpose, error: &Value) -> Result<(), ClientError> {
+        let refused = |method| Err(ClientError::Refused { method, error: txn::error_text(error) });
+        match purpose {
+            Purpose::Schema => return refused("get_schema"),
+            Purpose::Lock => return refused("lock"),
+            Purpose::Monitor(MonitorKind::Since) => self.monitor(MonitorKind::Cond),
+            Purpose::Monitor(MonitorKind::Cond) => self.monitor(MonitorKind::Plain),
+            Purpose::Monitor(MonitorKind::Plain) => return refused("monitor"),
+            Purpose::Echo => {}
+            Purpose::Txn { .. } => self.outcomes.push((TxnId(id), TxnOutcome::Error(txn::error_text(error)))),
+        }
+        Ok(())
+    }
+
+    fn monitor(&mut self, kind: MonitorKind) {
+        let name = Value::from(&*self.config.schema.name);
+        let mut params = vec![name.clone(), json!(["monid", name]), self.wire.requests()];
+        if kind == MonitorKind::Since {
+            params.push(Value::from(Uuid::ZERO.to_string()));
+        }
+        self.request(kind.method(), params, Purpose::Monitor(kind));
+    }
+
+    /// The last transaction that the server named; zero if it names none.
+    pub fn last_txn(&self) -> Uuid {
+        self.last_txn
+    }
+}
+
+fn unexpected(text: String) -> ClientError {
+    ClientError::Unexpected(text)
+}

@@ -1,0 +1,102 @@
+//! [`Message`]: what a JSON text means.
+
+use serde_json::{Map, Value};
+
+/// A message of either direction.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// Wants a reply with the same `id`.
+    Request {
+        /// Not null.
+        id: Value,
+        /// The method's name.
+        method: String,
+        /// Its parameters.
+        params: Vec<Value>,
+    },
+    /// Wants no reply.
+    Notification {
+        /// The method's name.
+        method: String,
+        /// Its parameters.
+        params: Vec<Value>,
+    },
+    /// The answer to a request.
+    Reply {
+        /// Of the request.
+        id: Value,
+        /// The result.
+        result: Value,
+    },
+    /// The refusal of a request.
+    Error {
+        /// Of the request.
+        id: Value,
+        /// A string or an `<error>`.
+        error: Value,
+    },
+}
+
+/// A JSON text that is not a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bad JSON-RPC message: {0}")]
+pub struct MessageError(pub String);
+
+impl Message {
+    /// Reads a message.
+    pub fn from_json(json: Value) -> Result<Message, MessageError> {
+        let fail = |text: &str| Err(MessageError(text.to_string()));
+        let Value::Object(mut object) = json else {
+            return fail("it is not an object");
+        };
+        let mut take = |name: &str| object.remove(name).filter(|value| !value.is_null());
+        let (id, method, params) = (take("id"), take("method"), take("params"));
+        let (result, error) = (take("result"), take("error"));
+        if let Some(extra) = object.keys().next() {
+            return Err(MessageError(format!("member \"{extra}\" is not allowed")));
+        }
+        let Some(method) = method else {
+            return match (id, result, error) {
+                (None, _, _) => fail("a reply must have an id"),
+                (Some(_), Some(_), Some(_)) => fail("a reply may not have both a result and an error"),
+                (Some(id), _, Some(error)) => Ok(Message::Error { id, error }),
+                (Some(id), result, None) => Ok(Message::Reply { id, result: result.unwrap_or(Value::Null) }),
+            };
+        };
+        let Value::String(method) = method else {
+            return fail("the method must be a string");
+        };
+        if result.is_some() || error.is_some() {
+            return fail("a request may have neither a result nor an error");
+        }
+        let Some(Value::Array(params)) = params else {
+            return fail("the params must be an array");
+        };
+        Ok(match id {
+            Some(id) => Message::Request { id, method, params },
+            None => Message::Notification { method, params },
+        })
+    }
+
+    /// Its JSON.
+    pub fn into_json(self) -> Value {
+        let members: Vec<(&str, Value)> = match self {
+            Message::Request { id, method, params } => {
+                vec![("id", id), ("method", Value::String(method)), ("params", Value::Array(params))]
+            }
+            Message::Notification { method, params } => {
+                vec![("id", Value::Null), ("method", Value::String(method)), ("params", Value::Array(params))]
+            }
+            Message::Reply { id, result } => vec![("id", id), ("result", result), ("error", Value::Null)],
+            Message::Error { id, error } => vec![("id", id), ("result", Value::Null), ("error", error)],
+        };
+        Value::Object(
+            members.into_iter().map(|(name, value)| (name.to_string(), value)).collect::<Map<_, _>>(),
+        )
+    }
+
+    /// The bytes that go on the stream.
+    pub fn encode(self) -> Vec<u8> {
+        self.into_json().to_string().into_bytes()
+    }
+}

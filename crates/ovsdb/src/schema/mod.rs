@@ -1,0 +1,299 @@
+//! Database schemas (RFC 7047 section 3.2): parsed from JSON, printed to it, and the two schemas this crate brings:
+//! [`open_vswitch`] and [`server`].
+//!
+//! A [`DatabaseSchema`] is valid when made: every reference names a table that exists, every index a column. Tables and
+//! columns are sorted by name and are addressed by position ([`TableIx`], [`ColumnIx`]) everywhere else. The
+//! `_uuid` and `_version` columns are implied and not listed.
+
+mod builtin;
+mod notation;
+mod parse;
+mod print;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use builtin::{OPEN_VSWITCH_VERSION, open_vswitch, server};
+pub use parse::SchemaError;
+
+use crate::error::{ErrorKind, OpError};
+use crate::value::{Atom, AtomicType, Datum};
+
+/// Position of a table in its schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableIx(pub usize);
+
+/// Position of a column in its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ColumnIx(pub usize);
+
+/// Whether a reference keeps its row alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefKind {
+    /// The row must exist, and lives while it is referenced.
+    Strong,
+    /// The reference disappears with the row.
+    Weak,
+}
+
+/// What the UUIDs of a column refer to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// The table's name.
+    pub table: Arc<str>,
+    /// The table's position.
+    pub table_ix: TableIx,
+    /// Strong or weak.
+    pub kind: RefKind,
+}
+
+/// `<base-type>`: an atomic type and its constraints.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BaseType {
+    /// The atomic type.
+    pub ty: AtomicType,
+    /// The only values allowed, sorted; `None` allows all.
+    pub enumeration: Option<Arc<[Atom]>>,
+    /// Least integer.
+    pub min_integer: Option<i64>,
+    /// Greatest integer.
+    pub max_integer: Option<i64>,
+    /// Least real.
+    pub min_real: Option<f64>,
+    /// Greatest real.
+    pub max_real: Option<f64>,
+    /// Least length, characters.
+    pub min_length: Option<u32>,
+    /// Greatest length, characters.
+    pub max_length: Option<u32>,
+    /// The table that UUIDs refer to.
+    pub reference: Option<Reference>,
+}
+
+/// `<type>`: of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnType {
+    /// Type of the elements, or of a map's keys.
+    pub key: BaseType,
+    /// Type of a map's values; `None` for sets.
+    pub value: Option<BaseType>,
+    /// Least number of elements, 0 or 1.
+    pub min: u32,
+    /// Greatest number of elements; `u32::MAX` is unlimited.
+    pub max: u32,
+}
+
+/// One column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnSchema {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its type.
+    pub ty: ColumnType,
+    /// Whether it can be changed after the row's insertion.
+    pub mutable: bool,
+    /// Whether its value is left out of the log.
+    pub ephemeral: bool,
+    /// Its value in a new row.
+    pub default: Datum,
+}
+
+/// One table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableSchema {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its columns, sorted by name.
+    pub columns: Vec<ColumnSchema>,
+    /// Whether its rows live without being referenced.
+    pub is_root: bool,
+    /// Greatest number of rows.
+    pub max_rows: Option<u32>,
+    /// Sets of columns whose values together are unique.
+    pub indexes: Vec<Vec<ColumnIx>>,
+}
+
+/// A database's schema.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DatabaseSchema {
+    /// The database's name.
+    pub name: Arc<str>,
+    /// `x.y.z`, or empty when the schema has none.
+    pub version: String,
+    /// The checksum that the schema's author put into it.
+    pub cksum: Option<String>,
+    /// Its tables, sorted by name.
+    pub tables: Vec<Arc<TableSchema>>,
+    /// No table said `isRoot`, so that all are.
+    pub all_root: bool,
+}
+
+impl BaseType {
+    /// The type without constraints.
+    pub fn new(ty: AtomicType) -> Self {
+        BaseType {
+            ty,
+            enumeration: None,
+            min_integer: None,
+            max_integer: None,
+            min_real: None,
+            max_real: None,
+            min_length: None,
+            max_length: None,
+            reference: None,
+        }
+    }
+
+    /// Whether an atom of this type meets the constraints.
+    pub fn check(&self, atom: &Atom) -> Result<(), OpError> {
+        let violation = |text: String| Err(OpError::new(ErrorKind::Constraint, text));
+        if let Some(allowed) = &self.enumeration {
+            if allowed.binary_search(atom).is_ok() {
+                return Ok(());
+            }
+            return violation(format!("{atom:?} is not one of the allowed values {allowed:?}"));
+        }
+        let in_range = match atom {
+            Atom::Integer(n) => {
+                self.min_integer.is_none_or(|m| *n >= m) && self.max_integer.is_none_or(|m| *n <= m)
+            }
+            Atom::Real(x) => self.min_real.is_none_or(|m| *x >= m) && self.max_real.is_none_or(|m| *x <= m),
+            Atom::String(s) if self.min_length.is_some() || self.max_length.is_some() => {
+                let length = s.chars().count() as u64;
+                self.min_length.is_none_or(|m| length >= u64::from(m))
+                    && self.max_length.is_none_or(|m| length <= u64::from(m))
+            }
+            _ => true,
+        };
+        if in_range {
+            Ok(())
+        } else {
+            violation(format!("{atom:?} is outside the valid range {}", self.range_text()))
+        }
+    }
+
+    fn range_text(&self) -> String {
+        fn span<T: std::fmt::Display>(least: Option<T>, greatest: Option<T>) -> Option<String> {
+            match (least, greatest) {
+                (Some(a), Some(b)) => Some(format!("{a} to {b}")),
+                (Some(a), None) => Some(format!("{a} or more")),
+                (None, Some(b)) => Some(format!("{b} or less")),
+                (None, None) => None,
+            }
+        }
+        span(self.min_integer, self.max_integer)
+            .or_else(|| span(self.min_real, self.max_real))
+            .or_else(|| span(self.min_length, self.max_length).map(|text| format!("of {text} characters")))
+            .unwrap_or_default()
+    }
+}
+
+impl ColumnType {
+    /// A required scalar without constraints.
+    pub fn scalar(ty: AtomicType) -> Self {
+        ColumnType { key: BaseType::new(ty), value: None, min: 1, max: 1 }
+    }
+
+    /// Whether it is a map type.
+    pub fn is_map(&self) -> bool {
+        self.value.is_some()
+    }
+
+    /// Exactly one atom.
+    pub fn is_scalar(&self) -> bool {
+        !self.is_map() && self.min == 1 && self.max == 1
+    }
+
+    /// At most one atom: its difference is its new value.
+    pub fn is_single(&self) -> bool {
+        !self.is_map() && self.max == 1
+    }
+
+    /// Whether a value may have this many elements.
+    pub fn allows_size(&self, size: usize) -> bool {
+        size as u64 >= u64::from(self.min) && (self.max == u32::MAX || size as u64 <= u64::from(self.max))
+    }
+
+    /// The value of a column that was never set.
+    pub fn default_datum(&self) -> Datum {
+        match (&self.value, self.min) {
+            (None, 0) => Datum::empty_set(),
+            (None, _) => Datum::atom(self.key.ty.default_atom()),
+            (Some(_), 0) => Datum::empty_map(),
+            (Some(value), _) => Datum::map([(self.key.ty.default_atom(), value.ty.default_atom())]),
+        }
+    }
+
+    /// Checks each element against its base type's constraints.
+    pub fn check_constraints(&self, datum: &Datum) -> Result<(), OpError> {
+        for key in datum.keys() {
+            self.key.check(key)?;
+        }
+        if let Some(value_type) = &self.value {
+            for (_, value) in datum.pairs() {
+                value_type.check(value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the type is, for error messages.
+    pub fn describe(&self) -> String {
+        let what = match &self.value {
+            Some(value) => format!("map from {} to {}", self.key.ty.as_str(), value.ty.as_str()),
+            None if self.is_scalar() => return self.key.ty.as_str().to_string(),
+            None => format!("set of {}", self.key.ty.as_str()),
+        };
+        let max = if self.max == u32::MAX { "any number of".to_string() } else { self.max.to_string() };
+        format!("{what} with {} to {max} elements", self.min)
+    }
+
+    /// The references of this kind among the column's keys and values.
+    pub fn references(&self, kind: RefKind) -> impl Iterator<Item = (bool, TableIx)> + '_ {
+        let of = move |base: Option<&BaseType>| {
+            base.and_then(|b| b.reference.as_ref()).filter(|r| r.kind == kind).map(|r| r.table_ix)
+        };
+        let key = of(Some(&self.key)).map(|ix| (true, ix));
+        let value = of(self.value.as_ref()).map(|ix| (false, ix));
+        key.into_iter().chain(value)
+    }
+}
+
+impl TableSchema {
+    /// Position of the column of that name.
+    pub fn column_ix(&self, name: &str) -> Option<ColumnIx> {
+        self.columns.binary_search_by(|c| (*c.name).cmp(name)).ok().map(ColumnIx)
+    }
+
+    /// The column of that name.
+    pub fn column(&self, name: &str) -> Option<&ColumnSchema> {
+        self.column_ix(name).map(|ix| &self.columns[ix.0])
+    }
+}
+
+impl DatabaseSchema {
+    /// Position of the table of that name.
+    pub fn table_ix(&self, name: &str) -> Option<TableIx> {
+        self.tables.binary_search_by(|t| (*t.name).cmp(name)).ok().map(TableIx)
+    }
+
+    /// The table of that name.
+    pub fn table(&self, name: &str) -> Option<&Arc<TableSchema>> {
+        self.table_ix(name).map(|ix| &self.tables[ix.0])
+    }
+
+    /// Sorts tables and columns, fills in positions and checks every name.
+    fn assemble(
+        name: &str,
+        version: &str,
+        cksum: Option<String>,
+        tables: Vec<parse::RawTable>,
+    ) -> Result<DatabaseSchema, SchemaError> {
+        parse::assemble(name, version, cksum, tables)
+    }
+}
+
+/// Names of tables to their positions while a schema is being put together.
+pub(crate) type TableNames = BTreeMap<Arc<str>, TableIx>;

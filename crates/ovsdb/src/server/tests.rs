@@ -1,0 +1,331 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::log::{load, schema_record};
+use crate::schema::open_vswitch;
+use crate::value::SeededUuids;
+
+struct Bench {
+    server: Server,
+    /// What a disk would hold.
+    file: Vec<u8>,
+    now: Time,
+}
+
+impl Bench {
+    fn new(limits: ServerLimits) -> Self {
+        let db = Database::new(open_vswitch());
+        let file = schema_record(&db);
+        let mut server = Server::new(Box::new(SeededUuids::new(5)), limits);
+        server.add_database(db, true).unwrap();
+        Bench { server, file, now: Time { mono_ms: 1000, wall_ms: 1_700_000_000_000 } }
+    }
+
+    fn open(&mut self) -> SessionId {
+        self.server.session_open().unwrap()
+    }
+
+    fn sync(&mut self) {
+        for record in self.server.take_log() {
+            self.file.extend(&record.bytes);
+        }
+        self.server.log_synced(self.server.log_seq());
+    }
+
+    fn send(&mut self, session: SessionId, id: i64, method: &str, params: Value) {
+        let request = json!({"id": id, "method": method, "params": params});
+        self.server.session_input(session, request.to_string().as_bytes(), self.now);
+    }
+
+    fn received(&mut self, session: SessionId) -> Vec<Value> {
+        let bytes = self.server.session_output(session);
+        serde_json::Deserializer::from_slice(&bytes).into_iter().collect::<Result<_, _>>().unwrap()
+    }
+
+    /// Everything that comes after a request, once the log is synced.
+    fn ask(&mut self, session: SessionId, method: &str, params: Value) -> Vec<Value> {
+        self.send(session, 7, method, params);
+        self.sync();
+        self.received(session)
+    }
+
+    fn result(&mut self, session: SessionId, method: &str, params: Value) -> Value {
+        let mut messages = self.ask(session, method, params);
+        let reply = messages.pop().unwrap();
+        assert_eq!(reply["error"], Value::Null, "{reply}");
+        reply["result"].clone()
+    }
+
+    fn error(&mut self, session: SessionId, method: &str, params: Value) -> String {
+        let error = self.ask(session, method, params).pop().unwrap()["error"].clone();
+        error.as_str().or(error["error"].as_str()).unwrap().to_string()
+    }
+}
+
+fn insert_root(next_cfg: i64) -> Value {
+    json!(["Open_vSwitch", {"op": "insert", "table": "Open_vSwitch", "row": {"next_cfg": next_cfg}}])
+}
+
+fn set_root(row: Value) -> Value {
+    json!(["Open_vSwitch", {"op": "update", "table": "Open_vSwitch", "where": [], "row": row}])
+}
+
+#[test]
+fn plain_methods_and_their_errors() {
+    let mut bench = Bench::new(ServerLimits::default());
+    let s = bench.open();
+    assert_eq!(bench.result(s, "list_dbs", json!([])), json!(["Open_vSwitch", "_Server"]));
+    assert_eq!(bench.result(s, "echo", json!([1, "x"])), json!([1, "x"]));
+    assert_eq!(bench.result(s, "get_schema", json!(["Open_vSwitch"])), open_vswitch().to_json());
+    assert_eq!(bench.result(s, "set_db_change_aware", json!([true])), json!({}));
+    assert_eq!(bench.result(s, "get_server_id", json!([])).as_str().unwrap().len(), 36);
+    let rows = bench.result(s, "transact", json!(["_Server", {"op": "select", "table": "Database", "where": [], "columns": ["name", "model", "leader"]}]));
+    assert_eq!(rows[0]["rows"].as_array().unwrap().len(), 2);
+    for (method, params, error) in [
+        ("nope", json!([]), "unknown method"),
+        ("get_schema", json!(["x"]), "unknown database"),
+        ("get_schema", json!([]), "syntax error"),
+        ("transact", json!([]), "syntax error"),
+        ("transact", json!(["x"]), "unknown database"),
+        ("set_db_change_aware", json!([1]), "syntax error"),
+        ("monitor", json!(["Open_vSwitch", 1]), "syntax error"),
+        ("monitor", json!(["x", 1, {}]), "unknown database"),
+        ("monitor", json!(["Open_vSwitch", 1, {"Nope": {}}]), "syntax error"),
+        ("monitor", json!(["Open_vSwitch", 1, {"Bridge": {"columns": ["nope"]}}]), "syntax error"),
+        (
+            "monitor",
+            json!(["Open_vSwitch", 1, {"Bridge": [{"columns": ["name"]}, {"columns": ["name"]}]}]),
+            "syntax error",
+        ),
+        ("monitor", json!(["Open_vSwitch", 1, {"Bridge": {"select": {"bogus": true}}}]), "syntax error"),
+        ("monitor_cond_since", json!(["Open_vSwitch", 1, {}]), "syntax error"),
+        ("monitor_cond_change", json!([1, 2, {}]), "syntax error"),
+        ("monitor_cancel", json!([1]), "unknown monitor"),
+        ("unlock", json!(["a"]), "syntax error"),
+        ("lock", json!(["9"]), "syntax error"),
+    ] {
+        assert_eq!(bench.error(s, method, params.clone()), error, "{method} {params}");
+    }
+    let refused =
+        bench.result(s, "transact", json!(["_Server", {"op": "delete", "table": "Database", "where": []}]));
+    assert_eq!(refused[0]["error"], "not allowed");
+}
+
+#[test]
+fn monitors_of_all_three_kinds() {
+    let mut bench = Bench::new(ServerLimits::default());
+    let s = bench.open();
+    let request = json!({"Open_vSwitch": [{"columns": ["next_cfg", "external_ids"]}]});
+    assert_eq!(bench.result(s, "monitor", json!(["Open_vSwitch", "m1", request])), json!({}));
+    assert_eq!(bench.result(s, "monitor_cond", json!(["Open_vSwitch", "m2", request])), json!({}));
+    let since = bench.result(s, "monitor_cond_since", json!(["Open_vSwitch", "m3", request, "0"]));
+    assert_eq!((&since[0], &since[2]), (&json!(false), &json!({})));
+    assert_eq!(bench.error(s, "monitor", json!(["Open_vSwitch", "m1", request])), "syntax error");
+
+    let messages = bench.ask(s, "transact", insert_root(1));
+    let uuid = messages[3]["result"][0]["uuid"][1].as_str().unwrap().to_string();
+    assert_eq!(
+        messages[0]["params"],
+        json!(["m1", {"Open_vSwitch": {&uuid: {"new": {"next_cfg": 1, "external_ids": ["map", []]}}}}])
+    );
+    assert_eq!(messages[1]["params"], json!(["m2", {"Open_vSwitch": {&uuid: {"insert": {"next_cfg": 1}}}}]));
+    assert_eq!(messages[2]["method"], "update3");
+    assert_eq!(messages[2]["params"][2], messages[1]["params"][1]);
+
+    let messages = bench.ask(
+        s,
+        "transact",
+        set_root(json!({"external_ids": ["map", [["a", "b"], ["c", "d"]]], "cur_cfg": 4})),
+    );
+    assert_eq!(
+        messages[0]["params"][1]["Open_vSwitch"][&uuid],
+        json!({"old": {"external_ids": ["map", []]}, "new": {"next_cfg": 1, "external_ids": ["map", [["a", "b"], ["c", "d"]]]}})
+    );
+    assert_eq!(
+        messages[1]["params"][1]["Open_vSwitch"][&uuid],
+        json!({"modify": {"external_ids": ["map", [["a", "b"], ["c", "d"]]]}})
+    );
+    let messages = bench.ask(s, "transact", set_root(json!({"external_ids": ["map", [["a", "x"]]]})));
+    assert_eq!(
+        messages[1]["params"][1]["Open_vSwitch"][&uuid],
+        json!({"modify": {"external_ids": ["map", [["a", "x"], ["c", "d"]]]}})
+    );
+    assert_eq!(
+        bench.ask(s, "transact", set_root(json!({"cur_cfg": 5}))).len(),
+        1,
+        "no monitored column changed"
+    );
+    assert_eq!(bench.result(s, "monitor_cancel", json!(["m1"])), json!({}));
+    let messages = bench.ask(
+        s,
+        "transact",
+        json!(["Open_vSwitch", {"op": "delete", "table": "Open_vSwitch", "where": []}]),
+    );
+    assert_eq!(messages[0]["params"][1]["Open_vSwitch"][&uuid], json!({"delete": null}));
+}
+
+#[test]
+fn conditions_hide_and_reveal_rows() {
+    let mut bench = Bench::new(ServerLimits::default());
+    let s = bench.open();
+    let root = bench.result(s, "transact", insert_root(1))[0]["uuid"][1].as_str().unwrap().to_string();
+    let request = json!({"Open_vSwitch": [{"columns": ["cur_cfg"], "where": [["next_cfg", ">", 5]]}]});
+    assert_eq!(bench.result(s, "monitor_cond", json!(["Open_vSwitch", 1, request])), json!({}));
+    assert_eq!(bench.ask(s, "transact", set_root(json!({"cur_cfg": 2}))).len(), 1);
+    let messages = bench.ask(s, "transact", set_root(json!({"next_cfg": 6})));
+    assert_eq!(messages[0]["params"], json!([1, {"Open_vSwitch": {&root: {"insert": {"cur_cfg": 2}}}}]));
+    let messages = bench.ask(s, "transact", set_root(json!({"next_cfg": 5})));
+    assert_eq!(messages[0]["params"], json!([1, {"Open_vSwitch": {&root: {"delete": null}}}]));
+    let messages = bench.ask(s, "monitor_cond_change", json!([1, 2, {"Open_vSwitch": [{"where": [true]}]}]));
+    assert_eq!(messages[0]["params"], json!([2, {"Open_vSwitch": {&root: {"insert": {"cur_cfg": 2}}}}]));
+    assert_eq!(messages[1]["result"], json!({}));
+    let messages = bench.ask(s, "monitor_cond_change", json!([2, 2, {"Open_vSwitch": [{"where": [false]}]}]));
+    assert_eq!(messages[0]["params"], json!([2, {"Open_vSwitch": {&root: {"delete": null}}}]));
+    assert_eq!(
+        bench.ask(s, "monitor_cond_change", json!([2, 2, {"Open_vSwitch": [{"where": [false]}]}])).len(),
+        1
+    );
+}
+
+#[test]
+fn locks_pass_from_session_to_session() {
+    let mut bench = Bench::new(ServerLimits::default());
+    let (a, b, c) = (bench.open(), bench.open(), bench.open());
+    assert_eq!(bench.result(a, "lock", json!(["L"])), json!({"locked": true}));
+    assert_eq!(bench.result(b, "lock", json!(["L"])), json!({"locked": false}));
+    assert_eq!(bench.error(a, "lock", json!(["L"])), "syntax error");
+    let assert_lock = json!(["Open_vSwitch", {"op": "assert", "lock": "L"}]);
+    assert_eq!(bench.result(a, "transact", assert_lock.clone()), json!([{}]));
+    assert_eq!(bench.result(b, "transact", assert_lock)[0]["error"], "not owner");
+    assert_eq!(bench.result(c, "steal", json!(["L"])), json!({"locked": true}));
+    assert_eq!(bench.received(a)[0], json!({"id": null, "method": "stolen", "params": ["L"]}));
+    assert_eq!(bench.result(c, "unlock", json!(["L"])), json!({}));
+    assert_eq!(bench.received(a)[0]["method"], "locked", "the victim is next");
+    bench.server.session_close(a);
+    assert_eq!(bench.received(b)[0], json!({"id": null, "method": "locked", "params": ["L"]}));
+}
+
+fn wait_for(next_cfg: i64, timeout: Option<i64>) -> Value {
+    let mut wait = json!({"op": "wait", "table": "Open_vSwitch", "where": [], "columns": ["next_cfg"], "until": "==", "rows": [{"next_cfg": next_cfg}]});
+    if let Some(timeout) = timeout {
+        wait["timeout"] = json!(timeout);
+    }
+    json!(["Open_vSwitch", wait, {"op": "update", "table": "Open_vSwitch", "where": [], "row": {"next_cfg": next_cfg + 1}}])
+}
+
+#[test]
+fn waits_are_retried_expire_and_are_cancelled() {
+    let mut bench = Bench::new(ServerLimits::default());
+    let (a, b) = (bench.open(), bench.open());
+    bench.result(a, "transact", insert_root(1));
+    bench.send(b, 1, "transact", wait_for(3, None));
+    bench.send(b, 2, "transact", wait_for(2, Some(500)));
+    bench.send(b, 3, "transact", wait_for(9, Some(200)));
+    bench.send(b, 4, "transact", wait_for(9, None));
+    assert_eq!(bench.received(b), Vec::<Value>::new());
+    bench.result(a, "transact", set_root(json!({"next_cfg": 2})));
+    let ids: Vec<Value> = bench.received(b).into_iter().map(|reply| reply["id"].clone()).collect();
+    assert_eq!(ids, [json!(2), json!(1)], "one lets the other go on");
+    assert_eq!(bench.server.next_deadline_ms(), Some(1200));
+    bench.now.mono_ms = 1199;
+    bench.server.tick(bench.now);
+    assert_eq!(bench.received(b), Vec::<Value>::new());
+    bench.now.mono_ms = 1200;
+    bench.server.tick(bench.now);
+    let reply = bench.received(b).remove(0);
+    assert_eq!(
+        (&reply["id"], &reply["result"][0]["error"], &reply["result"][1]),
+        (&json!(3), &json!("timed out"), &Value::Null)
+    );
+    bench.server.session_input(b, br#"{"id":null,"method":"cancel","params":[4]}"#, bench.now);
+    assert_eq!(bench.received(b)[0], json!({"id": 4, "result": null, "error": "canceled"}));
+}
+
+#[test]
+fn nothing_of_a_commit_leaves_before_it_is_synced() {
+    let mut bench = Bench::new(ServerLimits::default());
+    let (a, b) = (bench.open(), bench.open());
+    bench.result(b, "monitor", json!(["Open_vSwitch", 1, {"Open_vSwitch": {"columns": ["next_cfg"]}}]));
+    bench.send(a, 1, "transact", insert_root(1));
+    bench.send(
+        b,
+        2,
+        "transact",
+        json!(["Open_vSwitch", {"op": "select", "table": "Open_vSwitch", "where": []}]),
+    );
+    assert!(bench.received(a).is_empty() && bench.received(b).is_empty());
+    assert!(bench.server.sessions_with_output().is_empty());
+    bench.sync();
+    assert_eq!(bench.server.sessions_with_output(), [a, b]);
+    assert_eq!((bench.received(a).len(), bench.received(b).len()), (1, 2));
+    let read = load(&bench.file, &mut SeededUuids::new(1)).unwrap();
+    assert_eq!(read.transactions, 1);
+}
+
+#[test]
+fn failed_write_takes_commits_back() {
+    let mut bench = Bench::new(ServerLimits::default());
+    let (a, b, c) = (bench.open(), bench.open(), bench.open());
+    bench.result(a, "transact", insert_root(1));
+    bench.result(b, "monitor", json!(["Open_vSwitch", 1, {"Open_vSwitch": {"columns": ["next_cfg"]}}]));
+    bench.send(a, 1, "transact", set_root(json!({"next_cfg": 2})));
+    bench.send(a, 2, "transact", set_root(json!({"statistics": ["map", [["a", "b"]]]})));
+    bench.send(a, 3, "transact", set_root(json!({"next_cfg": 3})));
+    bench.send(c, 4, "monitor", json!(["Open_vSwitch", 1, {"Open_vSwitch": {"columns": ["next_cfg"]}}]));
+    bench.server.log_failed("no space left on device");
+    for reply in bench.received(a) {
+        assert_eq!(reply["result"][0], Value::Null);
+        assert_eq!(reply["result"][1]["error"], "I/O error", "{reply}");
+    }
+    assert_eq!(bench.received(b), Vec::<Value>::new(), "the monitor never heard of it");
+    assert!(bench.server.session_closing(b).is_none());
+    assert!(bench.server.session_closing(c).unwrap().contains("no space left"));
+    let select = json!(["Open_vSwitch", {"op": "select", "table": "Open_vSwitch", "where": [], "columns": ["next_cfg", "statistics"]}]);
+    assert_eq!(
+        bench.result(b, "transact", select)[0]["rows"],
+        json!([{"next_cfg": 1, "statistics": ["map", []]}])
+    );
+    bench.result(a, "transact", set_root(json!({"next_cfg": 4})));
+    assert_eq!(bench.received(b)[0]["params"][1]["Open_vSwitch"].as_object().unwrap().len(), 1);
+}
+
+#[test]
+fn bad_sessions_end_alone() {
+    let limits = ServerLimits { backlog_bytes: 400, sessions: 3, ..ServerLimits::default() };
+    let mut bench = Bench::new(limits);
+    let (lazy, rude, good) = (bench.open(), bench.open(), bench.open());
+    assert_eq!(bench.server.session_open(), Err(ServerError::TooManySessions(3)));
+    for id in 0..10 {
+        bench.send(lazy, id, "echo", json!(["x".repeat(50)]));
+    }
+    assert!(bench.server.session_closing(lazy).unwrap().contains("does not read"));
+    let mut rude = rude;
+    for (bytes, reason) in
+        [(&b"[1]"[..], "not an object"), (b"x", "0x78"), (b"{\"id\":1,\"method\":\"echo\"}", "params")]
+    {
+        bench.server.session_input(rude, bytes, bench.now);
+        assert!(bench.server.session_closing(rude).unwrap().contains(reason), "{reason}");
+        bench.server.session_close(rude);
+        rude = bench.open();
+    }
+    assert_eq!(bench.result(good, "echo", json!([1])), json!([1]));
+    assert_eq!(bench.server.closing_sessions().len(), 1);
+}
+
+#[test]
+fn a_removed_database_is_announced() {
+    let mut bench = Bench::new(ServerLimits::default());
+    let (aware, plain) = (bench.open(), bench.open());
+    bench.result(aware, "set_db_change_aware", json!([true]));
+    bench.result(aware, "monitor_cond", json!(["_Server", "s", {"Database": [{"columns": ["name"]}]}]));
+    bench.result(aware, "monitor_cond", json!(["Open_vSwitch", "o", {"Bridge": [{"columns": ["name"]}]}]));
+    bench.send(aware, 9, "transact", wait_for(1, None));
+    let db = bench.server.remove_database("Open_vSwitch").unwrap();
+    let messages = bench.received(aware);
+    assert_eq!(messages[0], json!({"id": null, "method": "monitor_canceled", "params": ["o"]}));
+    assert_eq!(messages[1]["error"], "canceled");
+    assert_eq!(messages[2]["method"], "update2");
+    assert!(bench.server.session_closing(plain).is_some() && bench.server.session_closing(aware).is_none());
+    bench.server.add_database(db, true).unwrap();
+    assert_eq!(bench.received(aware)[0]["method"], "update2");
+}
