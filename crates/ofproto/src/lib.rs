@@ -15,3 +15,5 @@ pub mod ukey;
 pub mod upcall;
 pub mod view;
 pub mod xlate;
+
+pub use flow::{DpPort, MacAddr, OfPort};

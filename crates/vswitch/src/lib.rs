@@ -1,1 +1,21 @@
-//! vswitch
+//! From rows of the `Open_vSwitch` database to commands, and from facts about the running switch back to rows.
+//!
+//! ```text
+//! Replica ─ config ─→ Desired ─ plan ─→ Command … executed by the owner, results fed back
+//! Replica + Facts ─ status ─→ a transaction that writes what differs
+//! ```
+//!
+//! Everything here is a value or a state machine: no I/O, no clock, no randomness of its own. The owner is one thread, the
+//! main loop of the runtime or the simulator. Commands name devices and bridges, never handles, so this crate knows
+//! no device code.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod plan;
+pub mod status;
+#[cfg(test)]
+mod testbed;
+
+pub use config::{Desired, Notice, SupportedTypes};
+pub use plan::{Command, OpenedInterface, Planner};
+pub use status::{Facts, Writeback};

@@ -1,0 +1,274 @@
+//! [`BridgeConfig`]: a bridge, its ports and its controllers.
+
+use std::collections::BTreeMap;
+
+use ofproto::MacAddr;
+use ovsdb::client::RowView;
+use ovsdb::value::Uuid;
+
+use super::reader::{Reader, flag};
+use super::{ControllerConfig, PortConfig, unsupported};
+
+/// What a bridge does without its controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum FailMode {
+    /// It becomes a learning switch.
+    #[default]
+    Standalone,
+    /// It keeps its flows and adds none.
+    Secure,
+}
+
+/// A version of OpenFlow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OpenFlowVersion {
+    /// 1.0
+    V10,
+    /// 1.1
+    V11,
+    /// 1.2
+    V12,
+    /// 1.3
+    V13,
+    /// 1.4
+    V14,
+    /// 1.5
+    V15,
+}
+
+impl OpenFlowVersion {
+    /// All of them, oldest first.
+    pub const ALL: [OpenFlowVersion; 6] = [Self::V10, Self::V11, Self::V12, Self::V13, Self::V14, Self::V15];
+
+    /// The name in `Bridge.protocols`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V10 => "OpenFlow10",
+            Self::V11 => "OpenFlow11",
+            Self::V12 => "OpenFlow12",
+            Self::V13 => "OpenFlow13",
+            Self::V14 => "OpenFlow14",
+            Self::V15 => "OpenFlow15",
+        }
+    }
+
+    /// The version byte of its messages.
+    pub fn wire(self) -> u8 {
+        1 + self as u8
+    }
+}
+
+/// A row of `Flow_Table`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct FlowTableConfig {
+    /// Name.
+    pub name: Option<String>,
+    /// Most flows; `None` unlimited.
+    pub flow_limit: Option<u32>,
+    /// Whether a full table gives up a flow for a new one, rather than refusing it.
+    pub evict: bool,
+    /// Fields that group flows for a fair choice of the flow to give up.
+    pub groups: Vec<String>,
+    /// Fields looked up by prefix; `None` for the default.
+    pub prefixes: Option<Vec<String>>,
+}
+
+/// Settings of a bridge, without its ports and controllers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgeOptions {
+    /// `datapath-id` as asked for.
+    pub datapath_id: Option<u64>,
+    /// `hwaddr`: Ethernet address of the bridge's own port, as asked for.
+    pub hwaddr: Option<MacAddr>,
+    /// What it does without its controllers.
+    pub fail_mode: FailMode,
+    /// Versions of OpenFlow to speak, oldest first.
+    pub protocols: Vec<OpenFlowVersion>,
+    /// `mac-aging-time`.
+    pub mac_aging_time_s: u32,
+    /// `mac-table-size`: most learned addresses.
+    pub mac_table_size: u32,
+    /// `forward-bpdu`: forward frames to addresses that bridges keep to themselves.
+    pub forward_bpdu: bool,
+    /// `disable-in-band`: no hidden flows for in-band control.
+    pub disable_in_band: bool,
+    /// `in-band-queue`.
+    pub in_band_queue: Option<u32>,
+    /// `dp-desc`: description that controllers see.
+    pub dp_desc: Option<String>,
+    /// `dp-sn`: serial number that controllers see.
+    pub dp_sn: Option<String>,
+    /// VLANs that are flooded without learning.
+    pub flood_vlans: Vec<u16>,
+    /// Settings of tables, by number.
+    pub flow_tables: BTreeMap<u8, FlowTableConfig>,
+}
+
+impl Default for BridgeOptions {
+    fn default() -> Self {
+        BridgeOptions {
+            datapath_id: None,
+            hwaddr: None,
+            fail_mode: FailMode::Standalone,
+            protocols: OpenFlowVersion::ALL.to_vec(),
+            mac_aging_time_s: 300,
+            mac_table_size: 8192,
+            forward_bpdu: false,
+            disable_in_band: false,
+            in_band_queue: None,
+            dp_desc: None,
+            dp_sn: None,
+            flood_vlans: Vec::new(),
+            flow_tables: BTreeMap::new(),
+        }
+    }
+}
+
+/// A row of `Bridge`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgeConfig {
+    /// The row.
+    pub row: Uuid,
+    /// Name.
+    pub name: String,
+    /// The datapath type that serves it.
+    pub datapath_type: String,
+    /// Its settings.
+    pub options: BridgeOptions,
+    /// `stp_enable`, which is not served yet.
+    pub stp_enable: bool,
+    /// `rstp_enable`, which is not served yet.
+    pub rstp_enable: bool,
+    /// `mcast_snooping_enable`, which is not served yet.
+    pub mcast_snooping_enable: bool,
+    /// Controllers that can be served.
+    pub controllers: Vec<ControllerConfig>,
+    /// Ports by name. One has the name of the bridge and holds its own interface.
+    pub ports: BTreeMap<String, PortConfig>,
+}
+
+/// A datapath id of 16 hexadecimal digits (`0x` allowed), not zero.
+fn parse_datapath_id(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let sound = digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    u64::from_str_radix(digits, 16).ok().filter(|id| sound && *id != 0)
+}
+
+impl<'a> Reader<'a> {
+    /// A bridge; `None` when it cannot be served at all, which is an error of each of its interfaces.
+    pub(super) fn bridge(&mut self, row: RowView<'a>) -> Option<BridgeConfig> {
+        let name = row.str("name");
+        let asked = match row.str("datapath_type") {
+            "" => "system",
+            other => other,
+        };
+        let Some(support) = self.supported.datapaths.get(asked) else {
+            let error = format!("could not create bridge {name}: unknown datapath type {asked:?}");
+            self.refuse_bridge(row, &error);
+            return None;
+        };
+        if let Err(why) = super::interface::check_name(name, support.long_names) {
+            self.refuse_bridge(row, &format!("could not create bridge {name:?}: {why}"));
+            return None;
+        }
+        if let Some(notice) = &support.notice {
+            self.notice(row, notice.clone());
+        }
+        unsupported::of_bridge(self, row);
+        let options = self.bridge_options(row);
+        let in_band = !options.disable_in_band;
+        let controllers: Vec<_> = row
+            .uuid_set("controller")
+            .into_iter()
+            .filter_map(|uuid| self.replica.row("Controller", uuid))
+            .filter_map(|row| self.controller(row, in_band))
+            .collect();
+        let served_by = support.served_by.clone();
+        Some(BridgeConfig {
+            row: row.uuid(),
+            name: name.to_string(),
+            datapath_type: served_by,
+            options,
+            stp_enable: row.bool("stp_enable"),
+            rstp_enable: row.bool("rstp_enable"),
+            mcast_snooping_enable: row.bool("mcast_snooping_enable"),
+            controllers,
+            ports: self.ports(row, support.long_names),
+        })
+    }
+
+    fn refuse_bridge(&mut self, row: RowView<'a>, error: &str) {
+        self.notice(row, error);
+        for port in row.uuid_set("ports").into_iter().filter_map(|uuid| self.replica.row("Port", uuid)) {
+            for uuid in port.uuid_set("interfaces") {
+                self.refused.insert(uuid, error.to_string());
+            }
+        }
+    }
+
+    fn bridge_options(&mut self, row: RowView<'a>) -> BridgeOptions {
+        let datapath_id = row.map_str("other_config", "datapath-id").and_then(|text| {
+            let id = parse_datapath_id(text);
+            if id.is_none() {
+                self.notice(
+                    row,
+                    format!("other_config:datapath-id={text:?} is not 16 hexadecimal digits: ignored"),
+                );
+            }
+            id
+        });
+        let hwaddr =
+            row.map_str("other_config", "hwaddr").and_then(|text| self.mac(row, "other_config:hwaddr", text));
+        let asked = row.string_set("protocols");
+        let mut protocols = OpenFlowVersion::ALL.to_vec();
+        if !asked.is_empty() {
+            protocols.retain(|version| asked.contains(&version.name()));
+        }
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let text = |key: &str| row.map_str("other_config", key).map(str::to_string);
+        BridgeOptions {
+            datapath_id,
+            hwaddr,
+            fail_mode: match row.opt_str("fail_mode") {
+                Some("secure") => FailMode::Secure,
+                _ => FailMode::Standalone,
+            },
+            protocols,
+            mac_aging_time_s: narrow(self.setting(row, "mac-aging-time", 15..=3600, 300)),
+            mac_table_size: narrow(self.setting(row, "mac-table-size", 10..=1_000_000, 8192)),
+            forward_bpdu: flag(row, "other_config", "forward-bpdu"),
+            disable_in_band: flag(row, "other_config", "disable-in-band"),
+            in_band_queue: self.opt_setting(row, "in-band-queue", 0..=u64::from(u32::MAX)).map(narrow),
+            dp_desc: text("dp-desc"),
+            dp_sn: text("dp-sn"),
+            flood_vlans: super::port::vlans(row, "flood_vlans"),
+            flow_tables: self.flow_tables(row),
+        }
+    }
+
+    fn flow_tables(&mut self, row: RowView<'a>) -> BTreeMap<u8, FlowTableConfig> {
+        let mut tables = BTreeMap::new();
+        for (number, uuid) in row.int_uuid_map("flow_tables") {
+            let (Ok(number), Some(row)) = (u8::try_from(number), self.replica.row("Flow_Table", uuid)) else {
+                continue;
+            };
+            let owned = |column: &str| -> Vec<String> {
+                row.string_set(column).into_iter().map(str::to_string).collect()
+            };
+            let prefixes = owned("prefixes");
+            let config = FlowTableConfig {
+                name: row.opt_str("name").map(str::to_string),
+                flow_limit: row.opt_int("flow_limit").map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX)),
+                evict: row.opt_str("overflow_policy") == Some("evict"),
+                groups: owned("groups"),
+                prefixes: match prefixes.as_slice() {
+                    [] => None,
+                    [only] if only == "none" => Some(Vec::new()),
+                    _ => Some(prefixes),
+                },
+            };
+            tables.insert(number, config);
+        }
+        tables
+    }
+}

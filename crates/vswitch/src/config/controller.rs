@@ -1,0 +1,101 @@
+//! [`ControllerConfig`]: a controller that a bridge connects to or listens for.
+
+use ovsdb::client::RowView;
+use ovsdb::value::Uuid;
+
+use super::reader::Reader;
+
+/// Whether a controller decides or only looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControllerKind {
+    /// Its loss counts for the bridge's fail mode.
+    Primary,
+    /// It comes and goes without consequence.
+    Service,
+}
+
+/// Through which network the controller is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionMode {
+    /// Through the bridge itself.
+    InBand,
+    /// Not through the bridge.
+    OutOfBand,
+}
+
+/// A row of `Controller`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerConfig {
+    /// The row.
+    pub row: Uuid,
+    /// `tcp:IP:PORT`, `unix:PATH`, or passively `ptcp:PORT[:IP]`, `punix:PATH`.
+    pub target: String,
+    /// Primary or service.
+    pub kind: ControllerKind,
+    /// Longest pause between two attempts to connect.
+    pub max_backoff_ms: u64,
+    /// Silence after which the connection is probed; 0 never.
+    pub inactivity_probe_ms: u64,
+    /// In-band or out-of-band.
+    pub connection_mode: ConnectionMode,
+    /// Most packet-ins a second; `None` unlimited.
+    pub rate_limit_pps: Option<u32>,
+    /// Packet-ins that may exceed the rate at once.
+    pub burst_limit_packets: Option<u32>,
+    /// Packet-ins that wait at most.
+    pub queue_size_packets: u32,
+    /// Whether it gets asynchronous messages unless it asks otherwise.
+    pub enable_async_messages: bool,
+    /// DSCP of its connection.
+    pub dscp: u8,
+}
+
+impl ControllerConfig {
+    /// Whether the switch waits for this controller to connect.
+    pub fn is_passive(&self) -> bool {
+        self.target.starts_with('p')
+    }
+}
+
+const KNOWN_TARGETS: [&str; 4] = ["tcp:", "ptcp:", "unix:", "punix:"];
+
+impl<'a> Reader<'a> {
+    /// A controller, or a notice why it cannot be served. Without `in_band` none is reached through the bridge.
+    pub(super) fn controller(&mut self, row: RowView<'a>, in_band: bool) -> Option<ControllerConfig> {
+        let target = row.str("target");
+        if target.starts_with("ssl:") || target.starts_with("pssl:") {
+            self.notice(row, "SSL is not supported in this version: this controller is left out");
+            return None;
+        }
+        if !KNOWN_TARGETS.iter().any(|prefix| target.starts_with(prefix)) {
+            self.notice(row, format!("{target:?} does not say how to reach a controller: left out"));
+            return None;
+        }
+        let passive = target.starts_with('p');
+        let kind = match row.opt_str("type") {
+            Some("service") => ControllerKind::Service,
+            Some("primary") => ControllerKind::Primary,
+            _ if passive => ControllerKind::Service,
+            _ => ControllerKind::Primary,
+        };
+        let positive = |column: &str, least: i64| {
+            row.opt_int(column).map(|n| u32::try_from(n.max(least)).unwrap_or(u32::MAX))
+        };
+        let asked = row.opt_str("connection_mode");
+        let out_of_band = !in_band || asked == Some("out-of-band") || passive || target.starts_with("unix:");
+        let dscp = self.setting(row, "dscp", 0..=63, 48);
+        Some(ControllerConfig {
+            row: row.uuid(),
+            target: target.to_string(),
+            kind,
+            max_backoff_ms: row.opt_int("max_backoff").map_or(8000, |n| n.max(1000).unsigned_abs()),
+            inactivity_probe_ms: row.opt_int("inactivity_probe").map_or(5000, |n| n.max(0).unsigned_abs()),
+            connection_mode: if out_of_band { ConnectionMode::OutOfBand } else { ConnectionMode::InBand },
+            rate_limit_pps: positive("controller_rate_limit", 100),
+            burst_limit_packets: positive("controller_burst_limit", 25),
+            queue_size_packets: positive("controller_queue_size", 1).unwrap_or(100).min(512),
+            enable_async_messages: row.opt_bool("enable_async_messages").unwrap_or(true),
+            dscp: u8::try_from(dscp).unwrap_or(48),
+        })
+    }
+}

@@ -1,0 +1,180 @@
+//! [`InterfaceConfig`]: a device or patch port that a bridge wants, and which names one may have.
+
+use std::cmp::Ordering;
+
+use ofproto::{MacAddr, OfPort};
+use ovsdb::client::RowView;
+use ovsdb::value::Uuid;
+
+use super::reader::{Reader, strings};
+use super::{StringMap, unsupported};
+
+/// A row of `Interface`, or the interface that a bridge has for itself without one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceConfig {
+    /// The row; a bridge's own interface may have none.
+    pub row: Option<Uuid>,
+    /// Name.
+    pub name: String,
+    /// Type; `system` for the empty one, `internal` for a bridge's own interface.
+    pub type_name: String,
+    /// `options`.
+    pub options: StringMap,
+    /// `other_config`.
+    pub other_config: StringMap,
+    /// Address to set, of internal interfaces other than a bridge's own.
+    pub mac: Option<MacAddr>,
+    /// MTU to set.
+    pub mtu_request: Option<u32>,
+    /// OpenFlow number asked for.
+    pub ofport_request: Option<OfPort>,
+    /// OpenFlow number that the row shows, from before a restart.
+    pub ofport: Option<OfPort>,
+}
+
+impl InterfaceConfig {
+    pub(super) fn implicit_local(bridge: &str) -> Self {
+        InterfaceConfig {
+            row: None,
+            name: bridge.to_string(),
+            type_name: "internal".into(),
+            options: StringMap::new(),
+            other_config: StringMap::new(),
+            mac: None,
+            mtu_request: None,
+            ofport_request: None,
+            ofport: None,
+        }
+    }
+
+    /// Whether it joins two bridges and has no device.
+    pub fn is_patch(&self) -> bool {
+        self.type_name == "patch"
+    }
+
+    /// The interface that a patch port is joined with.
+    pub fn patch_peer(&self) -> Option<&str> {
+        self.options.get("peer").filter(|_| self.is_patch()).map(String::as_str)
+    }
+}
+
+/// Longest name of a device of the kernel (`IFNAMSIZ` less the terminating zero).
+const MAX_DEVICE_NAME_BYTES: usize = 15;
+/// Longest name of other interfaces: they stand in log lines and replies.
+const MAX_NAME_BYTES: usize = 255;
+/// Names that datapaths use for themselves.
+const RESERVED: [&str; 3] = ["ovs-netdev", "ovs-dummy", "ovs-system"];
+
+/// Whether a device or a bridge may have this name.
+pub(super) fn check_name(name: &str, long: bool) -> Result<(), String> {
+    let most = if long { MAX_NAME_BYTES } else { MAX_DEVICE_NAME_BYTES };
+    if name.is_empty() {
+        return Err("the name is empty".into());
+    }
+    if name.len() > most {
+        return Err(format!("the name has {} bytes, the most is {most}", name.len()));
+    }
+    if RESERVED.contains(&name) {
+        return Err("the name is reserved".into());
+    }
+    let unusable = |c: char| c == '/' || c == '\\' || c.is_whitespace() || c.is_control();
+    if name == "." || name == ".." || name.contains(unusable) {
+        return Err("the name is not one that a device can have".into());
+    }
+    Ok(())
+}
+
+/// Order of names in which `p2` comes before `p10`.
+pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
+    let (mut x, mut y) = (a.as_bytes(), b.as_bytes());
+    let digits = |s: &[u8]| s.iter().take_while(|b| b.is_ascii_digit()).count();
+    let significant = |s: &[u8]| s.iter().skip_while(|b| **b == b'0').count();
+    while let (Some(p), Some(q)) = (x.first(), y.first()) {
+        if p.is_ascii_digit() && q.is_ascii_digit() {
+            let (m, n) = (digits(x), digits(y));
+            let (u, v) = (&x[..m], &y[..n]);
+            let (su, sv) = (significant(u), significant(v));
+            let order = su.cmp(&sv).then_with(|| u[m - su..].cmp(&v[n - sv..]));
+            if order != Ordering::Equal {
+                return order;
+            }
+            (x, y) = (&x[m..], &y[n..]);
+        } else if p == q {
+            (x, y) = (&x[1..], &y[1..]);
+        } else {
+            return p.cmp(q);
+        }
+    }
+    x.len().cmp(&y.len()).then_with(|| a.cmp(b))
+}
+
+impl<'a> Reader<'a> {
+    /// An interface, or the error that is written into its row.
+    pub(super) fn interface(
+        &mut self,
+        row: RowView<'a>,
+        bridge: &str,
+        bridge_long_names: bool,
+    ) -> Option<InterfaceConfig> {
+        let name = row.str("name");
+        let local = name == bridge;
+        let type_name = match row.str("type") {
+            _ if local => "internal",
+            "" => "system",
+            other => other,
+        };
+        let long = match self.supported.interfaces.get(type_name) {
+            Some(support) => support.long_names || type_name == "internal" && bridge_long_names,
+            None => {
+                let error = unsupported::interface_type_error(name, type_name);
+                self.refuse(row, error);
+                return None;
+            }
+        };
+        if let Err(why) = check_name(name, long) {
+            self.refuse(row, format!("could not open network device {name} ({why})"));
+            return None;
+        }
+        let options = strings(row, "options");
+        if type_name == "patch" {
+            let error = match options.get("peer").map(String::as_str) {
+                None | Some("") => Some(format!("{name}: patch type requires valid 'peer' argument")),
+                Some(peer) if peer == name => Some(format!("{name}: patch peer must not be self")),
+                Some(_) => None,
+            };
+            if let Some(error) = error {
+                self.refuse(row, error);
+                return None;
+            }
+        }
+        unsupported::of_interface(self, row);
+        let number = |column: &str| {
+            let number = row.opt_int(column).and_then(|n| u32::try_from(n).ok());
+            number.filter(|n| (1..u32::from(OfPort::MAX_OF10)).contains(n)).map(OfPort)
+        };
+        Some(InterfaceConfig {
+            row: Some(row.uuid()),
+            name: name.to_string(),
+            type_name: type_name.to_string(),
+            options,
+            other_config: strings(row, "other_config"),
+            mac: self.interface_mac(row, type_name, local),
+            mtu_request: row.opt_int("mtu_request").and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0),
+            ofport_request: number("ofport_request").filter(|_| !local),
+            ofport: number("ofport").filter(|_| !local),
+        })
+    }
+
+    fn interface_mac(&mut self, row: RowView<'a>, type_name: &str, local: bool) -> Option<MacAddr> {
+        let text = row.opt_str("mac")?;
+        if local {
+            self.notice(row, "the address of a bridge's own port is set by the bridge's other_config:hwaddr: mac is ignored");
+            return None;
+        }
+        if !type_name.contains("internal") {
+            self.notice(row, "only internal interfaces can be given an address: mac is ignored");
+            return None;
+        }
+        self.mac(row, "mac", text)
+    }
+}

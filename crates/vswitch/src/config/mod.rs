@@ -1,0 +1,96 @@
+//! The desired state: what the rows of the database ask of the switch, read into types that cannot be wrong.
+//!
+//! [`Desired::from_replica`] is a function of the rows and of what this build supports. What a row asks and the switch
+//! cannot do becomes a [`Notice`], or an error of an interface in [`Desired::refused`]; nothing is left out in silence.
+//! Status columns are never read, except `Interface.ofport`, by which a port keeps its number across a restart.
+
+mod bridge;
+mod controller;
+mod global;
+mod interface;
+mod port;
+mod reader;
+mod supported;
+#[cfg(test)]
+mod tests;
+mod unsupported;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ovsdb::client::Replica;
+use ovsdb::value::Uuid;
+
+pub use bridge::{BridgeConfig, BridgeOptions, FailMode, FlowTableConfig, OpenFlowVersion};
+pub use controller::{ConnectionMode, ControllerConfig, ControllerKind};
+pub use global::GlobalConfig;
+pub use interface::InterfaceConfig;
+pub use port::{BondConfig, PortConfig};
+pub use supported::{DatapathSupport, SupportedTypes};
+
+pub(crate) use interface::natural_order;
+use reader::Reader;
+
+/// Strings by strings, as `other_config` and `options` are.
+pub type StringMap = BTreeMap<String, String>;
+
+/// Something that a row asks for and that the switch does not do, or not so.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Notice {
+    /// The row's table.
+    pub table: &'static str,
+    /// The row.
+    pub row: Uuid,
+    /// The row's name, or what people know it by.
+    pub name: String,
+    /// What is wrong and what happens instead.
+    pub message: String,
+}
+
+/// What the database asks of the switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Desired {
+    /// The row of `Open_vSwitch`, once there is one.
+    pub row: Option<Uuid>,
+    /// `next_cfg`: acknowledge it when all of this is applied.
+    pub next_cfg: i64,
+    /// `external_ids` of the row of `Open_vSwitch`.
+    pub external_ids: StringMap,
+    /// What concerns the whole switch.
+    pub global: Arc<GlobalConfig>,
+    /// Bridges by name.
+    pub bridges: BTreeMap<String, Arc<BridgeConfig>>,
+    /// Rows of `Interface` that cannot be served, with their error.
+    pub refused: BTreeMap<Uuid, String>,
+    /// Everything to tell the operator.
+    pub notices: BTreeSet<Notice>,
+}
+
+impl Desired {
+    /// Reads the rows.
+    pub fn from_replica(replica: &Replica, supported: &SupportedTypes) -> Desired {
+        let Some(root) = replica.rows("Open_vSwitch").next() else { return Desired::default() };
+        let mut reader = Reader::new(replica, supported);
+        let global = reader.global(root);
+        unsupported::of_switch(&mut reader, root);
+        let mut rows: Vec<_> =
+            root.uuid_set("bridges").into_iter().filter_map(|uuid| replica.row("Bridge", uuid)).collect();
+        rows.sort_by_key(|row| row.str("name"));
+        let mut bridges = BTreeMap::new();
+        for row in rows {
+            if let Some(bridge) = reader.bridge(row) {
+                bridges.insert(bridge.name.clone(), Arc::new(bridge));
+            }
+        }
+        reader::check_names_across(&mut reader, &mut bridges);
+        Desired {
+            row: Some(root.uuid()),
+            next_cfg: root.int("next_cfg"),
+            external_ids: reader::strings(root, "external_ids"),
+            global: Arc::new(global),
+            bridges,
+            refused: reader.refused,
+            notices: reader.notices,
+        }
+    }
+}

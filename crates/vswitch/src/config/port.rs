@@ -1,0 +1,209 @@
+//! [`PortConfig`]: a port of a bridge with its VLAN treatment and its interfaces.
+
+use std::collections::BTreeMap;
+
+use ofproto::MacAddr;
+use ofproto::ports::{PriorityTags, VlanMode};
+use ovsdb::client::RowView;
+use ovsdb::value::Uuid;
+
+use super::reader::Reader;
+use super::{InterfaceConfig, natural_order, unsupported};
+
+/// Bonding and LACP as asked for. Not served yet: a bond uses its first interface alone.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct BondConfig {
+    /// `bond_mode`.
+    pub mode: Option<String>,
+    /// `lacp`.
+    pub lacp: Option<String>,
+    /// `bond_updelay`.
+    pub updelay_ms: u64,
+    /// `bond_downdelay`.
+    pub downdelay_ms: u64,
+    /// `bond_fake_iface`.
+    pub fake_interface: bool,
+}
+
+/// A row of `Port`, or the port that a bridge has for itself without one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortConfig {
+    /// The row; a bridge's own port may have none.
+    pub row: Option<Uuid>,
+    /// Name.
+    pub name: String,
+    /// VLAN treatment, with the implicit ones resolved.
+    pub vlan_mode: VlanMode,
+    /// Access or native VLAN, 0 for a pure trunk.
+    pub tag: u16,
+    /// VLANs that a trunk carries; empty for all.
+    pub trunks: Vec<u16>,
+    /// `other_config:priority-tags`.
+    pub priority_tags: PriorityTags,
+    /// Not forwarded to other protected ports.
+    pub protected: bool,
+    /// Shown by tools as a bridge of its own.
+    pub fake_bridge: bool,
+    /// `mac`: address that stands for this port in the choice of the bridge's address.
+    pub mac: Option<MacAddr>,
+    /// `qos`, which is not served yet.
+    pub qos: Option<Uuid>,
+    /// Bonding.
+    pub bond: BondConfig,
+    /// Interfaces that can be served: none or one, as bonds are not served yet.
+    pub interfaces: Vec<InterfaceConfig>,
+}
+
+impl PortConfig {
+    /// The port that a bridge has for itself when no row asks for it.
+    pub(super) fn implicit_local(bridge: &str) -> Self {
+        PortConfig {
+            row: None,
+            name: bridge.to_string(),
+            vlan_mode: VlanMode::Trunk,
+            tag: 0,
+            trunks: Vec::new(),
+            priority_tags: PriorityTags::Never,
+            protected: false,
+            fake_bridge: false,
+            mac: None,
+            qos: None,
+            bond: BondConfig::default(),
+            interfaces: vec![InterfaceConfig::implicit_local(bridge)],
+        }
+    }
+}
+
+/// The VLANs of a column.
+pub(super) fn vlans(row: RowView<'_>, column: &str) -> Vec<u16> {
+    row.int_set(column).into_iter().filter_map(|n| u16::try_from(n).ok()).collect()
+}
+
+impl<'a> Reader<'a> {
+    /// The ports of a bridge, its own included.
+    pub(super) fn ports(&mut self, bridge: RowView<'a>, long_names: bool) -> BTreeMap<String, PortConfig> {
+        let bridge_name = bridge.str("name");
+        let mut ports = BTreeMap::new();
+        for row in bridge.uuid_set("ports").into_iter().filter_map(|uuid| self.replica.row("Port", uuid)) {
+            let name = row.str("name");
+            if let Some(owner) = self.owners.get(&row.uuid()) {
+                let message =
+                    format!("port {name} is already in bridge {owner}: bridge {bridge_name} goes without it");
+                self.notice(row, message);
+                continue;
+            }
+            self.owners.insert(row.uuid(), bridge_name.to_string());
+            let port = self.port(row, bridge_name, long_names);
+            ports.insert(name.to_string(), port);
+        }
+        let has_local = |port: &PortConfig| port.interfaces.iter().any(|i| i.name == bridge_name);
+        if !ports.values().any(has_local) {
+            let local = PortConfig::implicit_local(bridge_name);
+            let port = ports.entry(bridge_name.to_string()).or_insert_with(|| local.clone());
+            if port.interfaces.is_empty() {
+                port.interfaces = local.interfaces;
+            }
+        }
+        ports
+    }
+
+    fn port(&mut self, row: RowView<'a>, bridge: &str, long_names: bool) -> PortConfig {
+        let mut interfaces = self.port_interfaces(row, bridge, long_names);
+        unsupported::of_port(self, row);
+        if row.opt_str("vlan_mode") == Some("dot1q-tunnel") {
+            for interface in interfaces.drain(..) {
+                let error = "VLAN mode dot1q-tunnel is not supported in this version: the port is left out";
+                if let Some(row) = interface.row.and_then(|uuid| self.replica.row("Interface", uuid)) {
+                    self.refuse(row, error);
+                }
+            }
+        }
+        self.choose_from_bond(row, &mut interfaces);
+        let (vlan_mode, tag) = self.vlan_treatment(row);
+        PortConfig {
+            row: Some(row.uuid()),
+            name: row.str("name").to_string(),
+            vlan_mode,
+            tag,
+            trunks: if vlan_mode == VlanMode::Access { Vec::new() } else { vlans(row, "trunks") },
+            priority_tags: match row.map_str("other_config", "priority-tags") {
+                Some("true" | "if-nonzero") => PriorityTags::IfNonzero,
+                Some("always") => PriorityTags::Always,
+                _ => PriorityTags::Never,
+            },
+            protected: row.bool("protected"),
+            fake_bridge: row.bool("fake_bridge"),
+            mac: row.opt_str("mac").and_then(|text| self.mac(row, "mac", text)),
+            qos: row.opt_uuid("qos"),
+            bond: BondConfig {
+                mode: row.opt_str("bond_mode").map(str::to_string),
+                lacp: row.opt_str("lacp").map(str::to_string),
+                updelay_ms: row.int("bond_updelay").max(0).unsigned_abs(),
+                downdelay_ms: row.int("bond_downdelay").max(0).unsigned_abs(),
+                fake_interface: row.bool("bond_fake_iface"),
+            },
+            interfaces,
+        }
+    }
+
+    /// The interfaces that can be served, in the order of their names.
+    fn port_interfaces(&mut self, row: RowView<'a>, bridge: &str, long_names: bool) -> Vec<InterfaceConfig> {
+        let mut rows: Vec<_> = row
+            .uuid_set("interfaces")
+            .into_iter()
+            .filter_map(|uuid| self.replica.row("Interface", uuid))
+            .collect();
+        rows.sort_by(|a, b| natural_order(a.str("name"), b.str("name")));
+        let mut interfaces = Vec::new();
+        for interface in rows {
+            let (port, name) = (row.str("name"), interface.str("name"));
+            if let Some(owner) = self.owners.get(&interface.uuid()) {
+                let message =
+                    format!("interface {name} is already in port {owner}: port {port} goes without it");
+                self.notice(row, message);
+                continue;
+            }
+            self.owners.insert(interface.uuid(), port.to_string());
+            interfaces.extend(self.interface(interface, bridge, long_names));
+        }
+        interfaces
+    }
+
+    fn choose_from_bond(&mut self, row: RowView<'a>, interfaces: &mut Vec<InterfaceConfig>) {
+        if interfaces.len() < 2 {
+            return;
+        }
+        let port = row.str("name");
+        let used = interfaces[0].name.clone();
+        self.notice(row, format!("bonds are not supported in this version: interface {used} is used alone"));
+        for unused in interfaces.drain(1..) {
+            if let Some(row) = unused.row.and_then(|uuid| self.replica.row("Interface", uuid)) {
+                self.refuse(
+                    row,
+                    format!("bonds are not supported in this version: port {port} uses only {used}"),
+                );
+            }
+        }
+    }
+
+    /// VLAN mode and tag: without a mode, a tag means access and no tag means trunk.
+    fn vlan_treatment(&mut self, row: RowView<'a>) -> (VlanMode, u16) {
+        let tag = row.opt_int("tag").and_then(|n| u16::try_from(n).ok()).filter(|tag| *tag < 4096);
+        let trunks = !row.int_set("trunks").is_empty();
+        let mode = match row.opt_str("vlan_mode") {
+            Some("access" | "dot1q-tunnel") => VlanMode::Access,
+            Some("native-tagged") => VlanMode::NativeTagged,
+            Some("native-untagged") => VlanMode::NativeUntagged,
+            Some("trunk") => VlanMode::Trunk,
+            _ if tag.is_some() => VlanMode::Access,
+            _ => VlanMode::Trunk,
+        };
+        if mode == VlanMode::Access && trunks {
+            self.notice(row, "an access port has no trunks: trunks are ignored");
+        }
+        if mode == VlanMode::Trunk && tag.is_some() {
+            self.notice(row, "a trunk has no native VLAN: tag is ignored");
+        }
+        (mode, if mode == VlanMode::Trunk { 0 } else { tag.unwrap_or(0) })
+    }
+}

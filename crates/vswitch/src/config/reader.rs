@@ -1,0 +1,155 @@
+//! [`Reader`]: what all parts of the reading share: the rows, what was noticed, and typed reading of settings.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use ofproto::MacAddr;
+use ovsdb::client::{Replica, RowView};
+use ovsdb::value::Uuid;
+
+use super::{BridgeConfig, Notice, StringMap, SupportedTypes};
+
+/// The state of one reading.
+pub(super) struct Reader<'a> {
+    pub(super) replica: &'a Replica,
+    pub(super) supported: &'a SupportedTypes,
+    pub(super) refused: BTreeMap<Uuid, String>,
+    pub(super) notices: BTreeSet<Notice>,
+    /// Rows of `Port` and `Interface` already read, and the port or bridge that has them.
+    pub(super) owners: BTreeMap<Uuid, String>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(replica: &'a Replica, supported: &'a SupportedTypes) -> Self {
+        Reader {
+            replica,
+            supported,
+            refused: BTreeMap::new(),
+            notices: BTreeSet::new(),
+            owners: BTreeMap::new(),
+        }
+    }
+
+    /// Tells the operator something about a row.
+    pub(super) fn notice(&mut self, row: RowView<'a>, message: impl Into<String>) {
+        let (table, name) = match row.table() {
+            "Bridge" => ("Bridge", row.str("name")),
+            "Port" => ("Port", row.str("name")),
+            "Interface" => ("Interface", row.str("name")),
+            "Mirror" => ("Mirror", row.str("name")),
+            "QoS" => ("QoS", row.str("type")),
+            "Controller" => ("Controller", row.str("target")),
+            "Flow_Sample_Collector_Set" => ("Flow_Sample_Collector_Set", ""),
+            _ => ("Open_vSwitch", ""),
+        };
+        let name = name.to_string();
+        self.notices.insert(Notice { table, row: row.uuid(), name, message: message.into() });
+    }
+
+    /// Gives up a row of `Interface`, with the error that is written into it.
+    pub(super) fn refuse(&mut self, row: RowView<'a>, error: impl Into<String>) {
+        let error = error.into();
+        self.notice(row, error.clone());
+        self.refused.insert(row.uuid(), error);
+    }
+
+    /// An integer setting of `other_config`: the default when absent; what is no number, or outside the range, is
+    /// told and replaced by the default, or by the nearest end.
+    pub(super) fn setting(
+        &mut self,
+        row: RowView<'a>,
+        key: &str,
+        range: RangeInclusive<u64>,
+        default: u64,
+    ) -> u64 {
+        let Some(text) = row.map_str("other_config", key) else { return default };
+        match text.trim().parse::<u64>() {
+            Ok(n) if range.contains(&n) => n,
+            Ok(n) => {
+                let used = n.clamp(*range.start(), *range.end());
+                self.notice(
+                    row,
+                    format!(
+                        "other_config:{key}={n} is not from {} to {}: {used} is used",
+                        range.start(),
+                        range.end()
+                    ),
+                );
+                used
+            }
+            Err(_) => {
+                self.notice(row, format!("other_config:{key}={text:?} is not a number: {default} is used"));
+                default
+            }
+        }
+    }
+
+    /// A setting of `other_config` that has no default.
+    pub(super) fn opt_setting(
+        &mut self,
+        row: RowView<'a>,
+        key: &str,
+        range: RangeInclusive<u64>,
+    ) -> Option<u64> {
+        let text = row.map_str("other_config", key)?;
+        let value = text.trim().parse::<u64>().ok().filter(|n| range.contains(n));
+        if value.is_none() {
+            let (from, to) = range.into_inner();
+            self.notice(
+                row,
+                format!("other_config:{key}={text:?} is not a number from {from} to {to}: ignored"),
+            );
+        }
+        value
+    }
+
+    /// An Ethernet address that a device may have: neither zero nor a group's.
+    pub(super) fn mac(&mut self, row: RowView<'a>, what: &str, text: &str) -> Option<MacAddr> {
+        let mac = MacAddr::parse(text.trim()).filter(|mac| !mac.is_multicast() && !mac.is_zero());
+        if mac.is_none() {
+            self.notice(
+                row,
+                format!("{what}={text:?} is not an Ethernet address of a single station: ignored"),
+            );
+        }
+        mac
+    }
+}
+
+/// A boolean setting as OVS reads it: `true` or not.
+pub(super) fn flag(row: RowView<'_>, column: &str, key: &str) -> bool {
+    row.map_str(column, key).is_some_and(|text| text.eq_ignore_ascii_case("true"))
+}
+
+/// A map column as owned strings.
+pub(super) fn strings(row: RowView<'_>, column: &str) -> StringMap {
+    row.string_map(column).into_iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+}
+
+/// A bridge's own port takes its name even when no row says so: an interface of that name elsewhere loses.
+pub(super) fn check_names_across(reader: &mut Reader<'_>, bridges: &mut BTreeMap<String, Arc<BridgeConfig>>) {
+    let names: Vec<String> = bridges.keys().cloned().collect();
+    for bridge in bridges.values_mut() {
+        let clashes = |interface: &super::InterfaceConfig| {
+            interface.name != bridge.name && names.binary_search(&interface.name).is_ok()
+        };
+        if !bridge.ports.values().flat_map(|port| &port.interfaces).any(clashes) {
+            continue;
+        }
+        let own = bridge.name.clone();
+        let bridge = Arc::make_mut(bridge);
+        for port in bridge.ports.values_mut() {
+            port.interfaces.retain(|interface| {
+                let clash = interface.name != own && names.binary_search(&interface.name).is_ok();
+                if let (true, Some(uuid)) = (clash, interface.row)
+                    && let Some(row) = reader.replica.row("Interface", uuid)
+                {
+                    let name = &interface.name;
+                    reader.refuse(row, format!("{name} is the name of a bridge, whose own port has it"));
+                }
+                !clash
+            });
+        }
+    }
+}

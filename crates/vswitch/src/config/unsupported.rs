@@ -1,0 +1,126 @@
+//! What the database can ask for and this version does not do: one table per kind of row.
+//!
+//! A feature that comes takes its line away here.
+
+use ovsdb::client::RowView;
+
+use super::reader::{Reader, flag};
+
+type Asked = fn(RowView<'_>) -> bool;
+
+const OF_BRIDGE: &[(Asked, &str)] = &[
+    (|row| row.bool("stp_enable"), "spanning tree (stp_enable)"),
+    (|row| row.bool("rstp_enable"), "rapid spanning tree (rstp_enable)"),
+    (
+        |row| row.bool("mcast_snooping_enable"),
+        "multicast snooping (mcast_snooping_enable), multicast is flooded,",
+    ),
+    (|row| row.opt_uuid("netflow").is_some(), "NetFlow (netflow)"),
+    (|row| row.opt_uuid("sflow").is_some(), "sFlow (sflow)"),
+    (|row| row.opt_uuid("ipfix").is_some(), "IPFIX (ipfix)"),
+    (|row| row.opt_uuid("auto_attach").is_some(), "auto attach (auto_attach)"),
+];
+
+const OF_PORT: &[(Asked, &str)] = &[
+    (|row| row.opt_uuid("qos").is_some(), "quality of service (qos)"),
+    (|row| matches!(row.opt_str("lacp"), Some("active" | "passive")), "LACP (lacp)"),
+    (|row| row.bool("bond_fake_iface"), "the interface of a bond (bond_fake_iface)"),
+];
+
+const OF_INTERFACE: &[(Asked, &str)] = &[
+    (|row| flag(row, "bfd", "enable"), "BFD (bfd)"),
+    (|row| row.opt_int("cfm_mpid").is_some(), "CFM (cfm_mpid)"),
+    (|row| flag(row, "lldp", "enable"), "LLDP (lldp)"),
+    (
+        |row| row.int("ingress_policing_rate") > 0 || row.int("ingress_policing_kpkts_rate") > 0,
+        "ingress policing (ingress_policing_rate, ingress_policing_kpkts_rate)",
+    ),
+];
+
+const OF_SWITCH: &[(Asked, &str)] = &[
+    (|row| row.opt_uuid("ssl").is_some(), "SSL (ssl)"),
+    (|row| flag(row, "other_config", "hw-offload"), "hardware offload (other_config:hw-offload)"),
+    (
+        |row| matches!(row.map_str("other_config", "dpdk-init"), Some("true" | "try")),
+        "DPDK (other_config:dpdk-init)",
+    ),
+];
+
+/// Interface types of OVS that this version lacks.
+const KNOWN_TYPES: [&str; 16] = [
+    "afxdp",
+    "afxdp-nonpmd",
+    "bareudp",
+    "dpdk",
+    "dpdkvhostuser",
+    "dpdkvhostuserclient",
+    "erspan",
+    "geneve",
+    "gre",
+    "gtpu",
+    "ip6erspan",
+    "ip6gre",
+    "lisp",
+    "srv6",
+    "stt",
+    "vxlan",
+];
+
+/// The error of an interface whose type cannot be opened.
+pub(super) fn interface_type_error(name: &str, type_name: &str) -> String {
+    if KNOWN_TYPES.contains(&type_name) {
+        format!(
+            "could not open network device {name} (interface type {type_name} is not supported in this version)"
+        )
+    } else {
+        format!("could not open network device {name} (Address family not supported by protocol)")
+    }
+}
+
+fn tell<'a>(reader: &mut Reader<'a>, row: RowView<'a>, features: &[(Asked, &str)]) {
+    for (asked, feature) in features {
+        if asked(row) {
+            reader.notice(row, format!("{feature} is not supported in this version: it has no effect"));
+        }
+    }
+}
+
+pub(super) fn of_bridge<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
+    tell(reader, row, OF_BRIDGE);
+    for uuid in row.uuid_set("mirrors") {
+        if let Some(mirror) = reader.replica.row("Mirror", uuid) {
+            let bridge = row.str("name");
+            let message = format!("mirrors are not supported in this version: bridge {bridge} goes without");
+            reader.notice(mirror, message);
+        }
+    }
+}
+
+pub(super) fn of_port<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
+    tell(reader, row, OF_PORT);
+}
+
+pub(super) fn of_interface<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
+    tell(reader, row, OF_INTERFACE);
+}
+
+pub(super) fn of_switch<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
+    tell(reader, row, OF_SWITCH);
+    for (datapath, uuid) in row.string_uuid_map("datapaths") {
+        if let Some(config) = reader.replica.row("Datapath", uuid)
+            && (config.datum("ct_zones").is_some_and(|zones| !zones.is_empty())
+                || config.opt_int("ct_zone_default_limit").is_some())
+        {
+            let message = format!(
+                "limits and timeouts of connection tracking zones of datapath {datapath} (datapaths)"
+            );
+            reader.notice(row, format!("{message} are not supported in this version: they have no effect"));
+        }
+    }
+    for set in reader.replica.rows("Flow_Sample_Collector_Set") {
+        reader.notice(
+            set,
+            "sampling of flows by IPFIX is not supported in this version: this set has no effect",
+        );
+    }
+}

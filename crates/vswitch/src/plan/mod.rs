@@ -1,0 +1,275 @@
+//! [`Planner`]: from what is wanted to what to do.
+//!
+//! The planner keeps what it told the switch to be, and gives the steps from there to a new [`Desired`]:
+//!
+//! 1. [`Planner::plan`] takes a desired state and gives commands; the owner executes them in order and feeds back what became
+//!    of opened devices ([`Planner::opened`]) and what failed.
+//! 2. [`Planner::commands`] gives what follows from that, such as the ports of a bridge whose devices are open now. It
+//!    is called until it gives nothing; when [`Planner::is_settled`] then, the configuration is applied and may be
+//!    acknowledged.
+//! 3. [`Planner::device_gone`], [`Planner::retry`] and the like tell what happened outside, at any time.
+//!
+//! A bridge whose rows did not change costs one comparison and no command. Ports that did not change are never
+//! closed, renumbered or rebundled because of others. Numbers are given when a device is open: a missing one uses none up.
+
+mod address;
+mod command;
+mod numbers;
+mod ports;
+mod reconcile;
+mod report;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ofproto::ports::BridgeId;
+use ofproto::{DpPort, MacAddr, OfPort};
+use ovsdb::value::Uuid;
+
+pub use command::{
+    BridgeSettings, Command, CreateBridge, DeviceSettings, OpenId, OpenInterface, OpenedInterface,
+};
+pub use ports::{PortEntry, PortSet};
+
+use crate::config::{Desired, GlobalConfig, Notice};
+use state::{Bridge, Open, State};
+
+/// The state applied, and the way from there to the desired one.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    seed: u64,
+    desired: Desired,
+    global: Option<Arc<GlobalConfig>>,
+    bridges: BTreeMap<String, Bridge>,
+    next_bridge: u32,
+    /// The bridge of each interface in `bridges`.
+    home: BTreeMap<String, String>,
+    openings: BTreeMap<OpenId, String>,
+    next_open: u64,
+    /// Bridges to look at.
+    dirty: BTreeSet<String>,
+    notices: Vec<Notice>,
+}
+
+/// An interface that works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenPort<'a> {
+    /// Its bridge.
+    pub bridge: BridgeId,
+    /// Its bridge's name.
+    pub bridge_name: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its row; a bridge's own may have none.
+    pub row: Option<Uuid>,
+    /// Its type, never empty.
+    pub type_name: &'a str,
+    /// Its OpenFlow number.
+    pub of_port: OfPort,
+    /// Its datapath number; a patch port has none.
+    pub dp_port: Option<DpPort>,
+}
+
+impl Planner {
+    /// A planner for a switch without bridges. From the seed, kept by the owner across restarts, come the addresses of
+    /// bridges without a device of their own and of patch ports.
+    pub fn new(seed: u64) -> Self {
+        Planner {
+            seed,
+            desired: Desired::default(),
+            global: None,
+            bridges: BTreeMap::new(),
+            next_bridge: 0,
+            home: BTreeMap::new(),
+            openings: BTreeMap::new(),
+            next_open: 0,
+            dirty: BTreeSet::new(),
+            notices: Vec::new(),
+        }
+    }
+
+    /// Takes a new desired state and gives the first steps towards it.
+    pub fn plan(&mut self, desired: Desired) -> Vec<Command> {
+        let before = &self.desired;
+        let names = before.bridges.keys().chain(desired.bridges.keys());
+        let changed = |name: &&String| match (before.bridges.get(*name), desired.bridges.get(*name)) {
+            (Some(a), Some(b)) => !Arc::ptr_eq(a, b) && a != b,
+            _ => true,
+        };
+        self.dirty.extend(names.filter(changed).cloned());
+        if before.global.flow_restore_wait != desired.global.flow_restore_wait {
+            self.dirty.extend(desired.bridges.keys().cloned());
+        }
+        self.notices.extend(desired.notices.difference(&before.notices).cloned());
+        self.desired = desired;
+        self.commands()
+    }
+
+    /// The steps that can be done now.
+    pub fn commands(&mut self) -> Vec<Command> {
+        self.reconcile()
+    }
+
+    /// Whether nothing is left to do and no device is being opened.
+    pub fn is_settled(&self) -> bool {
+        self.dirty.is_empty() && self.openings.is_empty()
+    }
+
+    /// What to tell the operator since the last call. A notice comes once, until it goes away and comes back.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// The desired state that was given last.
+    pub fn desired(&self) -> &Desired {
+        &self.desired
+    }
+
+    /// What became of [`Command::OpenInterface`]. Gives the OpenFlow number, if the interface is in the switch now. An
+    /// answer to an attempt that was given up meanwhile (its close was ordered) is ignored.
+    pub fn opened(&mut self, open: OpenId, result: Result<OpenedInterface, String>) -> Option<OfPort> {
+        let name = self.openings.remove(&open)?;
+        let bridge_name = self.home.get(&name)?;
+        let bridge = self.bridges.get_mut(bridge_name)?;
+        let interface = bridge.interfaces.get_mut(&name)?;
+        if interface.state != State::Opening(open) {
+            return None;
+        }
+        self.dirty.insert(bridge_name.clone());
+        match result {
+            Err(error) => {
+                interface.state = State::Failed(error);
+                None
+            }
+            Ok(opened) => match bridge.assign_number(&name) {
+                Some(number) => {
+                    let open = Open { number, dp_port: Some(opened.dp_port), mac: opened.mac };
+                    if let Some(interface) = bridge.interfaces.get_mut(&name) {
+                        interface.state = State::Open(open);
+                    }
+                    Some(number)
+                }
+                None => {
+                    let error = format!(
+                        "could not add network device {name} to bridge {bridge_name} (no OpenFlow port number is free)"
+                    );
+                    bridge.take_out(&name, State::Failed(error));
+                    None
+                }
+            },
+        }
+    }
+
+    /// [`Command::UpdateInterface`] failed: the device is closed and the error shown.
+    pub fn update_failed(&mut self, name: &str, error: String) {
+        self.fail(name, error);
+    }
+
+    /// The device of an open interface is gone from the system: it is closed and shown as missing.
+    pub fn device_gone(&mut self, name: &str) {
+        self.fail(name, format!("could not open network device {name} (No such device)"));
+    }
+
+    fn fail(&mut self, name: &str, error: String) {
+        let Some(bridge_name) = self.home.get(name) else { return };
+        let Some(bridge) = self.bridges.get_mut(bridge_name) else { return };
+        let works = |i: &state::Interface| !i.config.is_patch() && matches!(i.state, State::Open(_));
+        if bridge.interfaces.get(name).is_some_and(works) {
+            bridge.take_out(name, State::Failed(error));
+            self.dirty.insert(bridge_name.clone());
+        }
+    }
+
+    /// A device of this name appeared: an interface that failed is tried again.
+    pub fn retry(&mut self, name: &str) {
+        let Some(bridge_name) = self.home.get(name) else { return };
+        let interface = self.bridges.get_mut(bridge_name).and_then(|b| b.interfaces.get_mut(name));
+        if let Some(interface) = interface
+            && matches!(interface.state, State::Failed(_))
+        {
+            interface.state = State::Wanted;
+            self.dirty.insert(bridge_name.clone());
+        }
+    }
+
+    /// Tries again all that failed, bridges included.
+    pub fn retry_failed(&mut self) {
+        let failed: Vec<String> = self
+            .bridges
+            .values()
+            .flat_map(|bridge| bridge.interfaces.iter())
+            .filter(|(_, interface)| matches!(interface.state, State::Failed(_)))
+            .map(|(name, _)| name.clone())
+            .collect();
+        failed.iter().for_each(|name| self.retry(name));
+        let bridges = self.bridges.iter().filter(|(_, bridge)| bridge.failed.is_some());
+        let bridges: Vec<String> = bridges.map(|(name, _)| name.clone()).collect();
+        for name in bridges {
+            self.bridges.remove(&name);
+            self.dirty.insert(name);
+        }
+    }
+
+    /// [`Command::CreateBridge`] failed. The bridge is made anew when its rows change, or by [`Planner::retry_failed`].
+    pub fn bridge_failed(&mut self, bridge: BridgeId, error: &str) {
+        let found = self.bridges.values_mut().find(|b| b.id == bridge);
+        let Some(found) = found else { return };
+        let name = found.config.name.clone();
+        let error = format!("could not create bridge {name} ({error})");
+        let mut failed = Bridge::new(found.id, found.config.clone(), self.seed);
+        failed.failed = Some(error);
+        *found = failed;
+        self.home.retain(|_, home| *home != name);
+        let home = &self.home;
+        self.openings.retain(|_, interface| home.contains_key(interface));
+    }
+
+    /// The address of an open device changed by itself.
+    pub fn mac_changed(&mut self, name: &str, mac: MacAddr) {
+        let Some(bridge_name) = self.home.get(name) else { return };
+        let interface = self.bridges.get_mut(bridge_name).and_then(|b| b.interfaces.get_mut(name));
+        if let Some(interface) = interface
+            && let State::Open(open) = &mut interface.state
+            && open.mac != mac
+        {
+            open.mac = mac;
+            self.dirty.insert(bridge_name.clone());
+        }
+    }
+
+    /// The number of a bridge in this process.
+    pub fn bridge_id(&self, name: &str) -> Option<BridgeId> {
+        self.bridges.get(name).filter(|bridge| bridge.failed.is_none()).map(|bridge| bridge.id)
+    }
+
+    /// All interfaces that work, by bridge and name.
+    pub fn open_ports(&self) -> impl Iterator<Item = OpenPort<'_>> {
+        self.bridges.iter().flat_map(|(bridge_name, bridge)| {
+            bridge.interfaces.iter().filter_map(move |(name, interface)| {
+                let open = interface.open()?;
+                Some(OpenPort {
+                    bridge: bridge.id,
+                    bridge_name,
+                    name,
+                    row: interface.config.row,
+                    type_name: &interface.config.type_name,
+                    of_port: open.number,
+                    dp_port: open.dp_port,
+                })
+            })
+        })
+    }
+
+    /// Interfaces that wait for a device or for another try, with their errors.
+    pub fn failed_interfaces(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.bridges.values().flat_map(|bridge| bridge.interfaces.iter()).filter_map(|(name, interface)| {
+            match &interface.state {
+                State::Failed(error) => Some((name.as_str(), error.as_str())),
+                _ => None,
+            }
+        })
+    }
+}

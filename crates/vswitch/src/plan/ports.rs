@@ -1,0 +1,69 @@
+//! [`PortSet`]: the ports and bundles of a bridge as the translation needs them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ofproto::ports::{BridgeId, Bundle, BundleId, Port, PortTable};
+use ofproto::{DpPort, MacAddr, OfPort};
+
+/// A port of a [`PortSet`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortEntry {
+    /// OpenFlow number.
+    pub of_port: OfPort,
+    /// Datapath number; a patch port has none.
+    pub dp_port: Option<DpPort>,
+    /// Name.
+    pub name: String,
+    /// Type as in the database, never empty.
+    pub type_name: String,
+    /// Address.
+    pub mac: MacAddr,
+    /// Its bundle.
+    pub bundle: BundleId,
+    /// The name of the interface that a patch port asks for.
+    pub patch_peer_name: Option<String>,
+    /// The other end of a patch port, when it is there and points back.
+    pub patch_peer: Option<(BridgeId, OfPort)>,
+}
+
+/// Ports and bundles of a bridge.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct PortSet {
+    /// In the order of their names.
+    pub ports: Vec<PortEntry>,
+    /// In the order of their names; each has a port.
+    pub bundles: Vec<Bundle>,
+}
+
+impl PortSet {
+    /// The table for the translation. What the set does not say (configuration bits, link state, speed, counters of a
+    /// patch port) stays as in `previous` for ports of the same number and name.
+    pub fn table(&self, previous: &PortTable) -> PortTable {
+        let mut ports = BTreeMap::new();
+        for entry in &self.ports {
+            let before = previous.port(entry.of_port).filter(|port| port.name == entry.name);
+            let port = Port {
+                of_port: entry.of_port,
+                dp_port: entry.dp_port,
+                name: entry.name.clone(),
+                type_name: entry.type_name.clone(),
+                mac: entry.mac,
+                bundle: entry.bundle,
+                patch_peer: entry.patch_peer,
+                patch_counters: before.map(|port| port.patch_counters.clone()).unwrap_or_default(),
+                config: before.map(|port| port.config).unwrap_or_default(),
+                link_down: before.is_some_and(|port| port.link_down),
+                speed_mbps: before.map_or(0, |port| port.speed_mbps),
+            };
+            ports.insert(entry.of_port, Arc::new(port));
+        }
+        let mut bundles = BTreeMap::new();
+        for bundle in &self.bundles {
+            let flood = |of_port: &OfPort| ports.get(of_port).is_some_and(|port| !port.config.no_flood);
+            let floodable = bundle.members.iter().any(flood);
+            bundles.insert(bundle.id, Arc::new(Bundle { floodable, ..bundle.clone() }));
+        }
+        PortTable { ports, bundles }
+    }
+}

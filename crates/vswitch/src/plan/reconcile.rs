@@ -1,0 +1,416 @@
+//! The steps from the applied state to the desired one, for the bridges that may differ.
+//!
+//! First what has to go, over all bridges, so that a device can move; then new bridges; then devices to open; last
+//! what each bridge is told as a whole: settings, ports, controllers.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ofproto::ports::{BridgeId, Bundle, VlanSet};
+use ofproto::{MacAddr, OfPort};
+
+use super::address::derived_mac;
+use super::state::{Bridge, Interface, Open, State};
+use super::{
+    BridgeSettings, Command, CreateBridge, DeviceSettings, OpenId, OpenInterface, Planner, PortEntry, PortSet,
+};
+use crate::config::{
+    BridgeConfig, ControllerConfig, ControllerKind, InterfaceConfig, PortConfig, natural_order,
+};
+
+impl Planner {
+    pub(super) fn reconcile(&mut self) -> Vec<Command> {
+        let mut out = Vec::new();
+        if self.desired.row.is_some() && self.global.as_ref() != Some(&self.desired.global) {
+            self.global = Some(self.desired.global.clone());
+            out.push(Command::SetGlobal(self.desired.global.clone()));
+        }
+        let dirty = std::mem::take(&mut self.dirty);
+        for name in &dirty {
+            self.let_go(name, &mut out);
+        }
+        for name in &dirty {
+            self.create(name, &mut out);
+        }
+        for name in &dirty {
+            self.open(name, &mut out);
+        }
+        let mut queue = dirty;
+        while let Some(name) = queue.pop_first() {
+            self.settle(&name, &mut out);
+            queue.append(&mut self.dirty);
+        }
+        out
+    }
+
+    /// Removes what is no longer wanted of a bridge, or the bridge, and takes over its new configuration.
+    fn let_go(&mut self, name: &str, out: &mut Vec<Command>) {
+        let Some(bridge) = self.bridges.get(name) else { return };
+        let wanted = self.desired.bridges.get(name).cloned();
+        match wanted {
+            Some(config)
+                if bridge.failed.is_none() && bridge.config.datapath_type == config.datapath_type =>
+            {
+                self.take_config(name, config, out);
+            }
+            Some(config) if bridge.failed.is_some() && bridge.config == config => {}
+            _ => self.destroy(name, out),
+        }
+    }
+
+    fn destroy(&mut self, name: &str, out: &mut Vec<Command>) {
+        let Some(mut bridge) = self.bridges.remove(name) else { return };
+        self.home.retain(|_, home| home != name);
+        if bridge.failed.is_some() {
+            return;
+        }
+        if !bridge.ports.ports.is_empty() {
+            self.note_neighbours(name, &bridge.ports, &PortSet::default());
+            let ports = Arc::default();
+            out.push(Command::SetPorts { bridge: bridge.id, name: name.to_string(), ports });
+        }
+        let open = bridge.interfaces.iter().filter(|(_, interface)| interface.has_device());
+        bridge.to_close.extend(open.map(|(interface, _)| interface.clone()));
+        self.forget_openings(bridge.interfaces.values());
+        close_all(&mut bridge, out);
+        out.push(Command::DestroyBridge { bridge: bridge.id, name: name.to_string() });
+    }
+
+    fn forget_openings<'i>(&mut self, interfaces: impl Iterator<Item = &'i Interface>) {
+        for interface in interfaces {
+            if let State::Opening(open) = &interface.state {
+                self.openings.remove(open);
+            }
+        }
+    }
+
+    fn take_config(&mut self, name: &str, config: Arc<BridgeConfig>, out: &mut Vec<Command>) {
+        let Some(bridge) = self.bridges.get_mut(name) else { return };
+        let mut gone = Vec::new();
+        if !Arc::ptr_eq(&bridge.config, &config) {
+            bridge.bundles.retain(|port, _| config.ports.contains_key(port));
+            let mut wanted = wanted_interfaces(&config);
+            let names: Vec<String> = bridge.interfaces.keys().cloned().collect();
+            for interface in names {
+                let old = &bridge.interfaces[&interface].config;
+                match wanted.remove(interface.as_str()) {
+                    Some((port, new)) if new.type_name == old.type_name => {
+                        update_config(bridge, &interface, port, new)
+                    }
+                    again => {
+                        bridge.take_out_opening(&interface, &mut self.openings);
+                        bridge.interfaces.remove(&interface);
+                        match again {
+                            Some((port, new)) => {
+                                bridge
+                                    .interfaces
+                                    .insert(interface, Interface::new(new.clone(), port.name.clone()));
+                            }
+                            None => gone.push(interface),
+                        }
+                    }
+                }
+            }
+            for (interface, (port, new)) in wanted {
+                bridge
+                    .interfaces
+                    .insert(interface.to_string(), Interface::new(new.clone(), port.name.clone()));
+                self.home.insert(interface.to_string(), name.to_string());
+            }
+            bridge.config = config;
+        }
+        let closing = !bridge.to_close.is_empty();
+        for interface in gone {
+            if self.home.get(&interface).is_some_and(|home| home == name) {
+                self.home.remove(&interface);
+            }
+        }
+        if closing {
+            self.publish_ports(name, out);
+            if let Some(bridge) = self.bridges.get_mut(name) {
+                close_all(bridge, out);
+            }
+        }
+    }
+
+    fn create(&mut self, name: &str, out: &mut Vec<Command>) {
+        let Some(config) = self.desired.bridges.get(name) else { return };
+        if self.bridges.contains_key(name) {
+            return;
+        }
+        let mut bridge = Bridge::new(BridgeId(self.next_bridge), config.clone(), self.seed);
+        self.next_bridge += 1;
+        for (interface, (port, new)) in wanted_interfaces(config) {
+            bridge.interfaces.insert(interface.to_string(), Interface::new(new.clone(), port.name.clone()));
+            self.home.insert(interface.to_string(), name.to_string());
+        }
+        out.push(Command::CreateBridge(CreateBridge {
+            bridge: bridge.id,
+            name: name.to_string(),
+            datapath_type: config.datapath_type.clone(),
+            datapath_id: bridge.datapath_id(),
+        }));
+        configure(name, &mut bridge, out);
+        self.bridges.insert(name.to_string(), bridge);
+    }
+
+    /// Opens what is wanted: the bridge's own first, then those with a number of their own, then by name.
+    fn open(&mut self, name: &str, out: &mut Vec<Command>) {
+        let Some(bridge) = self.bridges.get_mut(name) else { return };
+        let wanted = bridge.interfaces.values().filter(|interface| interface.state == State::Wanted);
+        let mut wanted: Vec<InterfaceConfig> = wanted.map(|interface| interface.config.clone()).collect();
+        let rank =
+            |c: &InterfaceConfig| Reverse((c.name == name, c.ofport_request.is_some(), c.ofport.is_some()));
+        wanted.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| natural_order(&a.name, &b.name)));
+        for config in wanted {
+            if config.is_patch() {
+                join(bridge, &config.name, self.seed);
+                continue;
+            }
+            let open = OpenId(self.next_open);
+            self.next_open += 1;
+            let is_local = config.name == name;
+            let device = device_settings(&config, is_local.then(|| bridge.mac()));
+            out.push(Command::OpenInterface(OpenInterface {
+                open,
+                bridge: bridge.id,
+                bridge_name: name.to_string(),
+                datapath_type: bridge.config.datapath_type.clone(),
+                name: config.name.clone(),
+                type_name: config.type_name.clone(),
+                is_local,
+                device: device.clone(),
+            }));
+            if let Some(interface) = bridge.interfaces.get_mut(&config.name) {
+                (interface.state, interface.sent) = (State::Opening(open), device);
+            }
+            self.openings.insert(open, config.name);
+        }
+    }
+
+    fn settle(&mut self, name: &str, out: &mut Vec<Command>) {
+        let Some(bridge) = self.bridges.get_mut(name) else { return };
+        if bridge.failed.is_some() {
+            return;
+        }
+        renumber(bridge);
+        let mac = bridge.mac();
+        for interface in bridge.interfaces.values_mut() {
+            if interface.open().is_none() || interface.config.is_patch() {
+                continue;
+            }
+            let is_local = interface.config.name == name;
+            if !is_sent(&interface.sent, &interface.config, is_local.then_some(mac)) {
+                let device = device_settings(&interface.config, is_local.then_some(mac));
+                interface.sent = device.clone();
+                let name = interface.config.name.clone();
+                out.push(Command::UpdateInterface { bridge: bridge.id, name, device });
+            }
+        }
+        configure(name, bridge, out);
+        self.publish_ports(name, out);
+        let restoring = self.desired.global.flow_restore_wait;
+        let Some(bridge) = self.bridges.get_mut(name) else { return };
+        close_all(bridge, out);
+        let may_serve = |c: &&ControllerConfig| !restoring || c.kind == ControllerKind::Service;
+        let controllers: Vec<_> = bridge.config.controllers.iter().filter(may_serve).cloned().collect();
+        if controllers != bridge.controllers {
+            bridge.controllers = controllers.clone();
+            out.push(Command::SetControllers { bridge: bridge.id, name: name.to_string(), controllers });
+        }
+    }
+
+    /// Tells a bridge its ports, if they differ from what it was told.
+    fn publish_ports(&mut self, name: &str, out: &mut Vec<Command>) {
+        let Some(ports) = self.port_set(name) else { return };
+        let Some(bridge) = self.bridges.get_mut(name) else { return };
+        if *bridge.ports == ports {
+            return;
+        }
+        let before = std::mem::replace(&mut bridge.ports, Arc::new(ports));
+        let (bridge, ports) = (bridge.id, bridge.ports.clone());
+        self.note_neighbours(name, &before, &ports);
+        out.push(Command::SetPorts { bridge, name: name.to_string(), ports });
+    }
+
+    /// Bridges at the other end of patch ports that came, went or changed have to look again.
+    fn note_neighbours(&mut self, name: &str, before: &PortSet, after: &PortSet) {
+        let ends = |set: &PortSet| -> BTreeSet<(String, OfPort, String)> {
+            let end = |p: &PortEntry| Some((p.name.clone(), p.of_port, p.patch_peer_name.clone()?));
+            set.ports.iter().filter_map(end).collect()
+        };
+        let (before, after) = (ends(before), ends(after));
+        for (_, _, peer) in before.symmetric_difference(&after) {
+            if let Some(home) = self.home.get(peer)
+                && home != name
+            {
+                self.dirty.insert(home.clone());
+            }
+        }
+    }
+
+    fn port_set(&mut self, name: &str) -> Option<PortSet> {
+        let bridge = self.bridges.get_mut(name)?;
+        let config = bridge.config.clone();
+        let mac = bridge.mac();
+        let mut set = PortSet::default();
+        for port in config.ports.values() {
+            let open: Vec<(String, Open)> = port
+                .interfaces
+                .iter()
+                .filter_map(|i| Some((i.name.clone(), bridge.interfaces.get(&i.name)?.open()?)))
+                .collect();
+            if open.is_empty() {
+                continue;
+            }
+            let id = bridge.bundle_id(&port.name);
+            set.bundles.push(bundle(id, port, open.iter().map(|(_, open)| open.number).collect()));
+            for (interface, open) in open {
+                let config = &bridge.interfaces[&interface].config;
+                let own = if open.number == OfPort::LOCAL { Some(mac) } else { config.mac };
+                set.ports.push(PortEntry {
+                    of_port: open.number,
+                    dp_port: open.dp_port,
+                    type_name: config.type_name.clone(),
+                    mac: own.unwrap_or(open.mac),
+                    bundle: id,
+                    patch_peer_name: config.patch_peer().map(str::to_string),
+                    patch_peer: None,
+                    name: interface,
+                });
+            }
+        }
+        set.ports.sort_by(|a, b| a.name.cmp(&b.name));
+        for entry in &mut set.ports {
+            entry.patch_peer = self.patch_end(&entry.name);
+        }
+        Some(set)
+    }
+
+    /// The other end of a patch port: it has to be there, be a patch port of the same datapath type and point back.
+    pub(super) fn patch_end(&self, name: &str) -> Option<(BridgeId, OfPort)> {
+        let bridge = self.bridges.get(self.home.get(name)?)?;
+        let peer_name = bridge.interfaces.get(name)?.config.patch_peer()?;
+        let peer_bridge = self.bridges.get(self.home.get(peer_name)?)?;
+        let peer = peer_bridge.interfaces.get(peer_name)?;
+        let fits = peer_bridge.config.datapath_type == bridge.config.datapath_type;
+        (fits && peer.config.patch_peer() == Some(name)).then_some(())?;
+        Some((peer_bridge.id, peer.open()?.number))
+    }
+}
+
+impl Bridge {
+    fn take_out_opening(&mut self, name: &str, openings: &mut BTreeMap<OpenId, String>) {
+        if let Some(State::Opening(open)) = self.interfaces.get(name).map(|interface| &interface.state) {
+            openings.remove(open);
+        }
+        self.take_out(name, State::Wanted);
+    }
+}
+
+fn wanted_interfaces(config: &BridgeConfig) -> BTreeMap<&str, (&PortConfig, &InterfaceConfig)> {
+    let of_port = |port| {
+        let port: &PortConfig = port;
+        port.interfaces.iter().map(move |interface| (interface.name.as_str(), (port, interface)))
+    };
+    config.ports.values().flat_map(of_port).collect()
+}
+
+/// Takes over a changed row of an interface that stays. One that failed is tried again if the change may matter.
+fn update_config(bridge: &mut Bridge, name: &str, port: &PortConfig, new: &InterfaceConfig) {
+    let Some(interface) = bridge.interfaces.get_mut(name) else { return };
+    let old = &interface.config;
+    let matters = (&old.options, &old.other_config, old.mac, old.mtu_request, old.ofport_request)
+        != (&new.options, &new.other_config, new.mac, new.mtu_request, new.ofport_request);
+    if matters && matches!(interface.state, State::Failed(_)) {
+        interface.state = State::Wanted;
+    }
+    interface.config = new.clone();
+    interface.port.clone_from(&port.name);
+}
+
+fn close_all(bridge: &mut Bridge, out: &mut Vec<Command>) {
+    let close = |name| Command::CloseInterface { bridge: bridge.id, name };
+    out.extend(std::mem::take(&mut bridge.to_close).into_iter().map(close));
+}
+
+/// A patch port needs no device.
+fn join(bridge: &mut Bridge, name: &str, seed: u64) {
+    let state = match bridge.assign_number(name) {
+        Some(number) => State::Open(Open { number, dp_port: None, mac: derived_mac(seed, &["patch", name]) }),
+        None => State::Failed(format!("could not add {name} (no OpenFlow port number is free)")),
+    };
+    if let Some(interface) = bridge.interfaces.get_mut(name) {
+        interface.state = state;
+    }
+}
+
+/// The settings of a device; a bridge's own has the bridge's address.
+fn device_settings(config: &InterfaceConfig, bridge_mac: Option<MacAddr>) -> DeviceSettings {
+    DeviceSettings {
+        mac: bridge_mac.or(config.mac),
+        mtu_request: config.mtu_request,
+        options: config.options.clone(),
+        other_config: config.other_config.clone(),
+    }
+}
+
+/// Whether a device was sent just the settings that [`device_settings`] would give.
+fn is_sent(sent: &DeviceSettings, config: &InterfaceConfig, bridge_mac: Option<MacAddr>) -> bool {
+    sent.mac == bridge_mac.or(config.mac)
+        && sent.mtu_request == config.mtu_request
+        && sent.options == config.options
+        && sent.other_config == config.other_config
+}
+
+/// Gives open interfaces the numbers that their rows request now. Two that request one number: the holder keeps it.
+fn renumber(bridge: &mut Bridge) {
+    let misplaced = |interface: &&Interface| {
+        let request = interface.config.ofport_request;
+        request.is_some() && interface.open().is_some_and(|open| Some(open.number) != request)
+    };
+    let names: Vec<String> =
+        bridge.interfaces.values().filter(misplaced).map(|interface| interface.config.name.clone()).collect();
+    for name in names {
+        let interface = &bridge.interfaces[&name];
+        let (request, Some(old)) = (interface.config.ofport_request, interface.open()) else { continue };
+        let held = |other: &Interface| {
+            other.config.ofport_request == request && other.open().map(|open| open.number) == request
+        };
+        if Some(old.number) == request || bridge.interfaces.values().any(held) {
+            continue;
+        }
+        bridge.numbers.release(old.number);
+        let number = bridge.assign_number(&name).unwrap_or(old.number);
+        if let Some(interface) = bridge.interfaces.get_mut(&name) {
+            interface.state = State::Open(Open { number, ..old });
+        }
+    }
+}
+
+fn configure(name: &str, bridge: &mut Bridge, out: &mut Vec<Command>) {
+    let settings = BridgeSettings {
+        options: bridge.config.options.clone(),
+        datapath_id: bridge.datapath_id(),
+        mac: bridge.mac(),
+    };
+    if bridge.settings.as_ref() != Some(&settings) {
+        bridge.settings = Some(settings.clone());
+        out.push(Command::ConfigureBridge { bridge: bridge.id, name: name.to_string(), settings });
+    }
+}
+
+fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>) -> Bundle {
+    Bundle {
+        id,
+        name: port.name.clone(),
+        members,
+        vlan_mode: port.vlan_mode,
+        tag: port.tag,
+        trunks: (!port.trunks.is_empty()).then(|| VlanSet::new(port.trunks.iter().copied())),
+        priority_tags: port.priority_tags,
+        protected: port.protected,
+        floodable: true,
+    }
+}

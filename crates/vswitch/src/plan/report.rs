@@ -1,0 +1,85 @@
+//! What the planner knows for the database: numbers, errors, datapath ids, notices.
+
+use std::collections::BTreeMap;
+
+use ovsdb::value::Uuid;
+
+use super::Planner;
+use super::state::{Bridge, Interface, State};
+use crate::status::{BridgeFacts, Facts, InterfaceFacts, PortFacts};
+
+/// Key of `Bridge.status` and `Port.status` for what is asked for and not done.
+const NOTICE_KEY: &str = "notice";
+
+impl Planner {
+    /// Facts without those that only devices and controllers know; the owner adds them. Interfaces that are being
+    /// opened are left out, so that their rows stay as they are.
+    pub fn facts(&self) -> Facts {
+        let mut facts = Facts::default();
+        for (row, error) in &self.desired.refused {
+            facts.interfaces.insert(*row, InterfaceFacts::broken(error.clone()));
+        }
+        let notices = self.notices_by_row();
+        for (name, config) in &self.desired.bridges {
+            let mut of_bridge = BridgeFacts::default();
+            of_bridge.status.extend(notice(&notices, config.row));
+            for port in config.ports.values() {
+                let Some(row) = port.row else { continue };
+                let status = notice(&notices, row).into_iter().collect();
+                facts.ports.insert(row, PortFacts { status, ..PortFacts::default() });
+            }
+            let Some(bridge) = self.bridges.get(name) else { continue };
+            if let Some(error) = &bridge.failed {
+                for row in config.ports.values().flat_map(|port| &port.interfaces).filter_map(|i| i.row) {
+                    facts.interfaces.insert(row, InterfaceFacts::broken(error.clone()));
+                }
+            } else {
+                of_bridge.datapath_id = bridge.settings.as_ref().map(|s| format!("{:016x}", s.datapath_id));
+                for interface in bridge.interfaces.values() {
+                    if let Some(row) = interface.config.row
+                        && let Some(known) = self.interface_facts(bridge, interface)
+                    {
+                        facts.interfaces.insert(row, known);
+                    }
+                }
+            }
+            facts.bridges.insert(config.row, of_bridge);
+        }
+        facts
+    }
+
+    fn interface_facts(&self, bridge: &Bridge, interface: &Interface) -> Option<InterfaceFacts> {
+        match &interface.state {
+            State::Wanted | State::Opening(_) => None,
+            State::Failed(error) => Some(InterfaceFacts::broken(error.clone())),
+            State::Open(open) => {
+                let name = &interface.config.name;
+                let error = interface.config.patch_peer().filter(|_| self.patch_end(name).is_none());
+                let datapath = &bridge.config.datapath_type;
+                let error =
+                    error.map(|peer| format!("No usable peer '{peer}' exists in '{datapath}' datapath."));
+                Some(InterfaceFacts {
+                    ofport: i64::from(open.number.to_of10().unwrap_or(0)),
+                    error,
+                    ..Default::default()
+                })
+            }
+        }
+    }
+
+    fn notices_by_row(&self) -> BTreeMap<Uuid, String> {
+        let mut by_row: BTreeMap<Uuid, String> = BTreeMap::new();
+        for notice in &self.desired.notices {
+            let text = by_row.entry(notice.row).or_default();
+            if !text.is_empty() {
+                text.push_str("; ");
+            }
+            text.push_str(&notice.message);
+        }
+        by_row
+    }
+}
+
+fn notice(notices: &BTreeMap<Uuid, String>, row: Uuid) -> Option<(String, String)> {
+    notices.get(&row).map(|text| (NOTICE_KEY.to_string(), text.clone()))
+}

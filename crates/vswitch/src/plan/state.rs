@@ -1,0 +1,167 @@
+//! What the planner knows of the running switch: bridges, interfaces, numbers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ofproto::ports::{BridgeId, BundleId};
+use ofproto::{DpPort, MacAddr, OfPort};
+
+use super::address::{derived_mac, may_represent};
+use super::numbers::PortNumbers;
+use super::{BridgeSettings, DeviceSettings, OpenId, PortSet};
+use crate::config::{BridgeConfig, ControllerConfig, InterfaceConfig};
+
+/// A device, or the end of a patch, that is in the switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Open {
+    pub(super) number: OfPort,
+    pub(super) dp_port: Option<DpPort>,
+    pub(super) mac: MacAddr,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// To be opened.
+    Wanted,
+    /// The owner was told to open it.
+    Opening(OpenId),
+    /// It works.
+    Open(Open),
+    /// It does not; the error is for its row.
+    Failed(String),
+}
+
+/// An interface that a bridge wants.
+#[derive(Clone, Debug)]
+pub(super) struct Interface {
+    pub(super) config: InterfaceConfig,
+    /// Name of its port.
+    pub(super) port: String,
+    pub(super) state: State,
+    /// Settings last sent to its device.
+    pub(super) sent: DeviceSettings,
+}
+
+impl Interface {
+    pub(super) fn new(config: InterfaceConfig, port: String) -> Self {
+        Interface { config, port, state: State::Wanted, sent: DeviceSettings::default() }
+    }
+
+    pub(super) fn open(&self) -> Option<Open> {
+        if let State::Open(open) = &self.state { Some(*open) } else { None }
+    }
+
+    /// Whether the owner has a device for it, or may have.
+    pub(super) fn has_device(&self) -> bool {
+        !self.config.is_patch() && matches!(self.state, State::Open(_) | State::Opening(_))
+    }
+}
+
+/// A bridge that exists, or that could not be made.
+#[derive(Clone, Debug)]
+pub(super) struct Bridge {
+    pub(super) id: BridgeId,
+    pub(super) config: Arc<BridgeConfig>,
+    pub(super) interfaces: BTreeMap<String, Interface>,
+    pub(super) numbers: PortNumbers,
+    pub(super) bundles: BTreeMap<String, BundleId>,
+    pub(super) next_bundle: u32,
+    /// Its address when no port gives one.
+    pub(super) default_mac: MacAddr,
+    pub(super) ports: Arc<PortSet>,
+    pub(super) settings: Option<BridgeSettings>,
+    pub(super) controllers: Vec<ControllerConfig>,
+    /// Why it could not be made.
+    pub(super) failed: Option<String>,
+    /// Devices to close once no port refers to them.
+    pub(super) to_close: Vec<String>,
+}
+
+impl Bridge {
+    pub(super) fn new(id: BridgeId, config: Arc<BridgeConfig>, seed: u64) -> Self {
+        let default_mac = derived_mac(seed, &["bridge", &config.name]);
+        Bridge {
+            id,
+            config,
+            interfaces: BTreeMap::new(),
+            numbers: PortNumbers::default(),
+            bundles: BTreeMap::new(),
+            next_bundle: 0,
+            default_mac,
+            ports: Arc::default(),
+            settings: None,
+            controllers: Vec::new(),
+            failed: None,
+            to_close: Vec::new(),
+        }
+    }
+
+    /// The address of the bridge: as configured, else the lowest of its ports, else its own.
+    pub(super) fn mac(&self) -> MacAddr {
+        if let Some(mac) = self.config.options.hwaddr {
+            return mac;
+        }
+        let of_interface = |interface: &Interface| {
+            let open = interface.open().filter(|open| open.number != OfPort::LOCAL)?;
+            let port = self.config.ports.get(&interface.port)?;
+            Some(port.mac.unwrap_or(open.mac)).filter(|mac| may_represent(*mac))
+        };
+        self.interfaces.values().filter_map(of_interface).min().unwrap_or(self.default_mac)
+    }
+
+    /// The datapath id: as configured, else the address with zeros before it.
+    pub(super) fn datapath_id(&self) -> u64 {
+        self.config.options.datapath_id.unwrap_or_else(|| self.mac().to_u64())
+    }
+
+    /// Gives an interface its number: of the bridge's own port, as requested, as before a restart, or the next.
+    /// A port that holds the requested number without having asked for it gets another.
+    pub(super) fn assign_number(&mut self, name: &str) -> Option<OfPort> {
+        if name == self.config.name {
+            return Some(OfPort::LOCAL);
+        }
+        let config = &self.interfaces.get(name)?.config;
+        let (request, before) = (config.ofport_request, config.ofport);
+        if let Some(request) = request {
+            if self.numbers.claim(request) {
+                return Some(request);
+            }
+            let has = |interface: &Interface| interface.open().is_some_and(|open| open.number == request);
+            let holder = self.interfaces.values_mut().find(|interface| has(interface));
+            if let Some(holder) = holder.filter(|holder| holder.config.ofport_request != Some(request))
+                && let State::Open(open) = &mut holder.state
+                && let Some(other) = self.numbers.allocate()
+            {
+                open.number = other;
+                return Some(request);
+            }
+        }
+        if let Some(before) = before.filter(|_| request.is_none())
+            && self.numbers.claim(before)
+        {
+            return Some(before);
+        }
+        self.numbers.allocate()
+    }
+
+    /// Ends an interface's being in the switch. Its device is closed after the next change of ports.
+    pub(super) fn take_out(&mut self, name: &str, state: State) {
+        let Some(interface) = self.interfaces.get_mut(name) else { return };
+        if interface.has_device() {
+            self.to_close.push(name.to_string());
+        }
+        if let State::Open(open) = std::mem::replace(&mut interface.state, state) {
+            self.numbers.release(open.number);
+        }
+    }
+
+    pub(super) fn bundle_id(&mut self, port: &str) -> BundleId {
+        if let Some(id) = self.bundles.get(port) {
+            return *id;
+        }
+        let id = BundleId(self.next_bundle);
+        self.next_bundle += 1;
+        self.bundles.insert(port.to_string(), id);
+        id
+    }
+}

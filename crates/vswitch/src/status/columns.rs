@@ -1,0 +1,152 @@
+//! Facts as columns: one function per table, each column with how urgent it is.
+
+use ovsdb::value::Datum;
+
+use super::facts::{
+    BridgeFacts, ControllerFacts, ControllerRole, Counters, Duplex, InterfaceFacts, ManagerFacts, PortFacts,
+    SwitchFacts, UpDown,
+};
+use crate::config::StringMap;
+
+/// When a column that differs is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// At once.
+    Now,
+    /// With the statistics.
+    Statistics,
+    /// At once, unless only times (`sec_since_…`) differ: these wait for the statistics.
+    Status,
+}
+
+/// A column, its value, and when it is written.
+pub(super) type Column = (&'static str, Datum, When);
+
+/// Longest text written into a column.
+const MAX_TEXT_BYTES: usize = 4096;
+
+/// A text that the database takes: no zero characters, of bounded length.
+fn text(text: &str) -> String {
+    let mut out: String = text.chars().map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect();
+    let mut end = out.len().min(MAX_TEXT_BYTES);
+    while !out.is_char_boundary(end) {
+        end -= 1;
+    }
+    out.truncate(end);
+    out
+}
+
+fn strings(map: &StringMap) -> Datum {
+    Datum::map(map.iter().map(|(key, value)| (text(key), text(value))))
+}
+
+fn counters(map: &Counters) -> Datum {
+    Datum::map(map.iter().map(|(key, value)| (text(key), *value)))
+}
+
+fn optional<D: Into<Datum>>(value: Option<D>) -> Datum {
+    value.map_or_else(Datum::empty_set, Into::into)
+}
+
+fn number(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn up_down(state: Option<UpDown>) -> Datum {
+    optional(state.map(|state| if state == UpDown::Up { "up" } else { "down" }))
+}
+
+pub(super) fn of_interface(facts: &InterfaceFacts) -> Vec<Column> {
+    use When::{Now, Statistics};
+    let duplex = facts.duplex.map(|duplex| if duplex == Duplex::Full { "full" } else { "half" });
+    vec![
+        ("ofport", facts.ofport.into(), Now),
+        ("error", optional(facts.error.as_deref().map(text)), Now),
+        ("ifindex", optional(facts.ifindex.map(i64::from)), Now),
+        ("mac_in_use", optional(facts.mac_in_use.map(|mac| mac.to_string())), Now),
+        ("mtu", optional(facts.mtu.map(i64::from)), Now),
+        ("admin_state", up_down(facts.admin_state), Now),
+        ("link_state", up_down(facts.link_state), Now),
+        ("link_speed", optional(facts.link_speed_bps.map(number)), Now),
+        ("duplex", optional(duplex), Now),
+        ("link_resets", optional(facts.link_resets.map(number)), Now),
+        ("status", strings(&facts.status), Now),
+        ("bfd_status", strings(&facts.bfd_status), Now),
+        ("lacp_current", optional(facts.lacp_current), Now),
+        ("statistics", counters(&facts.statistics), Statistics),
+    ]
+}
+
+pub(super) fn of_bridge(facts: &BridgeFacts) -> Vec<Column> {
+    vec![
+        ("datapath_id", optional(facts.datapath_id.as_deref().map(text)), When::Now),
+        ("datapath_version", text(&facts.datapath_version).into(), When::Now),
+        ("status", strings(&facts.status), When::Now),
+        ("rstp_status", strings(&facts.rstp_status), When::Now),
+    ]
+}
+
+pub(super) fn of_port(facts: &PortFacts) -> Vec<Column> {
+    vec![
+        ("status", strings(&facts.status), When::Now),
+        ("rstp_status", strings(&facts.rstp_status), When::Now),
+        ("bond_active_slave", optional(facts.bond_active_slave.as_deref().map(text)), When::Now),
+        ("statistics", counters(&facts.statistics), When::Statistics),
+        ("rstp_statistics", counters(&facts.rstp_statistics), When::Statistics),
+    ]
+}
+
+pub(super) fn of_controller(facts: &ControllerFacts) -> Vec<Column> {
+    let role = facts.role.map(|role| match role {
+        ControllerRole::Other => "other",
+        ControllerRole::Primary => "master",
+        ControllerRole::Secondary => "slave",
+    });
+    vec![
+        ("is_connected", facts.is_connected.into(), When::Now),
+        ("role", optional(role), When::Now),
+        ("status", strings(&facts.status), When::Status),
+    ]
+}
+
+pub(super) fn of_manager(facts: &ManagerFacts) -> Vec<Column> {
+    vec![
+        ("is_connected", facts.is_connected.into(), When::Now),
+        ("status", strings(&facts.status), When::Status),
+    ]
+}
+
+/// `cur_cfg` is not among them: it is a matter of acknowledgement.
+pub(super) fn of_switch(facts: &SwitchFacts) -> Vec<Column> {
+    let mut columns = Vec::new();
+    let sets = [("iface_types", &facts.iface_types), ("datapath_types", &facts.datapath_types)];
+    for (name, value) in sets {
+        columns
+            .extend(value.iter().map(|types| (name, Datum::set(types.iter().map(|t| text(t))), When::Now)));
+    }
+    let texts = [
+        ("ovs_version", &facts.ovs_version),
+        ("db_version", &facts.db_version),
+        ("system_type", &facts.system_type),
+        ("system_version", &facts.system_version),
+        ("dpdk_version", &facts.dpdk_version),
+    ];
+    for (name, value) in texts {
+        columns.extend(value.iter().map(|value| (name, text(value).into(), When::Now)));
+    }
+    columns.extend(facts.statistics.iter().map(|map| ("statistics", strings(map), When::Statistics)));
+    columns
+}
+
+pub(super) fn capabilities(map: &StringMap) -> Vec<Column> {
+    vec![("capabilities", strings(map), When::Now)]
+}
+
+/// Whether two values of a status column differ in more than times.
+pub(super) fn differ_beyond_times(a: &Datum, b: &Datum) -> bool {
+    let lasting = |datum: &Datum| -> Vec<_> {
+        let is_time = |key: &str| key.starts_with("sec_since_");
+        datum.pairs().iter().filter(|(key, _)| !key.as_str().is_some_and(is_time)).cloned().collect()
+    };
+    lasting(a) != lasting(b)
+}

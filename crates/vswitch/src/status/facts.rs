@@ -1,0 +1,171 @@
+//! [`Facts`]: what is true of the running switch, by rows of the database.
+//!
+//! A row that is not in `Facts` is left as it is. In a row that is there, a field without a value clears its column,
+//! save where its comment says otherwise.
+
+use std::collections::BTreeMap;
+
+use ofproto::MacAddr;
+use ovsdb::value::Uuid;
+
+use crate::config::StringMap;
+
+/// Counters by name.
+pub type Counters = BTreeMap<String, i64>;
+
+/// All facts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// Of the whole switch.
+    pub switch: SwitchFacts,
+    /// Of rows of `Bridge`.
+    pub bridges: BTreeMap<Uuid, BridgeFacts>,
+    /// Of rows of `Port`.
+    pub ports: BTreeMap<Uuid, PortFacts>,
+    /// Of rows of `Interface`.
+    pub interfaces: BTreeMap<Uuid, InterfaceFacts>,
+    /// Of rows of `Controller`.
+    pub controllers: BTreeMap<Uuid, ControllerFacts>,
+    /// Of rows of `Manager`, when this process serves them.
+    pub managers: BTreeMap<Uuid, ManagerFacts>,
+}
+
+/// Of the row of `Open_vSwitch`. What is `None` is left as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SwitchFacts {
+    /// Interface types that can be opened.
+    pub iface_types: Option<Vec<String>>,
+    /// Datapath types that can be made.
+    pub datapath_types: Option<Vec<String>>,
+    /// Version of OVS that this switch stands in for; ours to write only with an embedded database, as the four that follow.
+    pub ovs_version: Option<String>,
+    /// Version of the schema.
+    pub db_version: Option<String>,
+    /// Name of the system.
+    pub system_type: Option<String>,
+    /// Version of the system.
+    pub system_version: Option<String>,
+    /// Version of DPDK: `none`.
+    pub dpdk_version: Option<String>,
+    /// Load of the machine, when asked for.
+    pub statistics: Option<StringMap>,
+    /// Capabilities by datapath type, for rows of `Datapath`.
+    pub capabilities: BTreeMap<String, StringMap>,
+}
+
+/// Of a row of `Bridge`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BridgeFacts {
+    /// 16 hexadecimal digits; `None` for a bridge that does not exist.
+    pub datapath_id: Option<String>,
+    /// Version of the datapath: `<built-in>` in userspace.
+    pub datapath_version: String,
+    /// Status.
+    pub status: StringMap,
+    /// Status of rapid spanning tree.
+    pub rstp_status: StringMap,
+}
+
+/// Of a row of `Port`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PortFacts {
+    /// Status.
+    pub status: StringMap,
+    /// Status of rapid spanning tree.
+    pub rstp_status: StringMap,
+    /// Address of the active member of a bond.
+    pub bond_active_slave: Option<String>,
+    /// Counters of spanning tree.
+    pub statistics: Counters,
+    /// Counters of rapid spanning tree.
+    pub rstp_statistics: Counters,
+}
+
+/// Up or down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpDown {
+    /// `up`
+    Up,
+    /// `down`
+    Down,
+}
+
+/// Both ways at once, or in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duplex {
+    /// `half`
+    Half,
+    /// `full`
+    Full,
+}
+
+/// Of a row of `Interface`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InterfaceFacts {
+    /// OpenFlow number, 65534 for a bridge's own; -1 when it could not be opened.
+    pub ofport: i64,
+    /// Why not, or what does not work.
+    pub error: Option<String>,
+    /// Number of the device in the system.
+    pub ifindex: Option<u32>,
+    /// Address.
+    pub mac_in_use: Option<MacAddr>,
+    /// MTU.
+    pub mtu: Option<u32>,
+    /// Whether it is switched on.
+    pub admin_state: Option<UpDown>,
+    /// Whether it has a carrier.
+    pub link_state: Option<UpDown>,
+    /// Speed in bit/s.
+    pub link_speed_bps: Option<u64>,
+    /// Duplex.
+    pub duplex: Option<Duplex>,
+    /// How often the carrier changed.
+    pub link_resets: Option<u64>,
+    /// Driver and the like.
+    pub status: StringMap,
+    /// Counters.
+    pub statistics: Counters,
+    /// Status of BFD.
+    pub bfd_status: StringMap,
+    /// Whether LACP information is current.
+    pub lacp_current: Option<bool>,
+}
+
+impl InterfaceFacts {
+    /// Of an interface that could not be opened.
+    pub fn broken(error: String) -> Self {
+        InterfaceFacts { ofport: -1, error: Some(error), ..InterfaceFacts::default() }
+    }
+}
+
+/// Role of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControllerRole {
+    /// Equal.
+    Other,
+    /// The one that decides.
+    Primary,
+    /// One that looks.
+    Secondary,
+}
+
+/// Of a row of `Controller`. `status` has `state`, `sec_since_connect`, `sec_since_disconnect`, `last_error`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ControllerFacts {
+    /// Whether it is connected.
+    pub is_connected: bool,
+    /// Its role, while connected.
+    pub role: Option<ControllerRole>,
+    /// Status. Keys beginning with `sec_since_` are written with the statistics, as they change all the time.
+    pub status: StringMap,
+}
+
+/// Of a row of `Manager`; `status` as of a controller, and `n_connections`, `bound_port`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ManagerFacts {
+    /// Whether it is connected.
+    pub is_connected: bool,
+    /// Status.
+    pub status: StringMap,
+}

@@ -1,0 +1,220 @@
+//! [`Writeback`]: facts about the running switch into the rows of the database, and nothing that is there already.
+//!
+//! What identifies a port or tells of its health is written at once, statistics every `stats-update-interval`. One
+//! transaction is in flight at most; one that failed is built anew from then facts after a pause that doubles. Without
+//! the lock nothing is written. `cur_cfg` follows [`Writeback::acknowledged`], never `next_cfg` by itself, and goes in
+//! one transaction with the facts, so that who waits for it finds the numbers of its ports.
+
+mod columns;
+mod facts;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ovsdb::client::{ColumnValue, Replica, TxnBuilder, TxnOutcome};
+use ovsdb::value::{Datum, Uuid};
+
+pub use facts::{
+    BridgeFacts, ControllerFacts, ControllerRole, Counters, Duplex, Facts, InterfaceFacts, ManagerFacts,
+    PortFacts, SwitchFacts, UpDown,
+};
+
+use columns::{Column, When, differ_beyond_times};
+
+/// First pause after a failure.
+const FIRST_PAUSE_MS: u64 = 1000;
+/// Longest pause after failures.
+const LONGEST_PAUSE_MS: u64 = 60_000;
+
+/// What has to be written, and when.
+#[derive(Clone, Debug)]
+pub struct Writeback {
+    lock: Option<String>,
+    lock_held: bool,
+    stats_interval_ms: u64,
+    stats_due_ms: u64,
+    in_flight: bool,
+    /// The transaction in flight has the statistics.
+    stats_in_flight: bool,
+    failures: u32,
+    not_before_ms: u64,
+    acknowledged: Option<i64>,
+    missing: BTreeSet<String>,
+}
+
+impl Writeback {
+    /// Nothing written yet. With a lock, writing begins when [`Writeback::set_lock_held`] says so, and each transaction
+    /// asserts it.
+    pub fn new(lock: Option<String>) -> Self {
+        Writeback {
+            lock_held: lock.is_none(),
+            lock,
+            stats_interval_ms: 5000,
+            stats_due_ms: 0,
+            in_flight: false,
+            stats_in_flight: false,
+            failures: 0,
+            not_before_ms: 0,
+            acknowledged: None,
+            missing: BTreeSet::new(),
+        }
+    }
+
+    /// Whether this process has the lock.
+    pub fn set_lock_held(&mut self, held: bool) {
+        self.lock_held = held || self.lock.is_none();
+    }
+
+    /// How often statistics are written (`stats-update-interval`).
+    pub fn set_stats_interval_ms(&mut self, interval_ms: u64) {
+        let started_ms = self.stats_due_ms.saturating_sub(self.stats_interval_ms);
+        if self.stats_due_ms > 0 {
+            self.stats_due_ms = started_ms.saturating_add(interval_ms);
+        }
+        self.stats_interval_ms = interval_ms;
+    }
+
+    /// Tables (`T`) and columns (`T.C`) that the server lacks ([`ovsdb::client::Client::missing`]): they are not written.
+    pub fn set_missing(&mut self, missing: &[String]) {
+        self.missing = missing.iter().cloned().collect();
+    }
+
+    /// The configuration of this number is applied: it becomes `cur_cfg`.
+    pub fn acknowledged(&mut self, next_cfg: i64) {
+        self.acknowledged = Some(next_cfg);
+    }
+
+    /// Whether statistics will be written by the next transaction: they need not be gathered before.
+    pub fn wants_statistics(&self, now_ms: u64) -> bool {
+        self.may_write(now_ms) && now_ms >= self.stats_due_ms
+    }
+
+    /// The time at which [`Writeback::next`] may have something to write though no fact but statistics changed.
+    pub fn next_due_ms(&self) -> u64 {
+        self.stats_due_ms.max(self.not_before_ms)
+    }
+
+    fn may_write(&self, now_ms: u64) -> bool {
+        self.lock_held && !self.in_flight && now_ms >= self.not_before_ms
+    }
+
+    /// A transaction with all that differs and is due. Who takes it sends it and tells the outcome.
+    pub fn next(&mut self, replica: &Replica, facts: &Facts, now_ms: u64) -> Option<TxnBuilder> {
+        if !self.may_write(now_ms) {
+            return None;
+        }
+        let with_statistics = now_ms >= self.stats_due_ms;
+        let mut writing =
+            Writing { replica, missing: &self.missing, with_statistics, txn: TxnBuilder::new() };
+        if let Some(lock) = &self.lock {
+            writing.txn.assert_lock(lock);
+        }
+        let mut changed = writing.switch(facts, self.acknowledged);
+        changed |= writing.rows("Interface", &facts.interfaces, columns::of_interface);
+        changed |= writing.rows("Bridge", &facts.bridges, columns::of_bridge);
+        changed |= writing.rows("Port", &facts.ports, columns::of_port);
+        changed |= writing.rows("Controller", &facts.controllers, columns::of_controller);
+        changed |= writing.rows("Manager", &facts.managers, columns::of_manager);
+        let txn = writing.txn;
+        if !changed {
+            if with_statistics {
+                self.stats_due_ms = now_ms.saturating_add(self.stats_interval_ms);
+            }
+            return None;
+        }
+        self.in_flight = true;
+        self.stats_in_flight = with_statistics;
+        Some(txn)
+    }
+
+    /// What became of the transaction in flight.
+    pub fn outcome(&mut self, outcome: &TxnOutcome, now_ms: u64) {
+        self.in_flight = false;
+        match outcome {
+            TxnOutcome::Success { .. } => {
+                self.failures = 0;
+                if self.stats_in_flight {
+                    self.stats_due_ms = now_ms.saturating_add(self.stats_interval_ms);
+                }
+            }
+            TxnOutcome::TryAgain | TxnOutcome::Lost => self.pause(now_ms),
+            TxnOutcome::NotLocked => {
+                self.lock_held = false;
+                self.pause(now_ms);
+            }
+            TxnOutcome::Error(_) => self.pause(now_ms),
+        }
+    }
+
+    /// The transaction that [`Writeback::next`] gave could not be sent: it is built anew after a pause.
+    pub fn not_sent(&mut self, now_ms: u64) {
+        self.in_flight = false;
+        self.pause(now_ms);
+    }
+
+    fn pause(&mut self, now_ms: u64) {
+        let pause_ms = FIRST_PAUSE_MS.checked_shl(self.failures.min(16)).unwrap_or(LONGEST_PAUSE_MS);
+        self.not_before_ms = now_ms.saturating_add(pause_ms.min(LONGEST_PAUSE_MS));
+        self.failures = self.failures.saturating_add(1);
+    }
+}
+
+/// The making of one transaction.
+struct Writing<'a> {
+    replica: &'a Replica,
+    missing: &'a BTreeSet<String>,
+    with_statistics: bool,
+    txn: TxnBuilder,
+}
+
+impl Writing<'_> {
+    fn is_due(&self, when: When, old: &Datum, new: &Datum) -> bool {
+        match when {
+            When::Now => true,
+            When::Statistics => self.with_statistics,
+            When::Status => self.with_statistics || differ_beyond_times(old, new),
+        }
+    }
+
+    fn rows<F>(&mut self, table: &str, facts: &BTreeMap<Uuid, F>, columns: fn(&F) -> Vec<Column>) -> bool {
+        let mut changed = false;
+        for (uuid, facts) in facts {
+            changed |= self.row(table, *uuid, columns(facts));
+        }
+        changed
+    }
+
+    /// Writes those columns of a row that differ and are due. A row that is gone is left alone.
+    fn row(&mut self, table: &str, uuid: Uuid, columns: Vec<Column>) -> bool {
+        let Some(row) = self.replica.row(table, uuid) else { return false };
+        if self.missing.contains(table) {
+            return false;
+        }
+        let differs = |(name, new, when): Column| {
+            let old = row.datum(name)?;
+            let writes = *old != new && self.is_due(when, old, &new);
+            let known = || !self.missing.contains(&format!("{table}.{name}"));
+            (writes && known()).then(|| (name, ColumnValue::from(new)))
+        };
+        let columns: Vec<_> = columns.into_iter().filter_map(differs).collect();
+        if columns.is_empty() {
+            return false;
+        }
+        self.txn.update(table, uuid, columns);
+        true
+    }
+
+    fn switch(&mut self, facts: &Facts, acknowledged: Option<i64>) -> bool {
+        let Some(root) = self.replica.rows("Open_vSwitch").next() else { return false };
+        let mut columns = columns::of_switch(&facts.switch);
+        columns.extend(acknowledged.map(|number| ("cur_cfg", Datum::from(number), When::Now)));
+        let mut changed = self.row("Open_vSwitch", root.uuid(), columns);
+        for (datapath, uuid) in root.string_uuid_map("datapaths") {
+            if let Some(map) = facts.switch.capabilities.get(datapath) {
+                changed |= self.row("Datapath", uuid, columns::capabilities(map));
+            }
+        }
+        changed
+    }
+}
