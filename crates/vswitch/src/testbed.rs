@@ -171,7 +171,7 @@ pub(crate) struct Fake {
     pub(crate) devices: BTreeMap<String, (BridgeId, DpPort, DeviceSettings)>,
     pub(crate) missing: BTreeSet<String>,
     pub(crate) global: Option<Arc<GlobalConfig>>,
-    next_dp_port: u32,
+    pub(crate) next_dp_port: u32,
     /// All commands, shortly, as they came.
     pub(crate) log: Vec<String>,
 }
