@@ -217,9 +217,8 @@ impl<'a> Reader<'a> {
             }
             id
         });
-        let hwaddr = row
-            .map_str("other_config", "hwaddr")
-            .and_then(|text| self.mac(row, "other_config:hwaddr", text));
+        let hwaddr =
+            row.map_str("other_config", "hwaddr").and_then(|text| self.mac(row, "other_config:hwaddr", text));
         let asked = row.string_set("protocols");
         let mut protocols = OpenFlowVersion::ALL.to_vec();
         if !asked.is_empty() {

@@ -11,6 +11,8 @@ mod interface;
 mod port;
 mod reader;
 mod supported;
+#[cfg(test)]
+mod tests;
 mod unsupported;
 
 use std::collections::{BTreeMap, BTreeSet};

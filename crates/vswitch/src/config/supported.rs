@@ -37,11 +37,7 @@ impl SupportedTypes {
         let notice = "there is no kernel datapath; the userspace datapath (netdev) serves this bridge";
         types.datapaths.insert(
             "system".into(),
-            DatapathSupport {
-                served_by: "netdev".into(),
-                notice: Some(notice.into()),
-                long_names: false,
-            },
+            DatapathSupport { served_by: "netdev".into(), notice: Some(notice.into()), long_names: false },
         );
         for (name, long_names) in [("system", false), ("internal", false), ("tap", false), ("patch", true)] {
             types.interfaces.insert(name.into(), InterfaceSupport { long_names });

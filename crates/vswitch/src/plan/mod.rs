@@ -153,7 +153,9 @@ impl Planner {
                     Some(number)
                 }
                 None => {
-                    let error = format!("could not add network device {name} to bridge {bridge_name} (no OpenFlow port number is free)");
+                    let error = format!(
+                        "could not add network device {name} to bridge {bridge_name} (no OpenFlow port number is free)"
+                    );
                     bridge.take_out(&name, State::Failed(error));
                     None
                 }

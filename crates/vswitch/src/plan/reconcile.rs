@@ -49,7 +49,9 @@ impl Planner {
         let Some(bridge) = self.bridges.get(name) else { return };
         let wanted = self.desired.bridges.get(name).cloned();
         match wanted {
-            Some(config) if bridge.failed.is_none() && bridge.config.datapath_type == config.datapath_type => {
+            Some(config)
+                if bridge.failed.is_none() && bridge.config.datapath_type == config.datapath_type =>
+            {
                 self.take_config(name, config, out);
             }
             Some(config) if bridge.failed.is_some() && bridge.config == config => {}
@@ -140,9 +142,7 @@ impl Planner {
         let mut bridge = Bridge::new(BridgeId(self.next_bridge), config.clone(), self.seed);
         self.next_bridge += 1;
         for (interface, (port, new)) in wanted_interfaces(config) {
-            bridge
-                .interfaces
-                .insert(interface.to_string(), Interface::new(new.clone(), port.name.clone()));
+            bridge.interfaces.insert(interface.to_string(), Interface::new(new.clone(), port.name.clone()));
             self.home.insert(interface.to_string(), name.to_string());
         }
         out.push(Command::CreateBridge(CreateBridge {
@@ -160,9 +160,8 @@ impl Planner {
         let Some(bridge) = self.bridges.get_mut(name) else { return };
         let wanted = bridge.interfaces.values().filter(|interface| interface.state == State::Wanted);
         let mut wanted: Vec<InterfaceConfig> = wanted.map(|interface| interface.config.clone()).collect();
-        let rank = |c: &InterfaceConfig| {
-            Reverse((c.name == name, c.ofport_request.is_some(), c.ofport.is_some()))
-        };
+        let rank =
+            |c: &InterfaceConfig| Reverse((c.name == name, c.ofport_request.is_some(), c.ofport.is_some()));
         wanted.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| natural_order(&a.name, &b.name)));
         for config in wanted {
             if config.is_patch() {
