@@ -6,10 +6,10 @@
 use super::{Format, GROUP_ANY, wire_enum};
 use crate::actions::{put_actions, put_instructions, read_actions, read_instructions};
 use crate::error::ErrorKind;
+use crate::match10;
 use crate::nxm::{self, Unknown};
 use crate::version::Version;
 use crate::wire::{Reader, Res, Writer};
-use crate::match10;
 use flow::action::Action;
 use flow::{Match, OfPort, TableId};
 
