@@ -92,7 +92,7 @@ pub enum Event {
         /// Its transaction.
         xid: u32,
         /// It.
-        message: Message,
+        message: Box<Message>,
     },
     /// A message could not be decoded; the peer has been told.
     Refused(OfError),
@@ -382,7 +382,7 @@ impl Session {
             Ok((_, _, Message::EchoReply(_) | Message::Hello(_))) => {}
             Ok((_, xid, message)) => {
                 self.learn_options(&message);
-                events.push(Event::Message { xid, message });
+                events.push(Event::Message { xid, message: Box::new(message) });
             }
             Err(e) => {
                 // Never an error about what itself answers, or two peers would answer each other for ever.

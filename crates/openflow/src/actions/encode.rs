@@ -230,17 +230,28 @@ fn put_set_field11(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
     if mask == nxm::valid_bits(field) {
         put_set11(w, field, value);
     } else {
-        nicira(w, 33, |w| {
-            w.zeros(6);
-            nxm::put_entry(w, field, value, mask);
-        });
+        put_load2(w, field, value, mask);
     }
+}
+
+fn put_load2(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
+    nicira(w, 33, |w| {
+        w.zeros(6);
+        nxm::put_entry(w, field, value, mask);
+    });
 }
 
 /// Actions that have one form in all versions.
 fn put_common(w: &mut Writer, a: &Action) {
     match a {
         Action::Controller(c) => put_controller(w, c),
+        Action::OutputReg { source, max_len_bytes } if nxm::has_long_nx_header(source.field) => {
+            nicira(w, 32, |w| {
+                w.u16(ofs_nbits(*source));
+                w.u16(*max_len_bytes);
+                nxm::put_nx_header(w, source.field);
+            })
+        }
         Action::OutputReg { source, max_len_bytes } => nicira(w, 15, |w| {
             w.u16(ofs_nbits(*source));
             nxm::put_nx_header(w, source.field);
@@ -288,7 +299,6 @@ fn put_stack(w: &mut Writer, subtype: u16, s: SubField) {
         w.u16(s.offset_bits);
         nxm::put_nx_header(w, s.field);
         w.u16(wire_bits(s.field, s.len_bits.into()) as u16);
-        w.zeros(6);
     });
 }
 
@@ -310,6 +320,9 @@ fn put_loads(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
     };
     if !nxm::has_header(field) {
         return;
+    }
+    if nxm::has_long_nx_header(field) {
+        return put_load2(w, field, value, mask);
     }
     let mut at = 0u32;
     while at < 128 && mask >> at != 0 {

@@ -3,7 +3,9 @@
 //! Where a kind has several forms in a version, the version's own stands first; [`Format`] picks among them.
 
 use crate::error::{self, NX_VENDOR, ONF_VENDOR};
-use crate::msg::{Format, Kind, Message, Multi, control, features, flow, group, meter, packet, port, stats};
+use crate::msg::{
+    Format, Kind, Message, Multi, control, features, flow, flow_stats, group, meter, packet, port, stats,
+};
 use crate::version::Version;
 use crate::wire::{Reader, Res, Writer};
 
@@ -375,8 +377,8 @@ pub(super) static ROWS: &[Row] = &[
         mp(1, false),
         V10,
         Len::Is(44),
-        flow::decode_request,
-        flow::encode_request
+        flow_stats::decode_request,
+        flow_stats::encode_request
     ),
     body!(
         FlowStatsRequest,
@@ -384,8 +386,8 @@ pub(super) static ROWS: &[Row] = &[
         mp(1, false),
         V13,
         Len::Array(40, 8),
-        flow::decode_request,
-        flow::encode_request
+        flow_stats::decode_request,
+        flow_stats::encode_request
     ),
     body!(
         FlowStatsRequest,
@@ -393,19 +395,35 @@ pub(super) static ROWS: &[Row] = &[
         exp_mp(0, false),
         V10,
         Len::Array(8, 8),
-        flow::decode_request_nxt,
-        flow::encode_request_nxt
+        flow_stats::decode_request_nxt,
+        flow_stats::encode_request_nxt
     ),
-    multi!(FlowStatsReply, Standard, mp(1, true), ALL, Len::Min(0), flow::read_stats, flow::put_stats),
-    multi!(FlowStatsReply, Nxt, exp_mp(0, true), V10, Len::Min(0), flow::read_stats_nxt, flow::put_stats_nxt),
+    multi!(
+        FlowStatsReply,
+        Standard,
+        mp(1, true),
+        ALL,
+        Len::Min(0),
+        flow_stats::read_stats,
+        flow_stats::put_stats
+    ),
+    multi!(
+        FlowStatsReply,
+        Nxt,
+        exp_mp(0, true),
+        V10,
+        Len::Min(0),
+        flow_stats::read_stats_nxt,
+        flow_stats::put_stats_nxt
+    ),
     body!(
         AggregateRequest,
         Standard,
         mp(2, false),
         V10,
         Len::Is(44),
-        flow::decode_request,
-        flow::encode_request
+        flow_stats::decode_request,
+        flow_stats::encode_request
     ),
     body!(
         AggregateRequest,
@@ -413,8 +431,8 @@ pub(super) static ROWS: &[Row] = &[
         mp(2, false),
         V13,
         Len::Array(40, 8),
-        flow::decode_request,
-        flow::encode_request
+        flow_stats::decode_request,
+        flow_stats::encode_request
     ),
     body!(
         AggregateRequest,
@@ -422,8 +440,8 @@ pub(super) static ROWS: &[Row] = &[
         exp_mp(1, false),
         V10,
         Len::Array(8, 8),
-        flow::decode_request_nxt,
-        flow::encode_request_nxt
+        flow_stats::decode_request_nxt,
+        flow_stats::encode_request_nxt
     ),
     body!(
         AggregateReply,
@@ -431,8 +449,8 @@ pub(super) static ROWS: &[Row] = &[
         mp(2, true),
         ALL,
         Len::Is(24),
-        flow::decode_aggregate,
-        flow::encode_aggregate
+        flow_stats::decode_aggregate,
+        flow_stats::encode_aggregate
     ),
     body!(
         AggregateReply,
@@ -440,8 +458,8 @@ pub(super) static ROWS: &[Row] = &[
         exp_mp(1, true),
         V10,
         Len::Is(24),
-        flow::decode_aggregate_nxt,
-        flow::encode_aggregate
+        flow_stats::decode_aggregate_nxt,
+        flow_stats::encode_aggregate
     ),
     void!(TableStatsRequest, mp(3, false), ALL),
     multi!(
@@ -649,7 +667,7 @@ pub(super) static ROWS: &[Row] = &[
         exp_mp(2, false),
         V10,
         Len::Array(0, 8),
-        flow::read_monitor,
-        flow::put_monitor
+        flow_stats::read_monitor,
+        flow_stats::put_monitor
     ),
 ];

@@ -1,6 +1,7 @@
 //! Generated values: what is encoded decodes to the same.
 
-use crate::msg::flow::{FlowMod, FlowModCommand, FlowModFlags, FlowStats};
+use crate::msg::flow::{FlowMod, FlowModCommand, FlowModFlags};
+use crate::msg::flow_stats::FlowStats;
 use crate::msg::port::PortStats;
 use crate::{
     Format, GROUP_ANY, Message, Multi, NO_BUFFER, Options, Version, decode_with, encode, encode_with, fuzz,
