@@ -6,6 +6,7 @@
 pub mod control;
 pub mod features;
 pub mod flow;
+pub mod flow_stats;
 pub mod group;
 pub mod meter;
 pub mod packet;
@@ -181,13 +182,13 @@ messages! {
     /// Tells who made the switch.
     DescReply(stats::SwitchDesc);
     /// Asks for rules.
-    FlowStatsRequest(flow::FlowStatsRequest);
+    FlowStatsRequest(flow_stats::FlowStatsRequest);
     /// Tells rules.
-    FlowStatsReply(Multi<flow::FlowStats>);
+    FlowStatsReply(Multi<flow_stats::FlowStats>);
     /// Asks for sums over rules.
-    AggregateRequest(flow::FlowStatsRequest);
+    AggregateRequest(flow_stats::FlowStatsRequest);
     /// Tells sums over rules.
-    AggregateReply(flow::AggregateStats);
+    AggregateReply(flow_stats::AggregateStats);
     /// Asks for table statistics.
     TableStatsRequest;
     /// Tells table statistics.
@@ -233,7 +234,7 @@ messages! {
     /// Tells ports.
     PortDescReply(Multi<port::Port>);
     /// Asks to be told of changes of rules (`NXST_FLOW_MONITOR`).
-    FlowMonitorRequest(Multi<flow::FlowMonitorRequest>);
+    FlowMonitorRequest(Multi<flow_stats::FlowMonitorRequest>);
 }
 
 impl Message {
