@@ -1,1 +1,33 @@
-//! classifier
+//! The OpenFlow classifier: which rule of a table matches a packet, and which bits of the packet decided it.
+//!
+//! A [`Classifier`] is a persistent value. Cloning it costs a few reference counts and gives a snapshot that later updates
+//! do not touch; an update copies only the path to what it changes, and nothing at all where no snapshot shares it. So a
+//! reader holds a snapshot and never waits, and a writer changes a private clone, however many rules that takes, and
+//! publishes it by swapping one pointer: readers see all of the change or none.
+//!
+//! How a lookup works (terms as in Open vSwitch, whose megaflows this crate reproduces bit by bit):
+//!
+//! - Rules with the same mask are in one *subtable*, a hash table over the masked words. Subtables are visited in the order
+//!   of their highest priority, until the rule found cannot be beaten.
+//! - *Staged lookup*: a subtable is looked at in up to four stages (metadata, layer 2, layer 3, layer 4). A miss in an early
+//!   stage adds only the bits of the stages so far to the wildcards.
+//! - *Prefix tries* over address fields tell which prefix lengths can match at all, and how many bits of the address show
+//!   that; other subtables are skipped. A trie over the ports of a subtable narrows what a miss in its last stage adds.
+//!
+//! Not here: versions of single rules, timeouts and counters of rules (they belong to the rule), conjunctions (the
+//! translation of a table combines the soft matches), and any lock: publishing is the caller's.
+#![forbid(unsafe_code)]
+
+mod bucket;
+mod classifier;
+mod hash;
+mod priorities;
+pub mod reference;
+mod shape;
+mod subtable;
+mod trie;
+
+pub use classifier::{Classifier, Footprint, MAX_PREFIX_FIELDS};
+
+#[cfg(test)]
+mod tests;

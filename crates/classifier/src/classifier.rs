@@ -1,0 +1,329 @@
+//! The classifier proper: its subtables in order of priority, its prefix tries, and what is asked of it.
+//!
+//! Invariants: each subtable has a rule; it stands in `subtables` under its highest priority; `ranks` has each subtable's
+//! mask; each trie holds the prefixes of all rules whose mask is a prefix on its field.
+
+use crate::hash::BuildKeyed;
+use crate::shape::{Element, MaskWords};
+use crate::subtable::{PrefixLookup, Subtable};
+use crate::trie::{Found, Trie, leading};
+use flow::fields::FieldId;
+use flow::{Flow, Mask, Match};
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+/// Most fields that have a prefix trie.
+pub const MAX_PREFIX_FIELDS: usize = 4;
+
+/// Place of a subtable in the order of lookup. Among equal priorities, a subtable that is new or has risen stands behind
+/// the others, one that has sunk before them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    max_priority: Reverse<i32>,
+    place: i64,
+}
+
+type Ranks = imbl::GenericHashMap<Arc<[Element]>, Rank, BuildKeyed, imbl::shared_ptr::DefaultSharedPtr>;
+
+/// A field and the trie of its prefixes.
+#[derive(Clone)]
+pub(crate) struct PrefixField {
+    field: FieldId,
+    trie: Trie,
+}
+
+impl PrefixField {
+    pub(crate) fn id(&self) -> FieldId {
+        self.field
+    }
+
+    fn width(&self) -> u8 {
+        self.field.def().bits
+    }
+
+    /// The first `len` bits of the field.
+    pub(crate) fn leading_bits(&self, len: u8) -> u128 {
+        leading(len) >> (128 - self.width())
+    }
+
+    /// Length of the prefix that `mask` is on the field; 0 if it is none.
+    pub(crate) fn prefix_len(&self, mask: &Mask) -> u8 {
+        let bits = self.field.get(&mask.0);
+        let len = bits.count_ones() as u8;
+        if bits == self.leading_bits(len) { len } else { 0 }
+    }
+
+    fn value(&self, flow: &Flow) -> u128 {
+        self.field.get(flow) << (128 - self.width())
+    }
+
+    /// What the trie says of `flow`. It says nothing of a packet that does not have the field.
+    pub(crate) fn lookup(&self, flow: &Flow) -> Found {
+        if !self.field.prereq_holds(flow, None) {
+            return Found::ANY;
+        }
+        self.trie.lookup(self.value(flow), self.width())
+    }
+}
+
+/// Sizes of what a classifier is made of; all 0 when it is empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Footprint {
+    /// Rules.
+    pub rules: usize,
+    /// Subtables, which is to say masks.
+    pub subtables: usize,
+    /// Entries of the table of masks.
+    pub masks: usize,
+    /// Entries of all stage indices.
+    pub index_entries: usize,
+    /// Nodes of the prefix tries.
+    pub trie_nodes: usize,
+    /// Nodes of the subtables' port tries.
+    pub port_trie_nodes: usize,
+}
+
+/// The rules of an OpenFlow table. Cloning is O(1) and gives a snapshot.
+///
+/// Priorities are signed, so that hidden rules fit above and below OpenFlow's 0 to 65535. Which of several rules of one
+/// priority that match a packet is found is not defined, but it is the same for all packets that agree in the wildcards.
+#[derive(Clone)]
+pub struct Classifier<R> {
+    seed: u64,
+    len: usize,
+    subtables: imbl::OrdMap<Rank, Arc<Subtable<R>>>,
+    ranks: Ranks,
+    prefixes: [Option<PrefixField>; MAX_PREFIX_FIELDS],
+    /// The next place behind all others, and the next before them.
+    next_places: (i64, i64),
+}
+
+impl<R: Clone> Classifier<R> {
+    /// An empty classifier with tries on `ip_dst` and `ip_src`. `seed` keys its hashes: it should not be known to those who
+    /// can cause rules to be added.
+    pub fn new(seed: u64) -> Classifier<R> {
+        let mut new = Classifier {
+            seed,
+            len: 0,
+            subtables: imbl::OrdMap::new(),
+            ranks: Ranks::with_hasher(BuildKeyed(seed)),
+            prefixes: Default::default(),
+            next_places: (0, -1),
+        };
+        new.set_prefix_fields(&[FieldId::IpDst, FieldId::IpSrc]);
+        new
+    }
+
+    /// Number of rules.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a rule. Replaces and returns the rule of the same match and priority, if there is one.
+    pub fn insert(&mut self, m: &Match, priority: i32, rule: R) -> Option<R> {
+        let words = MaskWords::of(m.mask());
+        let rank = match self.ranks.get(words.as_slice()) {
+            Some(rank) => *rank,
+            None => self.add_subtable(&words, m.mask(), priority),
+        };
+        let Some(shared) = self.subtables.get_mut(&rank) else { unreachable!("each mask has its subtable") };
+        let table = Arc::make_mut(shared);
+        let replaced = table.insert(m, priority, rule);
+        if replaced.is_none() {
+            self.len += 1;
+            for (i, prefix) in self.prefixes.iter_mut().enumerate() {
+                if let Some(prefix) = prefix.as_mut().filter(|_| table.prefix_len(i) > 0) {
+                    prefix.trie.insert(prefix.value(m.flow()), table.prefix_len(i));
+                }
+            }
+            if priority > rank.max_priority.0 {
+                let place = self.place_behind();
+                self.move_subtable(&words, rank, Rank { max_priority: Reverse(priority), place });
+            }
+        }
+        replaced
+    }
+
+    /// Removes and returns the rule of exactly that match and priority.
+    pub fn remove(&mut self, m: &Match, priority: i32) -> Option<R> {
+        self.find_exactly(m, priority)?;
+        let words = MaskWords::of(m.mask());
+        let rank = *self.ranks.get(words.as_slice())?;
+        let table = Arc::make_mut(self.subtables.get_mut(&rank)?);
+        let removed = table.remove(m, priority)?;
+        self.len -= 1;
+        for (i, prefix) in self.prefixes.iter_mut().enumerate() {
+            if let Some(prefix) = prefix.as_mut().filter(|_| table.prefix_len(i) > 0) {
+                prefix.trie.remove(prefix.value(m.flow()), table.prefix_len(i));
+            }
+        }
+        match table.priorities().max() {
+            None => {
+                self.subtables.remove(&rank);
+                self.ranks.remove(words.as_slice());
+            }
+            Some(max) if max < rank.max_priority.0 => {
+                let place = self.place_before();
+                self.move_subtable(&words, rank, Rank { max_priority: Reverse(max), place });
+            }
+            Some(_) => {}
+        }
+        Some(removed)
+    }
+
+    fn place_behind(&mut self) -> i64 {
+        let place = self.next_places.0;
+        self.next_places.0 += 1;
+        place
+    }
+
+    fn place_before(&mut self) -> i64 {
+        let place = self.next_places.1;
+        self.next_places.1 -= 1;
+        place
+    }
+
+    fn add_subtable(&mut self, words: &MaskWords, mask: &Mask, priority: i32) -> Rank {
+        let rank = Rank { max_priority: Reverse(priority), place: self.place_behind() };
+        self.subtables.insert(rank, Arc::new(Subtable::new(self.seed, mask, &self.prefixes)));
+        self.ranks.insert(words.as_slice().into(), rank);
+        rank
+    }
+
+    fn move_subtable(&mut self, words: &MaskWords, from: Rank, to: Rank) {
+        if let Some(table) = self.subtables.remove(&from) {
+            self.subtables.insert(to, table);
+        }
+        if let Some(rank) = self.ranks.get_mut(words.as_slice()) {
+            *rank = to;
+        }
+    }
+
+    fn subtable_of(&self, mask: &Mask) -> Option<&Subtable<R>> {
+        let rank = self.ranks.get(MaskWords::of(mask).as_slice())?;
+        self.subtables.get(rank).map(|table| &**table)
+    }
+
+    /// The rule of exactly that match and priority.
+    pub fn find_exactly(&self, m: &Match, priority: i32) -> Option<&R> {
+        self.subtable_of(m.mask())?.get(m, priority)
+    }
+
+    /// The rule of highest priority that matches `flow`.
+    ///
+    /// Adds to `wc` the bits of `flow` that the lookup depended on: every flow that agrees with this one in them gets the
+    /// same answer. Bits that translation always needs (input port, EtherType and so on) are not added for its sake.
+    pub fn lookup(&self, flow: &Flow, wc: Option<&mut Mask>) -> Option<&R> {
+        self.lookup_with_priority(flow, wc).map(|(_, rule)| rule)
+    }
+
+    /// As [`Classifier::lookup`], with the rule's priority.
+    pub fn lookup_with_priority(&self, flow: &Flow, mut wc: Option<&mut Mask>) -> Option<(i32, &R)> {
+        let mut tries = PrefixLookup::new(&self.prefixes);
+        let mut best: Option<(i32, &R)> = None;
+        for (rank, table) in &self.subtables {
+            if best.is_some_and(|(priority, _)| priority >= rank.max_priority.0) {
+                break;
+            }
+            let found = match wc.as_deref_mut() {
+                Some(wc) => table.find_staged(flow, &mut tries, wc),
+                None => table.find(flow),
+            };
+            if found.is_some_and(|(priority, _)| best.is_none_or(|(so_far, _)| priority > so_far)) {
+                best = found;
+            }
+        }
+        best
+    }
+
+    /// All rules, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (Match, i32, &R)> {
+        self.subtables.values().flat_map(|table| table.iter())
+    }
+
+    /// The rules whose match is within `m` (what a non-strict flow-mod selects), in no particular order. Only subtables
+    /// whose mask contains that of `m` are looked at.
+    pub fn iter_within(&self, m: &Match) -> impl Iterator<Item = (Match, i32, &R)> {
+        let m = *m;
+        let tables = self.subtables.values().filter(move |table| table.mask().contains(m.mask()));
+        tables.flat_map(move |table| table.iter_within(m))
+    }
+
+    /// Whether a rule of that priority exists which some packet matches that also matches `m` (OFPFF_CHECK_OVERLAP). A rule
+    /// with the very same match counts.
+    pub fn overlaps(&self, m: &Match, priority: i32) -> bool {
+        self.subtables
+            .iter()
+            .take_while(|(rank, _)| rank.max_priority.0 >= priority)
+            .any(|(_, table)| table.overlaps(m, priority))
+    }
+
+    /// The fields that have a prefix trie.
+    pub fn prefix_fields(&self) -> impl Iterator<Item = FieldId> {
+        self.prefixes.iter().flatten().map(PrefixField::id)
+    }
+
+    /// Sets which fields have a prefix trie, and builds the tries from all rules. Repeated fields and fields that share bits
+    /// with others (such as `dl_vlan`, which matches the tag's presence as well) are left out, and so is what comes after
+    /// [`MAX_PREFIX_FIELDS`].
+    pub fn set_prefix_fields(&mut self, fields: &[FieldId]) {
+        let mut taken: Vec<FieldId> = Vec::new();
+        for field in fields.iter().copied().filter(|f| is_plain(*f)) {
+            if taken.len() < MAX_PREFIX_FIELDS && !taken.contains(&field) {
+                taken.push(field);
+            }
+        }
+        if self.prefix_fields().eq(taken.iter().copied()) {
+            return;
+        }
+        let mut prefixes: [Option<PrefixField>; MAX_PREFIX_FIELDS] = Default::default();
+        for (slot, field) in prefixes.iter_mut().zip(taken) {
+            *slot = Some(PrefixField { field, trie: Trie::default() });
+        }
+        let ranks: Vec<Rank> = self.subtables.keys().copied().collect();
+        for rank in ranks {
+            if let Some(table) = self.subtables.get_mut(&rank) {
+                Arc::make_mut(table).use_prefixes(&prefixes);
+            }
+        }
+        for table in self.subtables.values() {
+            for (i, prefix) in prefixes.iter_mut().enumerate() {
+                let len = table.prefix_len(i);
+                let Some(prefix) = prefix.as_mut().filter(|_| len > 0) else { continue };
+                for (m, _, _) in table.iter() {
+                    prefix.trie.insert(prefix.value(m.flow()), len);
+                }
+            }
+        }
+        self.prefixes = prefixes;
+    }
+
+    /// Sizes of all parts, for tests and diagnosis. Walks all tries.
+    pub fn debug_footprint(&self) -> Footprint {
+        let mut sum = Footprint {
+            subtables: self.subtables.len(),
+            masks: self.ranks.len(),
+            trie_nodes: self.prefixes.iter().flatten().map(|p| p.trie.nodes()).sum(),
+            ..Footprint::default()
+        };
+        for table in self.subtables.values() {
+            let (rules, index_entries, port_trie_nodes) = table.footprint();
+            sum.rules += rules;
+            sum.index_entries += index_entries;
+            sum.port_trie_nodes += port_trie_nodes;
+        }
+        sum
+    }
+}
+
+/// Whether the field's value is exactly its bits in the flow.
+fn is_plain(field: FieldId) -> bool {
+    let mut all = Flow::default();
+    field.set(&mut all, field.full_mask());
+    all.words().iter().map(|w| w.count_ones()).sum::<u32>() == u32::from(field.def().bits)
+}

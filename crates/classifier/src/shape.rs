@@ -1,0 +1,195 @@
+//! What all rules of a subtable have in common: the mask, taken apart into its words by stage.
+//!
+//! Invariant: elements stand in the order of the stages; their bits are disjoint, never zero, and together the mask.
+
+use flow::fields::FieldId;
+use flow::{FLOW_WORDS, Flow, Mask, Match, Stage};
+use std::sync::LazyLock;
+
+/// Bits of one word of a mask.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Element {
+    /// Which word of the flow.
+    pub(crate) word: u8,
+    /// Which bits of it; never 0.
+    pub(crate) bits: u64,
+}
+
+/// A mask without its zero words, on the stack: the key by which a subtable is found.
+pub(crate) struct MaskWords {
+    elements: [Element; FLOW_WORDS],
+    len: usize,
+}
+
+impl MaskWords {
+    pub(crate) fn of(mask: &Mask) -> MaskWords {
+        let mut out = MaskWords { elements: [Element { word: 0, bits: 0 }; FLOW_WORDS], len: 0 };
+        for (word, bits) in mask.words().iter().enumerate().filter(|(_, bits)| **bits != 0) {
+            out.elements[out.len] = Element { word: word as u8, bits: *bits };
+            out.len += 1;
+        }
+        out
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Element] {
+        &self.elements[..self.len]
+    }
+}
+
+/// Most stages that a lookup has.
+pub(crate) const MAX_STEPS: usize = Stage::ALL.len();
+
+/// The bits of each stage. They follow [`Stage::words`], except for what Open vSwitch looks at later: the addresses of the
+/// connection's original direction go with layer 3; its ports, neighbour discovery, ARP's hardware addresses and the TCP
+/// flags go with layer 4.
+static STAGE_BITS: LazyLock<[Mask; MAX_STEPS]> = LazyLock::new(|| {
+    let mut stages = Stage::ALL.map(|stage| {
+        let mut mask = Mask::none();
+        mask.0.words_mut()[stage.words()].fill(u64::MAX);
+        mask
+    });
+    const LAYER3: usize = 2;
+    const LAYER4: usize = 3;
+    let moved = [
+        (FieldId::CtNwSrc, LAYER3),
+        (FieldId::CtNwDst, LAYER3),
+        (FieldId::CtIpv6Src, LAYER3),
+        (FieldId::CtIpv6Dst, LAYER3),
+        (FieldId::CtTpSrc, LAYER4),
+        (FieldId::CtTpDst, LAYER4),
+        (FieldId::NdTarget, LAYER4),
+        (FieldId::ArpSha, LAYER4),
+        (FieldId::ArpTha, LAYER4),
+    ];
+    for (field, to) in moved {
+        for (stage, mask) in stages.iter_mut().enumerate() {
+            field.set(&mut mask.0, if stage == to { field.full_mask() } else { 0 });
+        }
+    }
+    // All 16 bits of the word, the four that TCP does not have included.
+    stages
+        .iter_mut()
+        .enumerate()
+        .for_each(|(i, mask)| mask.0.tcp_flags = if i == LAYER4 { 0xffff } else { 0 });
+    stages
+});
+
+/// The common shape of a subtable's rules.
+pub(crate) struct Shape {
+    /// The mask.
+    pub(crate) mask: Mask,
+    elements: Box<[Element]>,
+    ends: [u8; MAX_STEPS],
+    steps: u8,
+    ports: u32,
+}
+
+impl Shape {
+    pub(crate) fn new(mask: &Mask) -> Shape {
+        let mut elements = Vec::new();
+        let mut ends = [0; MAX_STEPS];
+        let mut steps = 0;
+        for stage in STAGE_BITS.iter() {
+            let before = elements.len();
+            let words = mask.words().iter().zip(stage.words()).enumerate();
+            elements.extend(words.filter_map(|(word, (m, s))| {
+                let bits = m & s;
+                (bits != 0).then_some(Element { word: word as u8, bits })
+            }));
+            if elements.len() > before {
+                ends[steps] = elements.len() as u8;
+                steps += 1;
+            }
+        }
+        // The mask that matches everything has one step, which looks at nothing.
+        let steps = steps.max(1) as u8;
+        Shape { mask: *mask, elements: elements.into(), ends, steps, ports: ports_of(&mask.0) }
+    }
+
+    /// All elements.
+    pub(crate) fn elements(&self) -> &[Element] {
+        &self.elements
+    }
+
+    /// Number of steps of a lookup: the stages that the mask has bits in, at least 1. The last one is the rules' own.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps.into()
+    }
+
+    /// The elements that step `step` looks at.
+    pub(crate) fn step(&self, step: usize) -> &[Element] {
+        &self.elements[self.start(step)..self.ends[step].into()]
+    }
+
+    /// The step that looks at the highest bit of `field`; `None` if no step does.
+    pub(crate) fn step_of(&self, field: FieldId) -> Option<usize> {
+        let mut top = Flow::default();
+        field.set(&mut top, 1 << (field.def().bits - 1));
+        (0..self.steps())
+            .find(|s| self.step(*s).iter().any(|e| top.words()[usize::from(e.word)] & e.bits != 0))
+    }
+
+    /// The bits of the mask in the two ports, source in the high half.
+    pub(crate) fn ports(&self) -> u32 {
+        self.ports
+    }
+
+    /// Number of leading bits of the ports that the mask reaches to; 0 if it has none.
+    pub(crate) fn ports_len(&self) -> u8 {
+        (32 - self.ports.trailing_zeros()) as u8
+    }
+
+    /// The words of `flow` under the mask.
+    pub(crate) fn values(&self, flow: &Flow) -> Box<[u64]> {
+        self.elements.iter().map(|e| flow.words()[usize::from(e.word)] & e.bits).collect()
+    }
+
+    /// Whether `flow` has `values` under the mask.
+    #[inline]
+    pub(crate) fn equals(&self, values: &[u64], flow: &Flow) -> bool {
+        let words = flow.words();
+        self.elements.iter().zip(values).all(|(e, v)| words[usize::from(e.word)] & e.bits == *v)
+    }
+
+    /// The match that `values` stand for.
+    pub(crate) fn to_match(&self, values: &[u64]) -> Match {
+        let mut flow = Flow::default();
+        let words = flow.words_mut();
+        self.elements.iter().zip(values).for_each(|(e, v)| words[usize::from(e.word)] |= v);
+        Match::new(&flow, &self.mask)
+    }
+
+    /// Whether `values` agree with `other` in the bits that both masks have.
+    pub(crate) fn agrees(&self, values: &[u64], other: &Match) -> bool {
+        let (flow, mask) = (other.flow().words(), other.mask().words());
+        self.elements.iter().zip(values).all(|(e, v)| {
+            let word = usize::from(e.word);
+            (flow[word] ^ v) & e.bits & mask[word] == 0
+        })
+    }
+
+    /// Adds the bits of the steps before `end` to `wc`.
+    #[inline]
+    pub(crate) fn add_steps_before(&self, end: usize, wc: &mut Mask) {
+        let words = wc.0.words_mut();
+        self.elements[..self.start(end)].iter().for_each(|e| words[usize::from(e.word)] |= e.bits);
+    }
+
+    /// Adds all bits to `wc`, of the ports only the leading `ports_len` ones.
+    pub(crate) fn add_with_ports_prefix(&self, ports_len: u8, wc: &mut Mask) {
+        let kept =
+            ports_of(&wc.0) | self.ports & u32::MAX.checked_shl(32 - u32::from(ports_len)).unwrap_or(0);
+        self.add_steps_before(self.steps(), wc);
+        wc.0.tp_src = (kept >> 16) as u16;
+        wc.0.tp_dst = kept as u16;
+    }
+
+    fn start(&self, step: usize) -> usize {
+        if step == 0 { 0 } else { self.ends[step - 1].into() }
+    }
+}
+
+/// Both ports as one number, source in the high half.
+pub(crate) fn ports_of(flow: &Flow) -> u32 {
+    u32::from(flow.tp_src) << 16 | u32::from(flow.tp_dst)
+}

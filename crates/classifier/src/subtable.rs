@@ -1,0 +1,273 @@
+//! The rules of one mask, and the staged lookup among them.
+//!
+//! Invariants: `indices[i]` counts, for each hash over the first `i + 1` steps, the rules that have it; the last step has no
+//! index, it looks into `rules`. `ports` holds the ports of all rules if the mask has bits there.
+
+use crate::bucket::{Bucket, Key, Removed};
+use crate::classifier::{MAX_PREFIX_FIELDS, PrefixField};
+use crate::hash::{HashedMap, Running};
+use crate::priorities::Priorities;
+use crate::shape::{MAX_STEPS, Shape, ports_of};
+use crate::trie::{Found, Trie};
+use flow::{Flow, Mask, Match};
+use std::sync::Arc;
+
+/// Where a prefix trie applies to a subtable.
+#[derive(Clone, Copy, Default)]
+struct PrefixUse {
+    /// Length of the mask's prefix on the field; 0 if the mask is no prefix there.
+    len: u8,
+    /// The step that looks at the field.
+    step: u8,
+}
+
+/// The rules of one mask.
+#[derive(Clone)]
+pub(crate) struct Subtable<R> {
+    shape: Arc<Shape>,
+    seed: u64,
+    prefixes: [PrefixUse; MAX_PREFIX_FIELDS],
+    priorities: Priorities,
+    len: usize,
+    rules: HashedMap<Arc<Bucket<R>>>,
+    indices: [HashedMap<usize>; MAX_STEPS - 1],
+    ports: Trie,
+}
+
+/// The tries of a lookup and what they said so far about its flow.
+pub(crate) struct PrefixLookup<'a> {
+    fields: &'a [Option<PrefixField>; MAX_PREFIX_FIELDS],
+    found: [Option<Found>; MAX_PREFIX_FIELDS],
+}
+
+impl<'a> PrefixLookup<'a> {
+    pub(crate) fn new(fields: &'a [Option<PrefixField>; MAX_PREFIX_FIELDS]) -> PrefixLookup<'a> {
+        PrefixLookup { fields, found: [None; MAX_PREFIX_FIELDS] }
+    }
+}
+
+impl<R: Clone> Subtable<R> {
+    pub(crate) fn new(
+        seed: u64,
+        mask: &Mask,
+        fields: &[Option<PrefixField>; MAX_PREFIX_FIELDS],
+    ) -> Subtable<R> {
+        let mut table = Subtable {
+            shape: Arc::new(Shape::new(mask)),
+            seed,
+            prefixes: Default::default(),
+            priorities: Priorities::default(),
+            len: 0,
+            rules: HashedMap::default(),
+            indices: Default::default(),
+            ports: Trie::default(),
+        };
+        table.use_prefixes(fields);
+        table
+    }
+
+    /// Takes note of which tries apply.
+    pub(crate) fn use_prefixes(&mut self, fields: &[Option<PrefixField>; MAX_PREFIX_FIELDS]) {
+        for (prefix, field) in self.prefixes.iter_mut().zip(fields) {
+            let len = field.as_ref().map_or(0, |f| f.prefix_len(&self.shape.mask));
+            let step = field.as_ref().filter(|_| len > 0).and_then(|f| self.shape.step_of(f.id()));
+            *prefix = step.map_or(PrefixUse::default(), |step| PrefixUse { len, step: step as u8 });
+        }
+    }
+
+    /// Length of the mask's prefix on the field of trie `i`; 0 if the rules are not in that trie.
+    pub(crate) fn prefix_len(&self, i: usize) -> u8 {
+        self.prefixes[i].len
+    }
+
+    pub(crate) fn mask(&self) -> &Mask {
+        &self.shape.mask
+    }
+
+    pub(crate) fn priorities(&self) -> &Priorities {
+        &self.priorities
+    }
+
+    fn key(&self, m: &Match, priority: i32) -> Key {
+        Key::new(priority, self.shape.values(m.flow()))
+    }
+
+    /// The hash that the rules are found by.
+    fn hash(&self, flow: &Flow) -> u64 {
+        let mut hash = Running::new(self.seed);
+        let words = flow.words();
+        self.shape.elements().iter().for_each(|e| hash.add(words[usize::from(e.word)] & e.bits));
+        hash.value()
+    }
+
+    /// Adds a rule; returns the one that it replaces. `m` has this subtable's mask.
+    pub(crate) fn insert(&mut self, m: &Match, priority: i32, rule: R) -> Option<R> {
+        let key = self.key(m, priority);
+        let hash = self.hash(m.flow());
+        if let Some(bucket) = self.rules.get_mut(&hash) {
+            let replaced = Arc::make_mut(bucket).insert(key, rule);
+            if replaced.is_some() {
+                return replaced;
+            }
+        } else {
+            self.rules.insert(hash, Arc::new(Bucket::new(key, rule)));
+        }
+        self.len += 1;
+        self.priorities.add(priority);
+        for (index, hash) in self.indices.iter_mut().zip(index_hashes(&self.shape, self.seed, m.flow())) {
+            *index.entry(hash).or_insert(0) += 1;
+        }
+        if self.shape.ports() != 0 {
+            self.ports.insert(align_ports(ports_of(m.flow())), self.shape.ports_len());
+        }
+        None
+    }
+
+    /// Removes a rule. `m` has this subtable's mask.
+    pub(crate) fn remove(&mut self, m: &Match, priority: i32) -> Option<R> {
+        let key = self.key(m, priority);
+        let hash = self.hash(m.flow());
+        let rule = match Arc::make_mut(self.rules.get_mut(&hash)?).remove(&key) {
+            Removed::Nothing => return None,
+            Removed::One(rule) => rule,
+            Removed::Last(rule) => {
+                self.rules.remove(&hash);
+                rule
+            }
+        };
+        self.len -= 1;
+        self.priorities.remove(priority);
+        for (index, hash) in self.indices.iter_mut().zip(index_hashes(&self.shape, self.seed, m.flow())) {
+            let n = index.get_mut(&hash).expect("each rule is in each index");
+            *n -= 1;
+            if *n == 0 {
+                index.remove(&hash);
+            }
+        }
+        if self.shape.ports() != 0 {
+            self.ports.remove(align_ports(ports_of(m.flow())), self.shape.ports_len());
+        }
+        Some(rule)
+    }
+
+    /// The rule with exactly that match and priority. `m` has this subtable's mask.
+    pub(crate) fn get(&self, m: &Match, priority: i32) -> Option<&R> {
+        self.rules.get(&self.hash(m.flow()))?.get(&self.key(m, priority))
+    }
+
+    /// The best rule for `flow`, whatever it takes.
+    pub(crate) fn find(&self, flow: &Flow) -> Option<(i32, &R)> {
+        self.rules.get(&self.hash(flow))?.best(|values| self.shape.equals(values, flow))
+    }
+
+    /// The best rule for `flow`; adds to `wc` the bits that showed it, or showed that there is none.
+    pub(crate) fn find_staged(
+        &self,
+        flow: &Flow,
+        tries: &mut PrefixLookup<'_>,
+        wc: &mut Mask,
+    ) -> Option<(i32, &R)> {
+        let words = flow.words();
+        let mut hash = Running::new(self.seed);
+        let last = self.shape.steps() - 1;
+        for step in 0..=last {
+            if self.excluded_by_prefix(step, flow, tries, wc) {
+                self.shape.add_steps_before(step, wc);
+                return None;
+            }
+            self.shape.step(step).iter().for_each(|e| hash.add(words[usize::from(e.word)] & e.bits));
+            if step < last && !self.indices[step].contains_key(&hash.value()) {
+                self.shape.add_steps_before(step + 1, wc);
+                return None;
+            }
+        }
+        let bucket = self.rules.get(&hash.value());
+        let found = bucket.and_then(|b| b.best(|values| self.shape.equals(values, flow)));
+        if found.is_none() && self.shape.ports() != 0 {
+            let ports = align_ports(ports_of(flow) & self.shape.ports());
+            self.shape.add_with_ports_prefix(self.ports.lookup(ports, 32).bits, wc);
+        } else {
+            self.shape.add_steps_before(last + 1, wc);
+        }
+        found
+    }
+
+    /// Whether a trie shows that no rule here can match. What showed it is added to `wc`, unless that would be more than
+    /// looking at the subtable itself adds: then the trie is not used.
+    fn excluded_by_prefix(
+        &self,
+        step: usize,
+        flow: &Flow,
+        tries: &mut PrefixLookup<'_>,
+        wc: &mut Mask,
+    ) -> bool {
+        for (i, prefix) in self.prefixes.iter().enumerate() {
+            if prefix.len == 0 || usize::from(prefix.step) != step {
+                continue;
+            }
+            let Some(field) = &tries.fields[i] else { continue };
+            let found = tries.found[i].get_or_insert_with(|| field.lookup(flow));
+            if found.may_match(prefix.len) {
+                continue;
+            }
+            let bits = field.leading_bits(found.bits);
+            let free = field.id().get(&wc.0) & bits == bits;
+            if found.bits <= prefix.len || free {
+                field.id().add_mask(&mut wc.0, bits);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn buckets(&self) -> impl Iterator<Item = &Bucket<R>> {
+        self.rules.values().map(|bucket| &**bucket)
+    }
+
+    fn keys_near(&self, m: &Match, exact: bool) -> impl Iterator<Item = (&Key, &R)> + use<'_, R> {
+        let one = exact.then(|| self.rules.get(&self.hash(m.flow()))).flatten().map(|bucket| &**bucket);
+        let all = (!exact).then(|| self.buckets());
+        one.into_iter().chain(all.into_iter().flatten()).flat_map(Bucket::iter)
+    }
+
+    /// All rules.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Match, i32, &R)> {
+        self.buckets()
+            .flat_map(Bucket::iter)
+            .map(|(key, rule)| (self.shape.to_match(key.values()), key.priority(), rule))
+    }
+
+    /// The rules whose match is within `m`.
+    pub(crate) fn iter_within(&self, m: Match) -> impl Iterator<Item = (Match, i32, &R)> {
+        self.keys_near(&m, self.mask() == m.mask())
+            .filter(move |(key, _)| self.shape.agrees(key.values(), &m))
+            .map(|(key, rule)| (self.shape.to_match(key.values()), key.priority(), rule))
+    }
+
+    /// Whether a rule of `priority` overlaps with `m`.
+    pub(crate) fn overlaps(&self, m: &Match, priority: i32) -> bool {
+        self.priorities.contains(priority)
+            && self
+                .keys_near(m, m.mask().contains(self.mask()))
+                .any(|(key, _)| key.priority() == priority && self.shape.agrees(key.values(), m))
+    }
+
+    /// Numbers of rules, index entries, nodes of the ports trie.
+    pub(crate) fn footprint(&self) -> (usize, usize, usize) {
+        (self.len, self.indices.iter().map(HashedMap::len).sum(), self.ports.nodes())
+    }
+}
+
+/// The hashes of the steps before the last.
+fn index_hashes(shape: &Shape, seed: u64, flow: &Flow) -> impl Iterator<Item = u64> {
+    let mut hash = Running::new(seed);
+    let words = flow.words();
+    (0..shape.steps() - 1).map(move |step| {
+        shape.step(step).iter().for_each(|e| hash.add(words[usize::from(e.word)] & e.bits));
+        hash.value()
+    })
+}
+
+fn align_ports(ports: u32) -> u128 {
+    u128::from(ports) << 96
+}

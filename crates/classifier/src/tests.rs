@@ -1,0 +1,6 @@
+//! Tests: the laws (`laws`), masks as Open vSwitch makes them (`observed`), and the parts one by one (`parts`).
+
+mod laws;
+mod observed;
+mod parts;
+mod text;

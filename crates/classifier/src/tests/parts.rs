@@ -1,0 +1,142 @@
+//! The parts one by one: what the laws would find late or not at all.
+
+use super::text::parse_match;
+use crate::trie::{Trie, leading};
+use crate::{Classifier, Footprint};
+use flow::fields::FieldId;
+use flow::{Flow, Mask};
+use proptest::prelude::*;
+
+/// What the trie should answer, by looking at all prefixes.
+fn plain_lookup(prefixes: &[(u128, u8)], value: u128) -> (u8, Vec<u8>) {
+    let common = |p: &(u128, u8)| ((p.0 ^ value).leading_zeros() as u8).min(p.1);
+    let bits = prefixes.iter().map(|p| if common(p) == p.1 { p.1 } else { common(p) + 1 }).max().unwrap_or(0);
+    let matching = prefixes.iter().filter(|p| common(p) == p.1).map(|p| p.1);
+    (bits, matching.collect())
+}
+
+proptest! {
+    #[test]
+    fn trie_knows_lengths_and_bits(
+        mut prefixes in prop::collection::vec((any::<u8>(), 1u8..=12, 1u8..=128), 0..40),
+        values in prop::collection::vec((any::<u8>(), 1u8..=12), 1..20),
+        keep in 0usize..20,
+    ) {
+        // Few distinct bits in different places, so that prefixes nest and part late.
+        let spread = |b: u8, by: u8| u128::from(b).wrapping_mul(0x0101_0101_0101_0101_0101_0101_0101_0101).rotate_left(by.into()) & 0xf0f0_0ff0_00f0_000f_0f0f_0000_0000_00ff;
+        let mut trie = Trie::default();
+        for (b, by, len) in &prefixes {
+            trie.insert(spread(*b, *by), *len);
+        }
+        for (b, by, len) in prefixes.drain(keep.min(prefixes.len())..) {
+            trie.remove(spread(b, by), len);
+        }
+        let left: Vec<_> = prefixes.iter().map(|(b, by, len)| (spread(*b, *by) & leading(*len), *len)).collect();
+        for (b, by) in values {
+            let value = spread(b, by);
+            let (bits, matching) = plain_lookup(&left, value);
+            let found = trie.lookup(value, 128);
+            prop_assert_eq!(found.bits, bits);
+            for len in 1..=128 {
+                prop_assert_eq!(found.may_match(len), matching.contains(&len), "length {}", len);
+            }
+        }
+        for (value, len) in left {
+            trie.remove(value, len);
+        }
+        prop_assert_eq!(trie.nodes(), 0);
+    }
+}
+
+#[test]
+fn many_priorities_of_one_match() {
+    let m = parse_match("tcp,tp_dst=80");
+    let mut c = Classifier::new(7);
+    for priority in (0..20_000).rev().chain(20_000..40_000) {
+        assert_eq!(c.insert(&m, priority, priority), None);
+    }
+    let snapshot = c.clone();
+    for priority in (0..40_000).rev() {
+        assert_eq!(c.lookup(m.flow(), None), Some(&priority));
+        assert_eq!(c.remove(&m, priority), Some(priority));
+    }
+    assert_eq!(c.debug_footprint(), Footprint::default());
+    assert_eq!(snapshot.len(), 40_000);
+    assert_eq!(snapshot.lookup(m.flow(), None), Some(&39_999));
+}
+
+#[test]
+fn catchall_looks_at_nothing() {
+    let mut c = Classifier::new(7);
+    c.insert(&parse_match(""), i32::MIN, 'a');
+    let mut wc = Mask::none();
+    assert_eq!(c.lookup(parse_match("tcp,tp_dst=80").flow(), Some(&mut wc)), Some(&'a'));
+    assert!(wc.is_empty());
+    assert_eq!(c.insert(&parse_match(""), i32::MIN, 'b'), Some('a'));
+    assert_eq!(c.len(), 1);
+}
+
+#[test]
+fn a_lookup_adds_to_the_wildcards_and_takes_nothing_away() {
+    let mut c = Classifier::new(7);
+    c.insert(&parse_match("tcp,tp_dst=80"), 1, ());
+    let before = *parse_match("udp,tp_src=0xffff,tp_dst=0xf/0xf,eth_src=00:00:00:00:00:01").mask();
+    let mut wc = before;
+    assert!(c.lookup(parse_match("tcp,tp_dst=8080").flow(), Some(&mut wc)).is_none());
+    assert!(wc.contains(&before));
+    assert_eq!(wc.0.tp_dst, 0xf00f);
+}
+
+#[test]
+fn prefix_fields_are_checked() {
+    let mut c = Classifier::<()>::new(7);
+    let now = |c: &Classifier<()>| c.prefix_fields().collect::<Vec<_>>();
+    assert_eq!(now(&c), [FieldId::IpDst, FieldId::IpSrc]);
+    use FieldId::{DlVlan, InPort, IpDst, Ipv6Dst, Ipv6Src, NwTos, TcpDst, TcpSrc};
+    c.set_prefix_fields(&[DlVlan, Ipv6Dst, NwTos, Ipv6Dst, InPort, TcpSrc, TcpDst, Ipv6Src, IpDst]);
+    assert_eq!(now(&c), [Ipv6Dst, TcpSrc, TcpDst, Ipv6Src]);
+    c.set_prefix_fields(&[]);
+    assert_eq!(now(&c), []);
+}
+
+#[test]
+fn overlap_and_selection() {
+    let mut c = Classifier::new(7);
+    let rules = [
+        "ip,nw_dst=10.0.0.0/8",
+        "ip,nw_dst=10.1.0.0/16",
+        "tcp,tp_dst=80",
+        "in_port=1",
+        "ip,nw_dst=11.0.0.0/8",
+    ];
+    for (i, text) in rules.iter().enumerate() {
+        c.insert(&parse_match(text), 5, i);
+    }
+    c.insert(&parse_match("ip,nw_dst=10.1.0.0/16"), 6, 9);
+    let overlaps = [("ip,nw_dst=10.0.0.0/8", 5, true), ("ip", 6, true), ("ip", 7, false), ("udp", 6, true)];
+    for (text, priority, expect) in overlaps {
+        assert_eq!(c.overlaps(&parse_match(text), priority), expect, "{text} {priority}");
+    }
+    assert!(!c.overlaps(&parse_match("arp,in_port=2"), 5));
+    assert!(!c.overlaps(&parse_match("ip,nw_dst=10.2.0.0/16"), 6));
+    let within = |text: &str| {
+        let mut ids: Vec<usize> = c.iter_within(&parse_match(text)).map(|(_, _, id)| *id).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(within(""), [0, 1, 2, 3, 4, 9]);
+    assert_eq!(within("ip"), [0, 1, 2, 4, 9]);
+    assert_eq!(within("ip,nw_dst=10.0.0.0/8"), [0, 1, 9]);
+    assert_eq!(within("ip,nw_dst=10.1.0.0/16"), [1, 9]);
+    assert_eq!(within("ip,nw_dst=10.1.1.0/24"), []);
+}
+
+#[test]
+fn the_connections_addresses_belong_to_layer_3() {
+    let mut c = Classifier::new(7);
+    c.insert(&parse_match("ct_nw_src=10.0.0.1,eth_src=00:00:00:00:00:01,tcp"), 1, ());
+    let mut wc = Mask::none();
+    assert!(c.lookup(&Flow::default(), Some(&mut wc)).is_none());
+    assert_eq!(wc.0.ct_nw_src, 0);
+    assert_eq!(wc, *parse_match("eth_src=00:00:00:00:00:00,eth_type=0").mask());
+}
