@@ -88,7 +88,7 @@ impl UpcallSink for Io<'_> {
         self.upcalls.push(UpcallSeen {
             kind: upcall.kind,
             key: upcall.key,
-            frame: upcall.packet.data().to_vec(),
+            frame: without_sums(upcall.packet.data()),
             rx_port: upcall.rx_port,
             has_ticket: upcall.ticket.is_some(),
         });

@@ -1,11 +1,11 @@
 //! The plain forwarding core: what [`datapath::Pmd`] must do, as a scan of a list of flows and one action after the other on
 //! plain bytes, without caches, subtables, batches or incremental checksums. The oracle law compares the two call by call.
 
-use crate::frames::key_of;
+use crate::frames::{key_of, without_sums};
 use datapath::{ACTIONS_MAX, RECIRC_DEPTH_MAX};
 use dpif::{DpAction, FlowPut, Masked, MeterConfig, PortsSet, SetAction, Ticket, UpcallKind};
 use flow::extract::{Layout, Metadata, extract};
-use flow::{DpPort, FlowKey, KeyMask, Ufid, VlanTag, nw_frag, shape};
+use flow::{DpPort, FlowKey, KeyMask, OfPort, Ufid, VlanTag, nw_frag, shape};
 use packet::headers as h;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,14 +13,21 @@ use std::sync::Arc;
 /// VLAN tags that keys tell apart.
 pub(crate) const VLAN_LIMIT: u8 = 1;
 
-/// An upcall, as far as it is compared.
-#[derive(Clone, PartialEq, Debug)]
+/// An upcall, as far as it is compared; its frame has no checksums.
+#[derive(Clone, PartialEq)]
 pub(crate) struct UpcallSeen {
     pub(crate) kind: UpcallKind,
     pub(crate) key: FlowKey,
     pub(crate) frame: Vec<u8>,
     pub(crate) rx_port: DpPort,
     pub(crate) has_ticket: bool,
+}
+
+impl std::fmt::Debug for UpcallSeen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (key, frame) = (self.key.to_flow(OfPort(self.key.base.in_port)), &self.frame);
+        write!(f, "{:?} of {key:?} ticket {} {frame:02x?}", self.kind, self.has_ticket)
+    }
 }
 
 /// A flow of the list.
@@ -186,6 +193,7 @@ impl PlainCore {
             self.run(frame, key, rx_port, depth, &actions, around);
             return;
         }
+        let frame = without_sums(&frame);
         let seen = UpcallSeen { kind: UpcallKind::Miss, key, frame, rx_port, has_ticket: park };
         around.effects.upcalls.push(seen);
         let (taken, ticket) = around.accepted.pop_front().unwrap_or((false, None));
@@ -275,7 +283,7 @@ impl PlainCore {
                 DpAction::Userspace(cookie) => {
                     let key = key_of(&frame, &metadata(&key), VLAN_LIMIT);
                     let kind = UpcallKind::Action(*cookie);
-                    let frame = frame.clone();
+                    let frame = without_sums(&frame);
                     around.effects.upcalls.push(UpcallSeen { kind, key, frame, rx_port, has_ticket: false });
                     around.accepted.pop_front();
                 }
