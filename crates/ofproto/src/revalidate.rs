@@ -21,6 +21,9 @@ const DUMP_FLOWS: usize = 256;
 /// A flow that the slow path knows and that so many dumps did not show is gone.
 const MISSED_DUMPS: u64 = 2;
 
+/// A flow whose put was not answered for so long, in milliseconds, is given up: its thread is gone.
+const PUT_PATIENCE_MS: u64 = 60_000;
+
 /// Results on their way from forwarding threads to whoever asked.
 pub type Replies = ReplyRing<(PmdId, u64, Vec<OpResult>)>;
 
@@ -170,9 +173,14 @@ impl Revalidator {
         let seq = round.seq;
         // Flows that the datapath lost without us: their thread ended, or somebody deleted them.
         let lost = backer.ukeys.sweep(|_, _, k| {
+            if k.dump_seq == 0 {
+                // This round may have begun before the flow was there: only the next ones can miss it.
+                k.dump_seq = seq;
+            }
+            let patience_ms = if k.state == UkeyState::Visible { PUT_PATIENCE_MS } else { 2 * ROUND_MS };
             k.state != UkeyState::Evicting
                 && k.dump_seq + MISSED_DUMPS < seq
-                && k.created_ms + 2 * ROUND_MS < now_ms
+                && k.created_ms + patience_ms < now_ms
         });
         for k in &lost {
             backer.ukeys.defer_release(&k.recircs);

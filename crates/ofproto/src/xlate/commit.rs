@@ -169,8 +169,10 @@ impl Ctx<'_> {
     fn commit_vlan(&mut self) {
         let (new, old) = (tags(&self.flow), tags(&self.base));
         let common = new.iter().rev().zip(old.iter().rev()).take_while(|(a, b)| a == b).count();
-        for _ in common..old.len() {
+        for (at, _) in old.iter().enumerate().take(old.len() - common) {
             self.actions.push(DpAction::PopVlan);
+            // What is pushed instead is made from the whole tag, priority and EtherType included.
+            self.wc.0.vlans[at] = VlanTag { tpid: u16::MAX, tci: u16::MAX };
         }
         for tag in new[..new.len() - common].iter().rev() {
             self.actions.push(DpAction::PushVlan { tpid: tag.tpid, tci: tag.tci });
