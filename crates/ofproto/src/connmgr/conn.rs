@@ -193,7 +193,7 @@ impl Conn {
             Event::Closed(reason) => self.over = Some(reason),
             Event::Message { xid, message } => {
                 let request = super::requests::Request { xid, frame, now_ms };
-                if let Err(kind) = self.handle(message, &request, shared, ctx, outcome) {
+                if let Err(kind) = self.handle(*message, &request, shared, ctx, outcome) {
                     self.refuse(kind, frame);
                 }
             }

@@ -8,10 +8,10 @@ use netdev::link::{self, EthtoolLink, LinkInfo};
 use ofproto::backer::Backer;
 use ofproto::ports::PatchCounters;
 use ovsdb::client::{ColumnValue, LockState, TxnBuilder, TxnId};
-use ovsdb::value::Datum;
+use ovsdb::value::{Datum, Uuid};
 use std::collections::BTreeMap;
 use sync::Ordering;
-use vswitch::status::{Counters, Duplex, Facts, SwitchFacts, UpDown};
+use vswitch::status::{ControllerFacts, Counters, Duplex, Facts, SwitchFacts, UpDown};
 use vswitch::{Planner, SupportedTypes, Writeback};
 
 /// Version of OVS that tools are told.
@@ -34,6 +34,7 @@ pub(crate) struct FactKeeper {
     switch: SwitchFacts,
     system_id: Option<String>,
     embedded: bool,
+    controllers: BTreeMap<Uuid, ControllerFacts>,
     dirty: bool,
     last_written: Option<i64>,
 }
@@ -62,6 +63,7 @@ impl FactKeeper {
             },
             system_id,
             embedded,
+            controllers: BTreeMap::new(),
             dirty: true,
             last_written: None,
         }
@@ -125,6 +127,16 @@ impl FactKeeper {
         }
     }
 
+    /// Takes facts about controllers.
+    pub(crate) fn set_controllers(&mut self, controllers: BTreeMap<Uuid, ControllerFacts>) {
+        let lasting = |all: &BTreeMap<Uuid, ControllerFacts>| {
+            let strip = |f: &ControllerFacts| (f.is_connected, f.role, f.status.get("state").cloned());
+            all.iter().map(|(u, f)| (*u, strip(f))).collect::<Vec<_>>()
+        };
+        self.dirty |= lasting(&controllers) != lasting(&self.controllers);
+        self.controllers = controllers;
+    }
+
     /// Whether a device is without carrier; `None` when nothing is known of it.
     pub(crate) fn link_down(&self, name: &str) -> Option<bool> {
         self.links.get(name).map(|l| !l.info.carrier())
@@ -174,6 +186,7 @@ impl FactKeeper {
     fn facts(&self, planner: &Planner) -> Facts {
         let mut facts = planner.facts();
         facts.switch = self.switch.clone();
+        facts.controllers = self.controllers.clone();
         for bridge in facts.bridges.values_mut() {
             bridge.datapath_version = "<built-in>".to_string();
         }

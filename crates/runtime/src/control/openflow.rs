@@ -113,7 +113,13 @@ impl OpenFlow {
     }
 
     /// Applies a bridge's settings.
-    pub(crate) fn configure(&mut self, bridge: BridgeId, options: &BridgeOptions, datapath_id: u64, parts: Parts<'_>) {
+    pub(crate) fn configure(
+        &mut self,
+        bridge: BridgeId,
+        options: &BridgeOptions,
+        datapath_id: u64,
+        parts: Parts<'_>,
+    ) {
         let Some(b) = self.bridges.get_mut(&bridge) else { return };
         b.datapath_id = datapath_id;
         b.desc = describe(options.dp_desc.as_deref(), options.dp_sn.as_deref());
@@ -150,7 +156,8 @@ impl OpenFlow {
             }
         }
         let has_controllers = wanted.iter().any(|c| !c.is_passive());
-        let probe_ms = wanted.iter().filter(|c| !c.is_passive()).map(|c| c.inactivity_probe_ms).max().unwrap_or(0);
+        let probe_ms =
+            wanted.iter().filter(|c| !c.is_passive()).map(|c| c.inactivity_probe_ms).max().unwrap_or(0);
         for config in wanted {
             b.add_controller(config, reactor, parts.now_ms);
         }
@@ -158,7 +165,7 @@ impl OpenFlow {
             bridge,
             |c| {
                 c.has_controllers = has_controllers;
-                c.probe_interval_ms = probe_ms;
+                c.max_probe_interval_ms = probe_ms;
             },
             parts,
         );
@@ -239,13 +246,22 @@ impl OpenFlow {
     pub(crate) fn facts(&self, now_ms: u64) -> BTreeMap<ovsdb::value::Uuid, ControllerFacts> {
         self.bridges
             .values()
-            .flat_map(|b| b.controllers.iter().map(move |(target, c)| (c.config.row, b.controller_facts(target, c, now_ms))))
+            .flat_map(|b| {
+                b.controllers
+                    .iter()
+                    .map(move |(target, c)| (c.config.row, b.controller_facts(target, c, now_ms)))
+            })
             .collect()
     }
 }
 
 impl OfBridge {
-    fn with_mgr<R>(&mut self, bridge: BridgeId, parts: Parts<'_>, f: impl FnOnce(&mut Connmgr, &Ctx<'_>) -> R) -> R {
+    fn with_mgr<R>(
+        &mut self,
+        bridge: BridgeId,
+        parts: Parts<'_>,
+        f: impl FnOnce(&mut Connmgr, &Ctx<'_>) -> R,
+    ) -> R {
         let ctx = Ctx {
             backer: parts.backer,
             datapath: parts.datapath,
@@ -264,7 +280,7 @@ impl OfBridge {
             return;
         }
         self.configured = Some(config);
-        self.with_mgr(bridge, parts, |mgr, ctx| mgr.configure(&config, ctx, parts.now_ms));
+        self.with_mgr(bridge, parts, |mgr, ctx| mgr.configure(config, ctx, parts.now_ms));
     }
 
     fn add_controller(&mut self, config: ControllerConfig, reactor: &mut Reactor, now_ms: u64) {
@@ -309,9 +325,8 @@ impl OfBridge {
     /// Takes connections in; `false` when the token is none of this bridge's listeners.
     fn accept(&mut self, bridge: BridgeId, token: Token, reactor: &mut Reactor, parts: Parts<'_>) -> bool {
         let service = self.management.as_ref().is_some_and(|l| l.token() == token);
-        let passive = |c: &Controller| {
-            matches!(&c.remote, Remote::Passive { listener: Some(l) } if l.token() == token)
-        };
+        let passive =
+            |c: &Controller| matches!(&c.remote, Remote::Passive { listener: Some(l) } if l.token() == token);
         let target = self.controllers.iter().find(|(_, c)| passive(c)).map(|(t, _)| t.clone());
         if !service && target.is_none() {
             return false;
@@ -325,7 +340,9 @@ impl OfBridge {
                     _ => None,
                 },
             };
-            let Some(Ok(Some(mut conn))) = listener.map(|l| l.accept(reactor.registry(), new)) else { return true };
+            let Some(Ok(Some(mut conn))) = listener.map(|l| l.accept(reactor.registry(), new)) else {
+                return true;
+            };
             if self.links.len() >= SERVICE_MAX {
                 conn.close(reactor.registry());
                 continue;
@@ -338,7 +355,9 @@ impl OfBridge {
 
     /// A connection can be read or written.
     fn ready(&mut self, bridge: BridgeId, token: Token, reactor: &mut Reactor, parts: Parts<'_>) {
-        if self.links.get(&token).is_some_and(|l| l.id.is_none()) && !self.came_up(bridge, token, reactor, parts) {
+        if self.links.get(&token).is_some_and(|l| l.id.is_none())
+            && !self.came_up(bridge, token, reactor, parts)
+        {
             return;
         }
         loop {
@@ -372,7 +391,9 @@ impl OfBridge {
             }
             Ok(true) => {}
         }
-        let Some(controller) = link.target.as_ref().and_then(|t| self.controllers.get_mut(t)) else { return false };
+        let Some(controller) = link.target.as_ref().and_then(|t| self.controllers.get_mut(t)) else {
+            return false;
+        };
         if let Remote::Active { reconnect, .. } = &mut controller.remote {
             reconnect.connected(parts.now_ms);
         }
