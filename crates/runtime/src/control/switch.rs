@@ -60,6 +60,7 @@ pub struct Switch {
     applied_once: bool,
     next_retry_ms: u64,
     waited_for_lock: bool,
+    seen_epoch: u64,
 }
 
 impl Switch {
@@ -100,6 +101,7 @@ impl Switch {
             applied_once: false,
             next_retry_ms: 0,
             waited_for_lock: false,
+            seen_epoch: 0,
         })
     }
 
@@ -188,6 +190,15 @@ impl Switch {
 
     /// Follows the database and the system, and writes back.
     pub fn run(&mut self, db: &mut Db, reactor: &mut Reactor) {
+        self.follow(db, reactor);
+        let epoch = self.backer.epoch();
+        if epoch != self.seen_epoch {
+            self.seen_epoch = epoch;
+            self.wake_revalidator();
+        }
+    }
+
+    fn follow(&mut self, db: &mut Db, reactor: &mut Reactor) {
         let now_ms = sys::clock::monotonic_ms();
         let parts = Parts { backer: &self.backer, datapath: &*self.datapath, now_ms };
         self.openflow.run(reactor, parts);
@@ -262,7 +273,6 @@ impl Switch {
             Command::DestroyBridge { bridge, .. } => {
                 self.openflow.destroy(bridge, reactor);
                 self.backer.remove_bridge(bridge);
-                self.wake_revalidator();
             }
             Command::OpenInterface(open) => {
                 let result = self.open(&open);
@@ -295,7 +305,6 @@ impl Switch {
                 let table = ports.table(&previous);
                 self.openflow.ports_changed(bridge, &previous, &table, sys::clock::monotonic_ms());
                 self.backer.set_ports(bridge, table);
-                self.wake_revalidator();
                 self.links_dirty = true;
             }
             Command::ConfigureBridge { bridge, settings, .. } => self.configure(bridge, &settings),
@@ -323,7 +332,6 @@ impl Switch {
         let now_ms = sys::clock::monotonic_ms();
         let parts = Parts { backer: &self.backer, datapath: &*self.datapath, now_ms };
         self.openflow.configure(bridge, options, settings.datapath_id, parts);
-        self.wake_revalidator();
     }
 
     fn open(&mut self, open: &OpenInterface) -> Result<OpenedInterface, String> {
