@@ -146,7 +146,8 @@ impl Planner {
             }
             Ok(opened) => match bridge.assign_number(&name) {
                 Some(number) => {
-                    let open = Open { number, dp_port: Some(opened.dp_port), mac: opened.mac };
+                    let open =
+                        Open { number, dp_port: Some(opened.dp_port), mac: opened.mac, mtu: opened.mtu };
                     if let Some(interface) = bridge.interfaces.get_mut(&name) {
                         interface.state = State::Open(open);
                     }
@@ -227,15 +228,15 @@ impl Planner {
         self.openings.retain(|_, interface| home.contains_key(interface));
     }
 
-    /// The address of an open device changed by itself.
-    pub fn mac_changed(&mut self, name: &str, mac: MacAddr) {
+    /// Address or MTU of an open device, as they are now.
+    pub fn device_changed(&mut self, name: &str, mac: MacAddr, mtu: Option<u32>) {
         let Some(bridge_name) = self.home.get(name) else { return };
         let interface = self.bridges.get_mut(bridge_name).and_then(|b| b.interfaces.get_mut(name));
         if let Some(interface) = interface
             && let State::Open(open) = &mut interface.state
-            && open.mac != mac
+            && (open.mac, open.mtu) != (mac, mtu)
         {
-            open.mac = mac;
+            (open.mac, open.mtu) = (mac, mtu);
             self.dirty.insert(bridge_name.clone());
         }
     }

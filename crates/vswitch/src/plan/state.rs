@@ -17,6 +17,7 @@ pub(super) struct Open {
     pub(super) number: OfPort,
     pub(super) dp_port: Option<DpPort>,
     pub(super) mac: MacAddr,
+    pub(super) mtu: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,6 +156,16 @@ impl Bridge {
         }
     }
 
+    /// What the settings of internal devices take from the bridge.
+    pub(super) fn derived(&self) -> Derived {
+        let outside = |interface: &Interface| {
+            let outside = !interface.config.is_internal() && !interface.config.is_patch();
+            interface.open().filter(|_| outside)?.mtu
+        };
+        let mtu = self.interfaces.values().filter_map(outside).min().unwrap_or(ETHERNET_MTU);
+        Derived { local: self.config.name.clone(), mac: self.mac(), mtu }
+    }
+
     pub(super) fn bundle_id(&mut self, port: &str) -> BundleId {
         if let Some(id) = self.bundles.get(port) {
             return *id;
@@ -163,5 +174,44 @@ impl Bridge {
         self.next_bundle += 1;
         self.bundles.insert(port.to_string(), id);
         id
+    }
+}
+
+/// MTU of internal interfaces in a bridge without others (RFC 894).
+const ETHERNET_MTU: u32 = 1500;
+
+/// Settings that internal devices take from their bridge: its own has the bridge's address, and all of them the least
+/// MTU of the devices around, unless the row says otherwise.
+pub(super) struct Derived {
+    local: String,
+    mac: MacAddr,
+    mtu: u32,
+}
+
+impl Derived {
+    fn mac(&self, config: &InterfaceConfig) -> Option<MacAddr> {
+        if config.name == self.local { Some(self.mac) } else { config.mac }
+    }
+
+    fn mtu(&self, config: &InterfaceConfig) -> Option<u32> {
+        config.mtu_request.or(config.is_internal().then_some(self.mtu))
+    }
+
+    /// The settings of a device.
+    pub(super) fn settings(&self, config: &InterfaceConfig) -> DeviceSettings {
+        DeviceSettings {
+            mac: self.mac(config),
+            mtu: self.mtu(config),
+            options: config.options.clone(),
+            other_config: config.other_config.clone(),
+        }
+    }
+
+    /// Whether a device was sent just these settings.
+    pub(super) fn is_sent(&self, sent: &DeviceSettings, config: &InterfaceConfig) -> bool {
+        sent.mac == self.mac(config)
+            && sent.mtu == self.mtu(config)
+            && sent.options == config.options
+            && sent.other_config == config.other_config
     }
 }
