@@ -110,51 +110,35 @@ fn global_settings() {
 }
 
 #[test]
-fn bridge_settings_and_controllers() {
+fn bridge_settings() {
     let mut bed = Bed::new();
     bed.add_br("br0", "dummy");
     let row = bed.row("Bridge", "br0");
     bed.txn(|txn| {
-        let a = txn.insert(
-            "Controller",
-            [("target", ColumnValue::from("tcp:127.0.0.1")), ("max_backoff", 1500.into())],
-        );
-        let b = txn.insert("Controller", [("target", "ptcp:6653")].map(|(k, v)| (k, ColumnValue::from(v))));
-        let c = txn.insert("Controller", [("target", ColumnValue::from("ssl:127.0.0.1"))]);
-        let d = txn.insert("Controller", [("target", ColumnValue::from("bogus:x"))]);
-        let table = txn.insert(
-            "Flow_Table",
-            [
-                ("name", ColumnValue::from("first")),
-                ("flow_limit", 10.into()),
-                ("overflow_policy", "evict".into()),
-            ],
-        );
-        txn.update(
-            "Bridge",
-            row,
-            [
-                ("controller", ColumnValue::refs([a, b, c, d])),
-                ("fail_mode", "secure".into()),
-                ("protocols", Datum::set(["OpenFlow13", "OpenFlow10"]).into()),
-                ("flow_tables", ColumnValue::ref_map([(3, table)])),
-                (
-                    "other_config",
-                    map(&[
-                        ("datapath-id", "00000000000000ab"),
-                        ("hwaddr", "00:00:00:00:00:05"),
-                        ("mac-aging-time", "60"),
-                        ("mac-table-size", "9"),
-                        ("forward-bpdu", "true"),
-                        ("disable-in-band", "true"),
-                        ("dp-desc", "a switch"),
-                    ]),
-                ),
-            ],
-        );
+        let columns = [
+            ("name", ColumnValue::from("first")),
+            ("flow_limit", 10.into()),
+            ("overflow_policy", "evict".into()),
+        ];
+        let table = txn.insert("Flow_Table", columns);
+        let other_config = map(&[
+            ("datapath-id", "00000000000000ab"),
+            ("hwaddr", "00:00:00:00:00:05"),
+            ("mac-aging-time", "60"),
+            ("mac-table-size", "9"),
+            ("forward-bpdu", "true"),
+            ("disable-in-band", "true"),
+            ("dp-desc", "a switch"),
+        ]);
+        let columns = [
+            ("fail_mode", "secure".into()),
+            ("protocols", Datum::set(["OpenFlow13", "OpenFlow10"]).into()),
+            ("flow_tables", ColumnValue::ref_map([(3, table)])),
+            ("other_config", other_config),
+        ];
+        txn.update("Bridge", row, columns);
     });
     let desired = bed.desired();
-    let bridge = &desired.bridges["br0"];
     let table = FlowTableConfig {
         name: Some("first".into()),
         flow_limit: Some(10),
@@ -174,29 +158,51 @@ fn bridge_settings_and_controllers() {
         flow_tables: [(3, table)].into(),
         ..BridgeOptions::default()
     };
-    assert_eq!(bridge.options, expected);
-    let mut controllers: Vec<_> = bridge
-        .controllers
-        .iter()
-        .map(|c| (c.target.as_str(), c.kind, c.connection_mode, c.max_backoff_ms, c.inactivity_probe_ms))
-        .collect();
-    controllers.sort_by_key(|c| c.0);
-    use ConnectionMode::OutOfBand;
+    assert_eq!(desired.bridges["br0"].options, expected);
+    assert_eq!(OpenFlowVersion::V13.wire(), 4);
     assert_eq!(
-        controllers,
-        [
-            ("ptcp:6653", ControllerKind::Service, OutOfBand, 8000, 5000),
-            ("tcp:127.0.0.1", ControllerKind::Primary, OutOfBand, 1500, 5000)
-        ]
+        messages(&desired),
+        ["Bridge br0: other_config:mac-table-size=9 is not from 10 to 1000000: 10 is used"]
     );
+}
+
+#[test]
+fn controllers() {
+    use ConnectionMode::{InBand, OutOfBand};
+    let mut bed = Bed::new();
+    bed.add_br("br0", "dummy");
+    let row = bed.row("Bridge", "br0");
+    bed.txn(|txn| {
+        let target = |target: &'static str| [("target", ColumnValue::from(target))];
+        let rows = [
+            txn.insert("Controller", [("target", "tcp:127.0.0.1".into()), ("max_backoff", 1500.into())]),
+            txn.insert("Controller", target("ptcp:6653")),
+            txn.insert("Controller", target("ssl:127.0.0.1")),
+            txn.insert("Controller", target("bogus:x")),
+        ];
+        txn.update("Bridge", row, [("controller", ColumnValue::refs(rows))]);
+    });
+    let read = |desired: &Desired| -> Vec<_> {
+        let controllers = desired.bridges["br0"].controllers.iter();
+        let mut read: Vec<_> = controllers
+            .map(|c| (c.target.clone(), c.kind, c.connection_mode, c.max_backoff_ms, c.inactivity_probe_ms))
+            .collect();
+        read.sort_by(|a, b| a.0.cmp(&b.0));
+        read
+    };
+    let desired = bed.desired();
+    let passive = ("ptcp:6653".to_string(), ControllerKind::Service, OutOfBand, 8000, 5000);
+    let active = ("tcp:127.0.0.1".to_string(), ControllerKind::Primary, InBand, 1500, 5000);
+    assert_eq!(read(&desired), [passive, active]);
     assert_eq!(
         messages(&desired),
         [
-            "Bridge br0: other_config:mac-table-size=9 is not from 10 to 1000000: 10 is used",
             "Controller bogus:x: \"bogus:x\" does not say how to reach a controller: left out",
             "Controller ssl:127.0.0.1: SSL is not supported in this version: this controller is left out",
         ]
     );
+    bed.set("Bridge", "br0", "other_config", map(&[("disable-in-band", "true")]));
+    assert_eq!(read(&bed.desired())[1].2, OutOfBand);
 }
 
 #[test]

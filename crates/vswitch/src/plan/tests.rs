@@ -271,6 +271,7 @@ fn the_address_of_a_bridge() {
     let settings = world.fake.bridge("br0").settings.clone().unwrap();
     assert_eq!(settings.datapath_id, device_mac("p3").to_u64());
     let facts = world.planner.facts();
+    assert_eq!(facts.bridges[&world.bed.row("Bridge", "br0")].datapath_version, "<built-in>");
     assert_eq!(
         facts.bridges[&world.bed.row("Bridge", "br0")].datapath_id.as_deref(),
         Some("0000001122000003")
