@@ -25,6 +25,8 @@ pub const MAX_PENDING_PER_SESSION: usize = 64;
 pub const MAX_PENDING: usize = 1024;
 /// Output bytes that one session may leave unread before it is cut off.
 pub const MAX_BACKLOG_BYTES: usize = 256 << 20;
+/// Input and output bytes that all sessions together may have waiting; above it the one with most is cut off.
+pub const MAX_TOTAL_HELD_BYTES: usize = 1 << 30;
 /// Longest part of an offending request that an error's `syntax` member repeats, bytes.
 pub const MAX_SYNTAX_BYTES: usize = 1024;
 /// Most rows in a table whose schema sets no `maxRows`.

@@ -213,12 +213,8 @@ fn purge_row(
             };
             column.ty.references(RefKind::Weak).any(hit)
         };
-        let purged = if datum.is_map() {
-            let keep = datum.pairs().iter().filter(|(k, v)| !gone(true, k) && !gone(false, v));
-            Datum::map(keep.cloned())
-        } else {
-            Datum::set(datum.atoms().iter().filter(|atom| !gone(true, atom)).cloned())
-        };
+        let purged =
+            datum.retain(|key, value| !gone(true, key) && !value.is_some_and(|value| gone(false, value)));
         if purged.len() != datum.len() && !column.ty.allows_size(purged.len()) {
             let details = format!(
                 "table {} column {} needs at least {} element(s), and the rows it refers to do not exist",

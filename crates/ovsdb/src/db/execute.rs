@@ -196,8 +196,7 @@ impl Run<'_> {
         parse_row(table, json, &mut Resolver { names: &mut self.names, source: &mut *self.txn.uuids })
     }
 
-    fn condition(&mut self, table: &TableSchema, members: &mut Members<'_>) -> Result<Condition, OpError> {
-        let json = members.array("where")?;
+    fn condition(&mut self, table: &TableSchema, json: &Value) -> Result<Condition, OpError> {
         Condition::parse(table, json, &mut Resolver { names: &mut self.names, source: &mut *self.txn.uuids })
     }
 
@@ -268,12 +267,14 @@ impl Run<'_> {
 
     fn select(&mut self, mut members: Members<'_>) -> Step {
         let (ix, table) = self.table(&mut members)?;
-        let condition = self.condition(&table, &mut members)?;
-        let fields = match members.optional("columns") {
+        let clauses = members.array("where")?;
+        let columns = members.optional("columns");
+        members.finish()?;
+        let condition = self.condition(&table, clauses)?;
+        let fields = match columns {
             Some(json) => parse_fields(&table, json)?,
             None => all_fields(&table),
         };
-        members.finish()?;
         let rows = self.matching(ix, &condition);
         let rows = rows.iter().map(|(uuid, row)| row_json(&table, *uuid, row, &fields)).collect();
         Ok(Value::Object(Map::from_iter([("rows".to_string(), Value::Array(rows))])))
@@ -282,7 +283,7 @@ impl Run<'_> {
     fn update(&mut self, mut members: Members<'_>) -> Step {
         let (ix, table) = self.table(&mut members)?;
         let row = members.object("row")?;
-        let condition = self.condition(&table, &mut members)?;
+        let clauses = members.array("where")?;
         members.finish()?;
         self.check_writable("update")?;
         let values = self.row(&table, row)?;
@@ -290,6 +291,7 @@ impl Run<'_> {
             let details = format!("column {name} of table {} cannot be changed", table.name);
             return Err(OpError::new(ErrorKind::Constraint, details).at(members.json()).into());
         }
+        let condition = self.condition(&table, clauses)?;
         let rows = self.matching(ix, &condition);
         for (uuid, row) in &rows {
             let mut columns = row.columns.clone();
@@ -301,7 +303,7 @@ impl Run<'_> {
 
     fn mutate(&mut self, mut members: Members<'_>) -> Step {
         let (ix, table) = self.table(&mut members)?;
-        let condition = self.condition(&table, &mut members)?;
+        let clauses = members.array("where")?;
         let list = members.array("mutations")?;
         members.finish()?;
         self.check_writable("mutate")?;
@@ -312,6 +314,7 @@ impl Run<'_> {
             .flatten()
             .map(|json| Mutation::parse(&table, json, &mut resolver))
             .collect::<Result<Vec<_>, _>>()?;
+        let condition = self.condition(&table, clauses)?;
         let rows = self.matching(ix, &condition);
         for (uuid, row) in &rows {
             let mut columns = row.columns.clone();
@@ -331,9 +334,10 @@ impl Run<'_> {
 
     fn delete(&mut self, mut members: Members<'_>) -> Step {
         let (ix, table) = self.table(&mut members)?;
-        let condition = self.condition(&table, &mut members)?;
+        let clauses = members.array("where")?;
         members.finish()?;
         self.check_writable("delete")?;
+        let condition = self.condition(&table, clauses)?;
         let rows = self.matching(ix, &condition);
         for (uuid, _) in &rows {
             self.txn.put((ix, *uuid), None);
@@ -343,7 +347,11 @@ impl Run<'_> {
 
     fn wait(&mut self, mut members: Members<'_>) -> Step {
         let (ix, table) = self.table(&mut members)?;
-        let timeout_ms = match members.optional("timeout") {
+        let (timeout, clauses) = (members.optional("timeout"), members.array("where")?);
+        let (columns, until) = (members.optional("columns"), members.string("until")?);
+        let rows = members.array("rows")?;
+        members.finish()?;
+        let timeout_ms = match timeout {
             None => None,
             Some(json) => match json {
                 Value::Number(n) => number_to_i64(n).and_then(|n| u64::try_from(n).ok()).map(Some),
@@ -351,20 +359,18 @@ impl Run<'_> {
             }
             .ok_or_else(|| OpError::syntax(json, "the timeout must be an integer that is not negative"))?,
         };
-        let condition = self.condition(&table, &mut members)?;
-        let fields = match members.optional("columns") {
+        let condition = self.condition(&table, clauses)?;
+        let fields = match columns {
             Some(json) => parse_fields(&table, json)?,
             None => (0..table.columns.len()).map(|ix| Field::Column(ColumnIx(ix))).collect(),
         };
-        let equal = match members.string("until")? {
+        let equal = match until {
             "==" => true,
             "!=" => false,
             other => {
                 return Err(OpError::syntax(&Value::from(other), "\"until\" must be \"==\" or \"!=\"").into());
             }
         };
-        let rows = members.array("rows")?;
-        members.finish()?;
         let mut expected = BTreeSet::new();
         for json in rows.as_array().into_iter().flatten() {
             let mut row = Row::with_defaults(&table, Uuid::ZERO);

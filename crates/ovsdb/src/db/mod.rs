@@ -1,7 +1,7 @@
 //! The in-memory database: tables of rows, transactions on them (RFC 7047 section 5.2), and the bookkeeping that keeps a
 //! commit's cost proportional to its change.
 //!
-//! [`transact`] runs a list of operations. While it runs, changes are made in place and remembered ([`Txn`]), so that
+//! [`transact`] runs a list of operations. While it runs, changes are made in place and remembered, so that
 //! a failed transaction is undone row by row. At commit, references, garbage, row limits, weak references and unique
 //! indexes are checked for the rows that changed, with the help of counts kept from commit to commit. A commit
 //! yields a [`Delta`], from which monitors and log records are made.
@@ -149,7 +149,28 @@ impl Database {
             }
         }
         target.rebuild()?;
+        target.sweep();
         Ok(target)
+    }
+
+    /// Removes rows that nothing keeps: a column that is left out may have held the last reference to them.
+    fn sweep(&mut self) {
+        loop {
+            let mut orphans = Vec::new();
+            for (ix, _) in self.schema.tables.iter().enumerate().filter(|(_, table)| !table.is_root) {
+                let rows = &self.tables[ix].rows;
+                let unreferenced = |uuid: &&Uuid| !self.tables[ix].strong.contains_key(uuid);
+                orphans.extend(rows.keys().filter(unreferenced).map(|uuid| (TableIx(ix), *uuid)));
+            }
+            if orphans.is_empty() {
+                return;
+            }
+            for key in orphans {
+                let old = self.row(key.0, key.1).cloned();
+                self.put(key, None);
+                self.account(key, old.as_deref(), None);
+            }
+        }
     }
 
     /// Puts a row in, or takes it out, without any check or bookkeeping.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::condition::{Field, unknown_column};
 use crate::error::{ErrorKind, OpError};
 use crate::schema::{BaseType, ColumnIx, ColumnType, TableSchema};
-use crate::value::{Atom, AtomicType, Datum, NamedUuids, datum_from_json};
+use crate::value::{Atom, AtomicType, Datum, NamedUuids, datum_from_json, union};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutator {
@@ -89,7 +89,7 @@ impl Mutation {
         let ty = &table.columns[self.column.0].ty;
         let datum = &mut columns[self.column.0];
         let result = match self.mutator {
-            Mutator::Insert => insert(datum, &self.argument),
+            Mutator::Insert => union(datum, &self.argument),
             Mutator::Delete => delete(datum, &self.argument),
             _ => {
                 let result = self.arithmetic(datum)?;
@@ -160,24 +160,9 @@ fn argument_type(mutator: Mutator, ty: &ColumnType, json: &Value) -> ColumnType 
     argument
 }
 
-fn insert(datum: &Datum, argument: &Datum) -> Datum {
-    if datum.is_map() {
-        let new = argument.pairs().iter().filter(|(key, _)| datum.get(key).is_none());
-        return Datum::map(datum.pairs().iter().chain(new).cloned());
-    }
-    Datum::set(datum.atoms().iter().chain(argument.atoms()).cloned())
-}
-
 fn delete(datum: &Datum, argument: &Datum) -> Datum {
-    if datum.is_map() {
-        let stays = |(key, value): &&(Atom, Atom)| {
-            argument.get(key) != Some(value) && !argument_has_key(argument, key)
-        };
-        return Datum::map(datum.pairs().iter().filter(stays).cloned());
-    }
-    Datum::set(datum.atoms().iter().filter(|atom| !argument.contains(atom)).cloned())
-}
-
-fn argument_has_key(argument: &Datum, key: &Atom) -> bool {
-    !argument.is_map() && argument.contains(key)
+    datum.retain(|key, value| match value {
+        Some(value) if argument.is_map() => argument.get(key) != Some(value),
+        _ => !argument.contains(key),
+    })
 }

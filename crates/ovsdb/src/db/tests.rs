@@ -310,6 +310,12 @@ fn conversion_keeps_what_both_schemas_have() {
     let older = Arc::new(DatabaseSchema::from_json(&json).unwrap());
     let converted = bench.db.convert(older).unwrap();
     assert_eq!(converted.row_count(converted.schema().table_ix("Interface").unwrap()), 1);
+    let mut without_ports = json.clone();
+    without_ports["tables"]["Bridge"]["columns"].as_object_mut().unwrap().remove("ports");
+    let converted = bench.db.convert(Arc::new(DatabaseSchema::from_json(&without_ports).unwrap())).unwrap();
+    for (table, rows) in [("Bridge", 1), ("Port", 0), ("Interface", 0)] {
+        assert_eq!(converted.row_count(converted.schema().table_ix(table).unwrap()), rows, "{table}");
+    }
     json["tables"]["Interface"]["columns"]["name"] =
         json!({"type": {"key": {"type": "string", "maxLength": 1}}});
     assert!(bench.db.convert(Arc::new(DatabaseSchema::from_json(&json).unwrap())).is_err());

@@ -27,7 +27,7 @@ impl<'a> Txn<'a> {
 
     /// Whether this UUID names a row now, or did before this transaction.
     pub(super) fn knows(&self, key: RowKey) -> bool {
-        self.row(key).is_some() || self.before.contains_key(&key)
+        self.row(key).is_some() || matches!(self.before.get(&key), Some(Some(_)))
     }
 
     /// Sets or deletes a row.

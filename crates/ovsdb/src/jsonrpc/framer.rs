@@ -81,6 +81,11 @@ impl Framer {
         self.buffer.len() - self.start
     }
 
+    /// Forgets what it holds. What is fed later is read as the beginning of a text.
+    pub fn clear(&mut self) {
+        *self = Framer::new(self.limits);
+    }
+
     /// The next whole text, or `None` until more bytes come. An error is final.
     pub fn next_text(&mut self) -> Result<Option<Value>, FrameError> {
         if let Some(error) = &self.failed {

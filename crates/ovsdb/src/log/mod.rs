@@ -28,7 +28,8 @@ pub fn schema_record(db: &Database) -> Vec<u8> {
 /// changed: ephemeral columns are not.
 pub fn commit_record(db: &Database, delta: &Delta, comment: &str, date_ms: i64) -> Option<Vec<u8>> {
     // Readers of ovsdb-server 3.1 take the difference of a column that still has a default which is not empty for its
-    // new value. Such a record is written with whole values.
+    // new value, and refuse one that has more elements than the column may have. Such a record is written with whole
+    // values.
     let tables = &db.schema().tables;
     let as_diff = !delta.changes.iter().any(|((table, _), change)| {
         matches!((&change.old, &change.new), (Some(old), Some(new)) if misread_as_diff(&tables[table.0], old, new))
@@ -93,8 +94,12 @@ fn changed<'a>(
 }
 
 fn misread_as_diff(table: &TableSchema, old: &Row, new: &Row) -> bool {
-    changed(table, old, new)
-        .any(|(c, ix)| !c.ty.is_single() && !c.default.is_empty() && old.columns[ix] == c.default)
+    changed(table, old, new).any(|(c, ix)| {
+        let (old, new) = (&old.columns[ix], &new.columns[ix]);
+        let from_default = !c.default.is_empty() && *old == c.default;
+        let difference_too_large = || c.ty.max != u32::MAX && !c.ty.allows_size(diff(old, new, false).len());
+        !c.ty.is_single() && (from_default || difference_too_large())
+    })
 }
 
 /// What the record says of one row; `None` if only ephemeral columns changed.

@@ -121,6 +121,21 @@ fn a_default_that_is_not_empty_is_never_written_as_a_difference() {
     assert!(record(5).contains(r#""targets":["set",["a","c"]]"#) && record(5).contains("_is_diff"));
 }
 
+#[test]
+fn a_difference_larger_than_its_column_is_never_written() {
+    let schema = json!({"name": "d", "tables": {"t": {"columns": {"s": {"type": {"key": "integer", "min": 0, "max": 2}}}}}});
+    let schema = crate::schema::DatabaseSchema::from_json(&schema).unwrap();
+    let (mut db, mut uuids) = (Database::new(schema.into()), SeededUuids::new(1));
+    run(&mut db, &mut uuids, json!([{"op": "insert", "table": "t", "row": {"s": ["set", [1, 2]]}}]));
+    let commit = run(
+        &mut db,
+        &mut uuids,
+        json!([{"op": "update", "table": "t", "where": [], "row": {"s": ["set", [3, 4]]}}]),
+    );
+    let record = String::from_utf8(commit_record(&db, &commit.delta, "", 0).unwrap()).unwrap();
+    assert!(record.contains(r#"["set",[3,4]]"#) && !record.contains("_is_diff"), "{record}");
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {

@@ -44,6 +44,11 @@ impl Durability {
     pub(super) fn synced(&self) -> u64 {
         self.synced
     }
+
+    /// A database is no longer served: its commits can no longer be taken back.
+    pub(super) fn forget(&mut self, database: &str) {
+        self.unsynced.retain(|commit| *commit.database != *database);
+    }
 }
 
 impl Server {

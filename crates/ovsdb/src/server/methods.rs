@@ -149,7 +149,7 @@ impl Server {
         let seq = self.durability.seq();
         let Some(session) = self.sessions.get_mut(&id) else { return plain(Value::Null) };
         let (old_key, new_key) = (old_id.to_string(), new_id.to_string());
-        if !session.monitors.get(&old_key).is_some_and(|monitor| monitor.version != Version::V1) {
+        if session.monitors.get(&old_key).is_none_or(|monitor| monitor.version == Version::V1) {
             return Err(OpError::syntax(old_id, "the session has no conditional monitor of this id").into());
         }
         if old_key != new_key && session.monitors.contains_key(&new_key) {

@@ -27,7 +27,7 @@ pub use durability::LogRecord;
 
 use crate::db::{Context, Database, Outcome, transact};
 use crate::jsonrpc::{FramerLimits, Message};
-use crate::limits::{MAX_BACKLOG_BYTES, MAX_SESSIONS};
+use crate::limits::{MAX_BACKLOG_BYTES, MAX_SESSIONS, MAX_TOTAL_HELD_BYTES};
 use crate::schema;
 use crate::value::{Uuid, UuidSource};
 use durability::Durability;
@@ -61,6 +61,8 @@ pub struct ServerLimits {
     pub message: FramerLimits,
     /// Of the output that a session leaves unread, bytes.
     pub backlog_bytes: usize,
+    /// Of the input and output that all sessions together have waiting, bytes.
+    pub total_held_bytes: usize,
     /// Of sessions at once.
     pub sessions: usize,
 }
@@ -70,6 +72,7 @@ impl Default for ServerLimits {
         ServerLimits {
             message: FramerLimits::default(),
             backlog_bytes: MAX_BACKLOG_BYTES,
+            total_held_bytes: MAX_TOTAL_HELD_BYTES,
             sessions: MAX_SESSIONS,
         }
     }
@@ -127,8 +130,8 @@ impl Server {
         server
     }
 
-    /// Serves a database. With `persistent`, its commits go to the log. One persistent database at most has its log
-    /// told apart by [`LogRecord::database`].
+    /// Serves a database. With `persistent`, its commits go to the log; [`LogRecord::database`] tells logs apart.
+    /// Sessions that do not follow the `_Server` database are ended, so that they look again.
     pub fn add_database(&mut self, db: Database, persistent: bool) -> Result<(), ServerError> {
         if self.databases.contains_key(&db.schema().name) {
             return Err(ServerError::DuplicateDatabase(db.schema().name.to_string()));
@@ -137,12 +140,14 @@ impl Server {
         Ok(())
     }
 
-    /// Stops serving a database and gives it back. Its monitors and waiting transactions end.
+    /// Stops serving a database and gives it back. Its monitors and waiting transactions end. Write its last log
+    /// records first: commits that are not synced are no longer taken back by [`Server::log_failed`].
     pub fn remove_database(&mut self, name: &str) -> Option<Database> {
         if name == "_Server" {
             return None;
         }
         let hosted = self.databases.remove(name)?;
+        self.durability.forget(name);
         let seq = self.durability.seq();
         for session in self.sessions.values_mut() {
             let gone: Vec<String> = session
@@ -219,6 +224,31 @@ impl Server {
     /// Takes what a client sent and does what it asks. Look at [`Server::session_closing`] afterwards.
     pub fn session_input(&mut self, id: SessionId, bytes: &[u8], now: Time) {
         self.tick(now);
+        self.understand(id, bytes, now);
+        self.shed();
+    }
+
+    /// Cuts off the sessions with most bytes waiting until all together are within the bound.
+    fn shed(&mut self) {
+        let mut held: usize = self.sessions.values().map(Session::held_bytes).sum();
+        while held > self.limits.total_held_bytes {
+            let Some(worst) = self.sessions.values_mut().max_by_key(|session| session.held_bytes()) else {
+                return;
+            };
+            let freed = worst.held_bytes();
+            worst
+                .cut_off(format!("memory for clients is short, and {freed} bytes wait for or from this one"));
+            held -= freed;
+        }
+    }
+
+    /// Asks a client for a sign of life. Whatever it sends next is one; when to ask and to give up is the owner's.
+    pub fn session_probe(&mut self, id: SessionId) {
+        let message = Message::Request { id: Value::from("echo"), method: "echo".into(), params: Vec::new() };
+        self.send(id, message, Kind::Plain);
+    }
+
+    fn understand(&mut self, id: SessionId, bytes: &[u8], now: Time) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.framer.feed(bytes);
         }

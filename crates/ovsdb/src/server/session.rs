@@ -69,15 +69,26 @@ impl Session {
         let bytes = message.encode();
         self.backlog_bytes += bytes.len();
         if self.backlog_bytes > self.backlog_limit_bytes {
-            self.close(format!(
+            self.cut_off(format!(
                 "the client does not read: {} bytes wait for it, more than the limit of {}",
                 self.backlog_bytes, self.backlog_limit_bytes
             ));
-            self.chunks = VecDeque::new();
-            self.backlog_bytes = 0;
             return;
         }
         self.chunks.push_back(Chunk { seq, kind, bytes });
+    }
+
+    /// Bytes of input not yet understood and of output not yet sent.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.framer.pending_bytes() + self.backlog_bytes
+    }
+
+    /// Ends the session and forgets what it holds.
+    pub(super) fn cut_off(&mut self, reason: String) {
+        self.close(reason);
+        self.framer.clear();
+        self.chunks = VecDeque::new();
+        self.backlog_bytes = 0;
     }
 
     pub(super) fn has_output(&self, synced: u64) -> bool {

@@ -313,6 +313,25 @@ fn bad_sessions_end_alone() {
 }
 
 #[test]
+fn all_sessions_together_are_bounded() {
+    let limits = ServerLimits { total_held_bytes: 1000, ..ServerLimits::default() };
+    let mut bench = Bench::new(limits);
+    let (big, small) = (bench.open(), bench.open());
+    bench.server.session_input(small, &[b'['; 100], bench.now);
+    bench.server.session_input(big, format!("[\"{}", "x".repeat(880)).as_bytes(), bench.now);
+    assert!(bench.server.closing_sessions().is_empty());
+    bench.server.session_input(small, b"[[[[[[[[[[[[[[[[[[[", bench.now);
+    assert!(bench.server.session_closing(big).unwrap().contains("882 bytes"));
+    assert!(bench.server.session_closing(small).is_none());
+    bench.server.session_close(big);
+    let other = bench.open();
+    bench.server.session_probe(other);
+    assert_eq!(bench.received(other), [json!({"id": "echo", "method": "echo", "params": []})]);
+    bench.server.session_input(other, br#"{"id":"echo","result":[],"error":null}"#, bench.now);
+    assert!(bench.server.session_closing(other).is_none());
+}
+
+#[test]
 fn a_removed_database_is_announced() {
     let mut bench = Bench::new(ServerLimits::default());
     let (aware, plain) = (bench.open(), bench.open());

@@ -20,6 +20,16 @@ pub(super) struct Pending {
     timeout_ms: Option<u64>,
 }
 
+/// How one run of a transaction ended.
+enum Ran {
+    /// Answered; the database is as before.
+    Unchanged,
+    /// Answered; the database changed.
+    Changed,
+    /// Not answered.
+    Waits(Pending),
+}
+
 impl Pending {
     pub(super) fn is_for(&self, database: &str) -> bool {
         *self.database == *database
@@ -56,18 +66,18 @@ impl Server {
     fn attempt(&mut self, txn: Pending, now: Time) -> Option<Pending> {
         let database = txn.database.clone();
         match self.run(txn, now) {
-            Ok(false) => None,
-            Ok(true) => {
+            Ran::Unchanged => None,
+            Ran::Changed => {
                 self.retry(&database, now);
                 None
             }
-            Err(waiting) => Some(waiting),
+            Ran::Waits(waiting) => Some(waiting),
         }
     }
 
-    /// Runs a transaction once: whether it changed anything, or itself if it must wait.
-    fn run(&mut self, mut txn: Pending, now: Time) -> Result<bool, Pending> {
-        let Some(hosted) = self.databases.get_mut(&txn.database) else { return Ok(false) };
+    /// Runs a transaction once, and answers it unless it must wait.
+    fn run(&mut self, mut txn: Pending, now: Time) -> Ran {
+        let Some(hosted) = self.databases.get_mut(&txn.database) else { return Ran::Unchanged };
         let (locks, session) = (&self.locks, txn.session);
         let context = Context {
             uuids: &mut *self.uuids,
@@ -79,7 +89,7 @@ impl Server {
             Outcome::Done { results, commit } => (results, commit),
             Outcome::Waiting { timeout_ms } => {
                 txn.timeout_ms = timeout_ms;
-                return Err(txn);
+                return Ran::Waits(txn);
             }
         };
         let changed = commit.filter(|commit| !commit.delta.is_empty());
@@ -90,7 +100,7 @@ impl Server {
         }
         let kind = Kind::Transact { id: txn.id.clone(), operations: txn.operations.len() };
         self.send(session, Message::Reply { id: txn.id, result: Value::Array(results) }, kind);
-        Ok(changed.is_some())
+        if changed.is_some() { Ran::Changed } else { Ran::Unchanged }
     }
 
     /// Runs the transactions that wait for a database to change, again as long as one of them changes it.
@@ -104,8 +114,9 @@ impl Server {
                     continue;
                 }
                 match self.run(txn, now) {
-                    Ok(changed) => again |= changed,
-                    Err(waiting) => self.pending.push(waiting),
+                    Ran::Unchanged => {}
+                    Ran::Changed => again = true,
+                    Ran::Waits(waiting) => self.pending.push(waiting),
                 }
             }
         }

@@ -133,6 +133,16 @@ impl Datum {
         pairs.binary_search_by(|(k, _)| k.cmp(key)).ok().map(|at| &pairs[at].1)
     }
 
+    /// The elements (called with `None`) or pairs that `keep` says yes to.
+    pub(crate) fn retain(&self, mut keep: impl FnMut(&Atom, Option<&Atom>) -> bool) -> Datum {
+        if self.is_map() {
+            return Datum::from_sorted_pairs(
+                self.pairs().iter().filter(|(k, v)| keep(k, Some(v))).cloned().collect(),
+            );
+        }
+        Datum::from_sorted(self.atoms().iter().filter(|atom| keep(atom, None)).cloned().collect())
+    }
+
     /// Whether every element (for maps: every pair) of `other` is in `self`.
     pub fn includes(&self, other: &Datum) -> bool {
         other.atoms().iter().all(|atom| self.contains(atom))

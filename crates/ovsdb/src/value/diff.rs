@@ -35,6 +35,14 @@ pub fn apply_diff(old: &Datum, difference: &Datum, single: bool) -> Datum {
     Datum::from_sorted(merge(old.atoms(), difference.atoms(), |_, _| None))
 }
 
+/// Everything in either; of a key in both, the pair of `old`.
+pub(crate) fn union(old: &Datum, more: &Datum) -> Datum {
+    if old.is_map() {
+        return Datum::from_sorted_pairs(merge(old.pairs(), more.pairs(), |old, _| Some(old.clone())));
+    }
+    Datum::from_sorted(merge(old.atoms(), more.atoms(), |old, _| Some(old.clone())))
+}
+
 trait Keyed: Clone {
     fn key(&self) -> &Atom;
 }

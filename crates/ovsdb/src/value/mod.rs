@@ -16,6 +16,7 @@ mod uuid;
 
 pub use atom::{Atom, AtomicType};
 pub use datum::Datum;
+pub(crate) use diff::union;
 pub use diff::{apply_diff, diff};
 pub(crate) use json::is_identifier;
 pub use json::{NamedUuids, NoNames, datum_from_json, datum_to_json};
