@@ -180,6 +180,10 @@ impl Planner {
         let works = |i: &state::Interface| !i.config.is_patch() && matches!(i.state, State::Open(_));
         if bridge.interfaces.get(name).is_some_and(works) {
             bridge.take_out(name, State::Failed(error));
+            // Its number of before a restart is not for the device that may come instead.
+            if let Some(interface) = bridge.interfaces.get_mut(name) {
+                interface.config.ofport = None;
+            }
             self.dirty.insert(bridge_name.clone());
         }
     }
