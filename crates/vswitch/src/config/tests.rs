@@ -1,10 +1,12 @@
 use ofproto::ports::{PriorityTags, VlanMode};
 use ofproto::{MacAddr, OfPort};
-use ovsdb::client::ColumnValue;
+use ovsdb::client::{ColumnValue, TxnBuilder};
 use ovsdb::value::Datum;
+use proptest::prelude::*;
 
 use super::*;
-use crate::testbed::{Bed, map};
+use crate::plan::Planner;
+use crate::testbed::{Bed, Fake, map};
 
 /// What is told, sorted.
 fn messages(desired: &Desired) -> Vec<String> {
@@ -543,4 +545,75 @@ fn what_the_switch_writes_itself_is_no_reason_to_look_again() {
     });
     let changes = bed.client.take_changes();
     assert!(!affects_desired(bed.replica(), &changes));
+}
+
+/// Texts that are close to what is meant, and others.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just("br0".to_string()),
+        "[0-9]{1,25}",
+        "-?[0-9]{1,3}",
+        "(0x)?[0-9a-fA-F]{15,17}",
+        "([0-9a-f]{2}:){5}[0-9a-f]{2}",
+        "(true|patch|system|internal|netdev|always|secure)",
+        "[a-z0-9./ _-]{1,18}",
+        "[^\0]{0,20}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #[test]
+    fn no_text_in_the_database_does_harm(texts in proptest::collection::vec(text(), 16), number in any::<i64>()) {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        let (root, bridge) = (bed.root(), bed.row("Bridge", "br0"));
+        let settings = |keys: &[&str]| {
+            Datum::map(keys.iter().copied().zip(texts.iter().skip(4).map(String::as_str)))
+        };
+        let mut txn = TxnBuilder::new();
+        let interface = txn.insert("Interface", [
+            ("name", ColumnValue::from(texts[0].clone())),
+            ("type", texts[1].clone().into()),
+            ("mac", texts[2].clone().into()),
+            ("ofport", number.into()),
+            ("options", settings(&["peer", "x"]).into()),
+        ]);
+        let port = txn.insert("Port", [
+            ("name", ColumnValue::from(texts[0].clone())),
+            ("interfaces", interface.into()),
+            ("other_config", settings(&["priority-tags"]).into()),
+            ("mac", texts[2].clone().into()),
+        ]);
+        txn.mutate("Bridge", bridge, "ports", "insert", port);
+        let controller = txn.insert("Controller", [("target", texts[3].clone())]
+            .map(|(name, text)| (name, ColumnValue::from(text))));
+        let of_bridge = ["datapath-id", "hwaddr", "mac-aging-time", "mac-table-size", "in-band-queue", "dp-desc"];
+        txn.update("Bridge", bridge, [
+            ("other_config", ColumnValue::from(settings(&of_bridge))),
+            ("controller", controller.into()),
+        ]);
+        let of_switch = ["flow-limit", "max-idle", "n-handler-threads", "pmd-cpu-mask", "vlan-limit"];
+        txn.update("Open_vSwitch", root, [("other_config", ColumnValue::from(settings(&of_switch)))]);
+        let made = matches!(bed.commit(txn), ovsdb::client::TxnOutcome::Success { .. });
+        prop_assert_eq!(made, texts[0] != "br0", "only that name is taken");
+        let (mut planner, mut fake) = (Planner::new(0), Fake::default());
+        fake.apply(&mut planner, bed.desired());
+        let mut writeback = crate::Writeback::new(None);
+        if let Some(txn) = writeback.next(bed.replica(), &planner.facts(), 0) {
+            let outcome = bed.commit(txn);
+            prop_assert!(matches!(outcome, ovsdb::client::TxnOutcome::Success { .. }), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn natural_order_is_an_order(mut names in proptest::collection::vec("[a0-2]{0,5}", 3)) {
+        names.sort();
+        names.sort_by(|a, b| natural_order(a, b));
+        for (a, b) in [(0, 1), (1, 2), (0, 2)] {
+            prop_assert!(natural_order(&names[a], &names[b]).is_le());
+            prop_assert_eq!(natural_order(&names[a], &names[b]), natural_order(&names[b], &names[a]).reverse());
+        }
+    }
 }

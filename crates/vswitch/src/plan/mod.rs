@@ -169,7 +169,8 @@ impl Planner {
         self.fail(name, error);
     }
 
-    /// The device of an open interface is gone from the system: it is closed and shown as missing.
+    /// The device of an open interface is gone from the system: it is closed and shown as missing. Should it come back,
+    /// it gets its number again, unless another port asked for that meanwhile.
     pub fn device_gone(&mut self, name: &str) {
         self.fail(name, format!("could not open network device {name} (No such device)"));
     }
@@ -180,10 +181,6 @@ impl Planner {
         let works = |i: &state::Interface| !i.config.is_patch() && matches!(i.state, State::Open(_));
         if bridge.interfaces.get(name).is_some_and(works) {
             bridge.take_out(name, State::Failed(error));
-            // Its number of before a restart is not for the device that may come instead.
-            if let Some(interface) = bridge.interfaces.get_mut(name) {
-                interface.config.ofport = None;
-            }
             self.dirty.insert(bridge_name.clone());
         }
     }

@@ -41,11 +41,14 @@ pub(super) struct Interface {
     pub(super) state: State,
     /// Settings last sent to its device.
     pub(super) sent: DeviceSettings,
+    /// The number it had when it last worked.
+    pub(super) number_before: Option<OfPort>,
 }
 
 impl Interface {
     pub(super) fn new(config: InterfaceConfig, port: String) -> Self {
-        Interface { config, port, state: State::Wanted, sent: DeviceSettings::default() }
+        let number_before = config.ofport;
+        Interface { config, port, state: State::Wanted, sent: DeviceSettings::default(), number_before }
     }
 
     pub(super) fn open(&self) -> Option<Open> {
@@ -115,14 +118,14 @@ impl Bridge {
         self.config.options.datapath_id.unwrap_or_else(|| self.mac().to_u64())
     }
 
-    /// Gives an interface its number: of the bridge's own port, as requested, as before a restart, or the next.
+    /// Gives an interface its number: of the bridge's own port, as requested, as before, or the next.
     /// A port that holds the requested number without having asked for it gets another.
     pub(super) fn assign_number(&mut self, name: &str) -> Option<OfPort> {
         if name == self.config.name {
             return Some(OfPort::LOCAL);
         }
-        let config = &self.interfaces.get(name)?.config;
-        let (request, before) = (config.ofport_request, config.ofport);
+        let interface = self.interfaces.get(name)?;
+        let (request, before) = (interface.config.ofport_request, interface.number_before);
         if let Some(request) = request {
             if self.numbers.claim(request) {
                 return Some(request);
@@ -137,7 +140,7 @@ impl Bridge {
                 return Some(request);
             }
         }
-        if let Some(before) = before.filter(|_| request.is_none())
+        if let Some(before) = before
             && self.numbers.claim(before)
         {
             return Some(before);
@@ -152,6 +155,7 @@ impl Bridge {
             self.to_close.push(name.to_string());
         }
         if let State::Open(open) = std::mem::replace(&mut interface.state, state) {
+            interface.number_before = Some(open.number);
             self.numbers.release(open.number);
         }
     }

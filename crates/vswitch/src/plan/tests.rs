@@ -176,7 +176,7 @@ fn missing_devices_are_retried_and_gone_ones_closed() {
     assert_eq!(world.error("p1"), missing());
     world.planner.retry_failed();
     world.fake.go_on(&mut world.planner);
-    assert_eq!(world.error("p1"), (2, None));
+    assert_eq!(world.error("p1"), (1, None), "its number again");
     world.planner.update_failed("p1", "no".into());
     world.planner.retry("p1");
     world.fake.go_on(&mut world.planner);
