@@ -282,7 +282,7 @@ impl Fake {
         let own = if open.type_name == "system" { device_mac(&open.name) } else { random };
         let mac = open.device.mac.unwrap_or(own);
         self.devices.insert(open.name, (open.bridge, dp_port, open.device));
-        planner.opened(open.open, Ok(OpenedInterface { dp_port, mac })).expect("a number");
+        planner.opened(open.open, Ok(OpenedInterface { dp_port, mac, mtu: Some(1500) })).expect("a number");
     }
 
     /// What always holds when all is settled.

@@ -133,6 +133,8 @@ pub struct BridgeConfig {
     pub name: String,
     /// The datapath type that serves it.
     pub datapath_type: String,
+    /// Its version.
+    pub datapath_version: String,
     /// Its settings.
     pub options: BridgeOptions,
     /// `stp_enable`, which is not served yet.
@@ -183,11 +185,11 @@ impl<'a> Reader<'a> {
             .filter_map(|uuid| self.replica.row("Controller", uuid))
             .filter_map(|row| self.controller(row, in_band))
             .collect();
-        let served_by = support.served_by.clone();
         Some(BridgeConfig {
             row: row.uuid(),
             name: name.to_string(),
-            datapath_type: served_by,
+            datapath_type: support.served_by.clone(),
+            datapath_version: support.version.clone(),
             options,
             stp_enable: row.bool("stp_enable"),
             rstp_enable: row.bool("rstp_enable"),

@@ -1,10 +1,12 @@
 use ofproto::ports::{PriorityTags, VlanMode};
 use ofproto::{MacAddr, OfPort};
-use ovsdb::client::ColumnValue;
+use ovsdb::client::{ColumnValue, TxnBuilder};
 use ovsdb::value::Datum;
+use proptest::prelude::*;
 
 use super::*;
-use crate::testbed::{Bed, map};
+use crate::plan::Planner;
+use crate::testbed::{Bed, Fake, map};
 
 /// What is told, sorted.
 fn messages(desired: &Desired) -> Vec<String> {
@@ -110,51 +112,35 @@ fn global_settings() {
 }
 
 #[test]
-fn bridge_settings_and_controllers() {
+fn bridge_settings() {
     let mut bed = Bed::new();
     bed.add_br("br0", "dummy");
     let row = bed.row("Bridge", "br0");
     bed.txn(|txn| {
-        let a = txn.insert(
-            "Controller",
-            [("target", ColumnValue::from("tcp:127.0.0.1")), ("max_backoff", 1500.into())],
-        );
-        let b = txn.insert("Controller", [("target", "ptcp:6653")].map(|(k, v)| (k, ColumnValue::from(v))));
-        let c = txn.insert("Controller", [("target", ColumnValue::from("ssl:127.0.0.1"))]);
-        let d = txn.insert("Controller", [("target", ColumnValue::from("bogus:x"))]);
-        let table = txn.insert(
-            "Flow_Table",
-            [
-                ("name", ColumnValue::from("first")),
-                ("flow_limit", 10.into()),
-                ("overflow_policy", "evict".into()),
-            ],
-        );
-        txn.update(
-            "Bridge",
-            row,
-            [
-                ("controller", ColumnValue::refs([a, b, c, d])),
-                ("fail_mode", "secure".into()),
-                ("protocols", Datum::set(["OpenFlow13", "OpenFlow10"]).into()),
-                ("flow_tables", ColumnValue::ref_map([(3, table)])),
-                (
-                    "other_config",
-                    map(&[
-                        ("datapath-id", "00000000000000ab"),
-                        ("hwaddr", "00:00:00:00:00:05"),
-                        ("mac-aging-time", "60"),
-                        ("mac-table-size", "9"),
-                        ("forward-bpdu", "true"),
-                        ("disable-in-band", "true"),
-                        ("dp-desc", "a switch"),
-                    ]),
-                ),
-            ],
-        );
+        let columns = [
+            ("name", ColumnValue::from("first")),
+            ("flow_limit", 10.into()),
+            ("overflow_policy", "evict".into()),
+        ];
+        let table = txn.insert("Flow_Table", columns);
+        let other_config = map(&[
+            ("datapath-id", "00000000000000ab"),
+            ("hwaddr", "00:00:00:00:00:05"),
+            ("mac-aging-time", "60"),
+            ("mac-table-size", "9"),
+            ("forward-bpdu", "true"),
+            ("disable-in-band", "true"),
+            ("dp-desc", "a switch"),
+        ]);
+        let columns = [
+            ("fail_mode", "secure".into()),
+            ("protocols", Datum::set(["OpenFlow13", "OpenFlow10"]).into()),
+            ("flow_tables", ColumnValue::ref_map([(3, table)])),
+            ("other_config", other_config),
+        ];
+        txn.update("Bridge", row, columns);
     });
     let desired = bed.desired();
-    let bridge = &desired.bridges["br0"];
     let table = FlowTableConfig {
         name: Some("first".into()),
         flow_limit: Some(10),
@@ -174,29 +160,51 @@ fn bridge_settings_and_controllers() {
         flow_tables: [(3, table)].into(),
         ..BridgeOptions::default()
     };
-    assert_eq!(bridge.options, expected);
-    let mut controllers: Vec<_> = bridge
-        .controllers
-        .iter()
-        .map(|c| (c.target.as_str(), c.kind, c.connection_mode, c.max_backoff_ms, c.inactivity_probe_ms))
-        .collect();
-    controllers.sort_by_key(|c| c.0);
-    use ConnectionMode::OutOfBand;
+    assert_eq!(desired.bridges["br0"].options, expected);
+    assert_eq!(OpenFlowVersion::V13.wire(), 4);
     assert_eq!(
-        controllers,
-        [
-            ("ptcp:6653", ControllerKind::Service, OutOfBand, 8000, 5000),
-            ("tcp:127.0.0.1", ControllerKind::Primary, OutOfBand, 1500, 5000)
-        ]
+        messages(&desired),
+        ["Bridge br0: other_config:mac-table-size=9 is not from 10 to 1000000: 10 is used"]
     );
+}
+
+#[test]
+fn controllers() {
+    use ConnectionMode::{InBand, OutOfBand};
+    let mut bed = Bed::new();
+    bed.add_br("br0", "dummy");
+    let row = bed.row("Bridge", "br0");
+    bed.txn(|txn| {
+        let target = |target: &'static str| [("target", ColumnValue::from(target))];
+        let rows = [
+            txn.insert("Controller", [("target", "tcp:127.0.0.1".into()), ("max_backoff", 1500.into())]),
+            txn.insert("Controller", target("ptcp:6653")),
+            txn.insert("Controller", target("ssl:127.0.0.1")),
+            txn.insert("Controller", target("bogus:x")),
+        ];
+        txn.update("Bridge", row, [("controller", ColumnValue::refs(rows))]);
+    });
+    let read = |desired: &Desired| -> Vec<_> {
+        let controllers = desired.bridges["br0"].controllers.iter();
+        let mut read: Vec<_> = controllers
+            .map(|c| (c.target.clone(), c.kind, c.connection_mode, c.max_backoff_ms, c.inactivity_probe_ms))
+            .collect();
+        read.sort_by(|a, b| a.0.cmp(&b.0));
+        read
+    };
+    let desired = bed.desired();
+    let passive = ("ptcp:6653".to_string(), ControllerKind::Service, OutOfBand, 8000, 5000);
+    let active = ("tcp:127.0.0.1".to_string(), ControllerKind::Primary, InBand, 1500, 5000);
+    assert_eq!(read(&desired), [passive, active]);
     assert_eq!(
         messages(&desired),
         [
-            "Bridge br0: other_config:mac-table-size=9 is not from 10 to 1000000: 10 is used",
             "Controller bogus:x: \"bogus:x\" does not say how to reach a controller: left out",
             "Controller ssl:127.0.0.1: SSL is not supported in this version: this controller is left out",
         ]
     );
+    bed.set("Bridge", "br0", "other_config", map(&[("disable-in-band", "true")]));
+    assert_eq!(read(&bed.desired())[1].2, OutOfBand);
 }
 
 #[test]
@@ -497,4 +505,115 @@ fn names_in_natural_order() {
     let mut names = ["p10", "p2", "p", "p02", "q1", "p2a", "p1", "10", "9", "p2"];
     names.sort_by(|a, b| natural_order(a, b));
     assert_eq!(names, ["9", "10", "p", "p1", "p02", "p2", "p2", "p2a", "p10", "q1"]);
+}
+
+#[test]
+fn what_the_switch_writes_itself_is_no_reason_to_look_again() {
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    bed.add_port("br0", "p1", &[], &[]);
+    let cases: Vec<(&str, &str, &str, ColumnValue, bool)> = vec![
+        ("Interface", "p1", "ofport", 3.into(), false),
+        ("Interface", "p1", "error", "no".into(), false),
+        ("Interface", "p1", "statistics", Datum::map([("rx_packets", 3)]).into(), false),
+        ("Interface", "p1", "external_ids", map(&[("iface-id", "x")]), false),
+        ("Interface", "p1", "options", map(&[("a", "b")]), true),
+        ("Port", "p1", "tag", 3.into(), true),
+        ("Bridge", "br0", "datapath_id", "0000000000000001".into(), false),
+        ("Bridge", "br0", "fail_mode", "secure".into(), true),
+        ("Open_vSwitch", "", "cur_cfg", 3.into(), false),
+        ("Open_vSwitch", "", "next_cfg", 3.into(), true),
+        ("Open_vSwitch", "", "external_ids", map(&[("system-id", "x")]), true),
+    ];
+    bed.client.take_changes();
+    for (table, name, column, value, expected) in cases {
+        let before = bed.desired();
+        bed.set(table, name, column, value);
+        let changes = bed.client.take_changes();
+        assert_eq!(changes.len(), 1);
+        assert_eq!(affects_desired(bed.replica(), &changes), expected, "{table}.{column}");
+        // Only the number of before a restart differs unseen: it is read when an interface is new.
+        assert_eq!(before != bed.desired(), expected || column == "ofport", "{table}.{column}");
+    }
+    bed.del_port("br0", "p1");
+    let changes = bed.client.take_changes();
+    assert!(affects_desired(bed.replica(), &changes));
+    let root = bed.root();
+    bed.txn(|txn| {
+        let manager = txn.insert("Manager", [("target", ColumnValue::from("ptcp:6640"))]);
+        txn.update("Open_vSwitch", root, [("manager_options", ColumnValue::from(manager))]);
+    });
+    let changes = bed.client.take_changes();
+    assert!(!affects_desired(bed.replica(), &changes));
+}
+
+/// Texts that are close to what is meant, and others.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just("br0".to_string()),
+        "[0-9]{1,25}",
+        "-?[0-9]{1,3}",
+        "(0x)?[0-9a-fA-F]{15,17}",
+        "([0-9a-f]{2}:){5}[0-9a-f]{2}",
+        "(true|patch|system|internal|netdev|always|secure)",
+        "[a-z0-9./ _-]{1,18}",
+        "[^\0]{0,20}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #[test]
+    fn no_text_in_the_database_does_harm(texts in proptest::collection::vec(text(), 16), number in any::<i64>()) {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        let (root, bridge) = (bed.root(), bed.row("Bridge", "br0"));
+        let settings = |keys: &[&str]| {
+            Datum::map(keys.iter().copied().zip(texts.iter().skip(4).map(String::as_str)))
+        };
+        let mut txn = TxnBuilder::new();
+        let interface = txn.insert("Interface", [
+            ("name", ColumnValue::from(texts[0].clone())),
+            ("type", texts[1].clone().into()),
+            ("mac", texts[2].clone().into()),
+            ("ofport", number.into()),
+            ("options", settings(&["peer", "x"]).into()),
+        ]);
+        let port = txn.insert("Port", [
+            ("name", ColumnValue::from(texts[0].clone())),
+            ("interfaces", interface.into()),
+            ("other_config", settings(&["priority-tags"]).into()),
+            ("mac", texts[2].clone().into()),
+        ]);
+        txn.mutate("Bridge", bridge, "ports", "insert", port);
+        let controller = txn.insert("Controller", [("target", texts[3].clone())]
+            .map(|(name, text)| (name, ColumnValue::from(text))));
+        let of_bridge = ["datapath-id", "hwaddr", "mac-aging-time", "mac-table-size", "in-band-queue", "dp-desc"];
+        txn.update("Bridge", bridge, [
+            ("other_config", ColumnValue::from(settings(&of_bridge))),
+            ("controller", controller.into()),
+        ]);
+        let of_switch = ["flow-limit", "max-idle", "n-handler-threads", "pmd-cpu-mask", "vlan-limit"];
+        txn.update("Open_vSwitch", root, [("other_config", ColumnValue::from(settings(&of_switch)))]);
+        let made = matches!(bed.commit(txn), ovsdb::client::TxnOutcome::Success { .. });
+        prop_assert_eq!(made, texts[0] != "br0", "only that name is taken");
+        let (mut planner, mut fake) = (Planner::new(0), Fake::default());
+        fake.apply(&mut planner, bed.desired());
+        let mut writeback = crate::Writeback::new(None);
+        if let Some(txn) = writeback.next(bed.replica(), &planner.facts(), 0) {
+            let outcome = bed.commit(txn);
+            prop_assert!(matches!(outcome, ovsdb::client::TxnOutcome::Success { .. }), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn natural_order_is_an_order(mut names in proptest::collection::vec("[a0-2]{0,5}", 3)) {
+        names.sort();
+        names.sort_by(|a, b| natural_order(a, b));
+        for (a, b) in [(0, 1), (1, 2), (0, 2)] {
+            prop_assert!(natural_order(&names[a], &names[b]).is_le());
+            prop_assert_eq!(natural_order(&names[a], &names[b]), natural_order(&names[b], &names[a]).reverse());
+        }
+    }
 }

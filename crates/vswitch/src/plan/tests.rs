@@ -176,7 +176,7 @@ fn missing_devices_are_retried_and_gone_ones_closed() {
     assert_eq!(world.error("p1"), missing());
     world.planner.retry_failed();
     world.fake.go_on(&mut world.planner);
-    assert_eq!(world.error("p1"), (2, None));
+    assert_eq!(world.error("p1"), (1, None), "its number again");
     world.planner.update_failed("p1", "no".into());
     world.planner.retry("p1");
     world.fake.go_on(&mut world.planner);
@@ -198,7 +198,7 @@ fn an_answer_to_an_attempt_given_up_is_ignored() {
     world.bed.del_port("br0", "p1");
     let commands = world.planner.plan(world.bed.desired());
     assert!(matches!(&commands[..], [Command::CloseInterface { name, .. }] if name == "p1"), "{commands:?}");
-    let opened = OpenedInterface { dp_port: DpPort(7), mac: device_mac("p1") };
+    let opened = OpenedInterface { dp_port: DpPort(7), mac: device_mac("p1"), mtu: None };
     assert_eq!(world.planner.opened(open.open, Ok(opened)), None);
     assert!(world.planner.is_settled() && world.planner.commands().is_empty());
 }
@@ -271,6 +271,7 @@ fn the_address_of_a_bridge() {
     let settings = world.fake.bridge("br0").settings.clone().unwrap();
     assert_eq!(settings.datapath_id, device_mac("p3").to_u64());
     let facts = world.planner.facts();
+    assert_eq!(facts.bridges[&world.bed.row("Bridge", "br0")].datapath_version, "<built-in>");
     assert_eq!(
         facts.bridges[&world.bed.row("Bridge", "br0")].datapath_id.as_deref(),
         Some("0000001122000003")
@@ -282,9 +283,27 @@ fn the_address_of_a_bridge() {
     world.set("Bridge", "br0", "other_config", map(&[("datapath-id", "00000000000000ff")]));
     assert_eq!(world.fake.bridge("br0").settings.as_ref().unwrap().datapath_id, 0xff);
     world.set("Port", "p5", "mac", ovsdb::value::Datum::empty_set());
-    world.planner.mac_changed("p5", MacAddr([0, 0, 0, 0, 0, 9]));
+    world.planner.device_changed("p5", MacAddr([0, 0, 0, 0, 0, 9]), Some(1500));
     world.fake.go_on(&mut world.planner);
     assert_eq!(mac(&world), MacAddr([0, 0, 0, 0, 0, 9]));
+}
+
+#[test]
+fn internal_ports_have_the_least_mtu_of_the_devices_around() {
+    let mut world = World::with_bridge();
+    let mtu = |world: &World, name: &str| world.fake.devices[name].2.mtu;
+    world.add("i1", &[("type", "internal".into())]);
+    world.add("i2", &[("type", "internal".into()), ("mtu_request", 1400.into())]);
+    assert_eq!(["br0", "i1", "i2"].map(|name| mtu(&world, name)), [Some(1500), Some(1500), Some(1400)]);
+    world.add("p1", &[]);
+    assert_eq!((mtu(&world, "p1"), mtu(&world, "i1")), (None, Some(1500)));
+    world.planner.device_changed("p1", device_mac("p1"), Some(9000));
+    world.fake.take_log();
+    world.fake.go_on(&mut world.planner);
+    assert_eq!(world.fake.take_log(), ["update br0", "update i1"]);
+    assert_eq!(["br0", "i1", "i2"].map(|name| mtu(&world, name)), [Some(9000), Some(9000), Some(1400)]);
+    world.add("p2", &[]);
+    assert_eq!(mtu(&world, "i1"), Some(1500), "the least");
 }
 
 #[test]

@@ -109,6 +109,7 @@ fn desired(model: &Model) -> Desired {
             row: Uuid::ZERO,
             name: name.clone(),
             datapath_type: (*datapath_type).into(),
+            datapath_version: String::new(),
             options: BridgeOptions { forward_bpdu: *forward_bpdu, ..BridgeOptions::default() },
             stp_enable: false,
             rstp_enable: false,
