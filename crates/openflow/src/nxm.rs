@@ -275,9 +275,10 @@ fn is_coherent(m: &Match) -> bool {
     let v6 = f.dl_type == 0x86dd;
     let ethernet = [FieldId::EthSrc, FieldId::EthDst, FieldId::EthType, FieldId::VlanTci];
     let nd_ok = |field: FieldId| !(v6 && matched(field)) || exists(field, m);
-    !(not_ethernet && ethernet.into_iter().any(matched))
-        && !(later && (mask.tp_src | mask.tp_dst | mask.tcp_flags) != 0)
-        && [FieldId::NdTarget, FieldId::NdSll, FieldId::NdTll].into_iter().all(nd_ok)
+    let lost_ethernet = not_ethernet && ethernet.into_iter().any(matched);
+    let lost_ports = later && (mask.tp_src | mask.tp_dst | mask.tcp_flags) != 0;
+    let nd_kept = [FieldId::NdTarget, FieldId::NdSll, FieldId::NdTll].into_iter().all(nd_ok);
+    nd_kept && !lost_ethernet && !lost_ports
 }
 
 /// Whether every packet that matches has the field.

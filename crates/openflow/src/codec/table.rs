@@ -4,7 +4,7 @@
 
 use crate::error::{self, NX_VENDOR, ONF_VENDOR};
 use crate::msg::{
-    Format, Kind, Message, Multi, control, features, flow, flow_stats, group, meter, packet, port, stats,
+    Format, Kind, Message, Multi, control, features, flow_mod, flow_stats, group, meter, packet, port, stats,
 };
 use crate::version::Version;
 use crate::wire::{Reader, Res, Writer};
@@ -206,15 +206,23 @@ pub(super) static ROWS: &[Row] = &[
     body!(PacketIn, Standard, Id::Of(10), V13, Len::Min(24), packet::decode, packet::encode),
     body!(PacketIn, Nxt, exp(17), ALL, Len::Min(24), packet::decode_nxt, packet::encode_nxt),
     body!(PacketIn, Nxt2, exp(30), ALL, Len::Array(0, 8), packet::decode_nxt2, packet::encode_nxt2),
-    body!(FlowRemoved, Standard, Id::Of(11), V10, Len::Is(80), flow::decode_removed, flow::encode_removed),
+    body!(
+        FlowRemoved,
+        Standard,
+        Id::Of(11),
+        V10,
+        Len::Is(80),
+        flow_mod::decode_removed,
+        flow_mod::encode_removed
+    ),
     body!(
         FlowRemoved,
         Standard,
         Id::Of(11),
         V13,
         Len::Array(40, 8),
-        flow::decode_removed,
-        flow::encode_removed
+        flow_mod::decode_removed,
+        flow_mod::encode_removed
     ),
     body!(
         FlowRemoved,
@@ -222,16 +230,16 @@ pub(super) static ROWS: &[Row] = &[
         exp(14),
         V10,
         Len::Array(40, 8),
-        flow::decode_removed_nxt,
-        flow::encode_removed_nxt
+        flow_mod::decode_removed_nxt,
+        flow_mod::encode_removed_nxt
     ),
     body!(PortStatus, Standard, Id::Of(12), V10, Len::Is(56), port::decode_status, port::encode_status),
     body!(PortStatus, Standard, Id::Of(12), V13, Len::Is(72), port::decode_status, port::encode_status),
     body!(PacketOut, Standard, Id::Of(13), V10, Len::Min(8), packet::decode_out, packet::encode_out),
     body!(PacketOut, Standard, Id::Of(13), V13, Len::Min(16), packet::decode_out, packet::encode_out),
-    body!(FlowMod, Standard, Id::Of(14), V10, Len::Array(64, 8), flow::decode_mod, flow::encode_mod),
-    body!(FlowMod, Standard, Id::Of(14), V13, Len::Array(48, 8), flow::decode_mod, flow::encode_mod),
-    body!(FlowMod, Nxt, exp(13), V10, Len::Array(32, 8), flow::decode_mod_nxt, flow::encode_mod_nxt),
+    body!(FlowMod, Standard, Id::Of(14), V10, Len::Array(64, 8), flow_mod::decode_mod, flow_mod::encode_mod),
+    body!(FlowMod, Standard, Id::Of(14), V13, Len::Array(48, 8), flow_mod::decode_mod, flow_mod::encode_mod),
+    body!(FlowMod, Nxt, exp(13), V10, Len::Array(32, 8), flow_mod::decode_mod_nxt, flow_mod::encode_mod_nxt),
     body!(PortMod, Standard, Id::Of(15), V10, Len::Is(24), port::decode_mod, port::encode_mod),
     body!(PortMod, Standard, Id::Of(16), V13, Len::Is(32), port::decode_mod, port::encode_mod),
     body!(GroupMod, Standard, Id::Of(15), V13, Len::Array(8, 8), group::decode_mod, group::encode_mod),

@@ -3,7 +3,7 @@
 //! Sources: OpenFlow 1.0 §5.3.5; 1.3 §7.3.5.2, §7.3.5.3; Nicira's NXM forms for 1.0 (`NXST_FLOW`, `NXST_AGGREGATE`,
 //! `NXST_FLOW_MONITOR`), in which the cookie to look for is a field of the match.
 
-use super::flow::FlowModFlags;
+use super::flow_mod::FlowModFlags;
 use super::{Format, GROUP_ANY};
 use crate::actions::{put_actions, put_instructions, read_actions, read_instructions};
 use crate::error::ErrorKind;

@@ -5,7 +5,7 @@
 
 pub mod control;
 pub mod features;
-pub mod flow;
+pub mod flow_mod;
 pub mod flow_stats;
 pub mod group;
 pub mod meter;
@@ -15,7 +15,7 @@ pub(crate) mod prop;
 pub mod stats;
 
 use crate::error::ErrorBody;
-use ::flow::OfPort;
+use flow::OfPort;
 
 /// `buffer_id` of "the packet is here, not in a buffer".
 pub const NO_BUFFER: u32 = u32::MAX;
@@ -124,9 +124,9 @@ messages! {
     /// A packet from the controller.
     PacketOut(packet::PacketOut);
     /// Adds, changes or deletes rules.
-    FlowMod(flow::FlowMod);
+    FlowMod(flow_mod::FlowMod);
     /// A rule has ended.
-    FlowRemoved(flow::FlowRemoved);
+    FlowRemoved(flow_mod::FlowRemoved);
     /// Configures a port.
     PortMod(port::PortMod);
     /// A port has changed.

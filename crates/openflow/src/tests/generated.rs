@@ -1,6 +1,6 @@
 //! Generated values: what is encoded decodes to the same.
 
-use crate::msg::flow::{FlowMod, FlowModCommand, FlowModFlags};
+use crate::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use crate::msg::flow_stats::FlowStats;
 use crate::msg::port::PortStats;
 use crate::{
