@@ -12,7 +12,7 @@ use crate::rule::{Rule, RuleFlags, RuleStats};
 use crate::tables::Tables;
 use flow::action::Action;
 use flow::{OfPort, TableId};
-use openflow::msg::flow::{FlowMod, FlowModCommand, FlowModFlags};
+use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::{CheckContext, ErrorKind, GROUP_ANY, NO_BUFFER, Version, check_actions};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -232,8 +232,7 @@ fn modify(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<Vec<
 fn collect(tables: &Tables, fm: &FlowMod) -> Vec<Arc<Rule>> {
     let strict = matches!(fm.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict);
     let mut found = if strict {
-        let in_table =
-            |t: u8| tables.find_exactly(TableId(t), &fm.matching, i32::from(fm.priority)).cloned();
+        let in_table = |t: u8| tables.find_exactly(TableId(t), &fm.matching, i32::from(fm.priority)).cloned();
         match fm.table {
             TableId::ALL => (0..TableId::COUNT).filter_map(in_table).collect(),
             t => in_table(t.0).into_iter().collect(),
@@ -266,8 +265,11 @@ fn end_learned(tables: &mut Tables, mut orphans: BTreeSet<(TableId, u64)>, ended
         for learner in tables.iter().flat_map(|r| learners(r)) {
             orphans.remove(&learner);
         }
-        let gone: Vec<Arc<Rule>> =
-            tables.iter().filter(|r| !r.is_hidden() && orphans.contains(&(r.table, r.cookie))).cloned().collect();
+        let gone: Vec<Arc<Rule>> = tables
+            .iter()
+            .filter(|r| !r.is_hidden() && orphans.contains(&(r.table, r.cookie)))
+            .cloned()
+            .collect();
         orphans.clear();
         for r in gone {
             tables.remove(r.table, &r.matching, r.priority);

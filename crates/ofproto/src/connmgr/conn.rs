@@ -264,8 +264,7 @@ impl Conn {
 
     /// Tells an event; dropped and counted when the reader is behind.
     pub(super) fn tell(&mut self, kind: AsyncKind, message: &Message) {
-        let limit =
-            if kind == AsyncKind::PacketIn { PACKET_IN_OUTPUT_BYTES } else { EVENT_OUTPUT_BYTES };
+        let limit = if kind == AsyncKind::PacketIn { PACKET_IN_OUTPUT_BYTES } else { EVENT_OUTPUT_BYTES };
         let full = self.session.output().len() >= limit;
         let sent = !full && self.session.send_with_xid(message, 0).is_ok();
         match (kind, sent) {

@@ -11,8 +11,15 @@ use std::sync::Arc;
 use sync::Ordering;
 
 /// `OFPPF_*` of a full-duplex link of so many Mbit/s (OpenFlow 1.3 §7.2.1).
-const SPEED_FEATURES: [(u32, u32); 7] =
-    [(10, 1 << 1), (100, 1 << 3), (1000, 1 << 5), (10_000, 1 << 6), (40_000, 1 << 7), (100_000, 1 << 8), (1_000_000, 1 << 9)];
+const SPEED_FEATURES: [(u32, u32); 7] = [
+    (10, 1 << 1),
+    (100, 1 << 3),
+    (1000, 1 << 5),
+    (10_000, 1 << 6),
+    (40_000, 1 << 7),
+    (100_000, 1 << 8),
+    (1_000_000, 1 << 9),
+];
 /// `OFPPF_OTHER`: another speed than those.
 const OTHER_SPEED: u32 = 1 << 10;
 

@@ -3,10 +3,10 @@
 use super::conn::{Conn, Outcome};
 use super::{Ctx, Shared};
 use crate::flow_mod::{self, ModContext};
+use flow::TableId;
 use openflow::msg::control::{ControllerRole, TableMod, TlvTable, TlvTableCommand, TlvTableMod};
 use openflow::msg::group::{GroupFeatures, GroupMod, GroupModCommand};
 use openflow::{ErrorKind, Kind, Message, Multi, Version};
-use flow::TableId;
 
 /// A request as it came.
 #[derive(Clone, Copy)]
@@ -120,15 +120,14 @@ impl Conn {
             Message::GroupStatsRequest(_) => {
                 self.reply(&Message::GroupStatsReply(Multi::all(Vec::new())), xid)
             }
-            Message::GroupDescRequest(_) => {
-                self.reply(&Message::GroupDescReply(Multi::all(Vec::new())), xid)
-            }
+            Message::GroupDescRequest(_) => self.reply(&Message::GroupDescReply(Multi::all(Vec::new())), xid),
             Message::GroupFeaturesRequest => {
                 // There are no groups, and room for none.
                 self.reply(&Message::GroupFeaturesReply(GroupFeatures::default()), xid)
             }
             Message::MeterStatsRequest(id) => {
-                let reply = Message::MeterStatsReply(Multi::all(shared.meters.stats(id, ctx, request.now_ms)?));
+                let reply =
+                    Message::MeterStatsReply(Multi::all(shared.meters.stats(id, ctx, request.now_ms)?));
                 self.reply(&reply, xid)
             }
             Message::MeterConfigRequest(id) => {

@@ -7,7 +7,7 @@ use super::conn::Conn;
 use crate::flow_mod::TABLE_MAX_RULES;
 use crate::rule::Rule;
 use flow::{OfPort, TableId};
-use openflow::msg::flow::FlowModFlags;
+use openflow::msg::flow_mod::FlowModFlags;
 use openflow::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
 use openflow::msg::stats::{QUEUE_ALL, QueueConfig, QueueStatsRequest, TableStats};
 use openflow::{ErrorKind, Format, GROUP_ANY, Message, Multi};
@@ -41,7 +41,8 @@ fn wanted(m: &FlowStatsRequest, ctx: &Ctx<'_>) -> Vec<Arc<Rule>> {
 fn told(rule: &Rule, now_ms: u64) -> FlowStats {
     let (packet_count, byte_count) = rule.stats.counts();
     let age_ms = now_ms.saturating_sub(rule.created_ms);
-    let seconds_since = |then_ms: u64| Some((now_ms.saturating_sub(then_ms) / 1000).min(u64::from(u32::MAX)) as u32);
+    let seconds_since =
+        |then_ms: u64| Some((now_ms.saturating_sub(then_ms) / 1000).min(u64::from(u32::MAX)) as u32);
     let mut flags = FlowModFlags::empty();
     flags.set(FlowModFlags::SEND_FLOW_REM, rule.flags.send_flow_rem);
     flags.set(FlowModFlags::CHECK_OVERLAP, rule.flags.check_overlap);
@@ -67,7 +68,12 @@ fn told(rule: &Rule, now_ms: u64) -> FlowStats {
 }
 
 impl Conn {
-    pub(super) fn flow_stats(&mut self, m: &FlowStatsRequest, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+    pub(super) fn flow_stats(
+        &mut self,
+        m: &FlowStatsRequest,
+        xid: u32,
+        ctx: &Ctx<'_>,
+    ) -> Result<(), ErrorKind> {
         self.dump = Some(Dump { rules: wanted(m, ctx), next: 0, xid, format: m.format });
         Ok(())
     }
@@ -87,7 +93,12 @@ impl Conn {
         }
     }
 
-    pub(super) fn aggregate(&mut self, m: &FlowStatsRequest, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+    pub(super) fn aggregate(
+        &mut self,
+        m: &FlowStatsRequest,
+        xid: u32,
+        ctx: &Ctx<'_>,
+    ) -> Result<(), ErrorKind> {
         let mut sums = AggregateStats { format: m.format, ..AggregateStats::default() };
         for rule in wanted(m, ctx) {
             let (packets, bytes) = rule.stats.counts();
@@ -119,7 +130,12 @@ impl Conn {
     }
 
     /// There are no queues: the list is empty, and a queue asked for by number is not there.
-    pub(super) fn queue_stats(&mut self, m: QueueStatsRequest, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+    pub(super) fn queue_stats(
+        &mut self,
+        m: QueueStatsRequest,
+        xid: u32,
+        ctx: &Ctx<'_>,
+    ) -> Result<(), ErrorKind> {
         known_port(m.port, ctx)?;
         if m.queue != QUEUE_ALL {
             return Err(ErrorKind::QofcBadQueue);

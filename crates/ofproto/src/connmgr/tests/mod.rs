@@ -9,14 +9,16 @@ mod requests;
 
 use super::*;
 use crate::backer::PacketInEvent;
-use crate::ports::{Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode};
+use crate::ports::{
+    Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode,
+};
 use dpif::{
     Capabilities, DpAction, DpifError, DpifOp, MeterConfig, OpBatch, PmdId, PortInfo, PortSpec, PortStats,
     UserCookie,
 };
 use flow::text::{FlowModCommand as TextCommand, NoPortNames, parse_flow_mod};
 use flow::{DpPort, MacAddr, OfPort, TableId};
-use openflow::msg::flow::{FlowMod, FlowModCommand, FlowModFlags};
+use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::msg::flow_stats::FlowStatsRequest;
 use openflow::{ErrorCode, ErrorKind, Format, GROUP_ANY, Message, NO_BUFFER, VersionSet, encode};
 use packet::Packet;
@@ -131,9 +133,7 @@ impl Switch {
         let backer = Backer::new(7);
         let bridge = backer.add_bridge("br0");
         let mut table = PortTable::default();
-        for (n, dp, name) in
-            [(OfPort::LOCAL, 0, "br0"), (OfPort(1), 1, "p1"), (OfPort(2), 2, "p2")]
-        {
+        for (n, dp, name) in [(OfPort::LOCAL, 0, "br0"), (OfPort(1), 1, "p1"), (OfPort(2), 2, "p2")] {
             table.ports.insert(n, Arc::new(port(n, Some(dp), name)));
             table.bundles.insert(BundleId(n.0), Arc::new(bundle(n, name)));
         }
