@@ -12,7 +12,7 @@ use crate::rule::{Rule, RuleFlags, RuleStats};
 use crate::tables::Tables;
 use flow::action::Action;
 use flow::{OfPort, TableId};
-use openflow::msg::flow::{FlowMod, FlowModCommand, FlowModFlags};
+use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::{CheckContext, ErrorKind, GROUP_ANY, NO_BUFFER, Version, check_actions};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -175,7 +175,7 @@ fn add(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<Vec<Arc
         idle_timeout_s: fm.idle_timeout_s,
         hard_timeout_s: fm.hard_timeout_s,
         importance: 0,
-        flags: rule_flags(fm.flags),
+        flags: rule_flags(fm, cx.version),
         actions: fm.actions.as_slice().into(),
         created_ms: cx.now_ms,
         modified_ms: cx.now_ms,
@@ -184,11 +184,15 @@ fn add(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<Vec<Arc
     Ok(there.into_iter().collect())
 }
 
-fn rule_flags(flags: FlowModFlags) -> RuleFlags {
+fn rule_flags(fm: &FlowMod, version: Version) -> RuleFlags {
+    let has = |flag| fm.flags.contains(flag);
+    let old_add = version < Version::V12 && fm.command == FlowModCommand::Add;
     RuleFlags {
-        send_flow_rem: flags.contains(FlowModFlags::SEND_FLOW_REM),
-        no_packet_counts: flags.contains(FlowModFlags::NO_PKT_COUNTS),
-        no_byte_counts: flags.contains(FlowModFlags::NO_BYT_COUNTS),
+        send_flow_rem: has(FlowModFlags::SEND_FLOW_REM),
+        no_packet_counts: has(FlowModFlags::NO_PKT_COUNTS),
+        no_byte_counts: has(FlowModFlags::NO_BYT_COUNTS),
+        check_overlap: has(FlowModFlags::CHECK_OVERLAP),
+        reset_counts: old_add || has(FlowModFlags::RESET_COUNTS),
     }
 }
 

@@ -6,7 +6,9 @@ use super::{Ctx, Shared};
 use crate::ports::Port;
 use openflow::msg::control::{AsyncConfig, ControllerRole};
 use openflow::session::{CloseReason, Config, Event, Session};
-use openflow::{Format, HEADER_BYTES, Message, Version, VersionSet};
+use openflow::{
+    ErrorBody, ErrorCode, ErrorKind, Format, HEADER_BYTES, MAX_MESSAGE_BYTES, Message, Version, VersionSet,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,6 +22,8 @@ const EVENT_OUTPUT_BYTES: usize = 2 << 20;
 const PENDING_BYTES: usize = 128 << 10;
 /// Output at which the session refuses more.
 const MAX_OUTPUT_BYTES: usize = 8 << 20;
+/// Bytes of an error message before its data, at most.
+const ERROR_HEADERS_BYTES: usize = HEADER_BYTES + 12;
 /// `miss_send_len` of a controller that has not said another (OpenFlow 1.3 §7.3.2).
 const DEFAULT_MISS_SEND_LEN_BYTES: u16 = 128;
 
@@ -201,14 +205,18 @@ impl Conn {
     }
 
     /// Answers with an error about `frame`. Output that cannot be written ends with the session's own limit.
-    pub(super) fn refuse(&mut self, kind: openflow::ErrorKind, frame: &[u8]) {
-        if self.session.send_error(kind, frame).is_err() {
+    pub(super) fn refuse(&mut self, kind: ErrorKind, frame: &[u8]) {
+        // The whole message is told, not only the 64 bytes that the standard asks for: people read these errors.
+        let data = frame[..frame.len().min(MAX_MESSAGE_BYTES - ERROR_HEADERS_BYTES)].to_vec();
+        let error = Message::Error(ErrorBody { error: ErrorCode::Known(kind), data });
+        let xid = frame.get(4..8).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
+        if self.session.send_with_xid(&error, xid).is_err() {
             self.over.get_or_insert(CloseReason::OutputOverflow);
         }
     }
 
     /// Sends an answer.
-    pub(super) fn reply(&mut self, message: &Message, xid: u32) -> Result<(), openflow::ErrorKind> {
+    pub(super) fn reply(&mut self, message: &Message, xid: u32) -> Result<(), ErrorKind> {
         match self.session.send_with_xid(message, xid) {
             Ok(_) => Ok(()),
             Err(openflow::session::SendError::Unencodable(kind)) => Err(kind),

@@ -10,7 +10,7 @@ use flow::action::PacketInReason;
 use flow::extract::{Metadata, extract};
 use flow::fields::FieldId;
 use flow::{DpPort, FlowKey, Match, OfPort};
-use openflow::msg::flow::{FlowRemoved, FlowRemovedReason};
+use openflow::msg::flow_mod::{FlowRemoved, FlowRemovedReason};
 use openflow::msg::packet::{PacketIn, PacketOut};
 use openflow::{ErrorKind, Format, Message, NO_BUFFER, Version, check_actions};
 use packet::Packet;

@@ -102,10 +102,6 @@ fn counters(p: &Port, ctx: &Ctx<'_>) -> wire::PortStats {
             tx_dropped: s.tx_dropped,
             rx_errors: s.rx_errors,
             tx_errors: s.tx_errors,
-            rx_frame_errors: 0,
-            rx_over_errors: 0,
-            rx_crc_errors: 0,
-            collisions: 0,
             ..unknown
         },
         Err(_) => unknown,

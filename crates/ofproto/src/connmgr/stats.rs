@@ -7,7 +7,7 @@ use super::conn::Conn;
 use crate::flow_mod::TABLE_MAX_RULES;
 use crate::rule::Rule;
 use flow::{OfPort, TableId};
-use openflow::msg::flow::FlowModFlags;
+use openflow::msg::flow_mod::FlowModFlags;
 use openflow::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
 use openflow::msg::stats::{QUEUE_ALL, QueueConfig, QueueStatsRequest, TableStats};
 use openflow::{ErrorKind, Format, GROUP_ANY, Message, Multi};
@@ -45,6 +45,8 @@ fn told(rule: &Rule, now_ms: u64) -> FlowStats {
         |then_ms: u64| Some((now_ms.saturating_sub(then_ms) / 1000).min(u64::from(u32::MAX)) as u32);
     let mut flags = FlowModFlags::empty();
     flags.set(FlowModFlags::SEND_FLOW_REM, rule.flags.send_flow_rem);
+    flags.set(FlowModFlags::CHECK_OVERLAP, rule.flags.check_overlap);
+    flags.set(FlowModFlags::RESET_COUNTS, rule.flags.reset_counts);
     flags.set(FlowModFlags::NO_PKT_COUNTS, rule.flags.no_packet_counts);
     flags.set(FlowModFlags::NO_BYT_COUNTS, rule.flags.no_byte_counts);
     FlowStats {
