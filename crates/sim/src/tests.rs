@@ -5,7 +5,7 @@
 use crate::{Broken, Law, Report, run, run_broken};
 
 const STEPS: u64 = 1500;
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 200;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
