@@ -62,7 +62,9 @@ impl World {
         // Held until the end, so that equal states have equal ids.
         let mut held = Vec::new();
         let Some(expected) = self.outcome(&flow.key, &mut held) else { return };
-        let current = self.backer.ukeys.with(flow.ufid, pmd, |k| k.epoch) == Some(self.backer.epoch());
+        let settled = self.settled_for_ms() >= 1000;
+        let current =
+            settled || self.backer.ukeys.with(flow.ufid, pmd, |k| k.epoch) == Some(self.backer.epoch());
         let mask = if current { flow.mask } else { expected.mask };
         for _ in 0..KEYS_PER_FLOW {
             let Some(key) = packet_within(&flow.key, &mask, &mut rng) else { continue };
