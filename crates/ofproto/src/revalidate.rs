@@ -253,7 +253,8 @@ impl Revalidator {
         round.flows += 1;
         let (seq, many) = (round.seq, round.flows > backer.limits.flow_limit.load(Ordering::Relaxed));
         let ufid = r.ufid;
-        if backer.ukeys.with(ufid, pmd, |_| ()).is_none() {
+        let foreign = backer.ukeys.with(ufid, pmd, |_| ()).is_none();
+        if foreign {
             self.foreign_flows.fetch_add(1, Ordering::Relaxed);
             let _ = backer.ukeys.insert(ufid, pmd, foreign_ukey(&r, now_ms));
         }
@@ -267,6 +268,12 @@ impl Revalidator {
             }
             k.dump_seq = seq;
             k.state = UkeyState::Operational;
+            if foreign {
+                // What its packets cause must be known before they are counted.
+                let verdict = recheck(backer, k, backer.epoch(), now_ms);
+                push(backer, k, &r.stats);
+                return verdict;
+            }
             push(backer, k, &r.stats);
             let last_ms = r.stats.used_ms.max(k.created_ms);
             if now_ms >= last_ms + max_idle_ms {

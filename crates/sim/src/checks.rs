@@ -35,7 +35,7 @@ const KEYS_PER_FLOW: usize = 6;
 
 impl World {
     /// What the tables say now about packets of that key.
-    fn outcome(&self, key: &FlowKey) -> Option<Outcome> {
+    fn outcome(&self, key: &FlowKey, held: &mut Vec<RecircId>) -> Option<Outcome> {
         let view = self.backer.view();
         let (bridge, of_port) = view.of_port(key.in_port())?;
         let flow = key.to_flow(of_port);
@@ -43,7 +43,7 @@ impl World {
             Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
         let t = translate(&request, &mut self.backer.xlate_host(false, self.now_ms()));
         let actions = t.actions_to_put();
-        self.backer.recirc_release(&t.recircs);
+        held.extend(t.recircs);
         Some(Outcome { mask: FlowKey::from_mask(&t.wc, key), actions })
     }
 
@@ -59,13 +59,17 @@ impl World {
             (core.pmd.id(), rng.pick(&core.plain.flows).clone())
         };
         let (pmd, flow) = flow;
-        let Some(expected) = self.outcome(&flow.key) else { return };
-        let current = self.backer.ukeys.with(flow.ufid, pmd, |k| k.epoch) == Some(self.backer.epoch());
+        // Held until the end, so that equal states have equal ids.
+        let mut held = Vec::new();
+        let Some(expected) = self.outcome(&flow.key, &mut held) else { return };
+        let settled = self.settled_for_ms() >= 1000;
+        let current =
+            settled || self.backer.ukeys.with(flow.ufid, pmd, |k| k.epoch) == Some(self.backer.epoch());
         let mask = if current { flow.mask } else { expected.mask };
         for _ in 0..KEYS_PER_FLOW {
             let Some(key) = packet_within(&flow.key, &mask, &mut rng) else { continue };
             self.report.packets_checked += 1;
-            let got = self.outcome(&key);
+            let got = self.outcome(&key, &mut held);
             // Its own mask may be another one: there may be several reasons why a rule does not match.
             if got.as_ref().is_none_or(|got| got.actions != expected.actions) {
                 self.violation(Law::Megaflow, || {
@@ -74,6 +78,7 @@ impl World {
                 });
             }
         }
+        self.backer.recirc_release(&held);
     }
 
     /// No flow contradicts the tables when nothing changed for a second. `false`: too early to tell.
@@ -92,7 +97,9 @@ impl World {
                 continue;
             }
             self.report.flows_checked += 1;
-            let now = self.outcome(&flow.key);
+            let mut held = Vec::new();
+            let now = self.outcome(&flow.key, &mut held);
+            self.backer.recirc_release(&held);
             let is = Outcome { mask: flow.mask, actions: flow.actions.to_vec() };
             if now.as_ref().is_some_and(|now| *now != is) {
                 self.violation(Law::Staleness, || {

@@ -26,6 +26,9 @@ struct Handler {
     turns: u64,
 }
 
+/// Stands for "received by no port".
+const NO_PORT: DpPort = DpPort(u32::MAX);
+
 /// See the module.
 pub(crate) struct Hub {
     queues: Vec<PortQueues>,
@@ -45,7 +48,8 @@ impl Hub {
     pub(crate) fn new(handlers: usize, misses_max: usize, actions_max: usize, broken: Option<Broken>) -> Hub {
         let handler = |_| Handler { drr: DeficitRoundRobin::default(), turns: 0 };
         Hub {
-            queues: Vec::new(),
+            // What no port received (packet-outs) has a queue of its own.
+            queues: vec![PortQueues { port: NO_PORT, misses: VecDeque::new(), actions: VecDeque::new() }],
             handlers: (0..handlers).map(handler).collect(),
             misses_max,
             actions_max,
@@ -76,7 +80,7 @@ impl Hub {
         let own = self.queues.iter().position(|q| q.port == upcall.rx_port);
         let at = match self.broken {
             Some(Broken::SharedQueue) => Some(0),
-            _ => own.or((!self.queues.is_empty()).then_some(0)),
+            _ => own.or(Some(0)),
         };
         let Some(at) = at else {
             self.refused += 1;

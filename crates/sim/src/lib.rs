@@ -24,9 +24,11 @@ pub fn run(seed: u64, steps: u64) -> Report {
     world::World::new(seed, None).run(steps)
 }
 
-/// The same for a switch that is broken on purpose.
-pub fn run_broken(seed: u64, steps: u64, broken: Broken) -> Report {
-    world::World::new(seed, Some(broken)).run(steps)
+/// The same for a switch that is broken on purpose, with the checkers of one law only.
+pub fn run_broken(seed: u64, steps: u64, broken: Broken, law: Law) -> Report {
+    let world = world::World::new(seed, Some(broken));
+    world.watch_only(law);
+    world.run(steps)
 }
 
 #[cfg(test)]

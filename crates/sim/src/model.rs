@@ -105,6 +105,10 @@ pub(crate) struct Around<'a> {
     /// Tickets and fates of the upcalls that the real core tried, in order: whether there was room is not the core's doing.
     pub(crate) accepted: VecDeque<(bool, Option<Ticket>)>,
     pub(crate) effects: Effects,
+    /// What the real core counted for a flow by the end of the call.
+    pub(crate) counted: &'a mut dyn FnMut(Ufid) -> u64,
+    /// It could not be told which of several flows a packet hit: the cores cannot be compared any more.
+    pub(crate) lost_track: bool,
 }
 
 struct Round {
@@ -154,6 +158,21 @@ impl PlainCore {
         self.flows.iter().position(|f| f.key.masked(&f.mask).matches(&f.mask, key))
     }
 
+    /// The flow that a packet hits. While rules change, flows made before and after may both match it; then the one that
+    /// the real core counted a packet more for.
+    fn choose(&self, key: &FlowKey, around: &mut Around<'_>) -> Option<usize> {
+        let first = self.lookup(key)?;
+        let matches = |f: &PlainFlow| f.key.masked(&f.mask).matches(&f.mask, key);
+        let others: Vec<usize> = (first..self.flows.len()).filter(|at| matches(&self.flows[*at])).collect();
+        if others.len() == 1 {
+            return Some(first);
+        }
+        let more = |at: &usize| (around.counted)(self.flows[*at].ufid) > self.flows[*at].packets;
+        let hit: Vec<usize> = others.into_iter().filter(more).collect();
+        around.lost_track |= hit.len() != 1;
+        Some(hit.first().copied().unwrap_or(first))
+    }
+
     /// A burst received on a port.
     pub(crate) fn process(&mut self, rx_port: DpPort, frames: Vec<Vec<u8>>, around: &mut Around<'_>) {
         let there = self.ports.contains(&rx_port);
@@ -186,7 +205,7 @@ impl PlainCore {
             }
             return;
         }
-        if let Some(at) = self.lookup(&key) {
+        if let Some(at) = self.choose(&key, around) {
             self.flows[at].packets += 1;
             self.first_pass_hits += u64::from(key.base.recirc_id == 0);
             let actions = self.flows[at].actions.clone();

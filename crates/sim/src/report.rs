@@ -66,13 +66,15 @@ pub enum Broken {
 pub(crate) struct Violations {
     pub(crate) step: u64,
     pub(crate) list: Vec<Violation>,
+    /// Only violations of this law count.
+    pub(crate) only: Option<Law>,
 }
 
 const KEPT: usize = 20;
 
 impl Violations {
     pub(crate) fn add(&mut self, law: Law, detail: impl FnOnce() -> String) {
-        if self.list.len() < KEPT {
+        if self.list.len() < KEPT && self.only.is_none_or(|only| only == law) {
             self.list.push(Violation { law, step: self.step, detail: detail() });
         }
     }
