@@ -42,7 +42,11 @@ struct Embedded {
     server: Server,
     file: DbFile,
     local: SessionId,
+    /// The default socket: listened at whatever managers are asked for.
+    own_target: String,
     listeners: BTreeMap<String, Listener>,
+    /// Managers that cannot be listened for, with the reason that was told.
+    refused: BTreeMap<String, String>,
     conns: BTreeMap<Token, (Conn, SessionId)>,
 }
 
@@ -83,10 +87,17 @@ impl Db {
         let mut server = Server::new(Box::new(random_uuid), ServerLimits::default());
         server.add_database(db, true)?;
         let local = server.session_open()?;
-        let mut embedded =
-            Embedded { server, file, local, listeners: BTreeMap::new(), conns: BTreeMap::new() };
-        let target = format!("punix:{}", socket.display());
-        embedded.listen(&target, reactor)?;
+        let own_target = format!("punix:{}", socket.display());
+        let mut embedded = Embedded {
+            server,
+            file,
+            local,
+            own_target: own_target.clone(),
+            listeners: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            conns: BTreeMap::new(),
+        };
+        embedded.listen(&own_target, reactor)?;
         Ok(Db { client: client(), side: Side::Embedded(Box::new(embedded)) })
     }
 
@@ -124,17 +135,23 @@ impl Db {
         matches!(self.side, Side::Embedded(_))
     }
 
-    /// Serves more listening targets (`Manager` rows), and ends those no longer wanted; what went wrong, by target.
+    /// Serves more listening targets (`Manager` rows), and ends those no longer wanted; what newly went wrong, by target.
     pub fn set_managers(&mut self, targets: &[String], reactor: &mut Reactor) -> Vec<(String, String)> {
         let Side::Embedded(e) = &mut self.side else { return Vec::new() };
-        let own = e.listeners.keys().next().cloned();
-        e.listeners.retain(|t, _| Some(t) == own.as_ref() || targets.contains(t));
+        e.listeners.retain(|t, _| *t == e.own_target || targets.contains(t));
+        e.refused.retain(|t, _| targets.contains(t));
         let mut failed = Vec::new();
-        for target in targets {
-            if !e.listeners.contains_key(target)
-                && let Err(error) = e.listen(target, reactor)
-            {
-                failed.push((target.clone(), format!("{error:#}")));
+        for target in targets.iter().filter(|t| !e.listeners.contains_key(*t)).cloned().collect::<Vec<_>>() {
+            match e.listen(&target, reactor) {
+                Ok(()) => {
+                    e.refused.remove(&target);
+                }
+                Err(error) => {
+                    let why = format!("{error:#}");
+                    if e.refused.insert(target.clone(), why.clone()).as_ref() != Some(&why) {
+                        failed.push((target, why));
+                    }
+                }
             }
         }
         failed

@@ -173,7 +173,8 @@ impl<'a> Reader<'a> {
             self.refuse_bridge(row, &format!("could not create bridge {name:?}: {why}"));
             return None;
         }
-        if let Some(notice) = &support.notice {
+        // Who named no type has asked for nothing that is not there.
+        if let Some(notice) = support.notice.as_ref().filter(|_| !row.str("datapath_type").is_empty()) {
             self.notice(row, notice.clone());
         }
         unsupported::of_bridge(self, row);

@@ -185,10 +185,18 @@ pub(super) fn dpif_show(daemon: &mut Daemon, _: &[String]) -> Answer {
             let dp_port = p.dp_port.map_or("none".to_string(), |n| n.to_string());
             let of_port = if p.of_port == OfPort::LOCAL { 65534 } else { p.of_port.0 };
             let type_name = if p.type_name.is_empty() { "system" } else { &p.type_name };
-            let _ = writeln!(out, "    {} {of_port}/{dp_port}: ({type_name})", p.name);
+            let options = patch_peer(switch, &p.name).map_or(String::new(), |peer| format!(": peer={peer}"));
+            let _ = writeln!(out, "    {} {of_port}/{dp_port}: ({type_name}{options})", p.name);
         }
     }
     out.into()
+}
+
+/// The configured peer of a patch port.
+fn patch_peer<'a>(switch: &'a Switch, name: &str) -> Option<&'a str> {
+    let bridges = &switch.planner().desired().bridges;
+    let mut interfaces = bridges.values().flat_map(|b| b.ports.values()).flat_map(|p| &p.interfaces);
+    interfaces.find(|i| i.name == name)?.patch_peer()
 }
 
 /// `-pmd N` and a datapath name.

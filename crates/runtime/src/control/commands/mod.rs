@@ -92,7 +92,7 @@ const COMMANDS: &[Command] = &[
     command("vlog/enable-rate-limit", "[module]...", 0, 64, general::vlog_limited),
     command("vlog/list", "", 0, 0, general::vlog_list),
     command("vlog/reopen", "", 0, 0, general::vlog_reopen),
-    command("vlog/set", "{spec | PATTERN:destination:pattern}", 1, 64, general::vlog_set),
+    command("vlog/set", "{spec | PATTERN:destination:pattern}", 0, 64, general::vlog_set),
 ];
 
 /// Runs a command.

@@ -1,0 +1,223 @@
+//! The daemon's life: command line, background, files, signals, end.
+
+use std::time::{Duration, Instant};
+
+use testkit::{Cmd, DaemonSpec, Netns, RunDir, Signal, require_netns, require_programs, wait_for};
+
+use crate::helpers::{LIMIT, SLUICED, appctl, ping_all, serving, spec, switch, vsctl, wait_log};
+
+/// How long an end may take that was asked for.
+const END_LIMIT: Duration = Duration::from_secs(3);
+
+#[test]
+fn versions_and_help() {
+    for option in ["-V", "--version"] {
+        let out = Cmd::new(SLUICED).arg(option).run().unwrap();
+        assert!(out.stdout.starts_with("ovs-vswitchd (Open vSwitch) 3.5."), "{}", out.stdout);
+        assert!(out.stdout.contains("sluiced "), "{}", out.stdout);
+    }
+    for option in ["-h", "--help"] {
+        let out = Cmd::new(SLUICED).arg(option).run().unwrap();
+        for word in ["--pidfile", "--detach", "--log-file", "--unixctl", "DATABASE", "--mlockall"] {
+            assert!(out.stdout.contains(word), "{word} is not in {}", out.stdout);
+        }
+    }
+}
+
+#[test]
+fn bad_options_are_refused() {
+    require_netns!();
+    let netns = Netns::new("bad").unwrap();
+    for (args, error) in [
+        (&["--no-such-option"][..], "--no-such-option"),
+        (&["unix:a", "unix:b"], "unix:b"),
+        (&["nonsense"], "nonsense"),
+        (&["unix:"], "a path is missing"),
+        (&["tcp:not-an-address"], "not an address"),
+        (&["punix:/tmp/x"], "punix:/tmp/x"),
+        (&["-vnonsense"], "nonsense"),
+        (&["--log-file=/no/such/folder/log"], "/no/such/folder/log"),
+        (&["--pidfile=/no/such/folder/pid"], "/no/such/folder/pid"),
+        (&["--unixctl=/no/such/folder/ctl"], "/no/such/folder/ctl"),
+    ] {
+        for detach in [false, true] {
+            let dir = RunDir::new("bad").unwrap();
+            let mut cmd = Cmd::new(SLUICED).netns(&netns).args(args.iter().copied()).limit(LIMIT);
+            if detach {
+                cmd = cmd.arg("--detach");
+            }
+            let out = dir.env().fold(cmd, |c, (k, v)| c.env(k, v)).output().unwrap();
+            assert!(!out.status.success(), "{args:?} is taken");
+            assert!(out.stderr.contains(error), "{args:?}, detach {detach}: {}", out.stderr);
+            assert_eq!(out.stdout, "");
+        }
+    }
+}
+
+/// Runs the daemon into the background, through a shell that waits until all its output is closed.
+fn detach(netns: &Netns, dir: &RunDir, args: &str) -> u32 {
+    let script = format!(
+        "text=$({SLUICED} --detach --pidfile --log-file {args} 2>&1) || exit 1; printf '%s' \"$text\""
+    );
+    let cmd = Cmd::new("sh").netns(netns).args(["-c", &script]).limit(LIMIT);
+    let out = dir.env().fold(cmd, |c, (k, v)| c.env(k, v)).run().unwrap();
+    assert_eq!(out.stdout, "", "something was printed");
+    std::fs::read_to_string(dir.join("ovs-vswitchd.pid")).unwrap().trim().parse().unwrap()
+}
+
+fn runs(pid: u32) -> bool {
+    // A zombie has ended.
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| !s.contains(") Z "))
+}
+
+#[test]
+fn detach_returns_when_ready() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let netns = Netns::new("detach").unwrap();
+    let dir = RunDir::new("detach").unwrap();
+    let tool = |name: &str, args: &[&str]| dir.tool(name, Some(&netns)).args(args).run().unwrap().stdout;
+    // An empty database first.
+    let pid = detach(&netns, &dir, "");
+    assert!(
+        runs(pid) && std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap() == std::path::Path::new("/")
+    );
+    tool("ovs-vsctl", &["--no-wait", "show"]);
+    assert!(tool("ovs-appctl", &["version"]).contains("3.5."));
+    tool("ovs-vsctl", &["add-br", "br0"]);
+    tool("ovs-appctl", &["exit"]);
+    wait_for(END_LIMIT, "its end", || !runs(pid)).unwrap();
+    assert!(!dir.join("ovs-vswitchd.pid").exists() && !dir.join("db.sock").exists());
+    // With a configuration: it is in force when the command returns.
+    let pid = detach(&netns, &dir, "--no-chdir");
+    assert!(netns.ip("link show dev br0").is_ok(), "ready without its bridge");
+    assert_ne!(std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), std::path::Path::new("/"));
+    // A second one is refused and leaves the first alone.
+    let again = Cmd::new(SLUICED).netns(&netns).args(["--detach", "--pidfile"]);
+    let out = dir.env().fold(again, |c, (k, v)| c.env(k, v)).output().unwrap();
+    assert!(!out.status.success() && out.stderr.contains("ovs-vswitchd.pid"), "{}", out.stderr);
+    assert!(tool("ovs-appctl", &["version"]).contains("3.5."));
+    tool("ovs-appctl", &["exit", "--cleanup"]);
+    wait_for(END_LIMIT, "its end", || !runs(pid)).unwrap();
+}
+
+#[test]
+fn ends_promptly_and_leaves_nothing() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    for how in ["exit", "exit --cleanup", "SIGTERM", "SIGINT"] {
+        let (net, mut daemon) = switch(2);
+        vsctl(&daemon, "add-port br0 tap1 -- set Interface tap1 type=tap");
+        let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+        let flood = one.netns.spawn("ping", &["-n", "-q", "-f", &two.ipv4.to_string()]).unwrap();
+        ping_all(&one.netns, two.ipv6.into(), 2);
+        let dir = daemon.rundir().clone();
+        let begin = Instant::now();
+        match how {
+            "SIGTERM" => daemon.signal(Signal::TERM).unwrap(),
+            "SIGINT" => daemon.signal(Signal::INT).unwrap(),
+            command => drop(appctl(&daemon, command)),
+        }
+        let out = daemon.wait(END_LIMIT).unwrap();
+        assert!(out.status.success(), "{how}: {:?}", out.status);
+        assert!(begin.elapsed() < END_LIMIT, "{how} took {:?}", begin.elapsed());
+        drop(flood);
+        for gone in ["br0", "tap1"] {
+            assert!(net.switch.ip(&format!("link show dev {gone}")).is_err(), "{how}: {gone} stays behind");
+        }
+        let mut left: Vec<String> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+            .filter(|n| {
+                n.ends_with(".pid") || n.ends_with(".ctl") || n.ends_with(".sock") || n.ends_with(".mgmt")
+            })
+            .collect();
+        left.sort();
+        assert_eq!(left, Vec::<String>::new(), "{how}");
+        assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", ""));
+        assert!(!dir.log().contains("|ERR|") && !dir.log().contains("|WARN|"), "{how}: {}", dir.log());
+    }
+}
+
+#[test]
+fn a_hangup_reopens_the_log() {
+    require_netns!();
+    require_programs!("ovs-vsctl");
+    let (_net, mut daemon) = switch(0);
+    let (file, moved) = (daemon.rundir().join("ovs-vswitchd.log"), daemon.rundir().join("moved"));
+    std::fs::rename(&file, &moved).unwrap();
+    daemon.signal(Signal::HUP).unwrap();
+    wait_for(LIMIT, "a new log file", || file.exists()).unwrap();
+    vsctl(&daemon, "add-br after");
+    wait_log(&daemon, "bridge after");
+    assert!(!std::fs::read_to_string(&moved).unwrap().contains("bridge after"));
+}
+
+/// Whether a line is `2026-11-20T11:27:06.283Z|00001|module|LEVEL|message`.
+fn is_log_line(line: &str) -> bool {
+    let parts: Vec<&str> = line.splitn(5, '|').collect();
+    let [time, number, module, level, message] = parts[..] else { return false };
+    let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    shape == "0000-00-00T00:00:00.000Z"
+        && number.len() >= 5
+        && number.parse::<u32>().is_ok()
+        && !module.is_empty()
+        && module.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && ["DBG", "INFO", "WARN", "ERR", "EMER"].contains(&level)
+        && !message.is_empty()
+}
+
+#[test]
+fn log_lines_have_their_form() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let netns = Netns::new("log").unwrap();
+    let console = DaemonSpec::new(SLUICED).unwrap().netns(&netns).args(["--pidfile", "--log-file=other.log"]);
+    let daemon = serving(&console);
+    appctl(&daemon, "vlog/set");
+    appctl(&daemon, "version");
+    vsctl(&daemon, "add-br br0 -- add-port br0 nope");
+    let log = daemon.log();
+    assert!(daemon.rundir().join("other.log").exists() && log.contains("|DBG|"));
+    for line in log.lines() {
+        assert!(is_log_line(line), "{line}");
+    }
+    let numbers: Vec<u32> = log.lines().map(|l| l.split('|').nth(1).unwrap().parse().unwrap()).collect();
+    assert!(numbers.is_sorted(), "{numbers:?}");
+    // The same lines on the console, for a daemon in the foreground.
+    wait_for(LIMIT, "the console to tell", || daemon.stderr().contains("bridge br0")).unwrap();
+    assert!(daemon.stderr().lines().all(is_log_line), "{}", daemon.stderr());
+    assert_eq!(daemon.stdout(), "");
+}
+
+#[test]
+fn under_the_name_of_ovs_vswitchd_it_only_follows() {
+    require_netns!();
+    let netns = Netns::new("name").unwrap();
+    let link_dir = RunDir::new("bin").unwrap();
+    let link = link_dir.join("ovs-vswitchd");
+    std::os::unix::fs::symlink(SLUICED, &link).unwrap();
+    let daemon =
+        DaemonSpec::new(&link).unwrap().netns(&netns).args(["--pidfile", "--log-file", "-vconsole:off"]);
+    let daemon = daemon.start().unwrap();
+    wait_log(&daemon, "waiting");
+    for name in ["conf.db", "db.sock"] {
+        assert!(!daemon.rundir().join(name).exists(), "it made {name}");
+    }
+    let begin = Instant::now();
+    daemon.stop().unwrap();
+    assert!(begin.elapsed() < END_LIMIT);
+}
+
+#[test]
+fn a_named_control_socket_is_used() {
+    require_netns!();
+    require_programs!("ovs-appctl");
+    let netns = Netns::new("ctl").unwrap();
+    let spec = spec(&netns).args(["--unixctl=mine.ctl"]);
+    let daemon = spec.start().unwrap();
+    let socket = daemon.rundir().join("mine.ctl");
+    wait_for(LIMIT, "the socket", || socket.exists()).unwrap();
+    let out = daemon.tool("ovs-appctl").arg("-t").arg(socket).arg("version").run().unwrap();
+    assert!(out.stdout.contains("3.5."));
+}

@@ -1,0 +1,111 @@
+//! The switch as a client of Debian's `ovsdb-server`.
+
+use testkit::{
+    Cmd, Daemon, DaemonSpec, Netns, RunDir, Running, Signal, Topology, require_netns, require_programs,
+    wait_for,
+};
+
+use crate::helpers::{LIMIT, SLUICED, TOOLS, ping_all, spec, unreachable, vsctl, wait_log};
+
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+/// Makes an empty database in the directory.
+fn create(dir: &RunDir) {
+    let file = dir.join("conf.db").to_string_lossy().into_owned();
+    dir.ovs("ovsdb-tool", &["create", &file, SCHEMA]).unwrap();
+}
+
+/// Starts the stock server on the directory's socket.
+fn serve(dir: &RunDir) -> Running {
+    let option = |name: &str, value: String| format!("--{name}={value}");
+    let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
+    let server = Cmd::new("ovsdb-server")
+        .arg(path("conf.db"))
+        .arg(option("remote", format!("p{}", dir.db())))
+        .arg(option("unixctl", path("ovsdb-server.ctl")))
+        .args(["-vconsole:off"])
+        .spawn()
+        .unwrap();
+    let list = || dir.ovs("ovsdb-client", &["list-dbs", &dir.db()]).is_ok();
+    wait_for(LIMIT, "ovsdb-server to listen", list).unwrap();
+    server
+}
+
+fn follower(netns: &Netns, dir: &RunDir) -> DaemonSpec {
+    spec(netns).rundir(dir).args([dir.db()])
+}
+
+fn add_ports(daemon: &Daemon, net: &Topology) {
+    let ports: Vec<String> = net.ports().iter().map(|p| format!(" -- add-port br0 {p}")).collect();
+    vsctl(daemon, &format!("add-br br0{}", ports.concat()));
+}
+
+#[test]
+fn a_restart_of_the_server_does_not_touch_traffic() {
+    require_netns!();
+    require_programs!(TOOLS[0], "ovsdb-server", "ovsdb-tool", "ovsdb-client", "ping");
+    let net = Topology::new(3).unwrap();
+    let [one, two, three] = &net.hosts[..] else { panic!("three hosts") };
+    let dir = RunDir::new("external").unwrap();
+    create(&dir);
+    let server = serve(&dir);
+    let daemon = follower(&net.switch, &dir).start().unwrap();
+    add_ports(&daemon, &net);
+    assert!(vsctl(&daemon, "get Interface br0 ofport") == "65534");
+    ping_all(&one.netns, two.ipv4.into(), 3);
+    ping_all(&one.netns, three.ipv6.into(), 3);
+    let pings = one.netns.spawn("ping", &["-n", "-q", "-i", "0.01", &two.ipv4.to_string()]).unwrap();
+    server.stop(Signal::TERM, LIMIT).unwrap();
+    wait_log(&daemon, "waiting");
+    ping_all(&two.netns, three.ipv4.into(), 3);
+    let _server = serve(&dir);
+    // A change while the switch is away, and one after.
+    vsctl(&daemon, &format!("del-port {}", three.port));
+    unreachable(&one.netns, three.ipv4.into());
+    vsctl(&daemon, &format!("add-port br0 {}", three.port));
+    ping_all(&one.netns, three.ipv4.into(), 3);
+    let out = pings.stop(Signal::INT, LIMIT).unwrap();
+    assert!(out.stdout.contains(" 0% packet loss"), "{}", out.stdout);
+}
+
+#[test]
+fn the_switch_waits_for_the_server() {
+    require_netns!();
+    require_programs!(TOOLS[0], "ovsdb-server", "ovsdb-tool", "ovsdb-client", "ping");
+    let net = Topology::new(2).unwrap();
+    let dir = RunDir::new("later").unwrap();
+    create(&dir);
+    let daemon = follower(&net.switch, &dir).start().unwrap();
+    wait_log(&daemon, "waiting");
+    let _server = serve(&dir);
+    add_ports(&daemon, &net);
+    ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 3);
+}
+
+#[test]
+fn a_second_switch_is_idle_until_the_first_ends() {
+    require_netns!();
+    require_programs!(TOOLS[0], "ovsdb-server", "ovsdb-tool", "ovsdb-client", "ping");
+    let net = Topology::new(2).unwrap();
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    let dir = RunDir::new("two").unwrap();
+    create(&dir);
+    let _server = serve(&dir);
+    let first = follower(&net.switch, &dir).start().unwrap();
+    add_ports(&first, &net);
+    ping_all(&one.netns, two.ipv4.into(), 3);
+    let spare_dir = RunDir::new("spare").unwrap();
+    let spare = DaemonSpec::new(SLUICED).unwrap().rundir(&spare_dir).netns(&net.switch);
+    let spare = spare.args(["--pidfile", "--log-file", "-vconsole:off", &dir.db()]).start().unwrap();
+    wait_log(&spare, "stays idle");
+    vsctl(&first, "add-port br0 more -- set Interface more type=internal");
+    ping_all(&one.netns, two.ipv4.into(), 3);
+    assert!(!spare.log().contains("added interface"), "{}", spare.log());
+    first.stop().unwrap();
+    wait_log(&spare, "added interface more");
+    ping_all(&one.netns, two.ipv4.into(), 3);
+    let out =
+        dir.ovs("ovs-vsctl", &["add-port", "br0", "last", "--", "set", "Interface", "last", "type=internal"]);
+    out.unwrap();
+    wait_log(&spare, "added interface last");
+}

@@ -1,0 +1,164 @@
+//! What the tests share: a daemon in a namespace, the stock tools in one line, frames made by hand.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use testkit::{Capture, Daemon, DaemonSpec, Host, Netns, Output, Topology, wait_for};
+
+/// How long anything may take that a user would wait for.
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
+
+/// The binary under test.
+pub(crate) const SLUICED: &str = env!("CARGO_BIN_EXE_sluiced");
+
+/// The stock tools that nearly all tests need.
+pub(crate) const TOOLS: [&str; 2] = ["ovs-vsctl", "ovs-appctl"];
+
+/// The system's Python: the one that has the library of OVS.
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
+
+/// A daemon in a namespace, with pid file and log.
+pub(crate) fn spec(netns: &Netns) -> DaemonSpec {
+    DaemonSpec::new(SLUICED).unwrap().netns(netns).args(["--pidfile", "--log-file", "-vconsole:off"])
+}
+
+/// Starts a daemon in a namespace, with a database of its own.
+pub(crate) fn start(netns: &Netns) -> Daemon {
+    serving(&spec(netns))
+}
+
+/// Starts a daemon and waits until it listens: the pid file stands earlier than the sockets.
+pub(crate) fn serving(spec: &DaemonSpec) -> Daemon {
+    let daemon = spec.start().unwrap();
+    let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
+    wait_for(LIMIT, "the control socket", || socket.exists()).unwrap();
+    daemon
+}
+
+/// A switch `br0` with a port for each of so many hosts.
+pub(crate) fn switch(hosts: usize) -> (Topology, Daemon) {
+    let net = Topology::new(hosts).unwrap();
+    let daemon = start(&net.switch);
+    let mut line = "add-br br0".to_string();
+    net.ports().iter().for_each(|p| {
+        let _ = write!(line, " -- add-port br0 {p}");
+    });
+    vsctl(&daemon, &line);
+    (net, daemon)
+}
+
+/// Runs `ovs-vsctl` with the words of `line`; what it printed, without the last newline.
+pub(crate) fn vsctl(daemon: &Daemon, line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let out = daemon.ovs("ovs-vsctl", &words).unwrap();
+    out.stdout.trim_end().to_string()
+}
+
+/// Runs `ovs-vsctl`, whatever comes of it.
+pub(crate) fn vsctl_output(daemon: &Daemon, line: &str) -> Output {
+    daemon.tool("ovs-vsctl").args(line.split_whitespace()).output().unwrap()
+}
+
+/// Runs `ovs-appctl` with the words of `line`; what it printed.
+pub(crate) fn appctl(daemon: &Daemon, line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    daemon.ovs("ovs-appctl", &words).unwrap().stdout
+}
+
+/// Runs `ovs-appctl`, whatever comes of it.
+pub(crate) fn appctl_output(daemon: &Daemon, line: &str) -> Output {
+    daemon.tool("ovs-appctl").args(line.split_whitespace()).output().unwrap()
+}
+
+/// Waits for a record to become what `condition` says (as `ovs-vsctl wait-until` has it).
+pub(crate) fn wait_until(daemon: &Daemon, condition: &str) {
+    if let Err(why) =
+        daemon.tool("ovs-vsctl").args(["--timeout=10", "wait-until"]).args(condition.split_whitespace()).run()
+    {
+        panic!("{why:#}\n{}", vsctl(daemon, "list Interface"));
+    }
+}
+
+/// Waits until a line of the log holds `text`.
+pub(crate) fn wait_log(daemon: &Daemon, text: &str) {
+    wait_for(LIMIT, &format!("`{text}` in the log"), || daemon.log().contains(text)).unwrap();
+}
+
+/// Sends `count` pings, all of which must be answered, each once.
+pub(crate) fn ping_all(from: &Netns, to: IpAddr, count: u32) {
+    testkit::reachable(from, to, LIMIT).unwrap();
+    let (count, to) = (count.to_string(), to.to_string());
+    let out = from.run("ping", &["-n", "-i", "0.02", "-W", "2", "-c", &count, &to]).unwrap();
+    let all = format!("{count} packets transmitted, {count} received, 0% packet loss");
+    assert!(out.stdout.contains(&all), "{}", out.stdout);
+    assert!(!out.stdout.contains("DUP!"), "{}", out.stdout);
+}
+
+/// Sends two pings, none of which may be answered.
+pub(crate) fn unreachable(from: &Netns, to: IpAddr) {
+    let report = testkit::ping(from, to, 2).unwrap();
+    assert_eq!(report.received, 0, "{} reaches {to}", from.name());
+}
+
+/// An Ethernet frame (of type 0x88b5, for experiments: IEEE 802), broadcast unless `to` says otherwise.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame<'a> {
+    pub(crate) to: &'a str,
+    pub(crate) from: &'a str,
+    pub(crate) vlan: Option<u16>,
+}
+
+impl Frame<'_> {
+    /// The frame in hexadecimal digits, 64 bytes long.
+    fn hex(&self) -> String {
+        let mut hex = format!("{}{}", self.to.replace(':', ""), self.from.replace(':', ""));
+        if let Some(vlan) = self.vlan {
+            let _ = write!(hex, "8100{vlan:04x}");
+        }
+        hex += "88b5";
+        format!("{hex:0<128}")
+    }
+}
+
+/// Address of everybody.
+pub(crate) const BROADCAST: &str = "ff:ff:ff:ff:ff:ff";
+
+const SEND: &str = "\
+import socket, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind((sys.argv[1], 0))
+for frame in sys.argv[2:]:
+    s.send(bytes.fromhex(frame))
+";
+
+/// Sends frames out of a host's interface as they are.
+pub(crate) fn send(host: &Host, frames: &[Frame<'_>]) {
+    let frames = frames.iter().map(Frame::hex);
+    host.netns.cmd(PYTHON).args(["-c", SEND, &host.dev]).args(frames).run().unwrap();
+}
+
+/// Watches what arrives of frames made by [`Frame`], tags shown.
+pub(crate) fn watch(netns: &Netns, dev: &str) -> Capture {
+    let filter = "ether proto 0x88b5 or (vlan and ether proto 0x88b5)";
+    Capture::start(netns, dev, filter, &["-e", "-Q", "in"]).unwrap()
+}
+
+/// The senders and tags of captured frames, in order.
+pub(crate) fn seen(lines: &[String]) -> Vec<(String, Option<u16>)> {
+    let heads = lines.iter().filter(|l| l.contains(" > "));
+    heads
+        .map(|l| {
+            let from = l.split(" > ").next().unwrap_or_default().to_string();
+            let vlan = l.split("vlan ").nth(1).and_then(|r| r.split(',').next()?.parse().ok());
+            (from, vlan)
+        })
+        .collect()
+}
+
+/// How many packets have entered and left an interface, by `ip -s link`.
+pub(crate) fn kernel_rx_packets(netns: &Netns, dev: &str) -> u64 {
+    let text = netns.ip(&format!("-j -s link show dev {dev}")).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    value[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
+}

@@ -1,0 +1,77 @@
+//! Ports of the switch's own: the bridge's internal port, further internal ports and taps, patch ports.
+
+use std::net::IpAddr;
+
+use testkit::{Iperf3Options, Netns, iperf3_client, iperf3_server, require_netns, require_programs};
+
+use crate::helpers::{ping_all, switch, unreachable, vsctl, wait_until};
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn address(netns: &Netns, dev: &str, address: &str) {
+    netns.add_addr(dev, address).unwrap();
+    netns.up(dev).unwrap();
+}
+
+#[test]
+fn internal_ports_and_taps_reach_hosts() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping", "iperf3");
+    let (net, daemon) = switch(2);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    vsctl(&daemon, "add-port br0 int1 -- set Interface int1 type=internal");
+    vsctl(&daemon, "add-port br0 tap1 -- set Interface tap1 type=tap");
+    address(&net.switch, "br0", "10.0.9.9/16");
+    address(&net.switch, "br0", "fd00::99/64");
+    address(&net.switch, "int1", "10.1.0.9/24");
+    address(&net.switch, "tap1", "10.2.0.9/24");
+    address(&one.netns, &one.dev, "10.1.0.1/24");
+    address(&two.netns, &two.dev, "10.2.0.2/24");
+    ping_all(&net.switch, one.ipv4.into(), 5);
+    ping_all(&one.netns, ip("10.0.9.9"), 5);
+    ping_all(&two.netns, ip("fd00::99"), 5);
+    ping_all(&net.switch, ip("10.1.0.1"), 5);
+    ping_all(&one.netns, ip("10.1.0.9"), 5);
+    ping_all(&net.switch, ip("10.2.0.2"), 5);
+    ping_all(&two.netns, ip("10.2.0.9"), 5);
+    // TCP between the machine's own stack and a host, both ways.
+    let options = Iperf3Options::default();
+    let server = iperf3_server(&one.netns, 5201).unwrap();
+    assert!(iperf3_client(&net.switch, one.ipv4.into(), &options).unwrap().received_bps > 10e6);
+    drop(server);
+    let _server = iperf3_server(&net.switch, 5201).unwrap();
+    for to in ["10.0.9.9", "10.1.0.9"] {
+        assert!(iperf3_client(&one.netns, ip(to), &options).unwrap().received_bps > 10e6, "{to}");
+    }
+    // The devices end with their ports.
+    vsctl(&daemon, "del-port int1 -- del-port tap1");
+    for gone in ["int1", "tap1"] {
+        assert!(net.switch.ip(&format!("link show dev {gone}")).is_err(), "{gone} stays behind");
+    }
+    ping_all(&one.netns, ip("10.0.9.9"), 2);
+}
+
+#[test]
+fn patch_ports_join_bridges() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let (net, daemon) = switch(3);
+    let [one, two, three] = &net.hosts[..] else { panic!("three hosts") };
+    vsctl(&daemon, &format!("del-port {} -- add-br br1 -- add-port br1 {}", two.port, two.port));
+    unreachable(&one.netns, two.ipv4.into());
+    vsctl(
+        &daemon,
+        "add-port br0 to1 -- set Interface to1 type=patch options:peer=to0 -- add-port br1 to0 -- set Interface to0 \
+         type=patch options:peer=to1",
+    );
+    ping_all(&one.netns, two.ipv4.into(), 5);
+    ping_all(&two.netns, three.ipv6.into(), 5);
+    // Packets that crossed are told in the patch ports' statistics, though no device is there.
+    wait_until(&daemon, "Interface to0 statistics:rx_packets>=10");
+    wait_until(&daemon, "Interface to1 statistics:tx_packets>=10");
+    vsctl(&daemon, "del-port to0");
+    unreachable(&one.netns, two.ipv4.into());
+    ping_all(&one.netns, three.ipv4.into(), 2);
+}
