@@ -274,9 +274,6 @@ pub(crate) fn del_port(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), S
     let port_name = ctx.work.text(placed.port, "name")?;
     let bridge_name = ctx.work.text(placed.bridge, "name")?;
     if bridge.is_some_and(|bridge| bridge != placed.bridge) {
-        if !must_exist {
-            return Ok(());
-        }
         let asked = call.arg(0);
         return Err(Stop::fatal(format!("bridge {asked} does not have a port {name}")));
     }

@@ -16,7 +16,7 @@ pub(crate) struct Term<'t> {
     /// `None` is `_uuid`.
     pub(crate) column: Option<ColumnIx>,
     pub(crate) name: String,
-    pub(crate) key: Option<&'t str>,
+    pub(crate) key: Option<String>,
     pub(crate) operator: &'static str,
     pub(crate) value: &'t str,
 }
@@ -37,22 +37,16 @@ pub(crate) fn parse_term<'t>(
     if column_text.is_empty() {
         return Err(Stop::fatal(format!("{text}: missing column name")));
     }
-    let column = find_column(work, table, column_text)?;
+    let column = find_column(work, table, &column_text)?;
     let name = column.map_or("_uuid".to_string(), |ix| work.column_schema(table, ix).name.to_string());
     let mut key = None;
     if let Some(behind) = rest.strip_prefix(':') {
         rest = behind;
         key = Some(take_word(&mut rest)?);
-        if key == Some("") {
-            return Err(Stop::fatal(format!("{text}: missing key name")));
-        }
     }
     if operators.is_empty() {
         if !rest.is_empty() {
-            let at = text.len() - rest.len();
-            return Err(Stop::fatal(format!(
-                "{text}: trailing garbage \"{rest}\" in argument at offset {at}"
-            )));
+            return Err(Stop::fatal(format!("{text}: trailing garbage \"{rest}\" in argument")));
         }
         return Ok(Term { column, name, key, operator: "", value: "" });
     }
@@ -182,17 +176,13 @@ fn holds(ctx: &mut Context<'_>, row: Row, condition: &str) -> Result<bool, Stop>
     let have = value(&ctx.work, row, term.column);
     let is_set_operator = term.operator.starts_with('{');
     let Some(key) = term.key else {
-        let mut ty = ty;
-        if is_set_operator {
-            (ty.min, ty.max) = (0, u32::MAX);
-        }
         let want = datum_from_text(term.value, &ty, &mut |name, _| ctx.refer(name))?;
         return Ok(compare(&have, &want, term.operator));
     };
     let Some(value_type) = &ty.value else {
         return Err(Stop::fatal(format!("cannot specify key to check for non-map column {}", term.name)));
     };
-    let key = atom_from_text(key, &ty.key, &mut |name, _| ctx.refer(name))?;
+    let key = atom_from_text(&key, &ty.key, &mut |name, _| ctx.refer(name))?;
     let want = datum_from_text(term.value, &no_names_type(value_type), &mut |name, _| ctx.refer(name))?;
     match have.get(&key) {
         Some(value) => Ok(compare(&Datum::atom(value.clone()), &want, term.operator)),
@@ -239,7 +229,7 @@ pub(crate) fn get(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> 
         if !ty.is_map() {
             return Err(Stop::fatal(format!("cannot specify key to get for non-map column {}", term.name)));
         }
-        let atom = atom_from_text(key, &ty.key, &mut |name, _| ctx.refer(name))?;
+        let atom = atom_from_text(&key, &ty.key, &mut |name, _| ctx.refer(name))?;
         match datum.get(&atom) {
             Some(value) => ctx.say(&atom_text(value)),
             None if if_exists => ctx.say(""),

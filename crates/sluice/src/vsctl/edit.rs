@@ -14,10 +14,13 @@ use super::work::Row;
 /// A column of the schema; `_uuid` cannot be changed.
 fn changeable(ctx: &Context<'_>, row: Row, column: Option<ColumnIx>) -> Result<ColumnIx, Stop> {
     let table = &ctx.work.table_schema(row.table).name;
-    let fixed = |name: &str| Stop::fatal(format!("cannot modify read-only column {name} in table {table}"));
-    let ix = column.ok_or_else(|| fixed("_uuid"))?;
+    let missing = || Stop::fatal(format!("{table} does not contain a column whose name matches \"_uuid\""));
+    let ix = column.ok_or_else(missing)?;
     let schema = ctx.work.column_schema(row.table, ix);
-    if schema.mutable || ctx.work.is_new(row) { Ok(ix) } else { Err(fixed(&schema.name)) }
+    if schema.mutable || ctx.work.is_new(row) {
+        return Ok(ix);
+    }
+    Err(Stop::fatal(format!("cannot modify read-only column {} in table {table}", schema.name)))
 }
 
 /// Does `COLUMN[:KEY]=VALUE` for each word.
@@ -34,7 +37,7 @@ pub(crate) fn set_columns(ctx: &mut Context<'_>, row: Row, words: &[String]) -> 
         let Some(value_type) = &ty.value else {
             return Err(Stop::fatal(format!("cannot specify key to set for non-map column {}", term.name)));
         };
-        let key = atom_from_text(key, &ty.key, &mut |name, _| ctx.refer(name))?;
+        let key = atom_from_text(&key, &ty.key, &mut |name, _| ctx.refer(name))?;
         let value = atom_from_text(term.value, value_type, &mut |name, _| ctx.refer(name))?;
         let old = ctx.work.get(row, ix);
         let pairs = old.pairs().iter().cloned().chain([(key, value)]);
@@ -73,8 +76,8 @@ pub(crate) fn add(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> 
     for word in &call.args[3..] {
         let more = datum_from_text(word, &loose(&schema.ty), &mut |name, _| ctx.refer(name))?;
         datum = match schema.ty.is_map() {
-            // A key that is there keeps its value.
-            true => Datum::map(more.pairs().iter().chain(datum.pairs()).cloned()),
+            // A key that is there gets the new value.
+            true => Datum::map(datum.pairs().iter().chain(more.pairs()).cloned()),
             false => Datum::set(datum.atoms().iter().chain(more.atoms()).cloned()),
         };
     }
@@ -195,9 +198,6 @@ fn rows_to_destroy(ctx: &Context<'_>, table: TableIx, call: &Invocation) -> Resu
             1 => Ok(ctx.work.rows(table)),
             _ => Err(Stop::fatal("--all and records argument should not be specified together")),
         };
-    }
-    if call.args.len() < 2 {
-        return Err(Stop::fatal("'destroy' command requires at least 2 arguments, or --all"));
     }
     let mut rows = Vec::new();
     for name in &call.args[1..] {

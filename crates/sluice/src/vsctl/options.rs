@@ -2,7 +2,7 @@
 //!
 //! As in `ovs-vsctl`, options of the first command may also stand before it without a `--`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::commands::{COMMANDS, CommandSpec};
 use super::table::{CellFormat, Format, TableStyle};
@@ -201,11 +201,15 @@ fn parse_commands(words: &[&String], own: BTreeMap<String, String>) -> Result<Ve
 
 fn parse_command(words: &[&String], mut options: BTreeMap<String, String>) -> Result<Invocation, String> {
     let number = words.iter().take_while(|word| word.starts_with('-')).count();
+    let mut without_value = BTreeSet::new();
     for word in &words[..number] {
         let (name, value) = match word.trim_start_matches('-').split_once('=') {
             Some((name, value)) => (name, value),
             None => (word.trim_start_matches('-'), ""),
         };
+        if !word.contains('=') {
+            without_value.insert(name);
+        }
         if options.insert(name.to_string(), value.to_string()).is_some() {
             return Err(format!("'{word}' option specified multiple times"));
         }
@@ -219,7 +223,7 @@ fn parse_command(words: &[&String], mut options: BTreeMap<String, String>) -> Re
     for (option, value) in &options {
         match spec.options.iter().find(|known| known.name == *option) {
             None => return Err(format!("'{name}' command has no '--{option}' option")),
-            Some(known) if known.takes_value && value.is_empty() => {
+            Some(known) if known.takes_value && without_value.contains(option.as_str()) => {
                 return Err(format!("missing argument to '--{option}' option on '{name}' command"));
             }
             Some(known) if !known.takes_value && !value.is_empty() => {

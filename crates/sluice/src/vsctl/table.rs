@@ -35,7 +35,7 @@ pub(crate) struct TableStyle {
     pub(crate) cells: CellFormat,
     pub(crate) headings: bool,
     pub(crate) pretty: bool,
-    /// Most bytes of a cell in the formats list and table; 0 is no limit.
+    /// Most bytes of a cell in the format table, unless its heading is wider; 0 is no limit.
     pub(crate) max_column_width: usize,
 }
 
@@ -88,7 +88,7 @@ impl Table {
                 if style.headings {
                     out.push_str(&format!("{heading:<20}: "));
                 }
-                out.push_str(cut(cell, style.max_column_width));
+                out.push_str(cell);
                 out.push('\n');
             }
         }
@@ -100,7 +100,8 @@ impl Table {
         let limit = style.max_column_width;
         let widest = |column: usize| {
             let heading = if style.headings { self.headings[column].len() } else { 0 };
-            rows.iter().map(|row| cut(&row[column], limit).len()).fold(heading, usize::max)
+            let cells = rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+            heading.max(if limit > 0 { cells.min(limit) } else { cells })
         };
         let widths: Vec<usize> = (0..self.headings.len()).map(widest).collect();
         let line = |cells: &mut dyn Iterator<Item = &str>| {
@@ -109,19 +110,20 @@ impl Table {
                 if number > 0 {
                     line.push(' ');
                 }
+                let cell = cut(cell, *width);
                 line.push_str(cell);
-                line.push_str(&" ".repeat(width - cell.len().min(*width)));
+                line.push_str(&" ".repeat(width - cell.len()));
             }
             format!("{}\n", line.trim_end_matches(' '))
         };
         let mut out = String::new();
         if style.headings {
-            out.push_str(&line(&mut self.headings.iter().map(|heading| cut(heading, limit))));
+            out.push_str(&line(&mut self.headings.iter().map(String::as_str)));
             let rules: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
             out.push_str(&line(&mut rules.iter().map(String::as_str)));
         }
         for row in &rows {
-            out.push_str(&line(&mut row.iter().map(|cell| cut(cell, limit))));
+            out.push_str(&line(&mut row.iter().map(String::as_str)));
         }
         out
     }
@@ -153,7 +155,7 @@ impl Table {
 
 /// The first `limit` bytes, whole characters only.
 fn cut(text: &str, limit: usize) -> &str {
-    if limit == 0 || text.len() <= limit {
+    if text.len() <= limit {
         return text;
     }
     let end = (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
@@ -161,7 +163,7 @@ fn cut(text: &str, limit: usize) -> &str {
 }
 
 fn csv_cell(text: &str) -> String {
-    if text.contains(['"', ',', ' ', '\n', '\t', '\r']) {
+    if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text.to_string()

@@ -69,16 +69,24 @@ fn is_delimiter(c: char) -> bool {
     matches!(c, ':' | '=' | ',' | ' ' | '[' | ']' | '{' | '}' | '!' | '<' | '>')
 }
 
-/// Takes a word off the front: up to a delimiter that is neither in quotes nor behind a backslash.
-pub(crate) fn take_word<'t>(text: &mut &'t str) -> Result<&'t str, String> {
+/// Takes a word off the front: up to a delimiter that is neither in quotes nor behind a backslash. Quoted parts stay as
+/// they are, for [`atom_from_text`] to read; outside of them a backslash makes way for what it protects.
+pub(crate) fn take_word(text: &mut &str) -> Result<String, String> {
     let whole = *text;
     let mut in_quotes = false;
+    let mut word = String::new();
     let mut chars = whole.char_indices();
     let mut end = whole.len();
     while let Some((at, c)) = chars.next() {
         match c {
             '\\' => {
-                chars.next().ok_or_else(|| format!("{whole}: backslash at end of argument"))?;
+                let next = chars.next();
+                let (_, next) = next.ok_or_else(|| format!("{whole}: backslash at end of argument"))?;
+                if in_quotes {
+                    word.push(c);
+                }
+                word.push(next);
+                continue;
             }
             '"' => in_quotes = !in_quotes,
             c if !in_quotes && is_delimiter(c) => {
@@ -87,12 +95,13 @@ pub(crate) fn take_word<'t>(text: &mut &'t str) -> Result<&'t str, String> {
             }
             _ => {}
         }
+        word.push(c);
     }
     if in_quotes {
         return Err(format!("{whole}: quoted string extends past end of argument"));
     }
     *text = &whole[end..];
-    Ok(&whole[..end])
+    Ok(word)
 }
 
 fn unquote(text: &str) -> Result<String, String> {
@@ -199,23 +208,24 @@ pub(crate) fn datum_from_text(text: &str, ty: &ColumnType, names: Names<'_>) -> 
         if is_delimiter(c) {
             return Err(format!("{text}: unexpected \"{c}\" parsing {}", ty.describe()));
         }
+        let element = rest;
         let word = take_word(&mut rest)?;
         if let Some(value_type) = &ty.value {
-            let key = atom_from_text(word, &ty.key, names)?;
+            let key = atom_from_text(&word, &ty.key, names)?;
             rest = rest.trim_start_matches(' ');
             let Some(behind) = rest.strip_prefix('=') else {
                 let found = rest.chars().next().map(String::from).unwrap_or_default();
-                return Err(format!("{text}: syntax error at \"{found}\" expecting \"=\""));
+                return Err(format!("{element}: syntax error at \"{found}\" expecting \"=\""));
             };
             rest = behind.trim_start_matches(' ');
             let word = take_word(&mut rest)?;
-            pairs.push((key, atom_from_text(word, value_type, names)?));
+            pairs.push((key, atom_from_text(&word, value_type, names)?));
         } else if let Some(range) =
-            (ty.key.ty == AtomicType::Integer).then(|| range_from_text(word, &ty.key)).flatten()
+            (ty.key.ty == AtomicType::Integer).then(|| range_from_text(&word, &ty.key)).flatten()
         {
             atoms.extend(range?);
         } else {
-            atoms.push(atom_from_text(word, &ty.key, names)?);
+            atoms.push(atom_from_text(&word, &ty.key, names)?);
         }
         rest = rest.trim_start_matches(' ');
         rest = rest.strip_prefix(',').unwrap_or(rest).trim_start_matches(' ');
