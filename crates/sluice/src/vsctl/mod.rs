@@ -116,7 +116,6 @@ fn attempt(replica: &Replica, log: &str, options: &Options, commands: &[Invocati
     };
     let mut comments = vec![log.to_string()];
     comments.append(&mut context.comments);
-    context.work.release_deleted();
     let plan = context.work.plan(&comments, options.wait.then_some(root));
     Ok(Tried::Done(Attempt {
         outputs,

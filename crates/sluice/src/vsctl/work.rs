@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ovsdb::client::Replica;
-use ovsdb::schema::{ColumnIx, ColumnSchema, DatabaseSchema, RefKind, TableIx, TableSchema};
+use ovsdb::schema::{ColumnIx, ColumnSchema, DatabaseSchema, TableIx, TableSchema};
 use ovsdb::value::{Atom, Datum, Uuid, datum_to_json};
 use serde_json::{Map, Value, json};
 
@@ -42,7 +42,7 @@ pub(crate) struct Work<'a> {
 }
 
 /// A row, wherever it comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) table: TableIx,
     pub(crate) uuid: Uuid,
@@ -187,49 +187,6 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Takes deleted rows out of the columns that keep their rows alive; weak references go by themselves.
-    pub(crate) fn release_deleted(&mut self) {
-        let deleted: BTreeSet<Row> = self
-            .touched
-            .iter()
-            .filter(|(_, touched)| touched.deleted)
-            .map(|((table, uuid), _)| Row { table: *table, uuid: *uuid })
-            .collect();
-        if deleted.is_empty() {
-            return;
-        }
-        let tables = (0..self.schema.tables.len()).map(TableIx);
-        for table in tables {
-            for ix in (0..self.table_schema(table).columns.len()).map(ColumnIx) {
-                let references: Vec<_> =
-                    self.column_schema(table, ix).ty.references(RefKind::Strong).collect();
-                if !references.iter().any(|(_, to)| deleted.iter().any(|row| row.table == *to)) {
-                    continue;
-                }
-                let is_gone = |is_key: bool, atom: &Atom| {
-                    let to = references.iter().find(|(key, _)| *key == is_key).map(|(_, to)| *to);
-                    let row = to.zip(atom.as_uuid()).map(|(table, uuid)| Row { table, uuid });
-                    row.is_some_and(|row| deleted.contains(&row))
-                };
-                for row in self.rows(table) {
-                    let old = self.get(row, ix);
-                    let new = match old.is_map() {
-                        true => {
-                            let keep =
-                                |pair: &&(Atom, Atom)| !is_gone(true, &pair.0) && !is_gone(false, &pair.1);
-                            Datum::map(old.pairs().iter().filter(keep).cloned())
-                        }
-                        false => Datum::set(old.atoms().iter().filter(|atom| !is_gone(true, atom)).cloned()),
-                    };
-                    if new != old {
-                        self.verify(row, ix);
-                        self.set(row, ix, new);
-                    }
-                }
-            }
-        }
-    }
-
     /// The operations, or `None` when nothing changes. `next_cfg_of` is the row whose configuration number to increment.
     pub(crate) fn plan(&self, comments: &[String], next_cfg_of: Option<Row>) -> Option<Plan> {
         let mut plan = Plan::default();
@@ -242,6 +199,10 @@ impl<'a> Work<'a> {
                 waits.push(self.wait_operation(row, &touched.verified));
             }
             if touched.deleted {
+                // Other rows live as long as they are referred to: the server decides.
+                if !self.table_schema(*table).is_root {
+                    continue;
+                }
                 changes.push(json!({"op": "delete", "table": name, "where": self.selector(*uuid)}));
                 continue;
             }
