@@ -1,0 +1,196 @@
+//! From bytes to [`Message`] and back, by the rows of the message table.
+//!
+//! A row is a message kind's wire form in a range of versions: how it is named on the wire, how long its body may be, how the body
+//! is read and written. Another version of the protocol is more rows.
+
+mod table;
+
+use crate::error::{ErrorKind, NX_VENDOR, ONF_VENDOR, OfError};
+use crate::msg::{Kind, Message};
+use crate::version::{Version, VersionSet};
+use crate::wire::{Options, Reader, Res, Writer};
+use table::{Id, ROWS, Row};
+
+/// Bytes of the header of every message.
+pub const HEADER_BYTES: usize = 8;
+
+const OFPT_HELLO: u8 = 0;
+const OFPT_ECHO_REPLY: u8 = 3;
+const OFPT_EXPERIMENTER: u8 = 4;
+/// Multipart type of experimenters.
+const OFPMP_EXPERIMENTER: u16 = 0xffff;
+
+/// Types of multipart requests and replies.
+fn multipart_types(version: Version) -> (u8, u8) {
+    if version == Version::V10 { (16, 17) } else { (18, 19) }
+}
+
+/// Decodes one whole message. Of a message with an unsupported version only those of all versions are decoded (hello, error,
+/// echo); the others are errors.
+pub fn decode(bytes: &[u8]) -> Result<(Version, u32, Message), OfError> {
+    decode_with(bytes, Options::default())
+}
+
+/// As [`decode`], on a connection with these options.
+pub fn decode_with(bytes: &[u8], options: Options) -> Result<(Version, u32, Message), OfError> {
+    decode_part(bytes, options, false).map_err(|kind| OfError::about(kind, bytes))
+}
+
+/// Decodes the message inside a bundle's.
+pub(crate) fn decode_inner(bytes: &[u8], outer: &Reader<'_>) -> Res<Message> {
+    let (.., message) = decode_part(bytes, outer.options, true)?;
+    Ok(message)
+}
+
+fn decode_part(bytes: &[u8], options: Options, in_bundle: bool) -> Res<(Version, u32, Message)> {
+    let mut r = Reader::new(bytes, Version(bytes.first().copied().unwrap_or(0)));
+    r.options = options;
+    let (version, ty, len) = (Version(r.u8()?), r.u8()?, usize::from(r.u16()?));
+    r.xid = r.u32()?;
+    if len != bytes.len() {
+        return Err(ErrorKind::BrcBadLen);
+    }
+    if ty > OFPT_ECHO_REPLY && !VersionSet::IMPLEMENTED.contains(version) {
+        return Err(ErrorKind::BrcBadVersion);
+    }
+    let id = read_id(&mut r, ty)?;
+    let row = find(id, version).ok_or(unknown(id))?;
+    if in_bundle && !matches!(row.kind, Kind::FlowMod | Kind::GroupMod | Kind::PortMod | Kind::PacketOut) {
+        return Err(ErrorKind::BfcMsgUnsup);
+    }
+    if !row.len.holds(r.len()) {
+        return Err(ErrorKind::BrcBadLen);
+    }
+    let message = (row.decode)(&mut r)?;
+    Ok((version, r.xid, message))
+}
+
+/// Reads what names the message: the type, and the headers of multipart messages and experimenters.
+fn read_id(r: &mut Reader<'_>, ty: u8) -> Res<Id> {
+    let version = r.version;
+    let (request, reply) = multipart_types(version);
+    if ty == OFPT_EXPERIMENTER {
+        let vendor = r.u32()?;
+        if vendor != NX_VENDOR && vendor != ONF_VENDOR {
+            return Err(ErrorKind::BrcBadExperimenter);
+        }
+        return Ok(Id::Exp(vendor, r.u32()?));
+    }
+    let known = VersionSet::IMPLEMENTED.contains(version);
+    if !known || (ty != request && ty != reply) {
+        return Ok(Id::Of(ty));
+    }
+    let reply = ty == reply;
+    let (mp, flags) = (r.u16()?, r.u16()?);
+    r.more = flags & 1 != 0;
+    if !reply && r.more && mp != 12 {
+        // Of all requests only that of table features may come in parts.
+        return Err(ErrorKind::BrcMultipartBufferOverflow);
+    }
+    r.skip(if version == Version::V10 { 0 } else { 4 })?;
+    if mp != OFPMP_EXPERIMENTER {
+        return Ok(Id::Mp { ty: mp, reply });
+    }
+    let vendor = r.u32()?;
+    if vendor != NX_VENDOR && vendor != ONF_VENDOR {
+        return Err(ErrorKind::BrcBadExperimenter);
+    }
+    let subtype = r.u32()?;
+    r.skip(if version == Version::V10 { 4 } else { 0 })?;
+    Ok(Id::ExpMp { vendor, subtype, reply })
+}
+
+fn find(id: Id, version: Version) -> Option<&'static Row> {
+    let any_version = matches!(id, Id::Of(OFPT_HELLO..=OFPT_ECHO_REPLY));
+    ROWS.iter().find(|r| r.id == id && (any_version || r.in_version(version)))
+}
+
+/// The error for a name without a row.
+fn unknown(id: Id) -> ErrorKind {
+    match id {
+        Id::Of(_) => ErrorKind::BrcBadType,
+        Id::Mp { .. } => ErrorKind::BrcBadStat,
+        Id::Exp(..) | Id::ExpMp { .. } => ErrorKind::BrcBadExpType,
+    }
+}
+
+/// Encodes a message. The bytes are one message, or the parts of a multipart one in order, each with its own header. `Err` when
+/// the version has no such message or it is too long.
+pub fn encode(message: &Message, version: Version, xid: u32) -> Result<Vec<u8>, ErrorKind> {
+    encode_with(message, version, xid, Options::default())
+}
+
+/// As [`encode`], on a connection with these options.
+pub fn encode_with(
+    message: &Message,
+    version: Version,
+    xid: u32,
+    options: Options,
+) -> Result<Vec<u8>, ErrorKind> {
+    let mut w = Writer::new(version);
+    w.xid = xid;
+    w.options = options;
+    let row = row_of(message, version).ok_or(ErrorKind::BrcBadType)?;
+    put_head(&mut w, row);
+    (row.encode)(message, &mut w);
+    w.finish(row.more(message))
+}
+
+/// Writes the message inside a bundle's. What has no form in the version is left out, which the receiver refuses.
+pub(crate) fn encode_inner(message: &Message, w: &mut Writer) {
+    if let Ok(inner) = encode_with(message, w.version, w.xid, w.options) {
+        w.bytes(&inner);
+    }
+}
+
+/// The row of the form that the message asks for, else the first that the version has.
+fn row_of(message: &Message, version: Version) -> Option<&'static Row> {
+    let kind = message.kind();
+    let mut first = None;
+    for row in ROWS.iter().filter(|r| r.kind == kind) {
+        let any_version = matches!(row.id, Id::Of(OFPT_HELLO..=OFPT_ECHO_REPLY));
+        if !any_version && !row.in_version(version) {
+            continue;
+        }
+        if row.format == message.format() {
+            return Some(row);
+        }
+        first = first.or(Some(row));
+    }
+    first
+}
+
+fn put_head(w: &mut Writer, row: &Row) {
+    let version = w.version;
+    let (request, reply_ty) = multipart_types(version);
+    let (ty, multipart) = match row.id {
+        Id::Of(ty) => (ty, false),
+        Id::Exp(..) => (OFPT_EXPERIMENTER, false),
+        Id::Mp { reply, .. } | Id::ExpMp { reply, .. } => (if reply { reply_ty } else { request }, true),
+    };
+    w.u8(version.0);
+    w.u8(ty);
+    w.u16(0);
+    let xid = w.xid;
+    w.u32(xid);
+    let pad = if version == Version::V10 { 0 } else { 4 };
+    match row.id {
+        Id::Of(_) => {}
+        Id::Exp(vendor, subtype) => {
+            w.u32(vendor);
+            w.u32(subtype);
+        }
+        Id::Mp { ty, .. } => {
+            w.u16(ty);
+            w.zeros(2 + pad);
+        }
+        Id::ExpMp { vendor, subtype, .. } => {
+            w.u16(OFPMP_EXPERIMENTER);
+            w.zeros(2 + pad);
+            w.u32(vendor);
+            w.u32(subtype);
+            w.zeros(4 - pad);
+        }
+    }
+    w.end_head(multipart.then_some(HEADER_BYTES + 2));
+}

@@ -1,0 +1,443 @@
+//! Greeting, features, configuration, roles, bundles, TLV tables: what a connection is about.
+//!
+//! Sources: OpenFlow 1.0 §5.3, 1.3 §7.3.1, §7.3.2, §7.3.9, §7.3.10, §7.5.1; ONF EXT-230 (bundles for 1.3); Nicira extensions.
+
+use super::{Format, Message, wire_enum};
+use crate::error::ErrorKind;
+use crate::version::{Version, VersionSet};
+use crate::wire::{Reader, Res, Writer};
+
+/// A greeting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// Versions that the sender speaks.
+    pub versions: VersionSet,
+}
+
+/// Element of a hello that holds the bitmap of versions.
+const HELLO_VERSIONBITMAP: u16 = 1;
+
+pub(crate) fn decode_hello(r: &mut Reader<'_>) -> Res<Hello> {
+    let mut versions = VersionSet::up_to(r.version);
+    // Whatever stands in a hello that is not understood is ignored (§7.5.1).
+    while let Ok((ty, len)) = r.u16().and_then(|ty| Ok((ty, usize::from(r.u16()?)))) {
+        let Some(body_len) = len.checked_sub(4) else { break };
+        let Ok(mut body) = r.sub(body_len) else { break };
+        if let (HELLO_VERSIONBITMAP, Ok(bitmap)) = (ty, body.u32()) {
+            versions = VersionSet(bitmap & !1);
+        }
+        let pad = (len.next_multiple_of(8) - len).min(r.len());
+        r.skip(pad)?;
+    }
+    Ok(Hello { versions })
+}
+
+pub(crate) fn encode_hello(m: &Hello, w: &mut Writer) {
+    if m.versions != VersionSet::up_to(w.version) {
+        w.u16(HELLO_VERSIONBITMAP);
+        w.u16(8);
+        w.u32(m.versions.0);
+    }
+}
+
+/// What the switch is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SwitchFeatures {
+    /// Datapath id.
+    pub datapath_id: u64,
+    /// How many packets it can keep for the controller.
+    pub n_buffers: u32,
+    /// How many tables.
+    pub n_tables: u8,
+    /// Auxiliary connection (OpenFlow 1.3).
+    pub auxiliary_id: u8,
+    /// `OFPC_*`, in the version's numbers.
+    pub capabilities: u32,
+    /// `OFPAT10_*` bits (OpenFlow 1.0).
+    pub actions: u32,
+    /// Ports (OpenFlow 1.0).
+    pub ports: Vec<super::port::Port>,
+}
+
+pub(crate) fn decode_features(r: &mut Reader<'_>) -> Res<SwitchFeatures> {
+    let (datapath_id, n_buffers, n_tables, auxiliary_id) = (r.u64()?, r.u32()?, r.u8()?, r.u8()?);
+    r.skip(2)?;
+    let old = r.version == Version::V10;
+    let (capabilities, actions) = (r.u32()?, r.u32()?);
+    let mut ports = Vec::new();
+    while old && !r.is_empty() {
+        ports.push(super::port::read(r)?);
+    }
+    Ok(SwitchFeatures {
+        datapath_id,
+        n_buffers,
+        n_tables,
+        auxiliary_id: if old { 0 } else { auxiliary_id },
+        capabilities,
+        actions: if old { actions } else { 0 },
+        ports,
+    })
+}
+
+pub(crate) fn encode_features(m: &SwitchFeatures, w: &mut Writer) {
+    let old = w.version == Version::V10;
+    w.u64(m.datapath_id);
+    w.u32(m.n_buffers);
+    w.u8(m.n_tables);
+    w.u8(if old { 0 } else { m.auxiliary_id });
+    w.zeros(2);
+    w.u32(m.capabilities);
+    w.u32(if old { m.actions } else { 0 });
+    if old {
+        // More ports than one message holds are left out, as the standard has no way to tell them.
+        for p in m.ports.iter().take((65535 - 32) / 48) {
+            super::port::put(w, p);
+        }
+    }
+}
+
+/// Configuration of the switch for this controller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SwitchConfig {
+    /// `OFPC_FRAG_*` and, to OpenFlow 1.2, `OFPC_INVALID_TTL_TO_CONTROLLER` (4).
+    pub flags: u16,
+    /// Bytes of a packet that missed to send to the controller.
+    pub miss_send_len_bytes: u16,
+}
+
+pub(crate) fn decode_config(r: &mut Reader<'_>) -> Res<SwitchConfig> {
+    Ok(SwitchConfig { flags: r.u16()?, miss_send_len_bytes: r.u16()? })
+}
+
+pub(crate) fn encode_config(m: &SwitchConfig, w: &mut Writer) {
+    w.u16(m.flags);
+    w.u16(m.miss_send_len_bytes);
+}
+
+/// Configures a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableMod {
+    /// Table, or all.
+    pub table: flow::TableId,
+    /// `OFPTC_*`.
+    pub config: u32,
+}
+
+pub(crate) fn decode_table_mod(r: &mut Reader<'_>) -> Res<TableMod> {
+    let table = flow::TableId(r.u8()?);
+    r.skip(3)?;
+    Ok(TableMod { table, config: r.u32()? })
+}
+
+pub(crate) fn encode_table_mod(m: &TableMod, w: &mut Writer) {
+    w.u8(m.table.0);
+    w.zeros(3);
+    w.u32(m.config);
+}
+
+wire_enum! {
+    /// Role of a controller (numbers of OpenFlow 1.3 §7.3.9).
+    ControllerRole: u32 {
+        /// Only asks.
+        NoChange = 0,
+        /// Full access, one of several (Nicira: "other").
+        Equal = 1,
+        /// Full access, the only one.
+        Master = 2,
+        /// Reads only.
+        Slave = 3,
+    }
+}
+
+/// A role, asked for or told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Role {
+    /// The wire form.
+    pub format: Format,
+    /// Role.
+    pub role: ControllerRole,
+    /// Guards against stale requests (OpenFlow 1.2 and later); `None` is undefined.
+    pub generation_id: Option<u64>,
+}
+
+pub(crate) fn decode_role(r: &mut Reader<'_>) -> Res<Role> {
+    let role = ControllerRole::from_wire(r.u32()?).ok_or(ErrorKind::RrfcBadRole)?;
+    r.skip(4)?;
+    let id = r.u64()?;
+    Ok(Role { format: Format::Standard, role, generation_id: (id != u64::MAX).then_some(id) })
+}
+
+pub(crate) fn encode_role(m: &Role, w: &mut Writer) {
+    w.u32(m.role as u32);
+    w.zeros(4);
+    w.u64(m.generation_id.unwrap_or(u64::MAX));
+}
+
+/// `NX_ROLE_*` are one less.
+pub(crate) fn decode_nx_role(r: &mut Reader<'_>) -> Res<Role> {
+    let n = r.u32()?;
+    let role = n.checked_add(1).and_then(ControllerRole::from_wire).ok_or(ErrorKind::RrfcBadRole)?;
+    Ok(Role { format: Format::Nxt, role, generation_id: None })
+}
+
+pub(crate) fn encode_nx_role(m: &Role, w: &mut Writer) {
+    w.u32((m.role as u32).saturating_sub(1));
+}
+
+/// Which asynchronous messages a controller gets: bits by reason, `[master or equal, slave]`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AsyncConfig {
+    /// The wire form.
+    pub format: Format,
+    /// `1 << OFPR_*`.
+    pub packet_in: [u32; 2],
+    /// `1 << OFPPR_*`.
+    pub port_status: [u32; 2],
+    /// `1 << OFPRR_*`.
+    pub flow_removed: [u32; 2],
+}
+
+pub(crate) fn decode_async(r: &mut Reader<'_>) -> Res<AsyncConfig> {
+    let mut pair = || Ok::<_, ErrorKind>([r.u32()?, r.u32()?]);
+    Ok(AsyncConfig {
+        format: Format::Standard,
+        packet_in: pair()?,
+        port_status: pair()?,
+        flow_removed: pair()?,
+    })
+}
+
+pub(crate) fn decode_nx_async(r: &mut Reader<'_>) -> Res<AsyncConfig> {
+    Ok(AsyncConfig { format: Format::Nxt, ..decode_async(r)? })
+}
+
+pub(crate) fn encode_async(m: &AsyncConfig, w: &mut Writer) {
+    for n in [m.packet_in, m.port_status, m.flow_removed].as_flattened() {
+        w.u32(*n);
+    }
+}
+
+wire_enum! {
+    /// What a bundle control message asks or tells (1.4 §7.3.9.2).
+    BundleControlType: u16 {
+        /// Open.
+        OpenRequest = 0,
+        /// Opened.
+        OpenReply = 1,
+        /// Close.
+        CloseRequest = 2,
+        /// Closed.
+        CloseReply = 3,
+        /// Commit.
+        CommitRequest = 4,
+        /// Committed.
+        CommitReply = 5,
+        /// Discard.
+        DiscardRequest = 6,
+        /// Discarded.
+        DiscardReply = 7,
+    }
+}
+
+/// Controls a bundle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BundleControl {
+    /// The bundle.
+    pub bundle_id: u32,
+    /// What to do.
+    pub ty: BundleControlType,
+    /// 1 atomic, 2 ordered.
+    pub flags: u16,
+}
+
+pub(crate) fn decode_bundle_control(r: &mut Reader<'_>) -> Res<BundleControl> {
+    let bundle_id = r.u32()?;
+    let ty = BundleControlType::from_wire(r.u16()?).ok_or(ErrorKind::BfcBadType)?;
+    let flags = bundle_flags(r.u16()?)?;
+    Ok(BundleControl { bundle_id, ty, flags })
+}
+
+fn bundle_flags(flags: u16) -> Res<u16> {
+    if flags & !3 == 0 { Ok(flags) } else { Err(ErrorKind::BfcBadFlags) }
+}
+
+pub(crate) fn encode_bundle_control(m: &BundleControl, w: &mut Writer) {
+    w.u32(m.bundle_id);
+    w.u16(m.ty as u16);
+    w.u16(m.flags);
+}
+
+/// Adds a message to a bundle.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BundleAdd {
+    /// The bundle.
+    pub bundle_id: u32,
+    /// 1 atomic, 2 ordered.
+    pub flags: u16,
+    /// The message; its transaction id is that of the outer one.
+    pub message: Box<Message>,
+}
+
+pub(crate) fn decode_bundle_add(r: &mut Reader<'_>) -> Res<BundleAdd> {
+    let bundle_id = r.u32()?;
+    r.skip(2)?;
+    let flags = bundle_flags(r.u16()?)?;
+    let mut head = r.clone().or(ErrorKind::BfcMsgBadLen);
+    let (version, _, len, xid) = (head.u8()?, head.u8()?, usize::from(head.u16()?), head.u32()?);
+    if len < 8 || len > r.len() {
+        return Err(ErrorKind::BfcMsgBadLen);
+    }
+    if Version(version) != r.version {
+        return Err(ErrorKind::BfcBadVersion);
+    }
+    if xid != r.xid {
+        return Err(ErrorKind::BfcMsgBadXid);
+    }
+    let inner = r.bytes(len)?;
+    let message = crate::codec::decode_inner(inner, r)?;
+    Ok(BundleAdd { bundle_id, flags, message: Box::new(message) })
+}
+
+pub(crate) fn encode_bundle_add(m: &BundleAdd, w: &mut Writer) {
+    w.u32(m.bundle_id);
+    w.zeros(2);
+    w.u16(m.flags);
+    crate::codec::encode_inner(&m.message, w);
+}
+
+/// One mapping of a tunnel option to a metadata field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TlvMap {
+    /// Option class.
+    pub class: u16,
+    /// Option type.
+    pub ty: u8,
+    /// Bytes of the option, a multiple of 4.
+    pub len_bytes: u8,
+    /// Number of the `tun_metadata` field.
+    pub index: u16,
+}
+
+fn read_tlv_maps(r: &mut Reader<'_>) -> Res<Vec<TlvMap>> {
+    let mut maps = Vec::new();
+    while !r.is_empty() {
+        maps.push(TlvMap { class: r.u16()?, ty: r.u8()?, len_bytes: r.u8()?, index: r.u16()? });
+        r.skip(2)?;
+    }
+    Ok(maps)
+}
+
+fn put_tlv_maps(w: &mut Writer, maps: &[TlvMap]) {
+    for m in maps {
+        w.u16(m.class);
+        w.u8(m.ty);
+        w.u8(m.len_bytes);
+        w.u16(m.index);
+        w.zeros(2);
+    }
+}
+
+wire_enum! {
+    /// What to do with a TLV table.
+    TlvTableCommand: u16 {
+        /// Add the mappings.
+        Add = 0,
+        /// Delete the mappings.
+        Delete = 1,
+        /// Delete all.
+        Clear = 2,
+    }
+}
+
+/// Changes the TLV table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlvTableMod {
+    /// What to do.
+    pub command: TlvTableCommand,
+    /// With which mappings.
+    pub maps: Vec<TlvMap>,
+}
+
+pub(crate) fn decode_tlv_mod(r: &mut Reader<'_>) -> Res<TlvTableMod> {
+    let command = TlvTableCommand::from_wire(r.u16()?).ok_or(ErrorKind::NxttmfcBadCommand)?;
+    r.skip(6)?;
+    Ok(TlvTableMod { command, maps: read_tlv_maps(r)? })
+}
+
+pub(crate) fn encode_tlv_mod(m: &TlvTableMod, w: &mut Writer) {
+    w.u16(m.command as u16);
+    w.zeros(6);
+    put_tlv_maps(w, &m.maps);
+}
+
+/// The TLV table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlvTable {
+    /// Bytes of option data that it can hold.
+    pub max_option_bytes: u32,
+    /// Fields that it can map.
+    pub max_fields: u16,
+    /// The mappings.
+    pub maps: Vec<TlvMap>,
+}
+
+pub(crate) fn decode_tlv_table(r: &mut Reader<'_>) -> Res<TlvTable> {
+    let (max_option_bytes, max_fields) = (r.u32()?, r.u16()?);
+    r.skip(10)?;
+    Ok(TlvTable { max_option_bytes, max_fields, maps: read_tlv_maps(r)? })
+}
+
+pub(crate) fn encode_tlv_table(m: &TlvTable, w: &mut Writer) {
+    w.u32(m.max_option_bytes);
+    w.u16(m.max_fields);
+    w.zeros(10);
+    put_tlv_maps(w, &m.maps);
+}
+
+pub(crate) fn decode_bool(r: &mut Reader<'_>) -> Res<bool> {
+    let on = r.u8()?;
+    r.skip(7)?;
+    match on {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(ErrorKind::BrcBadLen),
+    }
+}
+
+pub(crate) fn encode_bool(m: &bool, w: &mut Writer) {
+    w.u8((*m).into());
+    w.zeros(7);
+}
+
+pub(crate) fn decode_controller_id(r: &mut Reader<'_>) -> Res<u16> {
+    r.sub(6)?.zeros(ErrorKind::NxbrcMustBeZero)?;
+    r.u16()
+}
+
+pub(crate) fn encode_controller_id(m: &u16, w: &mut Writer) {
+    w.zeros(6);
+    w.u16(*m);
+}
+
+pub(crate) fn decode_u32(r: &mut Reader<'_>) -> Res<u32> {
+    r.u32()
+}
+
+pub(crate) fn encode_u32(m: &u32, w: &mut Writer) {
+    w.u32(*m);
+}
+
+/// A number of which only some values are known to the switch: of the flow format 0 and 2, of the packet-in format 0 to 2.
+pub(crate) fn decode_flow_format(r: &mut Reader<'_>) -> Res<u32> {
+    match r.u32()? {
+        n @ (0 | 2) => Ok(n),
+        _ => Err(ErrorKind::BrcEperm),
+    }
+}
+
+pub(crate) fn decode_packet_in_format(r: &mut Reader<'_>) -> Res<u32> {
+    match r.u32()? {
+        n @ 0..=2 => Ok(n),
+        _ => Err(ErrorKind::BrcEperm),
+    }
+}

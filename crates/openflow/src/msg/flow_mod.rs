@@ -1,0 +1,404 @@
+//! Rules: changing them, being told that one ended.
+//!
+//! Sources: OpenFlow 1.0 §5.3.3, §5.4.3; 1.3 §7.3.4.1, §7.4.2; Nicira's NXM forms for 1.0, in which the cookie to look for is a
+//! field of the match.
+
+use super::{Format, GROUP_ANY, wire_enum};
+use crate::actions::{put_actions, put_instructions, read_actions, read_instructions};
+use crate::error::ErrorKind;
+use crate::match10;
+use crate::nxm::{self, Unknown};
+use crate::version::Version;
+use crate::wire::{Reader, Res, Writer};
+use flow::action::Action;
+use flow::{Match, OfPort, TableId};
+
+bitflags::bitflags! {
+    /// `OFPFF_*`.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct FlowModFlags: u16 {
+        /// Tell when the rule ends.
+        const SEND_FLOW_REM = 1;
+        /// Refuse a rule that overlaps with another of its priority.
+        const CHECK_OVERLAP = 1 << 1;
+        /// Begin counting anew (OpenFlow 1.2).
+        const RESET_COUNTS = 1 << 2;
+        /// Do not count packets (OpenFlow 1.3).
+        const NO_PKT_COUNTS = 1 << 3;
+        /// Do not count bytes (OpenFlow 1.3).
+        const NO_BYT_COUNTS = 1 << 4;
+    }
+}
+
+/// `OFPFF_EMERG` of OpenFlow 1.0: emergency rules, which nobody has.
+const EMERG_10: u16 = 1 << 2;
+
+wire_enum! {
+    /// What to do with rules.
+    FlowModCommand: u8 {
+        /// Add one.
+        Add = 0,
+        /// Change all that match.
+        Modify = 1,
+        /// Change the one with this match and priority.
+        ModifyStrict = 2,
+        /// Delete all that match.
+        Delete = 3,
+        /// Delete the one with this match and priority.
+        DeleteStrict = 4,
+    }
+}
+
+impl FlowModCommand {
+    /// Whether it deletes.
+    pub fn deletes(self) -> bool {
+        matches!(self, FlowModCommand::Delete | FlowModCommand::DeleteStrict)
+    }
+}
+
+/// Changes rules.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowMod {
+    /// The wire form.
+    pub format: Format,
+    /// What to do.
+    pub command: FlowModCommand,
+    /// In which table; [`TableId::ALL`] also when OpenFlow 1.0 does not say.
+    pub table: TableId,
+    /// Cookie to look for, within the mask.
+    pub cookie: u64,
+    /// Which bits of the cookie to look at.
+    pub cookie_mask: u64,
+    /// Cookie of the rule added or changed; all ones leaves a changed rule's cookie.
+    pub new_cookie: u64,
+    /// End after so long without a packet; 0 for never.
+    pub idle_timeout_s: u16,
+    /// End after so long; 0 for never.
+    pub hard_timeout_s: u16,
+    /// Priority.
+    pub priority: u16,
+    /// Packet to apply the rule to, or [`super::NO_BUFFER`].
+    pub buffer_id: u32,
+    /// When deleting: only rules that output here; `NONE` for any.
+    pub out_port: OfPort,
+    /// When deleting: only rules that use this group; [`GROUP_ANY`] for any.
+    pub out_group: u32,
+    /// Flags.
+    pub flags: FlowModFlags,
+    /// The match.
+    pub matching: Match,
+    /// Actions and instructions.
+    pub actions: Vec<Action>,
+}
+
+fn command(n: u16, r: &Reader<'_>) -> Res<(FlowModCommand, TableId)> {
+    let (table, n) =
+        if r.options.table_id_in_command { (TableId((n >> 8) as u8), n & 0xff) } else { (TableId::ALL, n) };
+    let n = u8::try_from(n).map_err(|_| ErrorKind::FmfcBadCommand)?;
+    Ok((FlowModCommand::from_wire(n).ok_or(ErrorKind::FmfcBadCommand)?, table))
+}
+
+fn flags(n: u16, version: Version) -> Res<FlowModFlags> {
+    if version == Version::V10 {
+        if n & EMERG_10 != 0 {
+            return Err(ErrorKind::FmfcTableFull);
+        }
+        return FlowModFlags::from_bits(n & !EMERG_10)
+            .filter(|f| f.bits() & !3 == 0)
+            .ok_or(ErrorKind::FmfcBadFlags);
+    }
+    FlowModFlags::from_bits(n).ok_or(ErrorKind::FmfcBadFlags)
+}
+
+pub(crate) fn decode_mod(r: &mut Reader<'_>) -> Res<FlowMod> {
+    if r.version == Version::V10 { decode_mod10(r) } else { decode_mod11(r) }
+}
+
+fn decode_mod10(r: &mut Reader<'_>) -> Res<FlowMod> {
+    let matching = match10::read(r)?;
+    let new_cookie = r.u64()?;
+    let (command, table) = command(r.u16()?, r)?;
+    let (idle_timeout_s, hard_timeout_s, priority) = (r.u16()?, r.u16()?, r.u16()?);
+    let (buffer_id, out_port) = (r.u32()?, OfPort::from_of10(r.u16()?));
+    let flags = flags(r.u16()?, r.version)?;
+    Ok(FlowMod {
+        format: Format::Standard,
+        command,
+        table,
+        cookie: 0,
+        cookie_mask: 0,
+        new_cookie,
+        idle_timeout_s,
+        hard_timeout_s,
+        priority,
+        buffer_id,
+        out_port,
+        out_group: GROUP_ANY,
+        flags,
+        matching,
+        actions: read_actions(r)?,
+    })
+}
+
+fn decode_mod11(r: &mut Reader<'_>) -> Res<FlowMod> {
+    let (cookie, cookie_mask) = (r.u64()?, r.u64()?);
+    let table = TableId(r.u8()?);
+    let command = FlowModCommand::from_wire(r.u8()?).ok_or(ErrorKind::FmfcBadCommand)?;
+    let (idle_timeout_s, hard_timeout_s, priority) = (r.u16()?, r.u16()?, r.u16()?);
+    let (buffer_id, out_port, out_group) = (r.u32()?, r.u32()?, r.u32()?);
+    let flags = flags(r.u16()?, r.version)?;
+    r.skip(2)?;
+    if !nxm::port_number_ok(out_port) {
+        return Err(ErrorKind::BacBadOutPort);
+    }
+    let matching = nxm::read_oxm_match(r, Unknown::Refuse)?;
+    let actions = read_instructions(r)?;
+    let add = command == FlowModCommand::Add;
+    let (out_port, out_group) =
+        if command.deletes() { (OfPort(out_port), out_group) } else { (OfPort::NONE, GROUP_ANY) };
+    Ok(FlowMod {
+        format: Format::Standard,
+        command,
+        table,
+        cookie: if add { 0 } else { cookie & cookie_mask },
+        cookie_mask: if add { 0 } else { cookie_mask },
+        new_cookie: if add { cookie } else { u64::MAX },
+        idle_timeout_s,
+        hard_timeout_s,
+        priority,
+        buffer_id,
+        out_port,
+        out_group,
+        flags,
+        matching,
+        actions,
+    })
+}
+
+pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<FlowMod> {
+    let new_cookie = r.u64()?;
+    let (command, table) = command(r.u16()?, r)?;
+    let (idle_timeout_s, hard_timeout_s, priority) = (r.u16()?, r.u16()?, r.u16()?);
+    let (buffer_id, out_port) = (r.u32()?, OfPort::from_of10(r.u16()?));
+    let flags = flags(r.u16()?, Version::V10)?;
+    let match_len = r.u16()?;
+    r.skip(6)?;
+    let m = nxm::read_nxm_match(r, match_len, Unknown::Refuse)?;
+    let (cookie, cookie_mask) = m.cookie.unwrap_or((0, 0));
+    if command == FlowModCommand::Add && cookie_mask != 0 {
+        return Err(ErrorKind::NxbrcNxmInvalid);
+    }
+    Ok(FlowMod {
+        format: Format::Nxt,
+        command,
+        table,
+        cookie,
+        cookie_mask,
+        new_cookie,
+        idle_timeout_s,
+        hard_timeout_s,
+        priority,
+        buffer_id,
+        out_port,
+        out_group: GROUP_ANY,
+        flags,
+        matching: m.matching,
+        actions: read_actions(r)?,
+    })
+}
+
+fn put_command(w: &mut Writer, m: &FlowMod) {
+    let table = if w.options.table_id_in_command { u16::from(m.table.0) << 8 } else { 0 };
+    w.u16(table | m.command as u16);
+}
+
+fn put_timeouts(w: &mut Writer, m: &FlowMod) {
+    w.u16(m.idle_timeout_s);
+    w.u16(m.hard_timeout_s);
+    w.u16(m.priority);
+    w.u32(m.buffer_id);
+}
+
+pub(crate) fn encode_mod(m: &FlowMod, w: &mut Writer) {
+    if w.version == Version::V10 {
+        match10::put(w, &m.matching);
+        w.u64(m.new_cookie);
+        put_command(w, m);
+        put_timeouts(w, m);
+        w.u16(m.out_port.to_of10().unwrap_or(0xffff));
+        w.u16(m.flags.bits() & 3);
+        put_actions(w, m.actions.iter(), &m.matching);
+        return;
+    }
+    let add = m.command == FlowModCommand::Add;
+    w.u64(if add { m.new_cookie } else { m.cookie });
+    w.u64(if add { 0 } else { m.cookie_mask });
+    w.u8(m.table.0);
+    w.u8(m.command as u8);
+    put_timeouts(w, m);
+    w.u32(m.out_port.0);
+    w.u32(m.out_group);
+    w.u16(m.flags.bits());
+    w.zeros(2);
+    nxm::put_oxm_match(w, &m.matching);
+    put_instructions(w, &m.actions, &m.matching);
+}
+
+pub(crate) fn encode_mod_nxt(m: &FlowMod, w: &mut Writer) {
+    w.u64(m.new_cookie);
+    put_command(w, m);
+    put_timeouts(w, m);
+    w.u16(m.out_port.to_of10().unwrap_or(0xffff));
+    w.u16(m.flags.bits() & 3);
+    let len_at = w.mark();
+    w.zeros(8);
+    let len = nxm::put_nxm_match(w, &m.matching, (m.cookie, m.cookie_mask));
+    w.set_u16(len_at, len);
+    put_actions(w, m.actions.iter(), &m.matching);
+}
+
+wire_enum! {
+    /// Why a rule ended.
+    FlowRemovedReason: u8 {
+        /// Idle timeout.
+        IdleTimeout = 0,
+        /// Hard timeout.
+        HardTimeout = 1,
+        /// Deleted.
+        Delete = 2,
+        /// Its group was deleted.
+        GroupDelete = 3,
+        /// Its meter was deleted (OpenFlow 1.4).
+        MeterDelete = 4,
+        /// Evicted (OpenFlow 1.4).
+        Eviction = 5,
+    }
+}
+
+/// A rule has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowRemoved {
+    /// The wire form.
+    pub format: Format,
+    /// The match.
+    pub matching: Match,
+    /// Cookie.
+    pub cookie: u64,
+    /// Priority.
+    pub priority: u16,
+    /// Why.
+    pub reason: FlowRemovedReason,
+    /// Table; [`TableId::ALL`] where the form does not tell it.
+    pub table: TableId,
+    /// Age, whole seconds.
+    pub duration_s: u32,
+    /// Age, the rest.
+    pub duration_ns: u32,
+    /// Idle timeout.
+    pub idle_timeout_s: u16,
+    /// Hard timeout (OpenFlow 1.2).
+    pub hard_timeout_s: u16,
+    /// Packets.
+    pub packet_count: u64,
+    /// Bytes.
+    pub byte_count: u64,
+}
+
+fn read_removed_reason(r: &mut Reader<'_>) -> Res<FlowRemovedReason> {
+    FlowRemovedReason::from_wire(r.u8()?).ok_or(ErrorKind::NxbrcBadReason)
+}
+
+pub(crate) fn decode_removed(r: &mut Reader<'_>) -> Res<FlowRemoved> {
+    let old = r.version == Version::V10;
+    let mut matching = if old { match10::read(r)? } else { Match::catchall() };
+    let (cookie, priority, reason) = (r.u64()?, r.u16()?, read_removed_reason(r)?);
+    let table = TableId(r.u8()?);
+    let (duration_s, duration_ns, idle_timeout_s, hard) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
+    let (packet_count, byte_count) = (r.u64()?, r.u64()?);
+    if !old {
+        matching = nxm::read_oxm_match(r, Unknown::Skip)?;
+    }
+    Ok(FlowRemoved {
+        format: Format::Standard,
+        matching,
+        cookie,
+        priority,
+        reason,
+        table: if old { TableId::ALL } else { table },
+        duration_s,
+        duration_ns,
+        idle_timeout_s,
+        hard_timeout_s: if old { 0 } else { hard },
+        packet_count,
+        byte_count,
+    })
+}
+
+pub(crate) fn encode_removed(m: &FlowRemoved, w: &mut Writer) {
+    let old = w.version == Version::V10;
+    if old {
+        match10::put(w, &m.matching);
+    }
+    w.u64(m.cookie);
+    w.u16(m.priority);
+    w.u8(removed_reason(m.reason, w.version));
+    w.u8(if old { 0 } else { m.table.0 });
+    w.u32(m.duration_s);
+    w.u32(m.duration_ns);
+    w.u16(m.idle_timeout_s);
+    w.u16(if old { 0 } else { m.hard_timeout_s });
+    w.u64(m.packet_count);
+    w.u64(m.byte_count);
+    if !old {
+        nxm::put_oxm_match(w, &m.matching);
+    }
+}
+
+/// The number of the reason; those that the version lacks are "deleted".
+fn removed_reason(reason: FlowRemovedReason, version: Version) -> u8 {
+    let known = match version.0 {
+        ..=1 => 2,
+        2..=4 => 3,
+        _ => 5,
+    };
+    let n = reason as u8;
+    if n > known { FlowRemovedReason::Delete as u8 } else { n }
+}
+
+pub(crate) fn decode_removed_nxt(r: &mut Reader<'_>) -> Res<FlowRemoved> {
+    let (cookie, priority, reason, table) = (r.u64()?, r.u16()?, read_removed_reason(r)?, r.u8()?);
+    let (duration_s, duration_ns, idle_timeout_s, match_len) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
+    let (packet_count, byte_count) = (r.u64()?, r.u64()?);
+    let matching = nxm::read_nxm_match(r, match_len, Unknown::Skip)?.matching;
+    Ok(FlowRemoved {
+        format: Format::Nxt,
+        matching,
+        cookie,
+        priority,
+        reason,
+        // The form tells the table plus one, 0 for unknown.
+        table: TableId(table.wrapping_sub(1)),
+        duration_s,
+        duration_ns,
+        idle_timeout_s,
+        hard_timeout_s: 0,
+        packet_count,
+        byte_count,
+    })
+}
+
+pub(crate) fn encode_removed_nxt(m: &FlowRemoved, w: &mut Writer) {
+    w.u64(m.cookie);
+    w.u16(m.priority);
+    w.u8(removed_reason(m.reason, w.version));
+    w.u8(m.table.0.wrapping_add(1));
+    w.u32(m.duration_s);
+    w.u32(m.duration_ns);
+    w.u16(m.idle_timeout_s);
+    let len_at = w.mark();
+    w.zeros(2);
+    w.u64(m.packet_count);
+    w.u64(m.byte_count);
+    let len = nxm::put_nxm_match(w, &m.matching, (0, 0));
+    w.set_u16(len_at, len);
+}

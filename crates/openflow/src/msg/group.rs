@@ -1,0 +1,405 @@
+//! Groups (OpenFlow 1.3 §7.3.4.2, §7.3.5.9 to §7.3.5.11), and in OpenFlow 1.0 Nicira's messages, which have the structures of 1.5.
+
+use super::{Format, wire_enum};
+use crate::actions::{put_actions, read_actions};
+use crate::error::ErrorKind;
+use crate::msg::{GROUP_ANY, prop};
+use crate::wire::{Reader, Res, Writer};
+use flow::action::Action;
+use flow::{Match, OfPort};
+
+/// All groups, in requests and deletions.
+pub const GROUP_ALL: u32 = 0xffff_fffc;
+/// All buckets, the default place of commands.
+pub const BUCKET_ALL: u32 = u32::MAX;
+
+/// Experimenter of the group property for the selection method.
+const NTR_VENDOR: u32 = 0x0000_154d;
+
+wire_enum! {
+    /// What a group does with its buckets.
+    GroupType: u8 {
+        /// Executes all.
+        All = 0,
+        /// Executes one of them.
+        Select = 1,
+        /// Executes the one it has.
+        Indirect = 2,
+        /// Executes the first that is live.
+        FastFailover = 3,
+    }
+}
+
+wire_enum! {
+    /// What to do with a group.
+    GroupModCommand: u16 {
+        /// Add it.
+        Add = 0,
+        /// Change it.
+        Modify = 1,
+        /// Delete it, or all.
+        Delete = 2,
+        /// Insert buckets (OpenFlow 1.5).
+        InsertBucket = 3,
+        /// Remove buckets (OpenFlow 1.5).
+        RemoveBucket = 5,
+        /// Add or change (Nicira).
+        AddOrModify = 0x8000,
+    }
+}
+
+/// A bucket of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bucket {
+    /// Its number; OpenFlow 1.3 counts from 0.
+    pub id: u32,
+    /// Its share.
+    pub weight: u16,
+    /// Live while this port is; `NONE` for none.
+    pub watch_port: OfPort,
+    /// Live while this group is; [`GROUP_ANY`] for none.
+    pub watch_group: u32,
+    /// What it does.
+    pub actions: Vec<Action>,
+}
+
+/// A group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// What it does with its buckets.
+    pub ty: GroupType,
+    /// Its number.
+    pub id: u32,
+    /// Its buckets.
+    pub buckets: Vec<Bucket>,
+    /// How a bucket is selected, with a parameter (Nicira's form).
+    pub selection_method: Option<(String, u64)>,
+}
+
+/// Changes groups.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupMod {
+    /// The wire form.
+    pub format: Format,
+    /// What to do.
+    pub command: GroupModCommand,
+    /// Where to insert or what to remove (Nicira's form).
+    pub command_bucket_id: u32,
+    /// With which group.
+    pub group: Group,
+}
+
+fn read_bucket(r: &mut Reader<'_>, id: u32) -> Res<Bucket> {
+    let len = usize::from(r.clone().u16()?);
+    let mut r = r.sub(len).map_err(|_| ErrorKind::GmfcBadBucket)?.or(ErrorKind::GmfcBadBucket);
+    r.skip(2)?;
+    let (weight, watch_port, watch_group) = (r.u16()?, OfPort(r.u32()?), r.u32()?);
+    r.skip(4)?;
+    Ok(Bucket { id, weight, watch_port, watch_group, actions: read_actions(&mut r)? })
+}
+
+fn put_bucket(w: &mut Writer, b: &Bucket) {
+    let mark = w.mark();
+    w.zeros(2);
+    w.u16(b.weight);
+    w.u32(b.watch_port.0);
+    w.u32(b.watch_group);
+    w.zeros(4);
+    put_actions(w, b.actions.iter(), &Match::catchall());
+    w.set_len(mark, 0);
+}
+
+fn read_bucket_nxt(r: &mut Reader<'_>, ty: GroupType) -> Res<Bucket> {
+    let len = usize::from(r.clone().u16()?);
+    let mut r = r.sub(len).map_err(|_| ErrorKind::GmfcBadBucket)?.or(ErrorKind::GmfcBadBucket);
+    r.skip(2)?;
+    let (actions_len, id) = (usize::from(r.u16()?), r.u32()?);
+    let actions = read_actions(&mut r.sub(actions_len)?)?;
+    let weight = u16::from(ty == GroupType::Select);
+    let mut b = Bucket { id, weight, watch_port: OfPort::NONE, watch_group: GROUP_ANY, actions };
+    while !r.is_empty() {
+        let (ty, mut p) = prop::read(&mut r)?;
+        match ty {
+            0 => b.weight = p.u16()?,
+            1 => b.watch_port = OfPort(p.u32()?),
+            2 => b.watch_group = p.u32()?,
+            _ => return Err(ErrorKind::BpcBadType),
+        }
+    }
+    Ok(b)
+}
+
+fn put_bucket_nxt(w: &mut Writer, b: &Bucket, ty: GroupType) {
+    let mark = w.mark();
+    w.zeros(4);
+    w.u32(b.id);
+    let start = w.mark();
+    put_actions(w, b.actions.iter(), &Match::catchall());
+    let actions_len = (w.mark() - start).min(0xffff) as u16;
+    w.set_u16(mark + 2, actions_len);
+    if ty == GroupType::Select {
+        prop::put(w, 0, |w| {
+            w.u16(b.weight);
+            w.zeros(2);
+        });
+    }
+    if b.watch_port != OfPort::NONE {
+        prop::put(w, 1, |w| w.u32(b.watch_port.0));
+    }
+    if b.watch_group != GROUP_ANY {
+        prop::put(w, 2, |w| w.u32(b.watch_group));
+    }
+    w.set_len(mark, 0);
+}
+
+fn read_group_props(r: &mut Reader<'_>) -> Res<Option<(String, u64)>> {
+    let mut method = None;
+    while !r.is_empty() {
+        let (ty, mut p) = prop::read(r)?;
+        if ty != 0xffff {
+            return Err(ErrorKind::BpcBadType);
+        }
+        if p.u32()? != NTR_VENDOR {
+            return Err(ErrorKind::BpcBadExperimenter);
+        }
+        if p.u32()? != 1 {
+            return Err(ErrorKind::BpcBadExpType);
+        }
+        p.skip(4)?;
+        method = Some((p.text(16)?, p.u64()?));
+    }
+    Ok(method)
+}
+
+fn put_group_props(w: &mut Writer, g: &Group) {
+    if let Some((name, param)) = &g.selection_method {
+        prop::put(w, 0xffff, |w| {
+            w.u32(NTR_VENDOR);
+            w.u32(1);
+            w.zeros(4);
+            w.text(name, 16);
+            w.u64(*param);
+        });
+    }
+}
+
+fn group_type(n: u8) -> Res<GroupType> {
+    GroupType::from_wire(n).ok_or(ErrorKind::GmfcBadType)
+}
+
+fn read_buckets(r: &mut Reader<'_>) -> Res<Vec<Bucket>> {
+    let mut buckets = Vec::new();
+    while !r.is_empty() {
+        buckets.push(read_bucket(r, buckets.len() as u32)?);
+    }
+    Ok(buckets)
+}
+
+pub(crate) fn decode_mod(r: &mut Reader<'_>) -> Res<GroupMod> {
+    let command = GroupModCommand::from_wire(r.u16()?)
+        .filter(|c| !matches!(c, GroupModCommand::InsertBucket | GroupModCommand::RemoveBucket))
+        .ok_or(ErrorKind::GmfcBadCommand)?;
+    let ty = group_type(r.u8()?)?;
+    r.skip(1)?;
+    let group = Group { ty, id: r.u32()?, buckets: read_buckets(r)?, selection_method: None };
+    Ok(GroupMod { format: Format::Standard, command, command_bucket_id: BUCKET_ALL, group })
+}
+
+pub(crate) fn encode_mod(m: &GroupMod, w: &mut Writer) {
+    w.u16(m.command as u16);
+    w.u8(m.group.ty as u8);
+    w.u8(0);
+    w.u32(m.group.id);
+    for b in &m.group.buckets {
+        put_bucket(w, b);
+    }
+}
+
+pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<GroupMod> {
+    let command = GroupModCommand::from_wire(r.u16()?).ok_or(ErrorKind::GmfcBadCommand)?;
+    let ty = group_type(r.u8()?)?;
+    r.skip(1)?;
+    let (id, buckets_len) = (r.u32()?, usize::from(r.u16()?));
+    r.skip(2)?;
+    let command_bucket_id = r.u32()?;
+    let mut part = r.sub(buckets_len).map_err(|_| ErrorKind::GmfcBadBucket)?;
+    let mut buckets = Vec::new();
+    while !part.is_empty() {
+        buckets.push(read_bucket_nxt(&mut part, ty)?);
+    }
+    let group = Group { ty, id, buckets, selection_method: read_group_props(r)? };
+    Ok(GroupMod { format: Format::Nxt, command, command_bucket_id, group })
+}
+
+pub(crate) fn encode_mod_nxt(m: &GroupMod, w: &mut Writer) {
+    w.u16(m.command as u16);
+    w.u8(m.group.ty as u8);
+    w.u8(0);
+    w.u32(m.group.id);
+    let len_at = w.mark();
+    w.zeros(4);
+    w.u32(m.command_bucket_id);
+    let start = w.mark();
+    for b in &m.group.buckets {
+        put_bucket_nxt(w, b, m.group.ty);
+    }
+    let len = (w.mark() - start).min(0xffff) as u16;
+    w.set_u16(len_at, len);
+    put_group_props(w, &m.group);
+}
+
+/// Which groups are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupRequest {
+    /// The group, or [`GROUP_ALL`].
+    pub group: u32,
+}
+
+pub(crate) fn decode_request(r: &mut Reader<'_>) -> Res<GroupRequest> {
+    Ok(GroupRequest { group: r.u32()? })
+}
+
+pub(crate) fn encode_request(m: &GroupRequest, w: &mut Writer) {
+    w.u32(m.group);
+    w.zeros(4);
+}
+
+/// In OpenFlow 1.3 descriptions are asked for all groups only.
+pub(crate) fn decode_request_all(_: &mut Reader<'_>) -> Res<GroupRequest> {
+    Ok(GroupRequest { group: GROUP_ALL })
+}
+
+pub(crate) fn encode_request_all(_: &GroupRequest, _: &mut Writer) {}
+
+pub(crate) fn read_desc(r: &mut Reader<'_>) -> Res<Group> {
+    let len = usize::from(r.clone().u16()?);
+    let mut r = r.sub(len)?;
+    r.skip(2)?;
+    let ty = group_type(r.u8()?)?;
+    r.skip(1)?;
+    Ok(Group { ty, id: r.u32()?, buckets: read_buckets(&mut r)?, selection_method: None })
+}
+
+pub(crate) fn put_desc(w: &mut Writer, g: &Group) {
+    let mark = w.mark();
+    w.zeros(2);
+    w.u8(g.ty as u8);
+    w.u8(0);
+    w.u32(g.id);
+    for b in &g.buckets {
+        put_bucket(w, b);
+    }
+    w.set_len(mark, 0);
+}
+
+pub(crate) fn read_desc_nxt(r: &mut Reader<'_>) -> Res<Group> {
+    let len = usize::from(r.clone().u16()?);
+    let mut r = r.sub(len)?;
+    r.skip(2)?;
+    let ty = group_type(r.u8()?)?;
+    r.skip(1)?;
+    let (id, buckets_len) = (r.u32()?, usize::from(r.u16()?));
+    r.skip(6)?;
+    let mut part = r.sub(buckets_len)?;
+    let mut buckets = Vec::new();
+    while !part.is_empty() {
+        buckets.push(read_bucket_nxt(&mut part, ty)?);
+    }
+    Ok(Group { ty, id, buckets, selection_method: read_group_props(&mut r)? })
+}
+
+pub(crate) fn put_desc_nxt(w: &mut Writer, g: &Group) {
+    let mark = w.mark();
+    w.zeros(2);
+    w.u8(g.ty as u8);
+    w.u8(0);
+    w.u32(g.id);
+    w.zeros(8);
+    let start = w.mark();
+    for b in &g.buckets {
+        put_bucket_nxt(w, b, g.ty);
+    }
+    let len = (w.mark() - start).min(0xffff) as u16;
+    w.set_u16(mark + 8, len);
+    put_group_props(w, g);
+    w.set_len(mark, 0);
+}
+
+/// Counters of a group.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GroupStats {
+    /// The group.
+    pub id: u32,
+    /// Rules and groups that use it.
+    pub ref_count: u32,
+    /// Packets.
+    pub packet_count: u64,
+    /// Bytes.
+    pub byte_count: u64,
+    /// Age, whole seconds.
+    pub duration_s: u32,
+    /// Age, the rest.
+    pub duration_ns: u32,
+    /// Packets and bytes of each bucket.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<GroupStats> {
+    let len = usize::from(r.clone().u16()?);
+    let mut r = r.sub(len)?;
+    r.skip(4)?;
+    let mut s = GroupStats { id: r.u32()?, ref_count: r.u32()?, ..GroupStats::default() };
+    r.skip(4)?;
+    (s.packet_count, s.byte_count) = (r.u64()?, r.u64()?);
+    (s.duration_s, s.duration_ns) = (r.u32()?, r.u32()?);
+    while !r.is_empty() {
+        s.buckets.push((r.u64()?, r.u64()?));
+    }
+    Ok(s)
+}
+
+pub(crate) fn put_stats(w: &mut Writer, s: &GroupStats) {
+    let mark = w.mark();
+    w.zeros(4);
+    w.u32(s.id);
+    w.u32(s.ref_count);
+    w.zeros(4);
+    w.u64(s.packet_count);
+    w.u64(s.byte_count);
+    w.u32(s.duration_s);
+    w.u32(s.duration_ns);
+    for (packets, bytes) in &s.buckets {
+        w.u64(*packets);
+        w.u64(*bytes);
+    }
+    w.set_len(mark, 0);
+}
+
+/// What groups can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupFeatures {
+    /// `1 << OFPGT_*`.
+    pub types: u32,
+    /// `OFPGFC_*`.
+    pub capabilities: u32,
+    /// How many of each type.
+    pub max_groups: [u32; 4],
+    /// `1 << OFPAT_*` of each type.
+    pub actions: [u32; 4],
+}
+
+pub(crate) fn decode_features(r: &mut Reader<'_>) -> Res<GroupFeatures> {
+    let mut f = GroupFeatures { types: r.u32()?, capabilities: r.u32()?, ..GroupFeatures::default() };
+    for n in f.max_groups.iter_mut().chain(&mut f.actions) {
+        *n = r.u32()?;
+    }
+    Ok(f)
+}
+
+pub(crate) fn encode_features(m: &GroupFeatures, w: &mut Writer) {
+    w.u32(m.types);
+    w.u32(m.capabilities);
+    for n in m.max_groups.iter().chain(&m.actions) {
+        w.u32(*n);
+    }
+}

@@ -1,0 +1,256 @@
+//! Messages as values, independent of version, each file with the structures of one subject and their wire forms.
+//!
+//! Which wire form a value has in a version is a row of the table in `codec`. A message that has several forms in one version
+//! (OpenFlow's own and Nicira's) says in a [`Format`] which one it came in or shall go out in.
+
+pub mod control;
+pub mod features;
+pub mod flow_mod;
+pub mod flow_stats;
+pub mod group;
+pub mod meter;
+pub mod packet;
+pub mod port;
+pub(crate) mod prop;
+pub mod stats;
+
+use crate::error::ErrorBody;
+use flow::OfPort;
+
+/// `buffer_id` of "the packet is here, not in a buffer".
+pub const NO_BUFFER: u32 = u32::MAX;
+/// Any group, in requests.
+pub const GROUP_ANY: u32 = u32::MAX;
+
+/// Which of several wire forms of a message. A form that the version lacks is replaced by the one it has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Format {
+    /// The version's own.
+    #[default]
+    Standard,
+    /// Nicira's, with NXM matches.
+    Nxt,
+    /// Nicira's second (`NXT_PACKET_IN2`).
+    Nxt2,
+}
+
+/// A part of a multipart message. Encoding splits what is too long for one message; decoding gives each part as it comes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Multi<T> {
+    /// The entries.
+    pub entries: Vec<T>,
+    /// Whether more parts follow.
+    pub more: bool,
+    /// The wire form.
+    pub format: Format,
+}
+
+impl<T> Multi<T> {
+    /// All entries at once.
+    pub fn all(entries: Vec<T>) -> Multi<T> {
+        Multi { entries, more: false, format: Format::Standard }
+    }
+}
+
+/// Declares a wire number as an enumeration.
+macro_rules! wire_enum {
+    ($(#[$doc:meta])* $name:ident: $repr:ident { $($(#[$vdoc:meta])* $variant:ident = $n:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr($repr)]
+        pub enum $name {
+            $($(#[$vdoc])* $variant = $n,)*
+        }
+
+        impl $name {
+            /// The value of that number.
+            pub fn from_wire(n: $repr) -> Option<$name> {
+                match n {
+                    $($n => Some($name::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+pub(crate) use wire_enum;
+
+macro_rules! messages {
+    ($($(#[$doc:meta])* $variant:ident $(($body:ty))?;)*) => {
+        /// An OpenFlow message.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub enum Message {
+            $($(#[$doc])* $variant $(($body))?,)*
+        }
+
+        /// What kind of message, without its content.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Kind {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Message {
+            /// Its kind.
+            pub fn kind(&self) -> Kind {
+                match self {
+                    $(Message::$variant { .. } => Kind::$variant,)*
+                }
+            }
+        }
+    };
+}
+
+messages! {
+    /// Greeting with the versions spoken.
+    Hello(control::Hello);
+    /// Refusal.
+    Error(ErrorBody);
+    /// Are you there?
+    EchoRequest(Vec<u8>);
+    /// I am.
+    EchoReply(Vec<u8>);
+    /// Asks for features.
+    FeaturesRequest;
+    /// Tells features.
+    FeaturesReply(control::SwitchFeatures);
+    /// Asks for the configuration.
+    GetConfigRequest;
+    /// Tells the configuration.
+    GetConfigReply(control::SwitchConfig);
+    /// Sets the configuration.
+    SetConfig(control::SwitchConfig);
+    /// A packet for the controller.
+    PacketIn(packet::PacketIn);
+    /// A packet from the controller.
+    PacketOut(packet::PacketOut);
+    /// Adds, changes or deletes rules.
+    FlowMod(flow_mod::FlowMod);
+    /// A rule has ended.
+    FlowRemoved(flow_mod::FlowRemoved);
+    /// Configures a port.
+    PortMod(port::PortMod);
+    /// A port has changed.
+    PortStatus(port::PortStatus);
+    /// Configures a table.
+    TableMod(control::TableMod);
+    /// Adds, changes or deletes groups.
+    GroupMod(group::GroupMod);
+    /// Adds, changes or deletes meters.
+    MeterMod(meter::MeterMod);
+    /// Asks to be told when all before is done.
+    BarrierRequest;
+    /// All before is done.
+    BarrierReply;
+    /// Asks for a port's queues.
+    QueueGetConfigRequest(OfPort);
+    /// Tells a port's queues.
+    QueueGetConfigReply(stats::QueueConfig);
+    /// Asks for a role.
+    RoleRequest(control::Role);
+    /// Tells the role.
+    RoleReply(control::Role);
+    /// Asks which asynchronous messages are sent.
+    GetAsyncRequest;
+    /// Tells which asynchronous messages are sent.
+    GetAsyncReply(control::AsyncConfig);
+    /// Chooses which asynchronous messages are sent.
+    SetAsync(control::AsyncConfig);
+    /// Opens, closes, commits or discards a bundle.
+    BundleControl(control::BundleControl);
+    /// Adds a message to a bundle.
+    BundleAdd(control::BundleAdd);
+    /// `NXT_SET_FLOW_FORMAT`: 0 OpenFlow 1.0, 2 NXM.
+    SetFlowFormat(u32);
+    /// `NXT_FLOW_MOD_TABLE_ID`.
+    FlowModTableId(bool);
+    /// `NXT_SET_PACKET_IN_FORMAT`: 0 standard, 1 NXT, 2 NXT2.
+    SetPacketInFormat(u32);
+    /// `NXT_FLOW_AGE`.
+    FlowAge;
+    /// `NXT_SET_CONTROLLER_ID`.
+    SetControllerId(u16);
+    /// `NXT_TLV_TABLE_MOD`.
+    TlvTableMod(control::TlvTableMod);
+    /// `NXT_TLV_TABLE_REQUEST`.
+    TlvTableRequest;
+    /// `NXT_TLV_TABLE_REPLY`.
+    TlvTableReply(control::TlvTable);
+    /// `NXT_FLOW_MONITOR_CANCEL`, with the monitor's id.
+    FlowMonitorCancel(u32);
+    /// Asks who made the switch.
+    DescRequest;
+    /// Tells who made the switch.
+    DescReply(stats::SwitchDesc);
+    /// Asks for rules.
+    FlowStatsRequest(flow_stats::FlowStatsRequest);
+    /// Tells rules.
+    FlowStatsReply(Multi<flow_stats::FlowStats>);
+    /// Asks for sums over rules.
+    AggregateRequest(flow_stats::FlowStatsRequest);
+    /// Tells sums over rules.
+    AggregateReply(flow_stats::AggregateStats);
+    /// Asks for table statistics.
+    TableStatsRequest;
+    /// Tells table statistics.
+    TableStatsReply(Multi<stats::TableStats>);
+    /// Asks for the statistics of a port, or of all (`NONE`).
+    PortStatsRequest(OfPort);
+    /// Tells port statistics.
+    PortStatsReply(Multi<port::PortStats>);
+    /// Asks for queue statistics.
+    QueueStatsRequest(stats::QueueStatsRequest);
+    /// Tells queue statistics.
+    QueueStatsReply(Multi<stats::QueueStats>);
+    /// Asks for the statistics of a group or of all.
+    GroupStatsRequest(group::GroupRequest);
+    /// Tells group statistics.
+    GroupStatsReply(Multi<group::GroupStats>);
+    /// Asks for groups.
+    GroupDescRequest(group::GroupRequest);
+    /// Tells groups.
+    GroupDescReply(Multi<group::Group>);
+    /// Asks what groups can do.
+    GroupFeaturesRequest;
+    /// Tells what groups can do.
+    GroupFeaturesReply(group::GroupFeatures);
+    /// Asks for the statistics of a meter or of all.
+    MeterStatsRequest(u32);
+    /// Tells meter statistics.
+    MeterStatsReply(Multi<meter::MeterStats>);
+    /// Asks for a meter or for all.
+    MeterConfigRequest(u32);
+    /// Tells meters.
+    MeterConfigReply(Multi<meter::Meter>);
+    /// Asks what meters can do.
+    MeterFeaturesRequest;
+    /// Tells what meters can do.
+    MeterFeaturesReply(meter::MeterFeatures);
+    /// Asks for table features; with entries, asks to change them.
+    TableFeaturesRequest(Multi<features::TableFeatures>);
+    /// Tells table features.
+    TableFeaturesReply(Multi<features::TableFeatures>);
+    /// Asks for ports.
+    PortDescRequest;
+    /// Tells ports.
+    PortDescReply(Multi<port::Port>);
+    /// Asks to be told of changes of rules (`NXST_FLOW_MONITOR`).
+    FlowMonitorRequest(Multi<flow_stats::FlowMonitorRequest>);
+}
+
+impl Message {
+    /// The wire form that the message asks for.
+    pub(crate) fn format(&self) -> Format {
+        match self {
+            Message::PacketIn(m) => m.format,
+            Message::FlowMod(m) => m.format,
+            Message::FlowRemoved(m) => m.format,
+            Message::GroupMod(m) => m.format,
+            Message::RoleRequest(m) | Message::RoleReply(m) => m.format,
+            Message::SetAsync(m) => m.format,
+            Message::FlowStatsRequest(m) | Message::AggregateRequest(m) => m.format,
+            Message::FlowStatsReply(m) => m.format,
+            Message::AggregateReply(m) => m.format,
+            _ => Format::Standard,
+        }
+    }
+}

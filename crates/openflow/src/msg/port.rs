@@ -1,0 +1,342 @@
+//! Ports: description, statistics, configuration.
+//!
+//! Sources: OpenFlow 1.0 §5.2.1, §5.3.3, §5.4.3; 1.3 §7.2.1, §7.3.4.3, §7.3.5.6, §7.3.5.7. Features have the numbers of OpenFlow 1.1 and
+//! later here; 1.0's are translated.
+
+use super::wire_enum;
+use crate::error::ErrorKind;
+use crate::nxm;
+use crate::version::Version;
+use crate::wire::{Reader, Res, Writer};
+use flow::{MacAddr, OfPort};
+
+/// Bytes of a port's name.
+const NAME_BYTES: usize = 16;
+
+/// `OFPPC_*` bits of a port's configuration.
+pub mod config {
+    /// Administratively down.
+    pub const PORT_DOWN: u32 = 1;
+    /// No spanning tree (OpenFlow 1.0).
+    pub const NO_STP: u32 = 1 << 1;
+    /// Drop what arrives.
+    pub const NO_RECV: u32 = 1 << 2;
+    /// Drop arriving spanning tree packets (OpenFlow 1.0).
+    pub const NO_RECV_STP: u32 = 1 << 3;
+    /// Leave out when flooding (OpenFlow 1.0).
+    pub const NO_FLOOD: u32 = 1 << 4;
+    /// Drop what is to be sent.
+    pub const NO_FWD: u32 = 1 << 5;
+    /// No packet-in for what arrives.
+    pub const NO_PACKET_IN: u32 = 1 << 6;
+    /// What OpenFlow 1.1 and later have.
+    pub(super) const OF11: u32 = PORT_DOWN | NO_RECV | NO_FWD | NO_PACKET_IN;
+    /// What OpenFlow 1.0 has.
+    pub(super) const OF10: u32 = 0x7f;
+}
+
+/// `OFPPS_*` bits of a port's state.
+pub mod state {
+    /// No link.
+    pub const LINK_DOWN: u32 = 1;
+    /// Blocked by a protocol of the switch (OpenFlow 1.1).
+    pub const BLOCKED: u32 = 2;
+    /// Live for fast failover (OpenFlow 1.1).
+    pub const LIVE: u32 = 4;
+    /// Spanning tree's state (OpenFlow 1.0): 0 listening, 1 learning, 2 forwarding, 3 blocked, in these bits.
+    pub const STP_MASK: u32 = 3 << 8;
+}
+
+/// A port.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Port {
+    /// Number.
+    pub port: OfPort,
+    /// Address.
+    pub hw_addr: MacAddr,
+    /// Name, at most 15 bytes.
+    pub name: String,
+    /// Bits of [`config`].
+    pub config: u32,
+    /// Bits of [`state`].
+    pub state: u32,
+    /// `OFPPF_*` in use.
+    pub curr: u32,
+    /// `OFPPF_*` advertised.
+    pub advertised: u32,
+    /// `OFPPF_*` supported.
+    pub supported: u32,
+    /// `OFPPF_*` of the peer.
+    pub peer: u32,
+    /// Bit rate now (OpenFlow 1.1).
+    pub curr_speed_kbps: u32,
+    /// Highest bit rate (OpenFlow 1.1).
+    pub max_speed_kbps: u32,
+}
+
+/// `OFPPF_*` of OpenFlow 1.0 in the numbers of 1.1: four rates came in between.
+fn features_from10(f: u32) -> u32 {
+    f & 0x7f | (f >> 7 & 0x1f) << 11
+}
+
+fn features_to10(f: u32) -> u32 {
+    f & 0x7f | (f >> 11 & 0x1f) << 7
+}
+
+fn read_port_number(r: &mut Reader<'_>) -> Res<OfPort> {
+    let n = r.u32()?;
+    if nxm::port_number_ok(n) { Ok(OfPort(n)) } else { Err(ErrorKind::BrcBadPort) }
+}
+
+pub(crate) fn read(r: &mut Reader<'_>) -> Res<Port> {
+    let old = r.version == Version::V10;
+    let port = if old {
+        OfPort::from_of10(r.u16()?)
+    } else {
+        let port = read_port_number(r)?;
+        r.skip(4)?;
+        port
+    };
+    let hw_addr = MacAddr(r.array()?);
+    r.skip(if old { 0 } else { 2 })?;
+    let name = r.text(NAME_BYTES)?;
+    let (config, state) = (r.u32()?, r.u32()?);
+    let mut features = [0; 4];
+    for f in &mut features {
+        let wire = r.u32()?;
+        *f = if old { features_from10(wire) } else { wire };
+    }
+    let [curr, advertised, supported, peer] = features;
+    let (curr_speed_kbps, max_speed_kbps) = if old { (0, 0) } else { (r.u32()?, r.u32()?) };
+    Ok(Port {
+        port,
+        hw_addr,
+        name,
+        config,
+        state,
+        curr,
+        advertised,
+        supported,
+        peer,
+        curr_speed_kbps,
+        max_speed_kbps,
+    })
+}
+
+pub(crate) fn put(w: &mut Writer, p: &Port) {
+    let old = w.version == Version::V10;
+    if old {
+        w.u16(p.port.to_of10().unwrap_or(0xffff));
+    } else {
+        w.u32(p.port.0);
+        w.zeros(4);
+    }
+    w.bytes(&p.hw_addr.0);
+    w.zeros(if old { 0 } else { 2 });
+    w.text(&p.name, NAME_BYTES);
+    w.u32(p.config & if old { config::OF10 } else { config::OF11 });
+    w.u32(p.state & if old { state::LINK_DOWN | state::STP_MASK } else { 7 });
+    for f in [p.curr, p.advertised, p.supported, p.peer] {
+        w.u32(if old { features_to10(f) } else { f });
+    }
+    if !old {
+        w.u32(p.curr_speed_kbps);
+        w.u32(p.max_speed_kbps);
+    }
+}
+
+wire_enum! {
+    /// What happened to a port.
+    PortReason: u8 {
+        /// Added.
+        Add = 0,
+        /// Deleted.
+        Delete = 1,
+        /// Changed.
+        Modify = 2,
+    }
+}
+
+/// A change of a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortStatus {
+    /// What happened.
+    pub reason: PortReason,
+    /// The port.
+    pub port: Port,
+}
+
+pub(crate) fn decode_status(r: &mut Reader<'_>) -> Res<PortStatus> {
+    let reason = PortReason::from_wire(r.u8()?).ok_or(ErrorKind::NxbrcBadReason)?;
+    r.skip(7)?;
+    Ok(PortStatus { reason, port: read(r)? })
+}
+
+pub(crate) fn encode_status(m: &PortStatus, w: &mut Writer) {
+    w.u8(m.reason as u8);
+    w.zeros(7);
+    put(w, &m.port);
+}
+
+/// Configures a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortMod {
+    /// Number.
+    pub port: OfPort,
+    /// Must be the port's.
+    pub hw_addr: MacAddr,
+    /// Bits of [`config`].
+    pub config: u32,
+    /// Which of them to set.
+    pub mask: u32,
+    /// `OFPPF_*` to advertise; 0 leaves them.
+    pub advertise: u32,
+}
+
+pub(crate) fn decode_mod(r: &mut Reader<'_>) -> Res<PortMod> {
+    if r.version == Version::V10 {
+        let (port, hw_addr) = (OfPort::from_of10(r.u16()?), MacAddr(r.array()?));
+        let (config, mask, advertise) = (r.u32()?, r.u32()?, r.u32()?);
+        let known = config::OF10;
+        let advertise = features_from10(advertise);
+        return Ok(PortMod { port, hw_addr, config: config & known, mask: mask & known, advertise });
+    }
+    let port = read_port_number(r)?;
+    r.skip(4)?;
+    let hw_addr = MacAddr(r.array()?);
+    r.skip(2)?;
+    let (config, mask, advertise) = (r.u32()?, r.u32()?, r.u32()?);
+    Ok(PortMod { port, hw_addr, config: config & config::OF11, mask: mask & config::OF11, advertise })
+}
+
+pub(crate) fn encode_mod(m: &PortMod, w: &mut Writer) {
+    if w.version == Version::V10 {
+        w.u16(m.port.to_of10().unwrap_or(0xffff));
+        w.bytes(&m.hw_addr.0);
+        w.u32(m.config & config::OF10);
+        w.u32(m.mask & config::OF10);
+        w.u32(features_to10(m.advertise));
+    } else {
+        w.u32(m.port.0);
+        w.zeros(4);
+        w.bytes(&m.hw_addr.0);
+        w.zeros(2);
+        w.u32(m.config & config::OF11);
+        w.u32(m.mask & config::OF11);
+        w.u32(m.advertise);
+    }
+    w.zeros(4);
+}
+
+/// Counters of a port; `u64::MAX` is unknown.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PortStats {
+    /// The port.
+    pub port: OfPort,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Received packets dropped.
+    pub rx_dropped: u64,
+    /// Packets to send dropped.
+    pub tx_dropped: u64,
+    /// Receive errors.
+    pub rx_errors: u64,
+    /// Transmit errors.
+    pub tx_errors: u64,
+    /// Frame alignment errors.
+    pub rx_frame_errors: u64,
+    /// Overruns.
+    pub rx_over_errors: u64,
+    /// Checksum errors.
+    pub rx_crc_errors: u64,
+    /// Collisions.
+    pub collisions: u64,
+    /// Age, whole seconds (OpenFlow 1.3).
+    pub duration_s: u32,
+    /// Age, the rest (OpenFlow 1.3).
+    pub duration_ns: u32,
+}
+
+pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<PortStats> {
+    let old = r.version == Version::V10;
+    let port = if old { OfPort::from_of10(r.u16()?) } else { read_port_number(r)? };
+    r.skip(if old { 6 } else { 4 })?;
+    let mut s = PortStats { port, ..PortStats::default() };
+    for field in counters(&mut s) {
+        *field = r.u64()?;
+    }
+    if !old {
+        (s.duration_s, s.duration_ns) = (r.u32()?, r.u32()?);
+    }
+    Ok(s)
+}
+
+fn counters(s: &mut PortStats) -> [&mut u64; 12] {
+    [
+        &mut s.rx_packets,
+        &mut s.tx_packets,
+        &mut s.rx_bytes,
+        &mut s.tx_bytes,
+        &mut s.rx_dropped,
+        &mut s.tx_dropped,
+        &mut s.rx_errors,
+        &mut s.tx_errors,
+        &mut s.rx_frame_errors,
+        &mut s.rx_over_errors,
+        &mut s.rx_crc_errors,
+        &mut s.collisions,
+    ]
+}
+
+pub(crate) fn put_stats(w: &mut Writer, s: &PortStats) {
+    let old = w.version == Version::V10;
+    if old {
+        w.u16(s.port.to_of10().unwrap_or(0xffff));
+    } else {
+        w.u32(s.port.0);
+    }
+    w.zeros(if old { 6 } else { 4 });
+    for n in counters(&mut s.clone()) {
+        w.u64(*n);
+    }
+    if !old {
+        w.u32(s.duration_s);
+        w.u32(s.duration_ns);
+    }
+}
+
+/// A port alone, as port statistics and queue configuration requests have it, with its padding.
+pub(crate) fn decode_request(r: &mut Reader<'_>) -> Res<OfPort> {
+    if r.version == Version::V10 {
+        return Ok(OfPort::from_of10(r.u16()?));
+    }
+    read_port_number(r)
+}
+
+/// The request of port statistics.
+pub(crate) fn encode_stats_request(m: &OfPort, w: &mut Writer) {
+    if w.version == Version::V10 {
+        w.u16(m.to_of10().unwrap_or(0xffff));
+        w.zeros(6);
+    } else {
+        w.u32(m.0);
+        w.zeros(4);
+    }
+}
+
+/// The request of a queue configuration.
+pub(crate) fn encode_queue_config_request(m: &OfPort, w: &mut Writer) {
+    if w.version == Version::V10 {
+        w.u16(m.to_of10().unwrap_or(0xffff));
+        w.zeros(2);
+    } else {
+        w.u32(m.0);
+        w.zeros(4);
+    }
+}

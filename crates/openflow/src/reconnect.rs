@@ -1,0 +1,234 @@
+//! When a client connects, probes and gives up: a pure state machine in the caller's time.
+//!
+//! Used for connections to controllers and to OVSDB servers. The caller does what [`Reconnect::run`] says and reports what
+//! became of it. Back-off doubles from [`MIN_BACKOFF_MS`] to the maximum with each failure, and starts anew after a connection
+//! that was in use for at least as long as the last back-off. It has no randomness and no I/O.
+
+/// First back-off.
+pub const MIN_BACKOFF_MS: u64 = 1_000;
+/// Largest back-off unless set otherwise.
+pub const DEFAULT_MAX_BACKOFF_MS: u64 = 8_000;
+/// Probe interval unless set otherwise.
+pub const DEFAULT_PROBE_INTERVAL_MS: u64 = 5_000;
+
+/// Where the connection stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Not wanted.
+    Void,
+    /// Waiting before the next attempt.
+    Backoff,
+    /// An attempt is under way.
+    Connecting,
+    /// Up, with activity.
+    Active,
+    /// Up, silent: a probe has been sent.
+    Idle,
+}
+
+impl State {
+    /// As status columns and logs have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Void => "VOID",
+            State::Backoff => "BACKOFF",
+            State::Connecting => "CONNECTING",
+            State::Active => "ACTIVE",
+            State::Idle => "IDLE",
+        }
+    }
+}
+
+/// What the caller shall do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Begin an attempt to connect, and report [`Reconnect::connecting`].
+    Connect,
+    /// Close the connection or break off the attempt, and report [`Reconnect::disconnected`].
+    Disconnect,
+    /// Send something that the peer answers.
+    Probe,
+}
+
+/// The state machine.
+#[derive(Clone, Debug)]
+pub struct Reconnect {
+    state: State,
+    since_ms: u64,
+    backoff_ms: u64,
+    max_backoff_ms: u64,
+    probe_interval_ms: u64,
+    /// Attempts left; `None` is no limit.
+    tries_left: Option<u32>,
+    last_activity_ms: u64,
+    last_connected_ms: Option<u64>,
+    last_disconnected_ms: Option<u64>,
+}
+
+impl Reconnect {
+    /// A client that wants nothing yet.
+    pub fn new(now_ms: u64) -> Reconnect {
+        Reconnect {
+            state: State::Void,
+            since_ms: now_ms,
+            backoff_ms: 0,
+            max_backoff_ms: DEFAULT_MAX_BACKOFF_MS,
+            probe_interval_ms: DEFAULT_PROBE_INTERVAL_MS,
+            tries_left: None,
+            last_activity_ms: now_ms,
+            last_connected_ms: None,
+            last_disconnected_ms: None,
+        }
+    }
+
+    /// Sets the largest back-off; at least [`MIN_BACKOFF_MS`].
+    pub fn set_max_backoff_ms(&mut self, ms: u64) {
+        self.max_backoff_ms = ms.max(MIN_BACKOFF_MS);
+        self.backoff_ms = self.backoff_ms.min(self.max_backoff_ms);
+    }
+
+    /// Sets after how much silence to probe; 0 never does, otherwise at least a second.
+    pub fn set_probe_interval_ms(&mut self, ms: u64) {
+        self.probe_interval_ms = if ms == 0 { 0 } else { ms.max(1_000) };
+    }
+
+    /// Limits the attempts; `None` is no limit.
+    pub fn set_max_tries(&mut self, tries: Option<u32>) {
+        self.tries_left = tries;
+    }
+
+    /// Where the connection stands.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether it is up.
+    pub fn is_connected(&self) -> bool {
+        matches!(self.state, State::Active | State::Idle)
+    }
+
+    /// How long the state has lasted.
+    pub fn state_age_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.since_ms)
+    }
+
+    /// The present back-off.
+    pub fn backoff_ms(&self) -> u64 {
+        self.backoff_ms
+    }
+
+    /// When it last came up.
+    pub fn last_connected_ms(&self) -> Option<u64> {
+        self.last_connected_ms
+    }
+
+    /// When it last went down.
+    pub fn last_disconnected_ms(&self) -> Option<u64> {
+        self.last_disconnected_ms
+    }
+
+    fn enter(&mut self, state: State, now_ms: u64) {
+        self.state = state;
+        self.since_ms = now_ms;
+    }
+
+    /// Wants a connection, at once when there is none.
+    pub fn enable(&mut self, now_ms: u64) {
+        if self.state == State::Void && self.may_try() {
+            self.backoff_ms = 0;
+            self.enter(State::Backoff, now_ms);
+        }
+    }
+
+    /// Wants none; the caller closes what there is.
+    pub fn disable(&mut self, now_ms: u64) {
+        if self.state != State::Void {
+            self.enter(State::Void, now_ms);
+        }
+    }
+
+    fn may_try(&self) -> bool {
+        self.tries_left != Some(0)
+    }
+
+    /// An attempt has begun.
+    pub fn connecting(&mut self, now_ms: u64) {
+        if self.state == State::Backoff {
+            if let Some(n) = &mut self.tries_left {
+                *n = n.saturating_sub(1);
+            }
+            self.enter(State::Connecting, now_ms);
+        }
+    }
+
+    /// It is up.
+    pub fn connected(&mut self, now_ms: u64) {
+        if self.state != State::Void && !self.is_connected() {
+            self.enter(State::Active, now_ms);
+            self.last_connected_ms = Some(now_ms);
+            self.last_activity_ms = now_ms;
+        }
+    }
+
+    /// Something came from the peer.
+    pub fn activity(&mut self, now_ms: u64) {
+        if self.state == State::Idle {
+            self.enter(State::Active, now_ms);
+        }
+        self.last_activity_ms = now_ms;
+    }
+
+    /// The connection is gone, or the attempt failed.
+    pub fn disconnected(&mut self, now_ms: u64) {
+        if matches!(self.state, State::Void | State::Backoff) {
+            return;
+        }
+        let was_up = self.is_connected();
+        if was_up {
+            self.last_disconnected_ms = Some(now_ms);
+        }
+        if !self.may_try() {
+            self.enter(State::Void, now_ms);
+            return;
+        }
+        let used_ms = self.last_activity_ms.saturating_sub(self.last_connected_ms.unwrap_or(now_ms));
+        let worked = was_up && used_ms >= self.backoff_ms.max(MIN_BACKOFF_MS);
+        self.backoff_ms = if worked || self.backoff_ms == 0 {
+            MIN_BACKOFF_MS
+        } else {
+            self.backoff_ms.saturating_mul(2).min(self.max_backoff_ms)
+        };
+        self.enter(State::Backoff, now_ms);
+    }
+
+    /// When [`Reconnect::run`] has something to do.
+    pub fn next_wakeup_ms(&self) -> Option<u64> {
+        match self.state {
+            State::Void => None,
+            State::Backoff => Some(self.since_ms.saturating_add(self.backoff_ms)),
+            State::Connecting => Some(self.since_ms.saturating_add(self.backoff_ms.max(MIN_BACKOFF_MS))),
+            State::Active if self.probe_interval_ms == 0 => None,
+            State::Active => {
+                Some(self.last_activity_ms.max(self.since_ms).saturating_add(self.probe_interval_ms))
+            }
+            State::Idle => Some(self.since_ms.saturating_add(self.probe_interval_ms)),
+        }
+    }
+
+    /// What to do now.
+    pub fn run(&mut self, now_ms: u64) -> Option<Action> {
+        if now_ms < self.next_wakeup_ms()? {
+            return None;
+        }
+        match self.state {
+            State::Void => None,
+            State::Backoff => Some(Action::Connect),
+            State::Connecting => Some(Action::Disconnect),
+            State::Active => {
+                self.enter(State::Idle, now_ms);
+                Some(Action::Probe)
+            }
+            State::Idle => Some(Action::Disconnect),
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! One OpenFlow connection, either side, without I/O: framing, negotiation of the version, keepalive, output.
+//!
+//! The caller hands in bytes received and the time, and takes bytes to send. The session answers echo requests and messages that
+//! cannot be decoded by itself, and hands on everything else. Bounds: at most one partial message is kept of the input; output
+//! beyond [`Config::max_output_bytes`] is refused, and ends the session when it is the session's own. A caller that stops
+//! reading while [`Session::wants_input`] is false never gets there.
+//!
+//! It does not connect, and knows nothing of roles or of what messages do. Sources: OpenFlow 1.3 §6.3, §7.5.
+
+use crate::codec::{HEADER_BYTES, decode_with, encode_with};
+use crate::error::{ErrorBody, ErrorCode, ErrorKind, OfError};
+use crate::msg::Message;
+use crate::msg::control::Hello;
+use crate::version::{Version, VersionSet};
+use crate::wire::Options;
+use std::fmt;
+
+const OFPT_HELLO: u8 = 0;
+const OFPT_ERROR: u8 = 1;
+const OFPT_ECHO_REPLY: u8 = 3;
+
+/// How a session behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Versions to offer.
+    pub versions: VersionSet,
+    /// Ask for a sign of life after so long without any; 0 never asks. Without an answer for as long again, it ends.
+    pub probe_interval_ms: u64,
+    /// How long to wait for the peer's hello.
+    pub hello_timeout_ms: u64,
+    /// Bytes of output that may wait.
+    pub max_output_bytes: usize,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            versions: VersionSet::IMPLEMENTED,
+            probe_interval_ms: 5_000,
+            hello_timeout_ms: 10_000,
+            max_output_bytes: 4 << 20,
+        }
+    }
+}
+
+/// Why a session is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CloseReason {
+    /// The peer speaks no version that we do.
+    #[error("no version in common: we offer {ours}, the peer {theirs}")]
+    NoCommonVersion {
+        /// Ours.
+        ours: VersionSet,
+        /// Theirs.
+        theirs: VersionSet,
+    },
+    /// The peer refused our hello.
+    #[error("the peer refused our hello: {0}")]
+    HelloRefused(ErrorCode),
+    /// Something other than a hello came first.
+    #[error("the first message was of type {0}, not a hello")]
+    NoHello(u8),
+    /// A header says less than its own length.
+    #[error("a header gives a message length of {0} bytes, less than a header has: not OpenFlow")]
+    BadLength(u16),
+    /// A message of another version than agreed.
+    #[error("a message of {got} came where {expected} was agreed")]
+    WrongVersion {
+        /// The message's.
+        got: Version,
+        /// The one agreed.
+        expected: Version,
+    },
+    /// The peer's hello did not come in time.
+    #[error("no hello from the peer in time")]
+    HelloTimeout,
+    /// The peer does not answer.
+    #[error("no answer to an echo request: connection idle")]
+    ProbeTimeout,
+    /// The peer does not read what it asked for.
+    #[error("the peer does not read its answers: too much output waits")]
+    OutputOverflow,
+}
+
+/// What a session tells its owner.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The version is agreed.
+    Connected(Version),
+    /// A message came.
+    Message {
+        /// Its transaction.
+        xid: u32,
+        /// It.
+        message: Box<Message>,
+    },
+    /// A message could not be decoded; the peer has been told.
+    Refused(OfError),
+    /// The session is over. What still is in the output should be sent before closing.
+    Closed(CloseReason),
+}
+
+/// Why a message was not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SendError {
+    /// No version is agreed yet, or the session is over.
+    #[error("the session is not connected")]
+    NotConnected,
+    /// The output is full.
+    #[error("{waiting_bytes} bytes of output wait already")]
+    Full {
+        /// How much waits.
+        waiting_bytes: usize,
+    },
+    /// The version has no such message, or it is too long.
+    #[error("the message cannot be encoded: {0}")]
+    Unencodable(ErrorKind),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    AwaitHello { since_ms: u64 },
+    Up(Version),
+    Over,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Session {
+    config: Config,
+    state: State,
+    options: Options,
+    /// The beginning of a message whose rest has not come.
+    partial: Vec<u8>,
+    output: Vec<u8>,
+    /// How much of `output` has been taken.
+    taken: usize,
+    next_xid: u32,
+    last_input_ms: u64,
+    probe_sent_ms: Option<u64>,
+}
+
+impl fmt::Display for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.state {
+            State::AwaitHello { .. } => f.write_str("awaiting hello"),
+            State::Up(v) => write!(f, "connected, {v}"),
+            State::Over => f.write_str("over"),
+        }
+    }
+}
+
+impl Session {
+    /// A new connection; our hello waits in the output.
+    pub fn new(config: Config, now_ms: u64) -> Session {
+        let mut s = Session {
+            config,
+            state: State::AwaitHello { since_ms: now_ms },
+            options: Options::default(),
+            partial: Vec::new(),
+            output: Vec::new(),
+            taken: 0,
+            next_xid: 1,
+            last_input_ms: now_ms,
+            probe_sent_ms: None,
+        };
+        let xid = s.new_xid();
+        s.put(s.highest(), xid, &Message::Hello(Hello { versions: config.versions }));
+        s
+    }
+
+    /// Highest version that we offer.
+    fn highest(&self) -> Version {
+        self.config.versions.highest().unwrap_or(Version::V10)
+    }
+
+    /// A transaction id for a message of ours.
+    pub fn new_xid(&mut self) -> u32 {
+        let xid = self.next_xid;
+        self.next_xid = self.next_xid.wrapping_add(1).max(1);
+        xid
+    }
+
+    /// The version agreed.
+    pub fn version(&self) -> Option<Version> {
+        match self.state {
+            State::Up(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// Whether the session is over.
+    pub fn is_over(&self) -> bool {
+        self.state == State::Over
+    }
+
+    /// Bytes to send.
+    pub fn output(&self) -> &[u8] {
+        &self.output[self.taken..]
+    }
+
+    /// Takes `n` bytes off the output, which have been sent.
+    pub fn consume_output(&mut self, n: usize) {
+        self.taken = (self.taken + n).min(self.output.len());
+        if self.taken == self.output.len() {
+            self.output.clear();
+            self.taken = 0;
+        } else if self.taken > self.output.len() / 2 {
+            self.output.drain(..self.taken);
+            self.taken = 0;
+        }
+    }
+
+    /// Whether there is room for the answers to more input. While not, leave it in the socket.
+    pub fn wants_input(&self) -> bool {
+        !self.is_over() && self.output().len() < self.config.max_output_bytes / 2
+    }
+
+    /// Sends a message of ours; its transaction id.
+    pub fn send(&mut self, message: &Message) -> Result<u32, SendError> {
+        let xid = self.new_xid();
+        self.send_with_xid(message, xid)?;
+        Ok(xid)
+    }
+
+    /// Sends a message in a transaction, such as an answer. How many bytes of output wait then.
+    pub fn send_with_xid(&mut self, message: &Message, xid: u32) -> Result<usize, SendError> {
+        let State::Up(version) = self.state else { return Err(SendError::NotConnected) };
+        let waiting_bytes = self.output().len();
+        if waiting_bytes >= self.config.max_output_bytes {
+            return Err(SendError::Full { waiting_bytes });
+        }
+        let bytes = encode_with(message, version, xid, self.options).map_err(SendError::Unencodable)?;
+        self.output.extend_from_slice(&bytes);
+        self.learn_options(message);
+        Ok(self.output().len())
+    }
+
+    /// Answers a message with an error. `request` is the refused message as it came, or its beginning of 64 bytes.
+    pub fn send_error(&mut self, kind: ErrorKind, request: &[u8]) -> Result<usize, SendError> {
+        let e = OfError::about(kind, request);
+        self.send_with_xid(&Message::Error(e.to_body()), e.xid)
+    }
+
+    fn learn_options(&mut self, message: &Message) {
+        if let Message::FlowModTableId(on) = message {
+            self.options.table_id_in_command = *on;
+        }
+    }
+
+    /// Writes a message of the session's own.
+    fn put(&mut self, version: Version, xid: u32, message: &Message) {
+        if let Ok(bytes) = encode_with(message, version, xid, self.options) {
+            self.output.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Takes bytes that came.
+    pub fn input(&mut self, bytes: &[u8], now_ms: u64) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.is_over() || bytes.is_empty() {
+            return events;
+        }
+        self.last_input_ms = now_ms;
+        self.probe_sent_ms = None;
+        let mut rest = self.complete_partial(bytes, &mut events);
+        while !self.is_over() && rest.len() >= HEADER_BYTES {
+            let Some(len) = self.frame_len(rest, &mut events) else { break };
+            if rest.len() < len {
+                break;
+            }
+            let (frame, tail) = rest.split_at(len);
+            self.frame(frame, &mut events);
+            rest = tail;
+        }
+        if !self.is_over() {
+            self.partial.extend_from_slice(rest);
+        }
+        events
+    }
+
+    /// Fills up the partial message; what is left of `bytes` behind it.
+    fn complete_partial<'a>(&mut self, mut bytes: &'a [u8], events: &mut Vec<Event>) -> &'a [u8] {
+        while !self.partial.is_empty() && !bytes.is_empty() && !self.is_over() {
+            let need = if self.partial.len() < HEADER_BYTES {
+                HEADER_BYTES
+            } else {
+                let head = self.partial[..HEADER_BYTES].to_vec();
+                match self.frame_len(&head, events) {
+                    Some(len) => len,
+                    None => return &[],
+                }
+            };
+            let take = (need - self.partial.len()).min(bytes.len());
+            self.partial.extend_from_slice(&bytes[..take]);
+            bytes = &bytes[take..];
+            if self.partial.len() < HEADER_BYTES {
+                continue;
+            }
+            let head = self.partial[..HEADER_BYTES].to_vec();
+            let Some(len) = self.frame_len(&head, events) else { return &[] };
+            if self.partial.len() == len {
+                let frame = std::mem::take(&mut self.partial);
+                self.frame(&frame, events);
+            }
+        }
+        bytes
+    }
+
+    /// Length that the header gives; `None`, and the session is over, when it cannot be.
+    fn frame_len(&mut self, head: &[u8], events: &mut Vec<Event>) -> Option<usize> {
+        let len = u16::from_be_bytes([head[2], head[3]]);
+        if usize::from(len) < HEADER_BYTES {
+            self.close(CloseReason::BadLength(len), events);
+            return None;
+        }
+        // What does not begin like OpenFlow is not waited for.
+        if matches!(self.state, State::AwaitHello { .. }) && !matches!(head[1], OFPT_HELLO | OFPT_ERROR) {
+            self.refuse_first(head, events);
+            return None;
+        }
+        Some(len.into())
+    }
+
+    fn close(&mut self, reason: CloseReason, events: &mut Vec<Event>) {
+        self.state = State::Over;
+        self.partial = Vec::new();
+        events.push(Event::Closed(reason));
+    }
+
+    /// Takes one whole message.
+    fn frame(&mut self, frame: &[u8], events: &mut Vec<Event>) {
+        match self.state {
+            State::AwaitHello { .. } => self.first_frame(frame, events),
+            State::Up(version) => self.later_frame(frame, version, events),
+            State::Over => {}
+        }
+        if !self.is_over() && self.output().len() > self.config.max_output_bytes {
+            self.close(CloseReason::OutputOverflow, events);
+        }
+    }
+
+    fn first_frame(&mut self, frame: &[u8], events: &mut Vec<Event>) {
+        let ours = self.config.versions;
+        match decode_with(frame, self.options) {
+            Ok((_, _, Message::Hello(hello))) => match ours.and(hello.versions).highest() {
+                Some(version) => {
+                    self.state = State::Up(version);
+                    events.push(Event::Connected(version));
+                }
+                None => {
+                    let reason = CloseReason::NoCommonVersion { ours, theirs: hello.versions };
+                    let error = ErrorCode::Known(ErrorKind::HfcIncompatible);
+                    let data = reason.to_string().into_bytes();
+                    let xid = u32::from_be_bytes([frame[4], frame[5], frame[6], frame[7]]);
+                    self.put(self.highest(), xid, &Message::Error(ErrorBody { error, data }));
+                    self.close(reason, events);
+                }
+            },
+            Ok((_, _, Message::Error(e))) => self.close(CloseReason::HelloRefused(e.error), events),
+            _ => self.refuse_first(frame, events),
+        }
+    }
+
+    /// Ends a session whose first message is no hello; `message` is its beginning.
+    fn refuse_first(&mut self, message: &[u8], events: &mut Vec<Event>) {
+        let e = OfError::about(ErrorKind::BrcBadType, message);
+        self.put(self.highest(), e.xid, &Message::Error(e.to_body()));
+        self.close(CloseReason::NoHello(message[1]), events);
+    }
+
+    fn later_frame(&mut self, frame: &[u8], version: Version, events: &mut Vec<Event>) {
+        let (got, ty) = (Version(frame[0]), frame[1]);
+        if got != version && ty > OFPT_ECHO_REPLY {
+            let e = OfError::about(ErrorKind::BrcBadVersion, frame);
+            self.put(version, e.xid, &Message::Error(e.to_body()));
+            self.close(CloseReason::WrongVersion { got, expected: version }, events);
+            return;
+        }
+        match decode_with(frame, self.options) {
+            Ok((_, xid, Message::EchoRequest(data))) => self.put(version, xid, &Message::EchoReply(data)),
+            Ok((_, _, Message::EchoReply(_) | Message::Hello(_))) => {}
+            Ok((_, xid, message)) => {
+                self.learn_options(&message);
+                events.push(Event::Message { xid, message: Box::new(message) });
+            }
+            Err(e) => {
+                // Never an error about what itself answers, or two peers would answer each other for ever.
+                if ty != OFPT_ERROR && ty != OFPT_HELLO && ty != OFPT_ECHO_REPLY {
+                    self.put(version, e.xid, &Message::Error(e.to_body()));
+                }
+                events.push(Event::Refused(e));
+            }
+        }
+    }
+
+    /// Takes the time: asks for a sign of life, or ends a session that gives none.
+    pub fn tick(&mut self, now_ms: u64) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.next_wakeup_ms().is_none_or(|at| now_ms < at) {
+            return events;
+        }
+        match (self.state, self.probe_sent_ms) {
+            (State::AwaitHello { .. }, _) => self.close(CloseReason::HelloTimeout, &mut events),
+            (State::Up(_), Some(_)) => self.close(CloseReason::ProbeTimeout, &mut events),
+            (State::Up(version), None) => {
+                self.probe_sent_ms = Some(now_ms);
+                self.put(version, 0, &Message::EchoRequest(Vec::new()));
+            }
+            (State::Over, _) => {}
+        }
+        events
+    }
+
+    /// When [`Session::tick`] has something to do.
+    pub fn next_wakeup_ms(&self) -> Option<u64> {
+        match self.state {
+            State::AwaitHello { since_ms } => Some(since_ms.saturating_add(self.config.hello_timeout_ms)),
+            State::Up(_) if self.config.probe_interval_ms > 0 => Some(
+                self.probe_sent_ms
+                    .unwrap_or(self.last_input_ms)
+                    .saturating_add(self.config.probe_interval_ms),
+            ),
+            _ => None,
+        }
+    }
+}
