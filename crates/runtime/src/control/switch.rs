@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use sync::{Ordering, lock};
-use vswitch::config::GlobalConfig;
+use vswitch::config::{GlobalConfig, affects_desired};
 use vswitch::plan::{BridgeSettings, DeviceSettings, OpenInterface};
 use vswitch::{Command, Desired, OpenedInterface, Planner, SupportedTypes};
 
@@ -202,7 +202,7 @@ impl Switch {
         let now_ms = sys::clock::monotonic_ms();
         let parts = Parts { backer: &self.backer, datapath: &*self.datapath, now_ms };
         self.openflow.run(reactor, parts);
-        let changed = !db.client().take_changes().is_empty();
+        let changes = db.client().take_changes();
         self.facts.take_outcomes(db, now_ms);
         if db.client_ref().state() != ClientState::Ready {
             return;
@@ -214,13 +214,19 @@ impl Switch {
             }
             return;
         }
-        if changed || !self.applied_once || self.waited_for_lock {
-            self.waited_for_lock = false;
+        let first = !self.applied_once || std::mem::take(&mut self.waited_for_lock);
+        if first || !changes.is_empty() {
             self.facts.prepare(db);
-            let desired = Desired::from_replica(db.client_ref().replica(), &self.supported);
             let managers = managers(db);
             for (target, why) in db.set_managers(&managers, reactor) {
                 log::warn!(target: "ovsdb_file", "{target}: {why}");
+            }
+        }
+        if first || affects_desired(db.client_ref().replica(), &changes) {
+            let desired = Desired::from_replica(db.client_ref().replica(), &self.supported);
+            // A new request is a reason to try again what failed.
+            if desired.next_cfg != self.planner.desired().next_cfg {
+                self.planner.retry_failed();
             }
             let commands = self.planner.plan(desired);
             self.carry_out(commands, reactor);
@@ -350,7 +356,7 @@ impl Switch {
             name: name.clone(),
             kind,
             mac: open.device.mac,
-            mtu: open.device.mtu_request,
+            mtu: open.device.mtu,
             number: None,
             options: open.device.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
         };
@@ -372,7 +378,7 @@ impl Switch {
             log::warn!(target: "bridge", "{e}");
         }
         let mac = open.device.mac.or(info.mac.map(MacAddr)).unwrap_or_default();
-        Ok(OpenedInterface { dp_port, mac })
+        Ok(OpenedInterface { dp_port, mac, mtu: Some(open.device.mtu.unwrap_or(info.mtu)) })
     }
 
     /// Sets address and MTU of an open device.
@@ -381,7 +387,7 @@ impl Switch {
         let failed =
             |what: &str, e: &std::io::Error| format!("interface {name}: cannot set {what}: {}", os_text(e));
         let info = link::link_info(name).map_err(|e| failed("anything", &e))?;
-        if let Some(mtu) = wanted.mtu_request.filter(|mtu| *mtu != info.mtu) {
+        if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu != info.mtu) {
             link::set_mtu(device.ifindex, mtu).map_err(|e| failed(&format!("MTU {mtu}"), &e))?;
         }
         // An existing device's address belongs to whoever made it.
@@ -420,7 +426,7 @@ impl Switch {
         self.link_gone_named(&info.name, info.ifindex, reactor);
         if self.devices.contains_key(&info.name) {
             if let Some(mac) = info.mac {
-                self.planner.mac_changed(&info.name, MacAddr(mac));
+                self.planner.device_changed(&info.name, MacAddr(mac), Some(info.mtu));
             }
         } else {
             self.planner.retry(&info.name);
