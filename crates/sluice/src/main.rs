@@ -1,5 +1,5 @@
-//! `sluice`: the command line of the switch. One program does the daily work of `ovs-vsctl`, `ovs-appctl` and
-//! `ovs-dpctl`, with the same words, so that nothing of OVS need be installed; called by one of those names
+//! `sluice`: the command line of the switch. One program does the daily work of `ovs-vsctl`, `ovs-ofctl`,
+//! `ovs-appctl` and `ovs-dpctl`, with the same words, so that nothing of OVS need be installed; called by one of those names
 //! (a symbolic link) it behaves as that program.
 //!
 //! Wiring and output only: what is sent and understood lives in `ovsdb`, `openflow` and `flow`. Everything is blocking and
@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod appctl;
+mod ofctl;
 mod remote;
 mod status;
 mod status_model;
@@ -41,6 +42,9 @@ enum Command {
     /// Send a command to the daemon's datapath: `dpctl show` is `appctl dpctl/show`
     #[command(disable_help_flag = true)]
     Dpctl(Words),
+    /// Read and change the OpenFlow tables of a bridge; the words of ovs-ofctl
+    #[command(disable_help_flag = true)]
+    Ofctl(Words),
     /// Show on one screen what the switch does now
     Status(status::Options),
 }
@@ -60,6 +64,7 @@ fn tool(name: &str) -> Option<Tool> {
         "vsctl" => Some(vsctl::main),
         "appctl" => Some(appctl::main),
         "dpctl" => Some(appctl::dpctl_main),
+        "ofctl" => Some(ofctl::main),
         _ => None,
     }
 }
@@ -91,6 +96,7 @@ fn main() -> ExitCode {
         Command::Vsctl(words) => vsctl::main("sluice vsctl", &words.args),
         Command::Appctl(words) => appctl::main("sluice appctl", &words.args),
         Command::Dpctl(words) => appctl::dpctl_main("sluice dpctl", &words.args),
+        Command::Ofctl(words) => ofctl::main("sluice ofctl", &words.args),
         Command::Status(options) => status::main(&options),
     };
     ExitCode::from(code)

@@ -192,12 +192,11 @@ fn lines_have_the_same_effects_and_errors() {
         "show",
         "--columns=name,external_ids,other_config,stp_enable,fail_mode find bridge name=br0",
         "--columns=name,tag,trunks,bond_mode find port name=p0",
-        "--columns=name,type,options list interface p0",
+        "--columns=name,type,options find interface name=p0",
         "--columns=target find controller",
         "--columns=name find mirror",
         "--columns=type,other_config find qos",
         "get open . external_ids next_cfg",
-        "list-ports br0",
     ];
     let mut wrong = Vec::new();
     for line in LINES {
@@ -208,7 +207,7 @@ fn lines_have_the_same_effects_and_errors() {
         let sorted = |db: &DbServer| {
             let words: Vec<String> = dump.iter().flat_map(|line| split(&format!("-- {line}"))).collect();
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            let text = without_uuids(&db.ours(&words).output().unwrap().stdout);
+            let text = without_uuids(&db.ours(&words).run().unwrap().stdout);
             let mut lines: Vec<String> = text.lines().map(String::from).collect();
             lines.sort();
             lines
