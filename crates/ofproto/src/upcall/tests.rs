@@ -124,7 +124,7 @@ fn service_goes_on_where_it_stopped_and_is_in_order() {
     }
     assert!(drr.take(0, 5, |_| Some(1)).is_empty());
     // Queues went away while it was the turn of one of them.
-    assert_eq!(drr.take(1, 3, |i| Some(i)), [0, 0, 0]);
+    assert_eq!(drr.take(1, 3, Some), [0, 0, 0]);
 }
 
 #[test]

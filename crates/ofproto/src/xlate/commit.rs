@@ -56,10 +56,8 @@ impl Ctx<'_> {
     fn commit_network(&mut self) {
         match self.base.dl_type {
             // A packet of protocol 0 has no header that could be rewritten.
-            h::ETH_TYPE_IP | h::ETH_TYPE_IPV6 if self.base.nw_proto == 0 => {
-                if self.network_differs() {
-                    self.wc.0.nw_proto = u8::MAX;
-                }
+            h::ETH_TYPE_IP | h::ETH_TYPE_IPV6 if self.base.nw_proto == 0 && self.network_differs() => {
+                self.wc.0.nw_proto = u8::MAX;
             }
             h::ETH_TYPE_IP => self.commit_ipv4(),
             h::ETH_TYPE_IPV6 => {
