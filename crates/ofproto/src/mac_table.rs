@@ -222,3 +222,6 @@ impl MacTable {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

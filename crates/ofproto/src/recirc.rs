@@ -55,21 +55,33 @@ struct Held {
 }
 
 /// The frozen states of a process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RecircTable {
     by_id: HashMap<RecircId, Held>,
     by_state: HashMap<Arc<FrozenState>, RecircId>,
     last: u32,
+    max_ids: usize,
+}
+
+impl Default for RecircTable {
+    fn default() -> RecircTable {
+        RecircTable::with_limit(MAX_IDS)
+    }
 }
 
 impl RecircTable {
+    /// An empty table for at most `max_ids` states.
+    pub fn with_limit(max_ids: usize) -> RecircTable {
+        RecircTable { by_id: HashMap::new(), by_state: HashMap::new(), last: 0, max_ids }
+    }
+
     /// The id of `state`, made when there is none, with one more holder. `None` when the table is full.
     pub fn hold_state(&mut self, state: FrozenState) -> Option<RecircId> {
         if let Some(id) = self.by_state.get(&state).copied() {
             self.hold(id);
             return Some(id);
         }
-        if self.by_id.len() >= MAX_IDS {
+        if self.by_id.len() >= self.max_ids {
             return None;
         }
         let id = loop {
@@ -119,3 +131,6 @@ impl RecircTable {
         self.by_id.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests;

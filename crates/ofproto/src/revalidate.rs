@@ -350,3 +350,6 @@ fn recheck(backer: &Backer, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
     k.actions = actions.into();
     Verdict::Modify(k.actions.clone())
 }
+
+#[cfg(test)]
+mod tests;

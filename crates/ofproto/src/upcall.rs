@@ -178,3 +178,6 @@ pub fn put_done(backer: &Backer, pmd: PmdId, ufid: flow::Ufid, installed: bool) 
         backer.ukeys.defer_release(&k.recircs);
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

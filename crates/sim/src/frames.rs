@@ -308,7 +308,7 @@ pub(crate) fn random_key(rng: &mut Rng, wide: bool) -> FlowKey {
     }
     if rng.one_in(3) {
         b.vlan_tpid = if rng.one_in(6) { h::ETH_TYPE_VLAN_8021AD } else { h::ETH_TYPE_VLAN };
-        b.vlan_tci = VlanTag::PRESENT | rng.below(4) as u16 * 5 | (rng.below(3) as u16) << 14;
+        b.vlan_tci = VlanTag::PRESENT | (rng.below(4) as u16 * 5) | ((rng.below(3) as u16) << 14);
     }
     let port = |rng: &mut Rng| if wide { rng.below(65536) as u16 } else { rng.range(1, 4) as u16 };
     (b.tp_src, b.tp_dst) = (port(rng), port(rng));

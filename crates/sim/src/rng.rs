@@ -11,7 +11,7 @@ impl Rng {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,7 +21,7 @@ impl Rng {
 
     /// A number below `n`, which is not 0.
     pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
+        self.number() % n
     }
 
     /// A number from `low` to `high`, both included.
@@ -41,6 +41,6 @@ impl Rng {
 
     /// A generator of its own, so that what one part draws does not shift what another part gets.
     pub fn fork(&mut self) -> Rng {
-        Rng(self.next())
+        Rng(self.number())
     }
 }

@@ -64,12 +64,17 @@ impl<'a> Ctx<'a> {
         bridge: &Arc<BridgeView>,
         host: &'a mut dyn XlateHost,
     ) -> Ctx<'a> {
+        let mut flow = *request.flow;
+        for tag in flow.vlans.iter_mut().filter(|t| t.is_present() && t.tpid == 0) {
+            // A flow that was not made from a frame may leave it out.
+            tag.tpid = h::ETH_TYPE_VLAN;
+        }
         Ctx {
             view: request.view,
             bridge: bridge.clone(),
             host,
-            flow: *request.flow,
-            base: *request.flow,
+            flow,
+            base: flow,
             wc: always_looked_at(request.flow),
             original: *request.flow,
             actions: Vec::new(),

@@ -129,3 +129,6 @@ pub fn dropped(flow: &Flow, reason: XlateDrop) -> Translation {
         ..Translation::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

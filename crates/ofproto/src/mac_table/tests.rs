@@ -1,0 +1,83 @@
+//! Tests of learning, moving, aging and bounds.
+
+use super::*;
+
+const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const C: MacAddr = MacAddr([2, 0, 0, 0, 0, 3]);
+const P1: BundleId = BundleId(1);
+const P2: BundleId = BundleId(2);
+
+#[test]
+fn addresses_are_learned_per_vlan_and_move() {
+    let mut t = MacTable::default();
+    assert_eq!(t.learn(0, A, P1, 10), Learned::Changed);
+    assert_eq!(t.learn(0, A, P1, 20), Learned::Refreshed);
+    assert_eq!((t.lookup(0, A), t.lookup(5, A)), (Some(P1), None));
+    assert!(t.would_change(0, A, P2) && !t.would_change(0, A, P1) && t.would_change(5, A, P1));
+    assert_eq!(t.learn(0, A, P2, 30), Learned::Changed);
+    assert_eq!((t.lookup(0, A), t.stats.moved, t.stats.learned), (Some(P2), 1, 1));
+    assert_eq!(t.learn(0, MacAddr::BROADCAST, P1, 40), Learned::Refreshed);
+    assert_eq!(t.len(), 1);
+}
+
+#[test]
+fn counters_of_an_older_time_do_not_move_an_address_back() {
+    let mut t = MacTable::default();
+    t.learn(0, A, P1, 100);
+    t.learn(0, A, P2, 200);
+    assert_eq!(t.learn(0, A, P1, 150), Learned::Refreshed);
+    assert_eq!((t.lookup(0, A), t.entries()[0].seen_ms), (Some(P2), Some(200)));
+}
+
+#[test]
+fn what_was_not_seen_for_the_aging_time_goes() {
+    let mut t = MacTable::default();
+    t.configure(10, 100);
+    t.learn(0, A, P1, 0);
+    t.learn(0, B, P1, 5000);
+    assert!(!t.expire(9999));
+    assert!(t.expire(10_000));
+    assert_eq!((t.lookup(0, A), t.lookup(0, B), t.stats.expired), (None, Some(P1), 1));
+    t.refresh(0, B, P1, 9000);
+    assert!(!t.expire(18_999) && t.expire(19_000) && t.is_empty());
+}
+
+#[test]
+fn a_full_table_forgets_what_was_used_longest_ago() {
+    let mut t = MacTable::default();
+    t.configure(300, 2);
+    t.learn(0, A, P1, 1);
+    t.learn(0, B, P1, 2);
+    t.learn(0, A, P1, 3);
+    t.learn(0, C, P2, 4);
+    assert_eq!((t.lookup(0, A), t.lookup(0, B), t.len(), t.stats.evicted), (Some(P1), None, 2, 1));
+    t.configure(300, 1);
+    assert_eq!((t.len(), t.lookup(0, C)), (1, Some(P2)));
+}
+
+#[test]
+fn static_entries_stay_where_they_are() {
+    let mut t = MacTable::default();
+    t.configure(10, 2);
+    assert!(t.add_static(0, A, P1));
+    assert_eq!(t.learn(0, A, P2, 5), Learned::Refreshed);
+    assert!(!t.would_change(0, A, P2));
+    assert!(!t.expire(u64::MAX) && !t.flush(None));
+    assert!(t.add_static(0, B, P1) && !t.add_static(0, C, P1));
+    assert_eq!(t.learn(0, C, P2, 6), Learned::Refreshed);
+    assert_eq!(t.len(), 2);
+    assert!(t.forget_bundle(P1) && t.is_empty());
+}
+
+#[test]
+fn flushing_is_by_bundle_or_whole() {
+    let mut t = MacTable::default();
+    t.learn(0, A, P1, 1);
+    t.learn(0, B, P2, 1);
+    assert!(t.flush(Some(P1)) && !t.flush(Some(P1)));
+    assert_eq!((t.lookup(0, A), t.lookup(0, B)), (None, Some(P2)));
+    assert!(t.remove(0, B) && !t.remove(0, B));
+    // A flushed address has left the order of ages as well.
+    assert!(!t.expire(u64::MAX));
+}

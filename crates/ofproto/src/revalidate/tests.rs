@@ -1,0 +1,277 @@
+//! Tests of the revalidator against a datapath that is a list of flows.
+
+use super::*;
+use crate::upcall::tests::{add_rule, backer_with, counted, miss_of};
+use crate::upcall::{handle, put_done};
+use dpif::{Capabilities, DpAction, MeterConfig, PortInfo, PortSpec, PortStats};
+use flow::DpPort;
+use sync::{Mutex, lock};
+
+const CORE: PmdId = PmdId::Core(0);
+
+/// Flows, and batches not carried out yet.
+#[derive(Default)]
+struct Flows {
+    flows: Mutex<Vec<FlowRecord>>,
+    waiting: Mutex<Vec<OpBatch>>,
+    refuse_modify: bool,
+}
+
+impl Flows {
+    fn one(&self, op: DpifOp) -> OpResult {
+        let mut flows = lock(&self.flows);
+        match op {
+            DpifOp::FlowDump { .. } => OpResult::Dump(flows.clone(), None),
+            DpifOp::FlowPut(p) if p.mode == PutMode::Create => {
+                let (ufid, key, mask, actions) = (p.ufid, p.key, p.mask, p.actions);
+                flows.push(FlowRecord { ufid, key, mask, actions, stats: FlowStats::default() });
+                OpResult::Done
+            }
+            DpifOp::FlowPut(p) => match flows.iter_mut().find(|f| f.ufid == p.ufid && !self.refuse_modify) {
+                Some(f) => {
+                    f.actions = p.actions;
+                    OpResult::Done
+                }
+                None => OpResult::Failed(DpifError::NotFound("flow")),
+            },
+            DpifOp::FlowDel(ufid) => match flows.iter().position(|f| f.ufid == ufid) {
+                Some(at) => OpResult::Flow(Box::new(flows.remove(at))),
+                None => OpResult::Failed(DpifError::NotFound("flow")),
+            },
+            _ => OpResult::Done,
+        }
+    }
+
+    /// Carries out what waits.
+    fn work(&self) {
+        for OpBatch { pmd, ops, tag, reply } in std::mem::take(&mut *lock(&self.waiting)) {
+            let results = ops.into_iter().map(|op| self.one(op)).collect();
+            reply.inspect(|r| r.done(pmd, tag, results));
+        }
+    }
+
+    fn count(&self, packets: u64, used_ms: u64) {
+        for f in lock(&self.flows).iter_mut() {
+            (f.stats.packets, f.stats.used_ms) = (packets, used_ms);
+        }
+    }
+
+    fn actions(&self) -> Vec<Vec<DpAction>> {
+        lock(&self.flows).iter().map(|f| f.actions.to_vec()).collect()
+    }
+}
+
+impl Datapath for Flows {
+    fn name(&self) -> &str {
+        "test@flows"
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_vlan_headers: 1,
+            max_mpls_depth: 3,
+            recirc: true,
+            explicit_drop: true,
+            sample_nesting: 8,
+        }
+    }
+    fn port_add(&self, _: &PortSpec) -> Result<DpPort, DpifError> {
+        Err(DpifError::NotFound("port"))
+    }
+    fn port_del(&self, _: DpPort) -> Result<(), DpifError> {
+        Err(DpifError::NotFound("port"))
+    }
+    fn ports(&self) -> Vec<PortInfo> {
+        Vec::new()
+    }
+    fn port_stats(&self, _: DpPort) -> Result<PortStats, DpifError> {
+        Err(DpifError::NotFound("port"))
+    }
+    fn pmds(&self) -> Vec<PmdId> {
+        vec![CORE]
+    }
+    fn operate(&self, batch: OpBatch) {
+        lock(&self.waiting).push(batch);
+    }
+    fn meter_set(&self, _: u32, _: &MeterConfig) -> Result<(), DpifError> {
+        Ok(())
+    }
+    fn meter_del(&self, _: u32) -> Result<(), DpifError> {
+        Ok(())
+    }
+}
+
+struct Rig {
+    backer: Backer,
+    bridge: crate::ports::BridgeId,
+    dp: Flows,
+    revalidator: Revalidator,
+    now_ms: u64,
+}
+
+impl Rig {
+    fn new(rules: &str) -> Rig {
+        let (backer, bridge) = backer_with(rules);
+        let replies = Arc::new(Replies::default());
+        let sink = Arc::new(ReplyQueue::new(replies.clone(), || {}));
+        Rig {
+            backer,
+            bridge,
+            dp: Flows::default(),
+            revalidator: Revalidator::new(replies, sink),
+            now_ms: 1000,
+        }
+    }
+
+    /// A flow for frames of that EtherType.
+    fn install(&mut self, eth_type: u16, ufid: u128) {
+        for op in
+            handle(&self.backer, vec![miss_of(eth_type, ufid)], self.now_ms).remove(&CORE).unwrap_or_default()
+        {
+            self.dp.one(op);
+        }
+        put_done(&self.backer, CORE, Ufid(ufid), true);
+    }
+
+    /// Rounds until nothing is to be done.
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            self.revalidator.poll(&self.backer, &self.dp, self.now_ms);
+            self.dp.work();
+        }
+    }
+
+    fn later(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.settle();
+    }
+
+    fn rule(&self, line: &str) {
+        add_rule(&self.backer, self.bridge, line);
+    }
+}
+
+fn out(port: u32) -> Vec<DpAction> {
+    vec![DpAction::Output(DpPort(port))]
+}
+
+#[test]
+fn statistics_go_to_the_rules_once() {
+    let mut rig = Rig::new("actions=2");
+    rig.install(0x88cc, 1);
+    rig.dp.count(5, 1100);
+    rig.later(600);
+    rig.later(600);
+    assert_eq!(counted(&rig.backer, rig.bridge), 6);
+    rig.dp.count(7, 1900);
+    rig.later(600);
+    assert_eq!(counted(&rig.backer, rig.bridge), 8);
+}
+
+#[test]
+fn flows_are_kept_changed_or_deleted_as_the_rules_say() {
+    let mut rig = Rig::new("actions=2");
+    rig.install(0x88cc, 1);
+    rig.settle();
+    assert!(rig.revalidator.is_settled(&rig.backer));
+    // Other rules for other packets: kept. The same bits and other actions: changed. Other bits: deleted.
+    rig.rule("table=7 actions=drop");
+    rig.settle();
+    assert_eq!(rig.dp.actions(), [out(2)]);
+    rig.rule("actions=drop");
+    rig.settle();
+    assert_eq!(rig.dp.actions(), [vec![DpAction::Drop(dpif::XlateDrop::Ok)]]);
+    rig.rule("priority=40000,dl_dst=02:00:00:00:00:09 actions=2");
+    rig.settle();
+    assert!(rig.dp.actions().is_empty() && rig.backer.ukeys.is_empty());
+}
+
+#[test]
+fn a_change_that_fails_ends_the_flow() {
+    let mut rig = Rig::new("actions=2");
+    rig.install(0x88cc, 1);
+    rig.dp.refuse_modify = true;
+    rig.rule("actions=drop");
+    rig.settle();
+    assert!(rig.dp.actions().is_empty() && rig.backer.ukeys.is_empty());
+}
+
+#[test]
+fn last_counters_of_a_deleted_flow_are_not_lost() {
+    let mut rig = Rig::new("actions=2");
+    rig.install(0x88cc, 1);
+    rig.settle();
+    rig.dp.count(3, rig.now_ms);
+    rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms + 20_000);
+    rig.dp.work();
+    // Dumped with 3 packets and found idle; two more come before the delete does.
+    rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms + 20_000);
+    rig.dp.count(5, rig.now_ms);
+    rig.dp.work();
+    rig.later(20_000);
+    assert_eq!((rig.dp.actions().len(), counted(&rig.backer, rig.bridge)), (0, 6));
+}
+
+#[test]
+fn idle_flows_go_and_sooner_above_the_limit() {
+    let mut rig = Rig::new("actions=2");
+    rig.install(0x88cc, 1);
+    rig.install(0x88cd, 2);
+    rig.later(9000);
+    assert_eq!(rig.dp.actions().len(), 2);
+    rig.backer.limits.flow_limit.store(1, Ordering::Relaxed);
+    rig.later(600);
+    assert_eq!(rig.dp.actions().len(), 1);
+    rig.later(600);
+    assert!(rig.dp.actions().is_empty() && rig.backer.ukeys.is_empty());
+}
+
+#[test]
+fn a_flow_of_nobody_is_adopted_with_its_counters_or_deleted() {
+    let mut rig = Rig::new("actions=2");
+    rig.install(0x88cc, 1);
+    put_done(&rig.backer, CORE, Ufid(1), false);
+    rig.dp.count(4, rig.now_ms);
+    rig.later(600);
+    assert_eq!((rig.dp.actions(), rig.backer.ukeys.len()), (vec![out(2)], 1));
+    assert_eq!(rig.revalidator.foreign_flows.load(Ordering::Relaxed), 1);
+    assert_eq!(counted(&rig.backer, rig.bridge), 1 + 4);
+    lock(&rig.dp.flows)[0].mask.base.dl_src = [0xff; 6];
+    rig.backer.ukeys.with(Ufid(1), CORE, |k| k.mask.base.dl_src = [0xff; 6]);
+    rig.backer.bump_epoch();
+    rig.settle();
+    assert!(rig.dp.actions().is_empty());
+}
+
+#[test]
+fn a_flow_is_missed_only_by_dumps_that_began_after_it_was_made() {
+    let mut rig = Rig::new("actions=2");
+    (0..4).for_each(|_| rig.later(600));
+    // A round that takes long: the flow comes behind its dump.
+    rig.now_ms += 600;
+    rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
+    rig.dp.work();
+    rig.install(0x88cc, 1);
+    rig.now_ms += 3000;
+    rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
+    assert_eq!(rig.backer.ukeys.len(), 1);
+    // Deleted behind our back: after some dumps it is forgotten.
+    lock(&rig.dp.flows).clear();
+    (0..2).for_each(|_| rig.later(600));
+    assert_eq!(rig.backer.ukeys.len(), 1);
+    (0..3).for_each(|_| rig.later(600));
+    assert!(rig.backer.ukeys.is_empty());
+}
+
+#[test]
+fn frozen_states_live_as_long_as_their_flows() {
+    let mut rig = Rig::new("actions=debug_recirc,2");
+    rig.install(0x88cc, 1);
+    rig.later(600);
+    rig.later(600);
+    assert_eq!(rig.backer.recirc_count(), 1);
+    rig.rule("actions=2");
+    rig.settle();
+    assert_eq!(rig.dp.actions(), [out(2)]);
+    (0..3).for_each(|_| rig.later(600));
+    assert_eq!(rig.backer.recirc_count(), 0);
+}

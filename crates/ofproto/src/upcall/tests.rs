@@ -1,0 +1,203 @@
+//! Tests of the order of service and of what a handler does with an upcall.
+
+use super::*;
+use crate::ports::{
+    BridgeId, Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode,
+};
+use crate::rule::{Rule, RuleFlags, RuleStats};
+use flow::extract::{Metadata, extract};
+use flow::text::{FlowModCommand, NoPortNames, parse_flow_mod};
+use flow::{DpPort, MacAddr, OfPort, TableId, Ufid};
+use packet::Packet;
+use std::collections::VecDeque;
+
+/// A backer with one bridge of two ports and some rules, for tests of the slow path.
+pub(crate) fn backer_with(rules: &str) -> (Backer, BridgeId) {
+    let backer = Backer::new(1);
+    let bridge = backer.add_bridge("a");
+    let mut ports = PortTable::default();
+    for n in 1..=2 {
+        let port = Port {
+            of_port: OfPort(n),
+            dp_port: Some(DpPort(n)),
+            name: format!("p{n}"),
+            type_name: String::new(),
+            mac: MacAddr::default(),
+            bundle: BundleId(n),
+            patch_peer: None,
+            patch_counters: Arc::new(PatchCounters::default()),
+            config: PortConfigBits::default(),
+            link_down: false,
+            speed_mbps: 0,
+        };
+        let bundle = Bundle {
+            id: BundleId(n),
+            name: port.name.clone(),
+            members: vec![OfPort(n)],
+            vlan_mode: VlanMode::Trunk,
+            tag: 0,
+            trunks: None,
+            priority_tags: PriorityTags::Never,
+            protected: false,
+            floodable: true,
+        };
+        ports.ports.insert(OfPort(n), Arc::new(port));
+        ports.bundles.insert(BundleId(n), Arc::new(bundle));
+    }
+    backer.set_ports(bridge, ports);
+    rules.lines().for_each(|line| add_rule(&backer, bridge, line.trim()));
+    (backer, bridge)
+}
+
+/// Adds a rule in the text syntax; its counters.
+pub(crate) fn add_rule(backer: &Backer, bridge: BridgeId, line: &str) {
+    let m = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).expect(line);
+    let rule = Rule {
+        table: m.table.unwrap_or(TableId(0)),
+        matching: m.rule_match,
+        priority: m.priority.into(),
+        cookie: 0,
+        idle_timeout_s: m.idle_timeout_s,
+        hard_timeout_s: m.hard_timeout_s,
+        importance: 0,
+        flags: RuleFlags::default(),
+        actions: m.actions.into(),
+        created_ms: 0,
+        modified_ms: 0,
+        stats: Arc::new(RuleStats::default()),
+    };
+    backer.change_bridge(bridge, |b| b.tables.insert(Arc::new(rule)));
+}
+
+/// Packets of the rules of table 0, in all.
+pub(crate) fn counted(backer: &Backer, bridge: BridgeId) -> u64 {
+    let view = backer.view();
+    let rules =
+        view.bridge(bridge).expect("made by backer_with").tables.within(TableId(0), &flow::Match::catchall());
+    rules.iter().map(|r| r.stats.counts().0).sum()
+}
+
+/// A miss of an Ethernet frame of that type on port 1.
+pub(crate) fn miss_of(eth_type: u16, ufid: u128) -> Upcall {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    frame.extend(eth_type.to_be_bytes());
+    frame.extend([0; 46]);
+    let mut key = FlowKey::default();
+    extract(&frame, &Metadata { in_port: 1, ..Metadata::default() }, 1, &mut key);
+    Upcall {
+        kind: UpcallKind::Miss,
+        packet: Packet::from_slice(&frame),
+        key,
+        ufid: Ufid(ufid),
+        pmd: PmdId::Core(0),
+        rx_port: DpPort(1),
+        ticket: Some(dpif::Ticket(9)),
+        received_us: 0,
+    }
+}
+
+#[test]
+fn a_long_queue_does_not_keep_the_others_waiting() {
+    let mut queues: Vec<VecDeque<u32>> =
+        vec![(0..1000).collect(), (0..3).collect(), VecDeque::new(), (0..20).collect()];
+    let mut drr = DeficitRoundRobin::default();
+    let mut served = [0; 4];
+    for _ in 0..2 {
+        let taken = drr.take(4, 32, |i| Some((i, queues[i].pop_front()?)));
+        assert_eq!(taken.len(), 32);
+        taken.iter().for_each(|(i, _)| served[*i] += 1);
+    }
+    assert_eq!(served, [41, 3, 0, 20]);
+}
+
+#[test]
+fn service_goes_on_where_it_stopped_and_is_in_order() {
+    let mut queues: Vec<VecDeque<u32>> = vec![(0..100).collect(), (0..100).collect(), (0..100).collect()];
+    let mut drr = DeficitRoundRobin::default();
+    let mut order: Vec<(usize, u32)> = Vec::new();
+    for _ in 0..10 {
+        order.extend(drr.take(3, 5, |i| Some((i, queues[i].pop_front()?))));
+    }
+    for queue in 0..3 {
+        let own: Vec<u32> = order.iter().filter(|(i, _)| *i == queue).map(|(_, n)| *n).collect();
+        assert!((16..=18).contains(&own.len()) && own.windows(2).all(|w| w[0] + 1 == w[1]), "{own:?}");
+    }
+    assert!(drr.take(0, 5, |_| Some(1)).is_empty());
+    // Queues went away while it was the turn of one of them.
+    assert_eq!(drr.take(1, 3, Some), [0, 0, 0]);
+}
+
+#[test]
+fn a_miss_is_put_executed_and_credited() {
+    let (backer, bridge) = backer_with("actions=2");
+    let ops = handle(&backer, vec![miss_of(0x88cc, 1)], 5);
+    let [DpifOp::FlowPut(put), DpifOp::Execute(execute)] = &ops[&PmdId::Core(0)][..] else {
+        panic!("{ops:?}")
+    };
+    assert_eq!((put.ufid, put.mode, execute.ticket), (Ufid(1), PutMode::Create, Some(dpif::Ticket(9))));
+    assert_eq!(
+        (&put.actions[..], &execute.actions[..]),
+        (&[DpAction::Output(DpPort(2))][..], &put.actions[..])
+    );
+    assert_eq!((backer.ukeys.len(), counted(&backer, bridge)), (1, 1));
+    put_done(&backer, PmdId::Core(0), Ufid(1), false);
+    assert!(backer.ukeys.is_empty());
+}
+
+#[test]
+fn above_the_flow_limit_packets_are_executed_only() {
+    let (backer, _) = backer_with("actions=debug_recirc,2");
+    backer.limits.flow_limit.store(1, Ordering::Relaxed);
+    handle(&backer, vec![miss_of(0x88cc, 1)], 5);
+    let ops = handle(&backer, vec![miss_of(0x88cd, 2)], 5);
+    assert!(matches!(ops[&PmdId::Core(0)][..], [DpifOp::Execute(_)]));
+    // The packet may be on its way round: its state stays for two turns of the revalidator.
+    put_done(&backer, PmdId::Core(0), Ufid(1), false);
+    backer.recirc_release(&backer.ukeys.take_deferred());
+    assert_eq!(backer.recirc_count(), 1);
+    backer.recirc_release(&backer.ukeys.take_deferred());
+    assert_eq!(backer.recirc_count(), 0);
+}
+
+#[test]
+fn a_slow_flow_is_put_as_such_and_its_packets_do_not_count_again() {
+    let (backer, bridge) = backer_with("actions=debug_slow,2");
+    let ops = handle(&backer, vec![miss_of(0x88cc, 1)], 5);
+    let [DpifOp::FlowPut(put), DpifOp::Execute(execute)] = &ops[&PmdId::Core(0)][..] else {
+        panic!("{ops:?}")
+    };
+    let cookie = UserCookie::SlowPath { reasons: dpif::slow_reason::ACTION };
+    assert_eq!(
+        (&put.actions[..], &execute.actions[..]),
+        (&[DpAction::Userspace(cookie)][..], &[DpAction::Output(DpPort(2))][..])
+    );
+    let upcall = Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..miss_of(0x88cc, 2) };
+    let ops = handle(&backer, vec![upcall], 6);
+    assert!(matches!(&ops[&PmdId::Core(0)][..], [DpifOp::Execute(e)] if e.actions == execute.actions));
+    assert_eq!(counted(&backer, bridge), 1);
+}
+
+#[test]
+fn packets_for_controllers_are_queued_or_counted_as_lost() {
+    let (backer, _) = backer_with("actions=controller");
+    let ops = handle(&backer, vec![miss_of(0x88cc, 1)], 5);
+    let Some(DpifOp::FlowPut(put)) = ops[&PmdId::Core(0)].first() else { panic!("{ops:?}") };
+    let [DpAction::Userspace(cookie)] = put.actions[..] else { panic!("{put:?}") };
+    let up = |n| Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..miss_of(0x88cc, n) };
+    assert!(handle(&backer, vec![up(2)], 6).is_empty());
+    assert_eq!(backer.packet_ins.pop().map(|p| p.cookie.max_len_bytes), Some(65535));
+    // Its flow ended so long ago that the state is gone.
+    put_done(&backer, PmdId::Core(0), Ufid(1), false);
+    (0..2).for_each(|_| backer.recirc_release(&backer.ukeys.take_deferred()));
+    handle(&backer, vec![up(3)], 7);
+    assert_eq!((backer.packet_ins.len(), backer.packet_ins_lost.load(Ordering::Relaxed)), (0, 1));
+}
+
+#[test]
+fn a_port_of_no_bridge_drops() {
+    let (backer, bridge) = backer_with("actions=2");
+    backer.remove_bridge(bridge);
+    let ops = handle(&backer, vec![miss_of(0x88cc, 1)], 5);
+    let Some(DpifOp::FlowPut(put)) = ops[&PmdId::Core(0)].first() else { panic!("{ops:?}") };
+    assert_eq!(put.actions[..], [DpAction::Drop(XlateDrop::BridgeNotFound)]);
+}

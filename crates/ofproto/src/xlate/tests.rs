@@ -1,0 +1,527 @@
+//! Tables of translations: rules and a packet in, datapath actions and the mask of what was looked at out.
+
+use super::*;
+use crate::backer::Backer;
+use crate::mac_table::Learned;
+use crate::ports::{
+    Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode, VlanSet,
+};
+use crate::rule::{Rule, RuleFlags, RuleStats};
+use dpif::SetAction;
+use flow::text::{FlowModCommand, NoPortNames, format_megaflow, parse_exact_flow, parse_flow_mod};
+use flow::{DpPort, MacAddr, OfPort, TableId};
+
+const PATCH: OfPort = OfPort(9);
+
+/// How a port treats VLANs, as the database words it.
+#[derive(Clone, Copy)]
+enum Vlan {
+    Trunk,
+    TrunkOf(u16),
+    Access(u16),
+    NativeTagged(u16),
+    NativeUntagged(u16),
+    PriorityTags,
+    Protected,
+}
+
+fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<BridgeId>, vlan: Vlan) {
+    let port = Port {
+        of_port: n,
+        dp_port: dp.map(DpPort),
+        name: format!("p{}", n.0),
+        type_name: String::new(),
+        mac: MacAddr::default(),
+        bundle: BundleId(n.0),
+        patch_peer: peer.map(|b| (b, PATCH)),
+        patch_counters: Arc::new(PatchCounters::default()),
+        config: PortConfigBits::default(),
+        link_down: false,
+        speed_mbps: 0,
+    };
+    let (vlan_mode, tag) = match vlan {
+        Vlan::Access(tag) => (VlanMode::Access, tag),
+        Vlan::NativeTagged(tag) => (VlanMode::NativeTagged, tag),
+        Vlan::NativeUntagged(tag) => (VlanMode::NativeUntagged, tag),
+        _ => (VlanMode::Trunk, 0),
+    };
+    let bundle = Bundle {
+        id: BundleId(n.0),
+        name: port.name.clone(),
+        members: vec![n],
+        vlan_mode,
+        tag,
+        trunks: if let Vlan::TrunkOf(v) = vlan { Some(VlanSet::new([v])) } else { None },
+        priority_tags: match vlan {
+            Vlan::PriorityTags => PriorityTags::IfNonzero,
+            _ => PriorityTags::Never,
+        },
+        protected: matches!(vlan, Vlan::Protected),
+        floodable: true,
+    };
+    table.ports.insert(n, Arc::new(port));
+    table.bundles.insert(bundle.id, Arc::new(bundle));
+}
+
+/// Bridge `a` with ports 1 to 4 (datapath ports of the same numbers) and bridge `b` with ports 1 and 2 (11 and 12); port 9
+/// of each leads to the other.
+struct Rig {
+    backer: Backer,
+    a: BridgeId,
+    b: BridgeId,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        Rig::with(&[])
+    }
+
+    fn with(vlans: &[(u32, Vlan)]) -> Rig {
+        let backer = Backer::new(1);
+        let (a, b) = (backer.add_bridge("a"), backer.add_bridge("b"));
+        let mode = |n: u32| vlans.iter().find(|(p, _)| *p == n).map_or(Vlan::Trunk, |(_, v)| *v);
+        let (mut of_a, mut of_b) = (PortTable::default(), PortTable::default());
+        (1..=4).for_each(|n| add_port(&mut of_a, OfPort(n), Some(n), None, mode(n)));
+        (1..=2).for_each(|n| add_port(&mut of_b, OfPort(n), Some(10 + n), None, Vlan::Trunk));
+        add_port(&mut of_a, PATCH, None, Some(b), mode(9));
+        add_port(&mut of_b, PATCH, None, Some(a), Vlan::Trunk);
+        backer.set_ports(a, of_a);
+        backer.set_ports(b, of_b);
+        Rig { backer, a, b }
+    }
+
+    fn rules(self, bridge: BridgeId, lines: &str) -> Rig {
+        for line in lines.lines().map(str::trim).filter(|l| !l.is_empty()) {
+            let m = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).expect(line);
+            let rule = Rule {
+                table: m.table.unwrap_or(TableId(0)),
+                matching: m.rule_match,
+                priority: m.priority.into(),
+                cookie: m.new_cookie.unwrap_or(0),
+                idle_timeout_s: m.idle_timeout_s,
+                hard_timeout_s: m.hard_timeout_s,
+                importance: 0,
+                flags: RuleFlags::default(),
+                actions: m.actions.into(),
+                created_ms: 0,
+                modified_ms: 0,
+                stats: Arc::new(RuleStats::default()),
+            };
+            self.backer.change_bridge(bridge, |b| b.tables.insert(Arc::new(rule)));
+        }
+        self
+    }
+
+    fn flow(text: &str) -> Flow {
+        parse_exact_flow(text, &NoPortNames).expect(text)
+    }
+
+    fn translate(&self, flow: &Flow, effects: bool) -> Translation {
+        let view = self.backer.view();
+        let request = Request { view: &view, bridge: self.a, flow, start: Start::Tables, trace: false };
+        translate(&request, &mut self.backer.xlate_host(effects, 1000))
+    }
+
+    /// Datapath actions and megaflow of a packet that comes in on bridge `a`.
+    fn check(&self, packet: &str, actions: &str, megaflow: &str) -> Translation {
+        let flow = Rig::flow(packet);
+        let t = self.translate(&flow, true);
+        let shown = (show(&t.actions), format_megaflow(&flow, &t.wc));
+        assert_eq!((shown.0.as_str(), shown.1.as_str()), (actions, megaflow), "{packet}");
+        t
+    }
+
+    /// Only the actions.
+    fn acts(&self, packet: &str, actions: &str) -> Translation {
+        let t = self.translate(&Rig::flow(packet), true);
+        assert_eq!(show(&t.actions), actions, "{packet}");
+        t
+    }
+
+    /// What the frozen translation does when the packet comes back under the id that `t` sends it to.
+    fn thaw(&self, packet: &str, t: &Translation, actions: &str) -> Translation {
+        let Some(id) = t.recircs.first() else { panic!("nothing froze") };
+        let flow = Flow { recirc_id: id.0, ..Rig::flow(packet) };
+        let t = self.translate(&flow, true);
+        assert_eq!(show(&t.actions), actions, "{packet} thawed");
+        t
+    }
+
+    fn learn(&self, vlan: u16, mac: &str, port: u32) -> Learned {
+        let view = self.backer.view();
+        let mac = MacAddr::parse(mac).expect(mac);
+        sync::lock(&view.bridge(self.a).expect("made above").macs).learn(vlan, mac, BundleId(port), 1000)
+    }
+}
+
+fn show(actions: &[DpAction]) -> String {
+    let one = |a: &DpAction| match a {
+        DpAction::Output(p) => p.0.to_string(),
+        DpAction::PushVlan { tpid, tci } => {
+            format!("push_vlan({tpid:#x},vid={},pcp={})", tci & 0xfff, tci >> 13)
+        }
+        DpAction::PopVlan => "pop_vlan".to_string(),
+        DpAction::Recirc(id) => format!("recirc({})", id.0),
+        DpAction::Meter(id) => format!("meter({id})"),
+        DpAction::Drop(XlateDrop::Ok) => "drop".to_string(),
+        DpAction::Drop(why) => format!("drop:{why:?}"),
+        DpAction::Set(SetAction::Ipv4(m)) => {
+            let ip = |v: u32| std::net::Ipv4Addr::from(v);
+            let mut parts = Vec::new();
+            parts.extend((m.mask.src != 0).then(|| format!("src={}/{}", ip(m.value.src), ip(m.mask.src))));
+            parts.extend((m.mask.dst != 0).then(|| format!("dst={}/{}", ip(m.value.dst), ip(m.mask.dst))));
+            parts.extend((m.mask.tos != 0).then(|| format!("tos={:#x}/{:#x}", m.value.tos, m.mask.tos)));
+            parts.extend((m.mask.ttl != 0).then(|| format!("ttl={}", m.value.ttl)));
+            format!("ipv4({})", parts.join(","))
+        }
+        DpAction::Set(SetAction::Eth(m)) => {
+            let mac = |v: [u8; 6]| MacAddr(v).to_string();
+            let mut parts = Vec::new();
+            parts.extend((m.mask.src != [0; 6]).then(|| format!("src={}", mac(m.value.src))));
+            parts.extend((m.mask.dst != [0; 6]).then(|| format!("dst={}", mac(m.value.dst))));
+            format!("eth({})", parts.join(","))
+        }
+        DpAction::Set(SetAction::Tcp(m)) => format!("tcp(dst={}/{:#x})", m.value.dst, m.mask.dst),
+        DpAction::Userspace(UserCookie::SlowPath { reasons }) => format!("slow({reasons})"),
+        DpAction::Userspace(UserCookie::Controller(c)) => {
+            format!("controller(reason={},id={})", c.reason, c.controller_id)
+        }
+        other => format!("{other:?}"),
+    };
+    actions.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+const TCP: &str = "in_port=1,tcp,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02,\
+    nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_ttl=64,tp_src=1,tp_dst=80";
+
+/// [`TCP`] with something else.
+fn tcp(more: &str) -> String {
+    format!("{TCP},{more}")
+}
+
+#[test]
+fn outputs() {
+    for (actions, expected) in [
+        ("2", "2"),
+        ("2,3,2", "2,3,2"),
+        ("1", "drop"),
+        ("in_port", "1"),
+        ("all", "2,3,4,11,12"),
+        ("77,2", "2"),
+        ("drop", "drop"),
+        ("load:3->NXM_NX_REG0[],output:NXM_NX_REG0[]", "3"),
+        (
+            "push:NXM_OF_TCP_DST[],load:0->NXM_NX_REG0[],pop:NXM_NX_REG0[0..15],output:NXM_NX_REG0[0..2]",
+            "drop",
+        ),
+    ] {
+        let rig = Rig::new();
+        let b = rig.b;
+        let rig = rig.rules(b, "actions=all");
+        let a = rig.a;
+        let rig = rig.rules(a, &format!("tcp,actions={actions}"));
+        rig.acts(TCP, expected);
+    }
+}
+
+#[test]
+fn masks_have_what_was_looked_at() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let rig = rig.rules(
+        a,
+        "priority=10,tcp,nw_dst=10.0.0.0/24,tp_dst=80 actions=resubmit(,1)
+         priority=5 actions=3
+         table=1,dl_dst=02:00:00:00:00:02 actions=2",
+    );
+    rig.check(
+        TCP,
+        "2",
+        "recirc_id=0,eth,tcp,in_port=1,dl_dst=02:00:00:00:00:02,nw_dst=10.0.0.0/24,nw_frag=no,tp_dst=80",
+    );
+    rig.acts("in_port=1,arp,dl_dst=02:00:00:00:00:02", "3");
+}
+
+#[test]
+fn set_fields_become_set_actions_of_the_bits_that_differ() {
+    for (actions, expected) in [
+        ("mod_nw_dst:10.0.0.9,2", "ipv4(dst=10.0.0.9/255.255.255.255),2"),
+        ("mod_nw_dst:10.0.0.2,2", "2"),
+        ("set_field:0.0.0.7/0.0.0.255->nw_src,2", "ipv4(src=0.0.0.7/0.0.0.255),2"),
+        (
+            "mod_dl_dst:02:00:00:00:00:09,2,mod_dl_dst:02:00:00:00:00:02,3",
+            "eth(dst=02:00:00:00:00:09),2,eth(dst=02:00:00:00:00:02),3",
+        ),
+        ("mod_tp_dst:81,2", "tcp(dst=81/0xffff),2"),
+        ("mod_tp_dst:81", "drop"),
+        ("move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],2", "eth(dst=02:00:00:00:00:01),2"),
+    ] {
+        let rig = Rig::new();
+        let a = rig.a;
+        rig.rules(a, &format!("tcp,actions={actions}")).acts(TCP, expected);
+    }
+}
+
+#[test]
+fn headers_of_protocol_0_are_not_rewritten_and_masks_tell_them_apart() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let rig = rig.rules(a, "ip actions=mod_nw_tos:40,2");
+    let whole = "in_port=1,udp,nw_src=10.0.0.1,nw_tos=0,nw_ttl=64";
+    let broken = "in_port=1,ip,nw_src=10.0.0.1,nw_tos=0,nw_ttl=64";
+    let t = rig.check(whole, "ipv4(tos=0x28/0xfc),2", "recirc_id=0,eth,udp,in_port=1,nw_tos=0,nw_frag=no");
+    let u = rig.translate(&Rig::flow(broken), true);
+    assert_eq!(show(&u.actions), "2");
+    assert!(!Rig::flow(broken).equal_under(&Rig::flow(whole), &t.wc) && u.wc.0.nw_proto == 0xff);
+}
+
+#[test]
+fn vlan_actions() {
+    for (actions, untagged, tagged) in [
+        ("mod_vlan_vid:5,2", "push_vlan(0x8100,vid=5,pcp=0),2", "pop_vlan,push_vlan(0x8100,vid=5,pcp=3),2"),
+        ("mod_vlan_pcp:1,2", "push_vlan(0x8100,vid=0,pcp=1),2", "pop_vlan,push_vlan(0x8100,vid=7,pcp=1),2"),
+        ("strip_vlan,2", "2", "pop_vlan,2"),
+        (
+            "strip_vlan,2,mod_vlan_vid:7,3",
+            "2,push_vlan(0x8100,vid=7,pcp=0),3",
+            "pop_vlan,2,push_vlan(0x8100,vid=7,pcp=0),3",
+        ),
+        ("push_vlan:0x88a8,2", "push_vlan(0x88a8,vid=0,pcp=0),2", "push_vlan(0x88a8,vid=7,pcp=3),2"),
+    ] {
+        let rig = Rig::new();
+        let a = rig.a;
+        let rig = rig.rules(a, &format!("actions={actions}"));
+        rig.acts(TCP, untagged);
+        let t = rig.acts(&tcp("dl_vlan=7,dl_vlan_pcp=3"), tagged);
+        // A tag that is replaced passes its priority and EtherType on.
+        let tag = t.wc.0.vlans[0];
+        assert_eq!((tag.tci, tag.tpid), (0xffff, 0xffff), "{actions}");
+    }
+}
+
+#[test]
+fn normal_learns_floods_and_forwards() {
+    let rig = Rig::new();
+    let (a, b) = (rig.a, rig.b);
+    let rig = rig.rules(a, "actions=normal").rules(b, "actions=drop");
+    let t = rig.check(
+        TCP,
+        "2,3,4",
+        "recirc_id=0,eth,ip,in_port=1,vlan_tci=0x0000/0x1fff,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02,nw_frag=no",
+    );
+    t.cache.replay(1, 100, 1000, &mut rig.backer.effect_host());
+    let back = "in_port=3,arp,dl_src=02:00:00:00:00:02,dl_dst=02:00:00:00:00:01";
+    rig.acts(back, "1").cache.replay(1, 100, 1001, &mut rig.backer.effect_host());
+    rig.acts(TCP, "3");
+    // What is learned on the input port goes nowhere; reserved addresses are not forwarded.
+    rig.acts("in_port=1,arp,dl_src=02:00:00:00:00:05,dl_dst=02:00:00:00:00:01", "drop");
+    rig.acts("in_port=1,arp,dl_src=02:00:00:00:00:05,dl_dst=01:80:c2:00:00:03", "drop");
+}
+
+#[test]
+fn normal_and_vlan_modes() {
+    let modes = [
+        (1, Vlan::Access(5)),
+        (2, Vlan::NativeTagged(5)),
+        (3, Vlan::NativeUntagged(5)),
+        (4, Vlan::TrunkOf(5)),
+    ];
+    let rig = Rig::with(&modes);
+    let (a, b) = (rig.a, rig.b);
+    let rig = rig.rules(a, "actions=normal").rules(b, "actions=drop");
+    let from = |port: u32, tag: &str| {
+        format!("in_port={port},arp,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02{tag}")
+    };
+    let push = "push_vlan(0x8100,vid=5,pcp=0)";
+    rig.acts(&from(1, ""), &format!("{push},2,pop_vlan,3,{push},4"));
+    rig.acts(&from(1, ",dl_vlan=5"), "drop");
+    rig.acts(&from(2, ",dl_vlan=5"), &format!("pop_vlan,1,3,{push},4"));
+    rig.acts(&from(3, ""), &format!("1,{push},2,4"));
+    rig.acts(&from(4, ",dl_vlan=6"), "drop");
+    rig.acts(&from(2, ",dl_vlan=6"), "3");
+    // Priority-tagged frames belong to the access VLAN.
+    rig.acts(
+        &from(1, ",dl_vlan=0,dl_vlan_pcp=3"),
+        "pop_vlan,push_vlan(0x8100,vid=5,pcp=3),2,pop_vlan,3,push_vlan(0x8100,vid=5,pcp=3),4",
+    );
+}
+
+#[test]
+fn priority_tags_depend_on_the_priority() {
+    let rig = Rig::with(&[(2, Vlan::PriorityTags)]);
+    let a = rig.a;
+    let rig = rig.rules(a, "actions=normal");
+    rig.learn(0, "02:00:00:00:00:02", 2);
+    rig.acts(&tcp("dl_vlan=0,dl_vlan_pcp=3"), "2");
+    let t = rig.acts(&tcp("dl_vlan=0,dl_vlan_pcp=0"), "pop_vlan,2");
+    assert_eq!(t.wc.0.vlans[0].tci & 0xe000, 0xe000);
+    rig.acts(TCP, "2");
+}
+
+#[test]
+fn protected_ports_do_not_see_each_other() {
+    let rig = Rig::with(&[(1, Vlan::Protected), (2, Vlan::Protected)]);
+    let (a, b) = (rig.a, rig.b);
+    let rig = rig.rules(a, "actions=normal").rules(b, "actions=drop");
+    rig.acts(TCP, "3,4");
+    rig.learn(0, "02:00:00:00:00:02", 2);
+    rig.acts(TCP, "drop");
+}
+
+#[test]
+fn patch_ports_join_bridges_and_leave_the_packet_as_it_was() {
+    let rig = Rig::new();
+    let (a, b) = (rig.a, rig.b);
+    let rig = rig
+        .rules(a, "ip,actions=load:7->NXM_NX_REG0[],output:9,mod_nw_tos:40,2,output:NXM_NX_REG0[0..1],write_actions(output:3)")
+        .rules(b, "in_port=9,reg0=0 actions=mod_dl_dst:02:00:00:00:00:09,1");
+    let t =
+        rig.acts(TCP, "eth(dst=02:00:00:00:00:09),11,eth(dst=02:00:00:00:00:02),ipv4(tos=0x28/0xfc),2,3,3");
+    t.cache.replay(2, 200, 0, &mut rig.backer.effect_host());
+    let view = rig.backer.view();
+    let rx = |bridge| {
+        let port = view.bridge(bridge).and_then(|b| b.ports.port(PATCH)).expect("made by the rig");
+        port.patch_counters.rx[0].load(sync::Ordering::Relaxed)
+    };
+    assert_eq!((rx(a), rx(b)), (0, 2));
+}
+
+#[test]
+fn what_froze_goes_on_where_it_froze() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let rig = rig.rules(
+        a,
+        "actions=load:3->NXM_NX_REG0[],resubmit(,1),4
+         table=1 actions=2,debug_recirc,mod_nw_tos:40,output:NXM_NX_REG0[]",
+    );
+    let t = rig.acts(TCP, "2,recirc(1)");
+    rig.thaw(TCP, &t, "ipv4(tos=0x28/0xfc),3,4");
+    // Equal states share an id; the last holder ends it.
+    let again = rig.acts(TCP, "2,recirc(1)");
+    rig.backer.recirc_release(&t.recircs);
+    assert_eq!(rig.backer.recirc_count(), 1);
+    rig.backer.recirc_release(&again.recircs);
+    assert_eq!(rig.backer.recirc_count(), 0);
+    rig.thaw(TCP, &t, "drop:NoRecirculationContext");
+}
+
+#[test]
+fn what_froze_behind_a_patch_port_goes_on_there() {
+    let rig = Rig::new();
+    let (a, b) = (rig.a, rig.b);
+    let rig = rig.rules(a, "actions=output:9,3").rules(b, "in_port=9 actions=debug_recirc,1,in_port");
+    let t = rig.acts(TCP, "recirc(1),3");
+    // Back through the patch port the packet meets the first bridge's rule again, which cannot send it where it came from.
+    rig.thaw(TCP, &t, "11,3");
+}
+
+#[test]
+fn dec_ttl_at_its_end_leaves_its_own_list_only() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let rig = rig.rules(
+        a,
+        "actions=resubmit(,1),3
+         table=1,ip actions=dec_ttl,2
+         table=1,priority=1 actions=2",
+    );
+    rig.acts(TCP, "ipv4(ttl=63),2,3");
+    rig.acts(&TCP.replace("nw_ttl=64", "nw_ttl=1"), "controller(reason=2,id=0),3");
+    rig.acts("in_port=1,arp", "2,3");
+}
+
+#[test]
+fn action_sets_are_carried_out_last_and_in_order() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let rig = rig.rules(
+        a,
+        "actions=2,write_actions(output:3,mod_nw_tos:40),goto_table:1
+         table=1,tp_dst=80,tcp actions=write_actions(output:4)
+         table=1,priority=1 actions=clear_actions",
+    );
+    rig.acts(TCP, "2,ipv4(tos=0x28/0xfc),4");
+    rig.acts(&TCP.replace("tp_dst=80", "tp_dst=81"), "2");
+}
+
+#[test]
+fn learned_rules_are_there_at_once() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let rig = rig.rules(
+        a,
+        "actions=learn(table=1,idle_timeout=5,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[]),resubmit(,1)
+         table=1,priority=0 actions=4",
+    );
+    rig.acts(TCP, "4");
+    rig.acts("in_port=3,arp,dl_src=02:00:00:00:00:02,dl_dst=02:00:00:00:00:01", "1");
+    let view = rig.backer.view();
+    let bridge = view.bridge(a).expect("made by the rig");
+    assert_eq!(bridge.tables.rule_count(TableId(1)), 3);
+    // Without effects nothing is learned.
+    rig.translate(&Rig::flow("in_port=2,arp,dl_src=02:00:00:00:00:77"), false);
+    assert_eq!(rig.backer.view().bridge(a).map(|b| b.tables.rule_count(TableId(1))), Some(3));
+}
+
+#[test]
+fn a_limit_of_learned_rules_is_told_in_a_register() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let rig = rig.rules(
+        a,
+        "actions=learn(table=1,limit=1,result_dst=reg0[0],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:1->NXM_NX_REG1[]),resubmit(,2)
+         table=2,reg0=1 actions=2
+         table=2,reg0=0 actions=3",
+    );
+    rig.acts(TCP, "2");
+    rig.acts("in_port=1,arp,dl_src=02:00:00:00:00:05", "3");
+    rig.acts(TCP, "2");
+}
+
+#[test]
+fn slow_flows_keep_their_packets_actions_apart() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let rig = rig.rules(a, "actions=debug_slow,2");
+    let t = rig.acts(TCP, "2");
+    assert_eq!(show(&t.actions_to_put()), "slow(2)");
+}
+
+#[test]
+fn controllers_meters_and_misses() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let rig = rig.rules(
+        a,
+        "priority=2,tcp actions=meter:3,controller(id=4),2
+         priority=0 actions=controller",
+    );
+    rig.acts(TCP, "meter(3),controller(reason=1,id=4),2");
+    // From the table-miss rule the reason is "no match".
+    rig.acts("in_port=1,arp", "controller(reason=0,id=0)");
+    Rig::new().acts(TCP, "drop");
+    rig.acts("in_port=77,arp", "drop:ForwardingDisabled");
+}
+
+#[test]
+fn resubmits_are_bounded_and_long_pipelines_pass() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let mut lines: String = (0..200).map(|n| format!("table={n} actions=resubmit(,{})\n", n + 1)).collect();
+    lines += "table=200 actions=2";
+    rig.rules(a, &lines).acts(TCP, "2");
+
+    let rig = Rig::new();
+    let rig = rig.rules(a, "actions=resubmit(,0)");
+    rig.acts(TCP, "drop:RecursionTooDeep");
+
+    let rig = Rig::new();
+    let lines: String =
+        (0..14).map(|n| format!("table={n} actions=resubmit(,{}),resubmit(,{})\n", n + 1, n + 1)).collect();
+    rig.rules(a, &lines).acts(TCP, "drop:TooManyResubmits");
+
+    let rig = Rig::new();
+    let lines: String = (0..100).map(|n| format!("table={n} actions=resubmit(,{}),2\n", n + 1)).collect();
+    rig.rules(a, &(lines + "table=100 actions=resubmit(,0)")).acts(TCP, "drop:RecursionTooDeep");
+}

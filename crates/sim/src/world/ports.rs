@@ -1,0 +1,107 @@
+//! Ports that come and go, and what the bridges are told of them.
+
+use super::{ALL_PORTS, FIRST_PORTS, PATCH, World};
+use crate::frames::mac;
+use dpif::{Datapath, PortKind, PortSpec};
+use flow::{DpPort, MacAddr, OfPort};
+use ofproto::ports::{
+    BridgeId, Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode,
+    VlanSet,
+};
+use std::sync::Arc;
+
+impl World {
+    pub(super) fn toggle_port(&mut self) {
+        let port = DpPort(self.rng.range(1, ALL_PORTS.into()) as u32);
+        if self.up.remove(&port).is_none() {
+            return self.port_up(port);
+        }
+        let tables_first = self.rng.one_in(2);
+        if tables_first {
+            self.publish_ports();
+        }
+        // It is there: it was among the ports that are up.
+        let _ = self.dp.port_del(port);
+        if !tables_first {
+            self.publish_ports();
+        }
+    }
+
+    pub(super) fn port_up(&mut self, port: DpPort) {
+        let of_port = OfPort(if port.0 <= FIRST_PORTS { port.0 } else { port.0 - FIRST_PORTS });
+        let spec = PortSpec {
+            name: format!("p{}", port.0),
+            kind: PortKind::System,
+            mac: None,
+            mtu: None,
+            number: Some(port),
+            options: Vec::new(),
+        };
+        if self.dp.port_add(&spec).is_ok() {
+            self.up.insert(port, of_port);
+            self.publish_ports();
+        }
+    }
+
+    fn publish_ports(&mut self) {
+        for (n, bridge) in self.bridges.into_iter().enumerate() {
+            let mut table = PortTable::default();
+            for (dp_port, of_port) in &self.up {
+                if (dp_port.0 > FIRST_PORTS) == (n == 1) {
+                    let mode = self.vlan_modes[dp_port.0 as usize - 1];
+                    add_port(&mut table, *of_port, Some(*dp_port), None, Arc::default(), mode);
+                }
+            }
+            let peer = Some((self.bridges[1 - n], PATCH));
+            add_port(&mut table, PATCH, None, peer, self.patches[n].clone(), 0);
+            self.backer.set_ports(bridge, table);
+        }
+    }
+}
+
+fn add_port(
+    table: &mut PortTable,
+    of_port: OfPort,
+    dp_port: Option<DpPort>,
+    patch_peer: Option<(BridgeId, OfPort)>,
+    patch_counters: Arc<PatchCounters>,
+    mode: u8,
+) {
+    let bundle = BundleId(of_port.0);
+    let port = Port {
+        of_port,
+        dp_port,
+        name: format!("p{}", of_port.0),
+        type_name: String::new(),
+        mac: MacAddr(mac(100 + u64::from(of_port.0))),
+        bundle,
+        patch_peer,
+        patch_counters,
+        config: PortConfigBits { no_flood: mode == 7, ..PortConfigBits::default() },
+        link_down: false,
+        speed_mbps: 0,
+    };
+    let vlan_mode = match mode {
+        4 => VlanMode::Access,
+        5 => VlanMode::NativeTagged,
+        6 => VlanMode::NativeUntagged,
+        _ => VlanMode::Trunk,
+    };
+    let bundle = Bundle {
+        id: bundle,
+        name: port.name.clone(),
+        members: vec![of_port],
+        vlan_mode,
+        tag: if vlan_mode == VlanMode::Trunk { 0 } else { 5 },
+        trunks: (mode == 3).then(|| VlanSet::new([0, 5])),
+        priority_tags: match mode {
+            4 => PriorityTags::IfNonzero,
+            2 => PriorityTags::Always,
+            _ => PriorityTags::Never,
+        },
+        protected: mode == 1,
+        floodable: mode != 7,
+    };
+    table.ports.insert(of_port, Arc::new(port));
+    table.bundles.insert(bundle.id, Arc::new(bundle));
+}
