@@ -18,6 +18,8 @@ use dpif::{
 };
 use flow::text::{FlowModCommand as TextCommand, NoPortNames, parse_flow_mod};
 use flow::{DpPort, MacAddr, OfPort, TableId};
+use crate::flow_mod::ModContext;
+use crate::rule::{Rule, RuleFlags};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::msg::flow_stats::FlowStatsRequest;
 use openflow::{ErrorCode, ErrorKind, Format, GROUP_ANY, Message, NO_BUFFER, VersionSet, encode};
