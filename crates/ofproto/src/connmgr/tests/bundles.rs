@@ -84,7 +84,9 @@ fn a_bundle_that_fails_changes_nothing_and_both_errors_are_told() {
 fn bundle_errors_are_those_of_the_standard() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);
-    for ty in [BundleControlType::CommitRequest, BundleControlType::CloseRequest, BundleControlType::DiscardRequest] {
+    for ty in
+        [BundleControlType::CommitRequest, BundleControlType::CloseRequest, BundleControlType::DiscardRequest]
+    {
         assert_eq!(c.refused(&mut s, &control(4, ty, 3)), ErrorKind::BfcBadId);
     }
     assert_eq!(c.refused(&mut s, &control(4, BundleControlType::OpenReply, 3)), ErrorKind::BfcBadType);
@@ -100,8 +102,13 @@ fn bundle_errors_are_those_of_the_standard() {
     c.silent(&mut s, &add_flow(3, "actions=1"));
     done(&mut c, &mut s, &control(3, BundleControlType::DiscardRequest, 3), BundleControlType::DiscardReply);
     assert!(s.rules().is_empty());
-    let port_mod =
-        openflow::msg::port::PortMod { port: OfPort(1), hw_addr: MacAddr::default(), config: 0, mask: 0, advertise: 0 };
+    let port_mod = openflow::msg::port::PortMod {
+        port: OfPort(1),
+        hw_addr: MacAddr::default(),
+        config: 0,
+        mask: 0,
+        advertise: 0,
+    };
     assert_eq!(c.refused(&mut s, &add(3, Message::PortMod(port_mod))), ErrorKind::BfcMsgUnsup);
 }
 
@@ -118,6 +125,9 @@ fn bundles_are_bounded_in_number_and_time() {
     s.now_ms = due_ms;
     let told = c.events(&mut s);
     assert_eq!(told.len(), super::super::bundle::MAX_BUNDLES);
-    assert!(told.iter().all(|m| matches!(m, Message::Error(e) if e.error == ErrorCode::Known(ErrorKind::BfcTimeout))));
+    assert!(
+        told.iter()
+            .all(|m| matches!(m, Message::Error(e) if e.error == ErrorCode::Known(ErrorKind::BfcTimeout)))
+    );
     done(&mut c, &mut s, &open(1000), BundleControlType::OpenReply);
 }

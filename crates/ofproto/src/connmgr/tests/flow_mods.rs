@@ -124,7 +124,10 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         (with("table=1,check_overlap,priority=5,tcp,tcp_dst=4,actions=1", &|_| {}), ErrorKind::FmfcOverlap),
         (with("table=2,actions=1", &goto(2)), ErrorKind::BicBadTableId),
         (with("table=2,actions=1", &goto(1)), ErrorKind::BicBadTableId),
-        (with("actions=1", &|fm| fm.actions = vec![flow::action::Action::Meter(4)]), ErrorKind::MmfcInvalidMeter),
+        (
+            with("actions=1", &|fm| fm.actions = vec![flow::action::Action::Meter(4)]),
+            ErrorKind::MmfcInvalidMeter,
+        ),
         (
             with("actions=1", &|fm| {
                 fm.actions =
@@ -206,7 +209,11 @@ fn a_batch_is_all_or_nothing_and_says_which_failed() {
     let s = Switch::new();
     let cx = ModContext { version: Version::V13, now_ms: 5, has_meter: &|_| false };
     let mods = |texts: &[&str]| texts.iter().map(|t| flow_mod(Add, t)).collect::<Vec<_>>();
-    let bad = mods(&["priority=5,tcp,actions=1", "priority=6,udp,actions=1", "check_overlap,priority=5,ip,actions=1"]);
+    let bad = mods(&[
+        "priority=5,tcp,actions=1",
+        "priority=6,udp,actions=1",
+        "check_overlap,priority=5,ip,actions=1",
+    ]);
     let refused = crate::flow_mod::apply_all(&s.backer, s.bridge, &bad, &cx);
     assert_eq!(refused, Err((2, ErrorKind::FmfcOverlap)));
     assert!(s.rules().is_empty());

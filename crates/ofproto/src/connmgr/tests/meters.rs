@@ -1,8 +1,8 @@
 //! Meters: kept, carried out, told, ended with the rules that use them.
 
 use super::*;
-use openflow::msg::meter::{Band, BandType, METER_ALL, Meter, MeterMod, MeterModCommand, flags};
 use MeterModCommand::{Add, Delete, Modify};
+use openflow::msg::meter::{Band, BandType, METER_ALL, Meter, MeterMod, MeterModCommand, flags};
 
 fn meter_mod(command: MeterModCommand, id: u32, flags: u16, bands: &[Band]) -> Message {
     Message::MeterMod(MeterMod { command, meter: Meter { id, flags, bands: bands.to_vec() } })
@@ -25,8 +25,11 @@ fn a_meter_lives_in_the_datapath_too() {
     assert_eq!(s.datapath.meters.lock().unwrap()[&5].bands[0].rate, 200);
     s.now_ms += 1500;
     c.add(&mut s, "table=1,actions=meter:5,output:1");
-    let Message::MeterStatsReply(stats) = c.one(&mut s, &Message::MeterStatsRequest(METER_ALL)) else { panic!() };
-    let told: Vec<_> = stats.entries.iter().map(|m| (m.id, m.flow_count, m.duration_s, m.duration_ns)).collect();
+    let Message::MeterStatsReply(stats) = c.one(&mut s, &Message::MeterStatsRequest(METER_ALL)) else {
+        panic!()
+    };
+    let told: Vec<_> =
+        stats.entries.iter().map(|m| (m.id, m.flow_count, m.duration_s, m.duration_ns)).collect();
     assert_eq!(told, [(5, 1, 1, 500_000_000), (6, 0, 1, 500_000_000)]);
     let Message::MeterConfigReply(config) = c.one(&mut s, &Message::MeterConfigRequest(6)) else { panic!() };
     assert_eq!(config.entries.len(), 1);
