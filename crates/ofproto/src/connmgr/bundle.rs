@@ -8,7 +8,7 @@ use super::requests::Request;
 use super::{Ctx, Shared};
 use crate::flow_mod::{self, ModContext};
 use openflow::msg::control::{BundleAdd, BundleControl, BundleControlType};
-use openflow::{ErrorKind, HEADER_BYTES, Message, OfError, Version, decode};
+use openflow::{ErrorKind, HEADER_BYTES, Message, OfError, decode};
 
 /// How many bundles a connection may have at a time.
 pub(super) const MAX_BUNDLES: usize = 64;
@@ -164,11 +164,7 @@ impl Conn {
             self.bundles.iter().filter(|(_, b)| now_ms >= b.expires_ms()).map(|(id, _)| *id).collect();
         for id in old {
             if let Some(bundle) = self.bundles.remove(&id) {
-                // OpenFlow 1.0 has bundles by experimenter messages, but no number for this error.
-                let kind = ErrorKind::BfcTimeout;
-                if kind.wire(self.version()).is_some() || self.version() > Version::V10 {
-                    self.refuse(kind, &bundle.opened_by);
-                }
+                self.refuse(ErrorKind::BfcTimeout, &bundle.opened_by);
             }
         }
     }

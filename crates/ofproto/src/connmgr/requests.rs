@@ -187,7 +187,7 @@ fn tlv_table_mod(m: &TlvTableMod) -> Res {
     }
 }
 
-/// Whether the version is one in which statistics tell flags and tables tell no names.
+/// Whether the version is 1.0, whose structures differ from those of all later ones.
 pub(super) fn is_old(version: Version) -> bool {
     version == Version::V10
 }

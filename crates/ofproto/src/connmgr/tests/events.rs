@@ -1,1 +1,201 @@
+//! Packets, ended rules and port changes told to those that want them.
 
+use super::*;
+use flow::fields::FieldId;
+use openflow::msg::control::{AsyncConfig, SwitchConfig};
+use openflow::msg::flow_mod::FlowRemovedReason;
+use openflow::msg::packet::{PacketIn, PacketOut};
+use openflow::msg::port::PortReason;
+
+/// A UDP packet comes in by port 1.
+fn packet_comes(s: &mut Switch) {
+    let mut data = vec![0xff; 6];
+    data.extend([0xaa, 0x55, 0xaa, 0x55, 0, 9, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0]);
+    data.extend([10, 0, 0, 1, 10, 0, 0, 2, 0, 1, 0, 2, 0, 8, 0, 0]);
+    data.resize(60, 0);
+    let mut sender = s.service(Version::V13);
+    let actions = vec![flow::action::Action::Output { port: OfPort::TABLE, max_len_bytes: 0 }];
+    let out = PacketOut { buffer_id: NO_BUFFER, in_port: OfPort(1), actions, data };
+    sender.silent(s, &Message::PacketOut(out));
+    s.with(|m, ctx, now| m.close(sender.id, ctx, now));
+}
+
+fn only_packet_in(events: Vec<Message>) -> PacketIn {
+    match <[Message; 1]>::try_from(events) {
+        Ok([Message::PacketIn(m)]) => m,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_packet_in_has_the_form_that_the_connection_chose() {
+    for version in [Version::V10, Version::V13] {
+        for (n, format) in [Format::Standard, Format::Nxt, Format::Nxt2].into_iter().enumerate() {
+            let mut s = Switch::new();
+            let mut c = s.controller(version);
+            c.silent(&mut s, &Message::SetPacketInFormat(n as u32));
+            c.add(&mut s, "cookie=0x77,udp,actions=load:5->NXM_NX_REG3[],controller(userdata=01.02)");
+            packet_comes(&mut s);
+            let m = only_packet_in(c.events(&mut s));
+            assert_eq!((m.format, m.total_len_bytes, m.data.len(), m.buffer_id), (format, 60, 60, NO_BUFFER));
+            assert_eq!(m.reason, flow::action::PacketInReason::Action);
+            assert_eq!(m.metadata.get(FieldId::InPortOxm).0, 1);
+            let plain_10 = version == Version::V10 && format == Format::Standard;
+            if !plain_10 {
+                assert_eq!((m.cookie, m.metadata.get(FieldId::Reg3).0), (0x77, 5));
+            }
+            if format == Format::Nxt2 {
+                assert_eq!(m.userdata, [1, 2]);
+            }
+        }
+    }
+}
+
+#[test]
+fn table_misses_go_to_old_controllers_only() {
+    for (version, told) in [(Version::V10, 1), (Version::V13, 0)] {
+        let mut s = Switch::new();
+        packet_comes(&mut s);
+        let mut c = s.controller(version);
+        assert_eq!(s.backer.view().bridge(s.bridge).unwrap().miss_to_controller, told == 1);
+        packet_comes(&mut s);
+        assert_eq!(c.events(&mut s).len(), told);
+        let id = c.id;
+        s.with(|m, ctx, now| m.close(id, ctx, now));
+        assert!(!s.backer.view().bridge(s.bridge).unwrap().miss_to_controller);
+    }
+}
+
+#[test]
+fn the_rule_for_misses_has_that_reason_since_1_3() {
+    use flow::action::PacketInReason::{Action, NoMatch};
+    for (version, reason) in [(Version::V10, Action), (Version::V13, NoMatch)] {
+        let mut s = Switch::new();
+        let mut c = s.controller(version);
+        c.add(&mut s, "priority=0,actions=controller(userdata=01)");
+        packet_comes(&mut s);
+        assert_eq!(only_packet_in(c.events(&mut s)).reason, reason);
+    }
+}
+
+#[test]
+fn service_connections_are_told_when_they_ask() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V10);
+    c.add(&mut s, "udp,actions=controller");
+    packet_comes(&mut s);
+    assert_eq!(c.events(&mut s), []);
+    c.silent(&mut s, &Message::SetConfig(SwitchConfig { flags: 0, miss_send_len_bytes: 100 }));
+    packet_comes(&mut s);
+    assert_eq!(c.events(&mut s).len(), 1);
+}
+
+#[test]
+fn the_controller_id_and_the_async_configuration_choose_who_is_told() {
+    let mut s = Switch::new();
+    let (mut a, mut b) = (s.controller(Version::V13), s.controller(Version::V13));
+    b.silent(&mut s, &Message::SetControllerId(7));
+    a.add(&mut s, "udp,actions=controller(id=7)");
+    packet_comes(&mut s);
+    assert_eq!((a.events(&mut s).len(), b.events(&mut s).len()), (0, 1));
+    let none = AsyncConfig {
+        format: Format::Standard,
+        packet_in: [0, 0],
+        port_status: [7, 7],
+        flow_removed: [7, 0],
+    };
+    b.silent(&mut s, &Message::SetAsync(none));
+    packet_comes(&mut s);
+    assert_eq!((a.events(&mut s).len(), b.events(&mut s).len()), (0, 0));
+}
+
+#[test]
+fn packets_for_a_slow_reader_are_dropped_and_counted() {
+    let mut s = Switch::new();
+    let mut c = s.controller(Version::V13);
+    c.add(&mut s, "udp,actions=controller");
+    for _ in 0..4000 {
+        packet_comes(&mut s);
+        s.run();
+    }
+    let counters = s.manager.status(c.id).unwrap().counters;
+    assert!(counters.packet_ins_dropped > 0);
+    assert_eq!(counters.packet_ins + counters.packet_ins_dropped, 4000);
+    assert!(s.manager.output(c.id).len() < 300 << 10);
+    assert_eq!(c.events(&mut s).len() as u64, counters.packet_ins);
+}
+
+#[test]
+fn a_deleted_rule_is_told_if_it_asked_for_that() {
+    for version in [Version::V10, Version::V13] {
+        let mut s = Switch::new();
+        let mut c = s.controller(version);
+        c.add(&mut s, "send_flow_rem,cookie=3,priority=3,tcp,reg1=4,actions=1");
+        c.add(&mut s, "cookie=4,priority=4,tcp,actions=1");
+        s.now_ms += 2500;
+        c.flow(&mut s, TextCommand::Delete, "");
+        // OpenFlow 1.0's own form cannot tell the register.
+        let format = if version == Version::V10 { Format::Nxt } else { Format::Standard };
+        match &c.events(&mut s)[..] {
+            [Message::FlowRemoved(f)] => {
+                assert_eq!((f.cookie, f.reason, f.format), (3, FlowRemovedReason::Delete, format));
+                assert_eq!((f.duration_s, f.duration_ns), (2, 500_000_000));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn timeouts_are_told() {
+    let mut s = Switch::new();
+    let mut c = s.controller(Version::V13);
+    c.add(&mut s, "send_flow_rem,cookie=1,priority=1,tcp,idle_timeout=5,actions=1");
+    c.add(&mut s, "send_flow_rem,cookie=2,priority=2,tcp,hard_timeout=6,actions=1");
+    let mut at = |ms| {
+        s.now_ms += ms;
+        s.backer.expire(s.now_ms);
+        let told = c.events(&mut s);
+        told.iter()
+            .filter_map(|m| match m {
+                Message::FlowRemoved(f) => Some((f.cookie, f.reason, f.duration_s)),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(at(4_999), []);
+    assert_eq!(at(1), [(1, FlowRemovedReason::IdleTimeout, 5)]);
+    assert_eq!(at(1_000), [(2, FlowRemovedReason::HardTimeout, 6)]);
+}
+
+#[test]
+fn port_changes_are_told_where_they_can_be_seen() {
+    let mut s = Switch::new();
+    let (mut old, mut new) = (s.controller(Version::V10), s.controller(Version::V13));
+    let was = port(OfPort(3), Some(3), "p3");
+    let mut no_flood = was.clone();
+    no_flood.config.no_flood = true;
+    let mut down = no_flood.clone();
+    down.link_down = true;
+    let changes = [
+        (None, Some(&was)),
+        (Some(&was), Some(&no_flood)),
+        (Some(&no_flood), Some(&down)),
+        (Some(&down), None),
+    ];
+    for (from, to) in changes {
+        s.manager.port_changed(from, to, 5);
+    }
+    let mut reasons = |c: &mut Client| {
+        let told = c.events(&mut s);
+        told.iter()
+            .map(|m| match m {
+                Message::PortStatus(p) => p.reason,
+                other => panic!("{other:?}"),
+            })
+            .collect::<Vec<_>>()
+    };
+    use PortReason::{Add, Delete, Modify};
+    assert_eq!(reasons(&mut old), [Add, Modify, Modify, Delete]);
+    assert_eq!(reasons(&mut new), [Add, Modify, Delete], "1.3 has no bit for flooding");
+}

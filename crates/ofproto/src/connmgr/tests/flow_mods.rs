@@ -1,1 +1,225 @@
+//! Semantics of flow-mods, as rules before and after.
 
+use super::*;
+use TextCommand::{Add, Delete, DeleteStrict, Modify, ModifyStrict};
+
+/// Counts `n` packets on every rule.
+fn count(s: &Switch, n: u64) {
+    for r in s.backer.view().bridge(s.bridge).unwrap().tables.iter() {
+        r.stats.credit(n, 60 * n, s.now_ms);
+    }
+}
+
+#[test]
+fn an_add_replaces_and_the_version_decides_about_counters() {
+    for (version, kept) in [(Version::V10, 0), (Version::V13, 3)] {
+        let mut s = Switch::new();
+        let mut c = s.service(version);
+        c.add(&mut s, "priority=7,tcp,cookie=1,actions=1");
+        count(&s, 3);
+        c.add(&mut s, "priority=7,tcp,cookie=2,actions=2");
+        c.add(&mut s, "priority=8,tcp,cookie=3,actions=2");
+        let want = [
+            format!("table=0 cookie=0x2 priority=7,tcp output:2 n={kept}"),
+            "table=0 cookie=0x3 priority=8,tcp output:2 n=0".to_string(),
+        ];
+        assert_eq!(s.rules(), want);
+        c.add(&mut s, "reset_counts,priority=7,tcp,actions=1");
+        assert!(s.rules()[0].ends_with("n=0"));
+    }
+}
+
+#[test]
+fn a_modification_keeps_counters_and_timeouts() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    c.add(&mut s, "table=1,priority=5,ip,cookie=9,idle_timeout=10,actions=1");
+    c.add(&mut s, "table=1,priority=6,tcp,cookie=8,actions=1");
+    c.add(&mut s, "table=1,priority=6,arp,cookie=8,actions=1");
+    count(&s, 2);
+    c.flow(&mut s, Modify, "table=1,ip,actions=2");
+    let want = [
+        "table=1 cookie=0x8 priority=6,arp output:1 n=2",
+        "table=1 cookie=0x8 priority=6,tcp output:2 n=2",
+        "table=1 cookie=0x9 priority=5,ip output:2 n=2",
+    ];
+    assert_eq!(s.rules(), want);
+    c.flow(&mut s, ModifyStrict, "table=1,priority=6,ip,actions=drop");
+    assert_eq!(s.rules(), want, "no rule has just this match and priority");
+    c.flow(&mut s, Modify, "table=1,cookie=8/-1,reset_counts,actions=drop");
+    assert_eq!(s.rules().iter().filter(|r| r.contains("drop n=0")).count(), 2);
+    // The idle timeout is still that of the add.
+    s.pass(11_000);
+    assert_eq!(s.rules().len(), 2);
+}
+
+#[test]
+fn a_modification_adds_only_where_the_version_says_so() {
+    for (version, rules) in [(Version::V10, 1), (Version::V13, 0)] {
+        let mut s = Switch::new();
+        let mut c = s.service(version);
+        let mut fm = flow_mod(Modify, "priority=4,udp,actions=1");
+        fm.new_cookie = 5;
+        c.silent(&mut s, &Message::FlowMod(fm.clone()));
+        assert_eq!(s.rules().len(), rules);
+        fm.priority = 9;
+        fm.new_cookie = u64::MAX;
+        fm.matching = flow_mod(Modify, "sctp,actions=1").matching;
+        c.silent(&mut s, &Message::FlowMod(fm));
+        assert_eq!(s.rules().len(), rules, "without a cookie to give it only modifies");
+    }
+}
+
+#[test]
+fn deletions_honour_their_filters() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    let rules = [
+        "table=0,priority=1,ip,cookie=0x10,actions=1",
+        "table=0,priority=2,tcp,cookie=0x11,actions=2",
+        "table=3,priority=2,tcp,cookie=0x12,actions=write_actions(output:1)",
+        "table=4,arp,cookie=0x20,actions=drop",
+    ];
+    let cases: [(TextCommand, &str, &[usize]); 9] = [
+        (Delete, "", &[]),
+        (Delete, "table=3", &[0, 1, 3]),
+        (Delete, "ip", &[3]),
+        (Delete, "out_port=1", &[1, 3]),
+        (Delete, "cookie=0x10/0xf0", &[3]),
+        (Delete, "table=0,cookie=0x12/-1", &[0, 1, 2, 3]),
+        (DeleteStrict, "priority=2,tcp", &[0, 3]),
+        (DeleteStrict, "priority=2,ip", &[0, 1, 2, 3]),
+        (DeleteStrict, "table=0,priority=1,ip", &[1, 2, 3]),
+    ];
+    for (command, text, left) in cases {
+        c.flow(&mut s, Delete, "");
+        rules.iter().for_each(|r| c.add(&mut s, r));
+        let all = s.rules();
+        c.flow(&mut s, command, text);
+        let want: Vec<String> = left.iter().map(|n| all[*n].clone()).collect();
+        assert_eq!(s.rules(), want, "{command:?} {text}");
+    }
+    let mut fm = flow_mod(Delete, "");
+    fm.out_group = 5;
+    c.silent(&mut s, &Message::FlowMod(fm));
+    assert_eq!(s.rules().len(), 3, "no rule uses a group");
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_changes_nothing() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    c.add(&mut s, "table=1,priority=5,tcp,actions=1");
+    let before = s.rules();
+    let with = |text: &str, change: &dyn Fn(&mut FlowMod)| {
+        let mut fm = flow_mod(Add, text);
+        change(&mut fm);
+        fm
+    };
+    let goto = |n| move |fm: &mut FlowMod| fm.actions = vec![flow::action::Action::GotoTable(TableId(n))];
+    let cases = [
+        (with("actions=1", &|fm| fm.table = TableId::ALL), ErrorKind::FmfcBadTableId),
+        (with("actions=1", &|fm| fm.table = TableId::INTERNAL), ErrorKind::BrcEperm),
+        (with("actions=1", &|fm| fm.buffer_id = 5), ErrorKind::BrcBufferUnknown),
+        (with("table=1,check_overlap,priority=5,tcp,tcp_dst=4,actions=1", &|_| {}), ErrorKind::FmfcOverlap),
+        (with("table=2,actions=1", &goto(2)), ErrorKind::BicBadTableId),
+        (with("table=2,actions=1", &goto(1)), ErrorKind::BicBadTableId),
+        (
+            with("actions=1", &|fm| fm.actions = vec![flow::action::Action::Meter(4)]),
+            ErrorKind::MmfcInvalidMeter,
+        ),
+        (
+            with("actions=1", &|fm| {
+                fm.actions =
+                    vec![flow::action::Action::Output { port: OfPort(0xffff_ff01), max_len_bytes: 0 }];
+            }),
+            ErrorKind::BacBadOutPort,
+        ),
+        (
+            with("actions=1", &|fm| fm.actions = vec![flow::action::Action::SetIpTtl(4)]),
+            ErrorKind::BacMatchInconsistent,
+        ),
+    ];
+    for (fm, kind) in cases {
+        assert_eq!(c.refused(&mut s, &Message::FlowMod(fm.clone())), kind, "{fm:?}");
+        assert_eq!(s.rules(), before);
+    }
+    // A rule may be added over itself although it overlaps with itself.
+    c.add(&mut s, "table=1,check_overlap,priority=5,tcp,actions=2");
+    let mut delete = flow_mod(Delete, "");
+    delete.buffer_id = 7;
+    c.silent(&mut s, &Message::FlowMod(delete));
+    assert!(s.rules().is_empty());
+}
+
+#[test]
+fn rules_of_the_switch_itself_are_never_touched() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V10);
+    let hidden = |table, priority| {
+        let rule = Rule {
+            table,
+            matching: flow::Match::catchall(),
+            priority,
+            cookie: 0,
+            idle_timeout_s: 0,
+            hard_timeout_s: 0,
+            importance: 0,
+            flags: RuleFlags::default(),
+            actions: [].into(),
+            created_ms: 0,
+            modified_ms: 0,
+            stats: Arc::default(),
+        };
+        Arc::new(rule)
+    };
+    s.backer.change_bridge(s.bridge, |b| {
+        b.tables.insert(hidden(TableId(0), 70_000));
+        b.tables.insert(hidden(TableId::INTERNAL, 0));
+    });
+    let before = s.rules();
+    c.flow(&mut s, Modify, "actions=1");
+    assert_eq!(s.rules().iter().filter(|r| before.contains(r)).count(), 2);
+    c.flow(&mut s, Delete, "");
+    assert_eq!(s.rules(), before);
+    let reply = c.one(&mut s, &Message::FlowStatsRequest(all_flows(Format::Nxt)));
+    assert!(matches!(reply, Message::FlowStatsReply(m) if m.entries.is_empty() && !m.more));
+}
+
+#[test]
+fn what_a_rule_learned_ends_with_it_when_it_says_so() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    let learner = |t| format!("table={t},actions=learn(table=9,cookie=0x55,delete_learned,NXM_OF_ETH_DST[])");
+    c.add(&mut s, &learner(1));
+    c.add(&mut s, &learner(2));
+    c.add(&mut s, "table=9,cookie=0x55,tcp,actions=drop");
+    c.add(&mut s, "table=9,cookie=0x56,tcp,priority=3,actions=drop");
+    c.add(&mut s, "table=8,cookie=0x55,tcp,actions=drop");
+    c.flow(&mut s, Delete, "table=1");
+    assert_eq!(s.rules().len(), 4, "another rule learns under this cookie");
+    c.flow(&mut s, Modify, "table=2,actions=drop");
+    let left = s.rules();
+    assert_eq!(left.len(), 3, "{left:?}");
+    assert!(!left.iter().any(|r| r.starts_with("table=9 cookie=0x55")));
+}
+
+#[test]
+fn a_batch_is_all_or_nothing_and_says_which_failed() {
+    let s = Switch::new();
+    let cx = ModContext { version: Version::V13, now_ms: 5, has_meter: &|_| false };
+    let mods = |texts: &[&str]| texts.iter().map(|t| flow_mod(Add, t)).collect::<Vec<_>>();
+    let bad = mods(&[
+        "priority=5,tcp,actions=1",
+        "priority=6,udp,actions=1",
+        "check_overlap,priority=5,ip,actions=1",
+    ]);
+    let refused = crate::flow_mod::apply_all(&s.backer, s.bridge, &bad, &cx);
+    assert_eq!(refused, Err((2, ErrorKind::FmfcOverlap)));
+    assert!(s.rules().is_empty());
+    let gone = crate::flow_mod::apply_all(&s.backer, crate::ports::BridgeId(99), &bad[..1], &cx);
+    assert_eq!(gone, Err((0, ErrorKind::FmfcUnknown)));
+    let epoch = s.backer.epoch();
+    assert_eq!(crate::flow_mod::apply_all(&s.backer, s.bridge, &bad[..2], &cx), Ok(()));
+    assert_eq!((s.rules().len(), s.backer.epoch()), (2, epoch + 1), "one change of the view");
+}

@@ -9,9 +9,11 @@ mod requests;
 
 use super::*;
 use crate::backer::PacketInEvent;
+use crate::flow_mod::ModContext;
 use crate::ports::{
     Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode,
 };
+use crate::rule::{Rule, RuleFlags};
 use dpif::{
     Capabilities, DpAction, DpifError, DpifOp, MeterConfig, OpBatch, PmdId, PortInfo, PortSpec, PortStats,
     UserCookie,
@@ -211,7 +213,8 @@ impl Switch {
 
     pub(super) fn client(&mut self, kind: ConnKind, version: Version) -> Client {
         let id = self.manager.open(kind, VersionSet::IMPLEMENTED, self.now_ms);
-        let mut client = Client { id, version, xid: 100, received: Vec::new() };
+        let mut client =
+            Client { id, version, xid: 100, options: openflow::Options::default(), received: Vec::new() };
         let hello = openflow::msg::control::Hello { versions: VersionSet::of(&[version]) };
         let bytes = encode(&Message::Hello(hello), version, 1).unwrap();
         client.send_bytes(self, &bytes);
@@ -233,6 +236,7 @@ pub(super) struct Client {
     pub(super) id: ConnId,
     pub(super) version: Version,
     pub(super) xid: u32,
+    pub(super) options: openflow::Options,
     /// What came and was not asked for yet.
     pub(super) received: Vec<(u32, Message)>,
 }
@@ -269,7 +273,7 @@ impl Client {
     pub(super) fn ask(&mut self, switch: &mut Switch, message: &Message) -> Vec<Message> {
         self.xid += 2;
         let (version, xid) = (self.version, self.xid);
-        let mut bytes = encode(message, version, xid).unwrap();
+        let mut bytes = openflow::encode_with(message, version, xid, self.options).unwrap();
         bytes.extend(encode(&Message::BarrierRequest, version, xid + 1).unwrap());
         self.ask_bytes(switch, &bytes)
     }

@@ -1,1 +1,335 @@
+//! Requests and their answers, in both versions; what is malformed; readers that do not read.
 
+use super::*;
+use openflow::msg::control::{
+    AsyncConfig, Role, SwitchConfig, TableMod, TlvMap, TlvTableCommand, TlvTableMod,
+};
+use openflow::msg::group::{GROUP_ALL, Group, GroupMod, GroupModCommand, GroupRequest, GroupType};
+use openflow::msg::packet::PacketOut;
+use openflow::msg::port::{PortMod, config, state};
+use openflow::msg::stats::{QUEUE_ALL, QueueStatsRequest};
+use openflow::{HEADER_BYTES, Multi};
+
+const VERSIONS: [Version; 2] = [Version::V10, Version::V13];
+
+#[test]
+fn the_switch_describes_itself() {
+    for version in VERSIONS {
+        let mut s = Switch::new();
+        let mut c = s.service(version);
+        let old = version == Version::V10;
+        let Message::FeaturesReply(f) = c.one(&mut s, &Message::FeaturesRequest) else { panic!() };
+        assert_eq!((f.datapath_id, f.n_buffers, f.n_tables), (0xfedc_ba98_7654_3210, 0, 254));
+        assert_eq!(f.capabilities, if old { 0xc7 } else { 0x4f });
+        let names: Vec<_> = f.ports.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names, if old { vec!["br0", "p1", "p2"] } else { vec![] });
+        let Message::PortDescReply(ports) = c.one(&mut s, &Message::PortDescRequest) else { panic!() };
+        let told: Vec<_> = ports.entries.iter().map(|p| (p.port, p.state)).collect();
+        let live = if old { 0 } else { state::LIVE };
+        assert_eq!(told, [(OfPort::LOCAL, live), (OfPort(1), live), (OfPort(2), live)]);
+        let desc = s.desc.clone();
+        assert_eq!(c.one(&mut s, &Message::DescRequest), Message::DescReply(desc));
+        let Message::TableStatsReply(t) = c.one(&mut s, &Message::TableStatsRequest) else { panic!() };
+        assert_eq!((t.entries.len(), t.entries[253].table), (254, TableId(253)));
+        let data = vec![1, 2, 3];
+        assert_eq!(c.one(&mut s, &Message::EchoRequest(data.clone())), Message::EchoReply(data));
+    }
+}
+
+#[test]
+fn the_configuration_is_per_connection() {
+    for version in VERSIONS {
+        let mut s = Switch::new();
+        let (mut c, mut other) = (s.service(version), s.controller(version));
+        let set = |flags, len| Message::SetConfig(SwitchConfig { flags, miss_send_len_bytes: len });
+        let ask = |s: &mut Switch, c: &mut Client| match c.one(s, &Message::GetConfigRequest) {
+            Message::GetConfigReply(m) => (m.flags, m.miss_send_len_bytes),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((ask(&mut s, &mut c), ask(&mut s, &mut other)), ((0, 0), (0, 128)));
+        c.silent(&mut s, &set(0, 77));
+        assert_eq!((ask(&mut s, &mut c), ask(&mut s, &mut other)), ((0, 77), (0, 128)));
+        c.silent(&mut s, &set(4, 78));
+        assert_eq!(ask(&mut s, &mut c), (if version == Version::V10 { 4 } else { 0 }, 78));
+    }
+}
+
+#[test]
+fn rules_are_told_as_they_were_given() {
+    for (version, format) in
+        [(Version::V10, Format::Nxt), (Version::V10, Format::Standard), (Version::V13, Format::Standard)]
+    {
+        let mut s = Switch::new();
+        let mut c = s.service(version);
+        if version == Version::V10 {
+            c.silent(&mut s, &Message::SetFlowFormat(2));
+        }
+        c.silent(&mut s, &Message::FlowModTableId(true));
+        c.options.table_id_in_command = true;
+        let given = flow_mod(
+            TextCommand::Add,
+            "table=3,priority=9,cookie=0x5,idle_timeout=7,send_flow_rem,tcp,tcp_dst=80,actions=2",
+        );
+        c.silent(&mut s, &Message::FlowMod(given.clone()));
+        s.now_ms += 2500;
+        let answers = c.ask(&mut s, &Message::FlowStatsRequest(all_flows(format)));
+        let [Message::FlowStatsReply(m)] = &answers[..] else { panic!("{answers:?}") };
+        assert_eq!(m.format, format);
+        let [f] = &m.entries[..] else { panic!("{m:?}") };
+        assert_eq!((f.table, f.priority, f.cookie, f.idle_timeout_s), (TableId(3), 9, 5, 7));
+        assert_eq!((f.duration_s, f.duration_ns, f.packet_count), (2, 500_000_000, 0));
+        assert_eq!((f.matching, &f.actions), (given.matching, &given.actions));
+        let sums = c.one(&mut s, &Message::AggregateRequest(all_flows(format)));
+        assert!(matches!(sums, Message::AggregateReply(a) if a.flow_count == 1 && a.format == format));
+    }
+}
+
+#[test]
+fn ports_are_counted_and_configured() {
+    for version in VERSIONS {
+        let mut s = Switch::new();
+        let mut c = s.service(version);
+        let Message::PortStatsReply(all) = c.one(&mut s, &Message::PortStatsRequest(OfPort::NONE)) else {
+            panic!()
+        };
+        let ports: Vec<_> = all.entries.iter().map(|p| p.port).collect();
+        assert_eq!(ports, [OfPort::LOCAL, OfPort(1), OfPort(2)]);
+        s.now_ms += 3000;
+        let Message::PortStatsReply(one) = c.one(&mut s, &Message::PortStatsRequest(OfPort(1))) else {
+            panic!()
+        };
+        let p = &one.entries[0];
+        assert_eq!((p.rx_packets, p.rx_bytes, p.tx_packets, p.collisions), (11, 1100, 7, u64::MAX));
+        assert_eq!(p.duration_s, if version == Version::V10 { 0 } else { 3 });
+        let Message::PortStatsReply(none) = c.one(&mut s, &Message::PortStatsRequest(OfPort(9))) else {
+            panic!()
+        };
+        assert!(none.entries.is_empty());
+
+        let mac = MacAddr([0xaa, 0x55, 0xaa, 0x55, 0, 1]);
+        let set = |port, hw_addr, config, mask| {
+            Message::PortMod(PortMod { port: OfPort(port), hw_addr, config, mask, advertise: 0 })
+        };
+        assert_eq!(c.refused(&mut s, &set(9, mac, 0, 0)), ErrorKind::PmfcBadPort);
+        assert_eq!(c.refused(&mut s, &set(2, mac, 0, 0)), ErrorKind::PmfcBadHwAddr);
+        let all_bits = config::NO_FWD | config::NO_FLOOD | config::PORT_DOWN;
+        c.silent(&mut s, &set(1, mac, all_bits, config::NO_FWD | config::NO_FLOOD));
+        let view = s.backer.view();
+        let ports = &view.bridge(s.bridge).unwrap().ports;
+        let told = ports.port(OfPort(1)).unwrap().config;
+        let old = version == Version::V10;
+        assert_eq!((told.no_fwd, told.no_flood, told.port_down), (true, old, false));
+        assert_eq!(ports.bundle_of(OfPort(1)).unwrap().floodable, !old);
+    }
+}
+
+#[test]
+fn packet_outs_are_translated_and_executed() {
+    let frame = |n: usize| vec![0xaa; n];
+    for version in VERSIONS {
+        let mut s = Switch::new();
+        let mut c = s.service(version);
+        c.add(&mut s, "in_port=1,actions=2");
+        let out = |in_port, port, data| {
+            let actions = vec![flow::action::Action::Output { port, max_len_bytes: 0 }];
+            Message::PacketOut(PacketOut { buffer_id: NO_BUFFER, in_port, actions, data })
+        };
+        c.silent(&mut s, &out(OfPort(1), OfPort::TABLE, frame(60)));
+        c.silent(&mut s, &out(OfPort::NONE, OfPort::FLOOD, frame(60)));
+        c.silent(&mut s, &out(OfPort(1), OfPort::IN_PORT, frame(60)));
+        c.silent(&mut s, &out(OfPort(1), OfPort(2), frame(13)));
+        let done: Vec<_> = s
+            .datapath
+            .executed
+            .lock()
+            .unwrap()
+            .drain(..)
+            .map(|(actions, packet, key)| (actions, packet.len(), key.base.in_port))
+            .collect();
+        let to = |ports: &[u32]| ports.iter().map(|p| DpAction::Output(DpPort(*p))).collect::<Vec<_>>();
+        let want = [(to(&[2]), 60, 1), (to(&[0, 1, 2]), 60, DpPort::NONE.0), (to(&[1]), 60, 1)];
+        assert_eq!(done, want, "a runt goes nowhere");
+        assert!(s.rules()[0].ends_with("n=1"), "the rule has counted the packet");
+        let bad = |buffer_id, port| {
+            let actions = vec![flow::action::Action::Output { port, max_len_bytes: 0 }];
+            Message::PacketOut(PacketOut { buffer_id, in_port: OfPort(1), actions, data: Vec::new() })
+        };
+        assert_eq!(c.refused(&mut s, &bad(3, OfPort(1))), ErrorKind::BrcBufferUnknown);
+        let reserved = OfPort(0xffff_ff01);
+        assert_eq!(c.refused(&mut s, &bad(NO_BUFFER, reserved)), ErrorKind::BacBadOutPort);
+    }
+}
+
+#[test]
+fn what_there_is_none_of_is_told_empty_or_refused() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    let all = GroupRequest { group: GROUP_ALL };
+    assert_eq!(c.one(&mut s, &Message::GroupDescRequest(all)), Message::GroupDescReply(Multi::all(vec![])));
+    assert_eq!(c.one(&mut s, &Message::GroupStatsRequest(all)), Message::GroupStatsReply(Multi::all(vec![])));
+    let group_mod = |command| {
+        let group = Group { ty: GroupType::All, id: 5, buckets: vec![], selection_method: None };
+        Message::GroupMod(GroupMod { format: Format::Standard, command, command_bucket_id: u32::MAX, group })
+    };
+    assert_eq!(c.refused(&mut s, &group_mod(GroupModCommand::Add)), ErrorKind::GmfcOutOfGroups);
+    assert_eq!(c.refused(&mut s, &group_mod(GroupModCommand::Modify)), ErrorKind::GmfcUnknownGroup);
+    c.silent(&mut s, &group_mod(GroupModCommand::Delete));
+    let queue = |port, queue| Message::QueueStatsRequest(QueueStatsRequest { port, queue });
+    let none = Message::QueueStatsReply(Multi::all(vec![]));
+    assert_eq!(c.one(&mut s, &queue(OfPort::NONE, QUEUE_ALL)), none);
+    assert_eq!(c.one(&mut s, &queue(OfPort(1), QUEUE_ALL)), none);
+    assert_eq!(c.refused(&mut s, &queue(OfPort(1), 4)), ErrorKind::QofcBadQueue);
+    assert_eq!(c.refused(&mut s, &queue(OfPort(9), QUEUE_ALL)), ErrorKind::QofcBadPort);
+    assert_eq!(c.refused(&mut s, &Message::QueueGetConfigRequest(OfPort(9))), ErrorKind::QofcBadPort);
+    let maps = vec![TlvMap { class: 1, ty: 2, len_bytes: 4, index: 0 }];
+    let tlv = Message::TlvTableMod(TlvTableMod { command: TlvTableCommand::Add, maps });
+    assert_eq!(c.refused(&mut s, &tlv), ErrorKind::NxttmfcTableFull);
+    assert!(
+        matches!(c.one(&mut s, &Message::TlvTableRequest), Message::TlvTableReply(t) if t.maps.is_empty())
+    );
+    assert_eq!(c.refused(&mut s, &Message::FlowMonitorCancel(1)), ErrorKind::MofcUnknownMonitor);
+    let table_mod = |table| Message::TableMod(TableMod { table, config: 0 });
+    c.silent(&mut s, &table_mod(TableId(3)));
+    assert_eq!(c.refused(&mut s, &table_mod(TableId::INTERNAL)), ErrorKind::TmfcBadTable);
+    // What only a switch says is no question to one.
+    assert_eq!(c.refused(&mut s, &Message::GetConfigReply(SwitchConfig::default())), ErrorKind::BrcBadType);
+}
+
+#[test]
+fn of_several_masters_the_last_is_master_and_slaves_change_nothing() {
+    let mut s = Switch::new();
+    let (mut a, mut b) = (s.controller(Version::V13), s.controller(Version::V13));
+    let role =
+        |role, generation_id| Message::RoleRequest(Role { format: Format::Standard, role, generation_id });
+    let told = |m: Message| match m {
+        Message::RoleReply(r) => (r.role, r.generation_id),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(a.one(&mut s, &role(ControllerRole::NoChange, None))), (ControllerRole::Equal, None));
+    assert_eq!(
+        told(a.one(&mut s, &role(ControllerRole::Master, Some(5)))),
+        (ControllerRole::Master, Some(5))
+    );
+    assert_eq!(
+        told(b.one(&mut s, &role(ControllerRole::Master, Some(6)))),
+        (ControllerRole::Master, Some(6))
+    );
+    assert_eq!(s.manager.status(a.id).unwrap().role, ControllerRole::Slave);
+    assert_eq!(a.refused(&mut s, &role(ControllerRole::Master, Some(5))), ErrorKind::RrfcStale);
+    let add = Message::FlowMod(flow_mod(TextCommand::Add, "actions=1"));
+    assert_eq!(a.refused(&mut s, &add), ErrorKind::BrcIsSlave);
+    assert!(matches!(a.one(&mut s, &Message::DescRequest), Message::DescReply(_)), "a slave may ask");
+    b.silent(&mut s, &add);
+    assert_eq!(s.rules().len(), 1);
+    // The generation wraps around.
+    told(b.one(&mut s, &role(ControllerRole::Slave, Some(u64::MAX / 2))));
+    let id = s.manager.status(b.id).unwrap();
+    assert_eq!(id.role, ControllerRole::Slave);
+}
+
+#[test]
+fn asyncs_are_told_as_set() {
+    let mut s = Switch::new();
+    let mut c = s.controller(Version::V13);
+    let Message::GetAsyncReply(m) = c.one(&mut s, &Message::GetAsyncRequest) else { panic!() };
+    assert_eq!((m.packet_in, m.port_status, m.flow_removed), ([3, 0], [7, 7], [0xf, 0]));
+    let set = AsyncConfig {
+        format: Format::Standard,
+        packet_in: [4, 1],
+        port_status: [0, 0],
+        flow_removed: [1, 2],
+    };
+    c.silent(&mut s, &Message::SetAsync(set));
+    assert_eq!(c.one(&mut s, &Message::GetAsyncRequest), Message::GetAsyncReply(set));
+}
+
+#[test]
+fn malformed_messages_get_the_right_error_and_the_connection_goes_on() {
+    let cases: [(u8, &[u8], ErrorKind); 5] = [
+        (77, &[], ErrorKind::BrcBadType),
+        (5, &[1, 2, 3, 4], ErrorKind::BrcBadLen),
+        (4, &[0, 0, 0, 0x99, 0, 0, 0, 1], ErrorKind::BrcBadExperimenter),
+        (4, &[0, 0, 0x23, 0x20, 0, 0, 0xff, 1], ErrorKind::BrcBadExpType),
+        (18, &[0, 99, 0, 0, 0, 0, 0, 0], ErrorKind::BrcBadStat),
+    ];
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    for (ty, body, kind) in cases {
+        c.xid += 2;
+        let mut bytes = vec![4, ty];
+        bytes.extend(((HEADER_BYTES + body.len()) as u16).to_be_bytes());
+        bytes.extend(c.xid.to_be_bytes());
+        bytes.extend(body);
+        bytes.extend(encode(&Message::BarrierRequest, c.version, c.xid + 1).unwrap());
+        let answers = c.ask_bytes(&mut s, &bytes);
+        let [Message::Error(e)] = &answers[..] else { panic!("{answers:?}") };
+        assert_eq!(e.error, ErrorCode::Known(kind));
+    }
+    // Bytes that are no OpenFlow end it.
+    c.send_bytes(&mut s, &[4, 0, 0, 3, 0, 0, 0, 0]);
+    assert!(s.manager.close_reason(c.id).is_some());
+    assert!(!s.manager.wants_input(c.id));
+}
+
+#[test]
+fn messages_may_come_in_any_pieces() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    let mut bytes = encode(&Message::DescRequest, c.version, 5).unwrap();
+    bytes.extend(encode(&Message::EchoRequest(vec![7; 300]), c.version, 6).unwrap());
+    bytes.extend(encode(&Message::BarrierRequest, c.version, 7).unwrap());
+    for piece in bytes.chunks(3) {
+        c.send_bytes(&mut s, piece);
+    }
+    assert_eq!(c.received.iter().map(|(xid, _)| *xid).collect::<Vec<_>>(), [5, 6, 7]);
+}
+
+#[test]
+fn a_reader_that_does_not_read_is_not_served_further() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    let cx = ModContext { version: Version::V13, now_ms: 5, has_meter: &|_| false };
+    let mods: Vec<FlowMod> = (0..15_000u16)
+        .map(|n| flow_mod(TextCommand::Add, &format!("priority={n},tcp,tcp_dst={n},actions=1")))
+        .collect();
+    crate::flow_mod::apply_all(&s.backer, s.bridge, &mods, &cx).unwrap();
+    let request = encode(&Message::FlowStatsRequest(all_flows(Format::Standard)), c.version, 9).unwrap();
+    let features = Message::TableFeaturesRequest(Multi::all(Vec::new()));
+    let features = encode(&features, c.version, 10).unwrap();
+    let id = c.id;
+    for _ in 0..8 {
+        s.with(|m, ctx, now| m.input(id, &request, ctx, now));
+        s.with(|m, ctx, now| m.input(id, &features, ctx, now));
+    }
+    let waiting = s.manager.output(id).len();
+    assert!(waiting < 3 << 20, "{waiting} bytes wait");
+    assert!(!s.manager.wants_input(id) && s.manager.has_work(id));
+    // Read, it gets everything that it asked for.
+    c.read(&mut s);
+    let (mut rules, mut tables, mut ends) = (0, 0, 0);
+    for (_, m) in &c.received {
+        match m {
+            Message::FlowStatsReply(m) => {
+                rules += m.entries.len();
+                ends += usize::from(!m.more);
+            }
+            Message::TableFeaturesReply(m) => tables += m.entries.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((rules, ends, tables), (8 * 15_000, 8, 8 * 254));
+}
+
+#[test]
+fn a_peer_that_floods_is_closed() {
+    let mut s = Switch::new();
+    let c = s.service(Version::V13);
+    let id = c.id;
+    let request = encode(&Message::TableFeaturesRequest(Multi::all(Vec::new())), c.version, 9).unwrap();
+    for _ in 0..1000 {
+        let many = request.repeat(100);
+        s.with(|m, ctx, now| m.input(id, &many, ctx, now));
+    }
+    assert!(s.manager.close_reason(id).is_some());
+    assert!(s.manager.output(id).len() < 16 << 20);
+}
