@@ -60,6 +60,9 @@ struct Options {
     /// The daemon to measure (default: in SLUICE_BIN_DIR, or beside this program)
     #[arg(long, value_name = "FILE")]
     sluiced: Option<PathBuf>,
+    /// Another build of the daemon, as one more side: for before and after in one run
+    #[arg(long, value_name = "FILE")]
+    before: Option<PathBuf>,
     /// Take down what process PID leaves when it ends
     #[arg(long, value_name = "PID", hide = true)]
     guard: Option<u32>,
@@ -100,10 +103,12 @@ fn start_guard() -> Result<Child> {
 /// The sides that can be had; who is missing is said.
 fn start_sides(options: &Options, cpu: usize) -> Result<Vec<Instance>> {
     let sluiced = find_sluiced(options.sluiced.clone())?;
+    let before = options.before.as_deref().map(sides::absolute).transpose()?;
     let mut instances = Vec::new();
     for side in Side::ALL {
         let wanted = match side {
             Side::Sluice => true,
+            Side::Before => before.is_some(),
             Side::Ovs => options.peers.iter().any(|p| p == "ovs"),
             Side::Bridge => options.peers.iter().any(|p| p == "bridge"),
         };
@@ -112,6 +117,7 @@ fn start_sides(options: &Options, cpu: usize) -> Result<Vec<Instance>> {
         }
         let programs: &[&str] = match side {
             Side::Sluice => &["taskset", "ovs-vsctl", "ovs-ofctl"],
+            Side::Before => &[],
             Side::Ovs => &["ovs-vswitchd", "ovsdb-server", "ovsdb-tool"],
             Side::Bridge => &[],
         };
@@ -121,7 +127,8 @@ fn start_sides(options: &Options, cpu: usize) -> Result<Vec<Instance>> {
             }
             continue;
         }
-        match Instance::start(side, &sluiced, cpu) {
+        let program = before.as_ref().filter(|_| side == Side::Before).unwrap_or(&sluiced);
+        match Instance::start(side, program, cpu) {
             Ok(instance) => instances.push(instance),
             Err(e) if side == Side::Sluice => return Err(e),
             Err(e) => eprintln!("SKIP: {}: {e:#}", side.name()),
@@ -151,7 +158,7 @@ fn measure(options: &Options, instances: &[Instance], generator: usize) -> Resul
     };
     if options.wants("udp") {
         for flows in &options.flows {
-            done(vec![pinned(generator, || rows::udp_rate(instances, *flows, effort, &mut runs))?]);
+            done(pinned(generator, || rows::udp_rate(instances, *flows, effort, &mut runs))?);
         }
     }
     if options.wants("delay") {

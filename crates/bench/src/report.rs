@@ -37,6 +37,8 @@ pub(crate) fn percentile(values: &mut [u64], share: f64) -> Option<u64> {
 pub(crate) struct Sample {
     /// The value, unless there is none ("no connection").
     pub(crate) value: Option<f64>,
+    /// What the generator offered, in the row's unit.
+    pub(crate) offered: Option<f64>,
     /// Frames sent and received, where frames are counted.
     pub(crate) frames: Option<(u64, u64)>,
     /// Where the difference went.
@@ -138,6 +140,10 @@ impl Row {
             if let Some(own) = own.filter(|_| lost > 0) {
                 let _ = write!(out, " (its counters own up to {:.0} %)", 100.0 * own as f64 / lost as f64);
             }
+            let offered: Vec<f64> = s.samples.iter().filter_map(|x| x.offered).collect();
+            if let Some(offered) = Spread::of(&offered) {
+                let _ = write!(out, "; offered {}", number(offered.median));
+            }
             let notes = s.notes();
             let _ = writeln!(out, "{}{notes}", if notes.is_empty() { "" } else { "  " });
         }
@@ -149,6 +155,7 @@ impl Row {
         let sample = |s: &Sample| {
             json!({
                 "value": s.value,
+                "offered": s.offered,
                 "sent": s.frames.map(|f| f.0),
                 "received": s.frames.map(|f| f.1),
                 "lost_before_port": s.losses.before_port,

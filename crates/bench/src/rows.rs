@@ -4,7 +4,7 @@ use crate::frames::Frames;
 use crate::report::{Row, Sample, SideSamples, percentile};
 use crate::sides::{Instance, Side};
 use crate::traffic::{Devices, Line, Run};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::time::{Duration, Instant};
 use testkit::{Iperf3Options, iperf3_client, iperf3_server};
 
@@ -74,20 +74,43 @@ fn checked(
     Ok((run, sample))
 }
 
-/// Rate received of 64-byte UDP in `flows` flows, with the generator as fast as it can.
-pub(crate) fn udp_rate(instances: &[Instance], flows: u64, effort: Effort, runs: &mut Runs) -> Result<Row> {
+/// Rate received of 64-byte UDP in `flows` flows, with the generator as fast as it can; and what a forwarded frame cost the
+/// daemons, in processor time, which does not depend on who else uses the processor.
+pub(crate) fn udp_rate(
+    instances: &[Instance],
+    flows: u64,
+    effort: Effort,
+    runs: &mut Runs,
+) -> Result<Vec<Row>> {
     let mut lines = open_lines(instances)?;
+    let mut costs: Vec<Vec<Sample>> = instances.iter().map(|_| Vec::new()).collect();
+    let mut turn = 0;
     let sides = in_turn(effort.rounds, &mut lines, name_of, |(instance, line)| {
         line.say_hello();
         line.blast(&Frames::new(runs.next(), flows), effort.warm_up)?;
         let frames = Frames::new(runs.next(), flows);
+        let at = turn % instances.len();
+        turn += 1;
+        let before = instance.cpu_ns()?;
         let (run, mut sample) = checked(instance, line, |line| line.blast(&frames, effort.time))?;
+        let cost = (instance.cpu_ns()? - before) as f64 / run.ledger.received.max(1) as f64;
+        costs[at].push(Sample { value: Some(cost), ..Sample::default() });
         sample.value = Some(run.received_pps / 1e6);
-        sample.note = Some(format!("offered {:.2}", run.sent_pps / 1e6));
+        sample.offered = Some(run.sent_pps / 1e6);
         Ok(sample)
     });
-    let title = format!("veth → veth, 64-byte UDP, NORMAL, {flows} flow(s), received");
-    Ok(Row { id: format!("udp64-{flows}"), title, unit: "Mpps", sides })
+    let costs: Vec<SideSamples> = instances
+        .iter()
+        .zip(costs)
+        .filter(|(i, _)| !i.pids().is_empty())
+        .map(|(i, samples)| SideSamples { side: i.side.name().to_string(), samples })
+        .collect();
+    let title = |what| format!("veth → veth, 64-byte UDP, NORMAL, {flows} flow(s), {what}");
+    let cost = "processor time of the daemons for each frame received, sending and losing included";
+    Ok(vec![
+        Row { id: format!("udp64-{flows}"), title: title("received"), unit: "Mpps", sides },
+        Row { id: format!("udp64-{flows}-cost"), title: title(cost), unit: "ns", sides: costs },
+    ])
 }
 
 /// One-way delay of single frames: a row for the median and one for the 99th percentile.
@@ -159,27 +182,15 @@ fn tcp_sample(instance: &Instance, effort: Effort) -> Result<Sample> {
     })
 }
 
-/// Processor time of all threads of a process, in ns (`/proc/PID/task/*/schedstat`).
-fn cpu_ns(pid: u32) -> Result<u64> {
-    let tasks =
-        std::fs::read_dir(format!("/proc/{pid}/task")).with_context(|| format!("process {pid} is gone"))?;
-    let of = |entry: std::fs::DirEntry| -> Option<u64> {
-        let text = std::fs::read_to_string(entry.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse().ok()
-    };
-    Ok(tasks.flatten().filter_map(of).sum())
-}
-
 /// Processor time of idle daemons (database server included), in per cent of a processor.
 pub(crate) fn idle(instances: &[Instance], effort: Effort) -> Row {
     let mut sides: Vec<&Instance> = instances.iter().filter(|i| !i.pids().is_empty()).collect();
     let name = |i: &&Instance| i.side.name().to_string();
     let sides = in_turn(effort.rounds, &mut sides, name, |instance| {
-        let total = || instance.pids().into_iter().map(cpu_ns).sum::<Result<u64>>();
         std::thread::sleep(effort.warm_up);
-        let (before, start) = (total()?, Instant::now());
+        let (before, start) = (instance.cpu_ns()?, Instant::now());
         std::thread::sleep(effort.time);
-        let share = (total()? - before) as f64 / start.elapsed().as_nanos() as f64;
+        let share = (instance.cpu_ns()? - before) as f64 / start.elapsed().as_nanos() as f64;
         Ok(Sample { value: Some(share * 100.0), ..Sample::default() })
     });
     let title = "processor time of the idle daemons, two ports".to_string();

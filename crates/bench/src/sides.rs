@@ -16,6 +16,8 @@ const REACHABLE_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) enum Side {
     /// This project's.
     Sluice,
+    /// Another build of it, to compare with.
+    Before,
     /// Debian's `ovs-vswitchd` with its userspace datapath (`datapath_type=netdev`).
     Ovs,
     /// The Linux bridge.
@@ -24,12 +26,13 @@ pub(crate) enum Side {
 
 impl Side {
     /// In the order of their turns.
-    pub(crate) const ALL: [Side; 3] = [Side::Sluice, Side::Ovs, Side::Bridge];
+    pub(crate) const ALL: [Side; 4] = [Side::Sluice, Side::Before, Side::Ovs, Side::Bridge];
 
     /// Name in results.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Side::Sluice => "sluice",
+            Side::Before => "sluice-before",
             Side::Ovs => "ovs-netdev",
             Side::Bridge => "linux-bridge",
         }
@@ -45,14 +48,14 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Builds a switch with two hosts; its daemons run on processor `cpu`.
+    /// Builds a switch with two hosts; its daemons run on processor `cpu`. `sluiced` is the program of a Sluice side.
     ///
     /// # Errors
     /// When the machine lacks what it needs, or the hosts do not reach each other through it.
     pub(crate) fn start(side: Side, sluiced: &Path, cpu: usize) -> Result<Instance> {
         let net = Topology::new(2)?;
         let daemons = match side {
-            Side::Sluice => vec![start_sluice(&net, sluiced, cpu)?],
+            Side::Sluice | Side::Before => vec![start_sluice(&net, sluiced, cpu)?],
             Side::Ovs => start_ovs(&net, cpu)?,
             Side::Bridge => {
                 net.switch.ip(&format!("link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0"))?;
@@ -82,6 +85,11 @@ impl Instance {
         self.daemons.iter().map(Daemon::pid).collect()
     }
 
+    /// Processor time of its daemons until now, in ns.
+    pub(crate) fn cpu_ns(&self) -> Result<u64> {
+        self.pids().into_iter().map(cpu_ns).sum()
+    }
+
     /// What its own port counters say that it dropped so far; `None` for a switch without such counters.
     pub(crate) fn own_drops(&self) -> Option<u64> {
         let text = self.daemons.first()?.ovs("ovs-ofctl", &["dump-ports", BRIDGE]).ok()?.stdout;
@@ -96,6 +104,17 @@ impl Instance {
         }
         Ok(())
     }
+}
+
+/// Processor time of all threads of a process, in ns (`/proc/PID/task/*/schedstat`).
+fn cpu_ns(pid: u32) -> Result<u64> {
+    let tasks =
+        std::fs::read_dir(format!("/proc/{pid}/task")).with_context(|| format!("process {pid} is gone"))?;
+    let of = |entry: std::fs::DirEntry| -> Option<u64> {
+        let text = std::fs::read_to_string(entry.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    };
+    Ok(tasks.flatten().filter_map(of).sum())
 }
 
 /// The sum of all `drop=N` of an `ovs-ofctl dump-ports`.
@@ -137,7 +156,11 @@ fn start_ovs(net: &Topology, cpu: usize) -> Result<Vec<Daemon>> {
 pub(crate) fn find_sluiced(given: Option<PathBuf>) -> Result<PathBuf> {
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join("sluiced"));
     let from_env = || std::env::var_os("SLUICE_BIN_DIR").map(|dir| PathBuf::from(dir).join("sluiced"));
-    let path = given.or_else(from_env).or_else(beside).context("this program does not know its own path")?;
+    absolute(&given.or_else(from_env).or_else(beside).context("this program does not know its own path")?)
+}
+
+/// The whole path of a program that must be there: daemons start elsewhere.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     if !path.is_file() {
         bail!(
             "{}: no such program; build it (cargo build --release -p sluiced) or name it by --sluiced",

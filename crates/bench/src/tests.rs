@@ -72,3 +72,10 @@ fn medians_and_percentiles() {
     assert_eq!((percentile(&mut values, 0.5), percentile(&mut values, 0.99)), (Some(50), Some(99)));
     assert_eq!(percentile(&mut [], 0.5), None);
 }
+
+#[test]
+fn drops_of_all_ports_are_summed() {
+    let text = "  port  p1: rx pkts=9, bytes=1, drop=5, errs=0, frame=0, over=0, crc=0\n\
+                \x20          tx pkts=3, bytes=1, drop=7, errs=0, coll=0\n  port LOCAL: rx pkts=0, drop=?, tx drop=1\n";
+    assert_eq!(crate::sides::sum_of_drops(text), 13);
+}

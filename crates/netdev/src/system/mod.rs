@@ -4,7 +4,8 @@
 //! as they are, whole. VLAN tags that the device has taken out (`PACKET_AUXDATA`) are put back into the bytes. What the
 //! host or this process sends on the device is not received.
 //!
-//! Sending: a socket of its own for each queue, bound with protocol 0 so that it receives nothing.
+//! Sending: sockets of its own for each queue, bound with protocol 0 so that they receive nothing: one for finished frames,
+//! one with `PACKET_VNET_HDR` for those with offloads.
 //!
 //! The host's own stack sees the frames of such a device too; that is the user's business (no addresses on it).
 
@@ -111,11 +112,15 @@ pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<(u32, B
 /// Opens one transmit queue.
 pub(crate) fn open_tx(name: &str, ifindex: u32, options: &SystemOptions) -> io::Result<Box<dyn TxQueue>> {
     let failed = |what: &str| raw::context(format!("device {name}: {what}"));
-    let fd = socket(options.vnet_hdr).map_err(failed("cannot open a packet socket"))?;
-    set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.tx_buffer_bytes)
-        .map_err(failed("send buffer"))?;
-    bind(&fd, ifindex, 0).map_err(failed("cannot bind"))?;
-    Ok(Box::new(tx::SystemTx::new(fd, options)))
+    let open = |vnet_hdr| {
+        let fd = socket(vnet_hdr).map_err(failed("cannot open a packet socket"))?;
+        set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.tx_buffer_bytes)
+            .map_err(failed("send buffer"))?;
+        bind(&fd, ifindex, 0).map_err(failed("cannot bind"))?;
+        Ok::<_, io::Error>(fd)
+    };
+    let unfinished = if options.vnet_hdr && options.tx_offload { Some(open(true)?) } else { None };
+    Ok(Box::new(tx::SystemTx::new(open(false)?, unfinished, options.sendmmsg)))
 }
 
 fn socket(vnet_hdr: bool) -> io::Result<OwnedFd> {

@@ -2,6 +2,9 @@
 //!
 //! The kernel stops a burst at the frame that it refuses; that frame is counted by its error and the burst goes on
 //! behind it. Only a device that is down or a send buffer that stays full end a batch early.
+//!
+//! Frames with nothing left to do go by a socket without `virtio_net_hdr`: a message of one part is cheaper for the kernel
+//! than one of two. Both sockets hand over to the same device within the call, so the order of a batch is kept.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,7 +12,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use libc::c_void;
 use packet::{BATCH_MAX_PACKETS, Packet, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
 
-use super::SystemOptions;
 use crate::port::{TxDrop, TxQueue, TxReport};
 use crate::raw;
 use crate::soften::{soften, unsayable};
@@ -19,21 +21,21 @@ const FULL_RETRIES: u32 = 8;
 
 /// A transmit queue of a `system` port.
 pub(crate) struct SystemTx {
-    fd: OwnedFd,
-    vnet_hdr: bool,
-    /// The kernel gets frames with work left over.
-    offload: bool,
+    /// For finished frames.
+    finished: OwnedFd,
+    /// For frames with work left to the kernel; without it software does that work.
+    unfinished: Option<OwnedFd>,
     sendmmsg: bool,
 }
 
+/// Whether a frame has work left to the kernel.
+fn is_unfinished(p: &Packet) -> bool {
+    p.offload.needs_csum || p.offload.is_gso()
+}
+
 impl SystemTx {
-    pub(crate) fn new(fd: OwnedFd, options: &SystemOptions) -> SystemTx {
-        SystemTx {
-            fd,
-            vnet_hdr: options.vnet_hdr,
-            offload: options.vnet_hdr && options.tx_offload,
-            sendmmsg: options.sendmmsg,
-        }
+    pub(crate) fn new(finished: OwnedFd, unfinished: Option<OwnedFd>, sendmmsg: bool) -> SystemTx {
+        SystemTx { finished, unfinished, sendmmsg }
     }
 
     /// Sends all frames as they are.
@@ -60,7 +62,7 @@ impl SystemTx {
                     std::thread::yield_now();
                     continue;
                 }
-                Some(libc::EINVAL) if first.offload.needs_csum || first.offload.is_gso() => {
+                Some(libc::EINVAL) if is_unfinished(first) => {
                     self.send_softened(first, pool, report);
                     rest = &rest[1..];
                     continue;
@@ -86,21 +88,32 @@ impl SystemTx {
     /// Sends the first frames of `packets`, at least one, or says why the first cannot be sent.
     fn send_some(&self, packets: &[Packet]) -> io::Result<usize> {
         let most = if self.sendmmsg { BATCH_MAX_PACKETS } else { 1 };
-        let packets = &packets[..packets.len().min(most)];
+        let unfinished = packets.first().is_some_and(is_unfinished);
+        let alike = packets.iter().take(most).take_while(|p| is_unfinished(p) == unfinished).count();
+        let packets = &packets[..alike];
+        let (fd, with_header) = match &self.unfinished {
+            Some(fd) if unfinished => (fd, true),
+            _ => (&self.finished, false),
+        };
         let mut hdrs = [[0u8; VIRTIO_NET_HDR_BYTES]; BATCH_MAX_PACKETS];
         // SAFETY: both are plain data for which all zeros are valid.
         let (mut heads, mut parts): (
             [libc::mmsghdr; BATCH_MAX_PACKETS],
             [[libc::iovec; 2]; BATCH_MAX_PACKETS],
         ) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        let hdr_bytes = if self.vnet_hdr { VIRTIO_NET_HDR_BYTES } else { 0 };
         for (i, p) in packets.iter().enumerate() {
-            hdrs[i] = virtio_header(p);
-            parts[i] = [read_slice(&hdrs[i][..hdr_bytes]), read_slice(p.data())];
+            let frame = read_slice(p.data());
+            if !with_header {
+                parts[i][0] = frame;
+                heads[i].msg_hdr.msg_iovlen = 1;
+            } else {
+                hdrs[i] = virtio_header(p);
+                parts[i] = [read_slice(&hdrs[i]), frame];
+                heads[i].msg_hdr.msg_iovlen = 2;
+            }
             heads[i].msg_hdr.msg_iov = parts[i].as_mut_ptr();
-            heads[i].msg_hdr.msg_iovlen = 2;
         }
-        let fd = self.fd.as_raw_fd();
+        let fd = fd.as_raw_fd();
         if self.sendmmsg {
             // SAFETY: every pointer in `heads` is to `parts`, `hdrs` or `packets`, which live through the call and which
             // the kernel only reads.
@@ -118,7 +131,7 @@ impl SystemTx {
 impl TxQueue for SystemTx {
     fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
         let mut report = TxReport::default();
-        if !self.offload || batch.packets().iter().any(unsayable) {
+        if self.unfinished.is_none() || batch.packets().iter().any(unsayable) {
             soften(batch, pool, &mut report);
         }
         self.send_frames(batch, pool, &mut report);
