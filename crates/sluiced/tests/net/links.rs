@@ -175,3 +175,30 @@ fn many_ports_at_once() {
     assert_eq!(numbers.len(), 33, "{ports}");
     ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 3);
 }
+
+#[test]
+fn a_port_survives_being_taken_down_again_and_again() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let (net, daemon) = switch(2);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    vsctl(&daemon, "add-port br0 int1 -- set Interface int1 type=internal");
+    net.switch.add_addr("int1", "10.0.8.8/16").unwrap();
+    // Without packets in between: the hosts say nothing of their own.
+    for host in [one, two] {
+        host.netns.ip(&format!("addr flush dev {}", host.dev)).unwrap();
+        host.netns.ip(&format!("link set dev {} addrgenmode none", host.dev)).unwrap();
+    }
+    for _ in 0..8 {
+        for (port, state) in [(&*two.port, "down"), ("int1", "up"), (&*two.port, "up"), ("int1", "down")] {
+            net.switch.ip(&format!("link set dev {port} {state}")).unwrap();
+            wait_until(&daemon, &format!("Interface {port} admin_state={state}"));
+        }
+    }
+    net.switch.up("int1").unwrap();
+    for host in [one, two] {
+        host.netns.add_addr(&host.dev, &format!("{}/16", host.ipv4)).unwrap();
+    }
+    ping_all(&two.netns, one.ipv4.into(), 3);
+    ping_all(&two.netns, "10.0.8.8".parse().unwrap(), 3);
+}
