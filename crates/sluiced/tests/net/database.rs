@@ -454,3 +454,26 @@ fn managers_are_listened_for() {
     wait_for(LIMIT, "the port to be closed", || list().is_err()).unwrap();
     wait_until(&daemon, "Bridge br0 name=br0");
 }
+
+#[test]
+fn many_clients_change_things_at_once() {
+    require_netns!();
+    require_programs!("ovs-vsctl");
+    let (net, daemon) = switch(0);
+    std::thread::scope(|scope| {
+        for n in 0..6 {
+            let daemon = &daemon;
+            scope.spawn(move || {
+                for _ in 0..5 {
+                    vsctl(daemon, &format!("add-port br0 c{n} -- set Interface c{n} type=internal"));
+                    let number: i32 = vsctl(daemon, &format!("get Interface c{n} ofport")).parse().unwrap();
+                    assert!(number > 0);
+                    vsctl(daemon, &format!("del-port c{n}"));
+                }
+            });
+        }
+    });
+    assert_eq!(vsctl(&daemon, "list-ports br0"), "");
+    assert!(!net.switch.ip("-o link show").unwrap().contains(" c"), "devices stay behind");
+    assert!(!daemon.log().contains("|WARN|"), "{}", daemon.log());
+}

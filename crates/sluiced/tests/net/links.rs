@@ -202,3 +202,39 @@ fn a_port_survives_being_taken_down_again_and_again() {
     ping_all(&two.netns, one.ipv4.into(), 3);
     ping_all(&two.netns, "10.0.8.8".parse().unwrap(), 3);
 }
+
+#[test]
+fn wished_numbers_are_given_and_kept() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let net = Topology::new(2).unwrap();
+    let daemon = start(&net.switch);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    vsctl(
+        &daemon,
+        &format!("add-br br0 -- add-port br0 {} -- set Interface {} ofport_request=77", one.port, one.port),
+    );
+    vsctl(&daemon, &format!("add-port br0 {}", two.port));
+    assert_eq!(vsctl(&daemon, &format!("get Interface {} ofport", one.port)), "77");
+    vsctl(&daemon, &format!("set Interface {} ofport_request=78", two.port));
+    wait_until(&daemon, &format!("Interface {} ofport=78", two.port));
+    ping_all(&one.netns, two.ipv4.into(), 3);
+}
+
+#[test]
+fn a_device_belongs_to_one_bridge() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let (net, daemon) = switch(2);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    // By hand: `add-port` itself would refuse.
+    let line = format!(
+        "add-br br1 -- --id=@i create Interface name={} -- --id=@p create Port name=twice interfaces=@i -- add Bridge br1 \
+         ports @p",
+        one.port
+    );
+    let out = vsctl_output(&daemon, &line);
+    // Names of interfaces are unique in the schema.
+    assert!(!out.status.success() && out.stderr.contains("constraint violation"), "{}", out.stderr);
+    ping_all(&one.netns, two.ipv4.into(), 3);
+}
