@@ -49,6 +49,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("sync", &[]),
     ("sys", &[]),
     ("testkit", &[]),
+    ("bench", &["netdev", "packet", "sys", "testkit"]),
     ("upcall-cost", &[]),
     ("runtime", ALL_ROOMS),
     ("sim", ALL_ROOMS),

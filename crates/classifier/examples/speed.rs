@@ -3,6 +3,8 @@
 //! Sizes are differences of the resident set (`/proc/self/statm`), so they include what the allocator wastes; rules carry
 //! one pointer-sized payload.
 
+#![allow(clippy::disallowed_methods, reason = "an example measures time")]
+
 use classifier::Classifier;
 use flow::fields::FieldId::{EthDst, EthType, InPortOxm, IpDst, IpSrc, NwProto, TcpDst, TcpSrc};
 use flow::{Flow, Mask, Match};

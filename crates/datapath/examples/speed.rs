@@ -3,6 +3,8 @@
 //! `cargo run --release -p datapath --example speed [SECONDS [NAME]]` prints, for each case, nanoseconds and packets a second: the
 //! median of five rounds and their extremes; with a name only that case. Cases are measured in turn, round by round.
 
+#![allow(clippy::disallowed_methods, reason = "an example measures time")]
+
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
 use dpif::{DpAction, DpifOp, FlowPut, OpResult, PmdId, PutMode, Upcall, UpcallSink};
 use flow::extract::{Metadata, extract};

@@ -25,6 +25,8 @@ struct Line {
     next_victim: u8,
 }
 
+const _: () = assert!(size_of::<Line>() == 64);
+
 const EMPTY: Line = Line { signatures: [0; LINE_ENTRIES], ids: [[0; 3]; LINE_ENTRIES], next_victim: 0 };
 
 /// Bit `i` says that entry `i` of the line has this signature. A plain loop over the line that compilers turn into one

@@ -1,7 +1,9 @@
 //! Packets parked behind an upcall: the first packet of an exact key that misses goes to the slow path under a ticket, those
 //! that follow wait here until the answer with that ticket comes, so that the order within a flow is kept.
 //!
-//! Bounds: packets per ticket, packets in all, tickets; a ticket that nobody answers expires. While a ticket is open every
+//! Bounds: packets per ticket, packets in all, tickets; a ticket that nobody answers expires. A port may hold as many parked
+//! packets as there is room left (the dynamic threshold of Choudhury and Hahne, 1998), so that one port's flood never
+//! takes all of it. While a ticket is open every
 //! packet of its key waits, also when another put has made it hit meanwhile.
 
 use crate::hash::KeyHasher;
@@ -54,6 +56,8 @@ pub(crate) struct ParkingLot {
     free: Vec<u16>,
     next: u64,
     parked: usize,
+    /// Packets parked by port that they were received on.
+    by_port: Vec<u32>,
 }
 
 impl ParkingLot {
@@ -66,6 +70,7 @@ impl ParkingLot {
             free: Vec::new(),
             next: 1,
             parked: 0,
+            by_port: Vec::new(),
         }
     }
 
@@ -118,11 +123,17 @@ impl ParkingLot {
 
     /// Parks a packet behind the ticket at that place, or gives it back when a bound is reached.
     pub(crate) fn park(&mut self, place: u16, parked: Parked) -> Result<(), Packet> {
-        let room = self.parked < self.limits.total;
+        let free = self.limits.total.saturating_sub(self.parked);
+        let port = port_index(parked.origin.rx_port);
+        let room = (self.by_port.get(port).copied().unwrap_or(0) as usize) < free;
         match self.entries[usize::from(place)].as_deref_mut() {
             Some(entry) if room && entry.packets.len() < self.limits.per_ticket => {
                 entry.packets.push(parked);
                 self.parked += 1;
+                if self.by_port.len() <= port {
+                    self.by_port.resize(port + 1, 0);
+                }
+                self.by_port[port] += 1;
                 Ok(())
             }
             _ => Err(parked.packet),
@@ -142,7 +153,7 @@ impl ParkingLot {
             known.remove();
         }
         self.free.push(index);
-        self.parked -= entry.packets.len();
+        self.count_out(&entry.packets);
         Some((Box::new(entry.key), entry.packets))
     }
 
@@ -154,16 +165,24 @@ impl ParkingLot {
     /// Forgets the tickets of flows from `port` and takes out every packet received on it.
     pub(crate) fn purge_port(&mut self, port: DpPort) -> Vec<Parked> {
         let mut out = self.take_where(|e| e.rx_port == port || e.key.in_port() == port);
+        let others = out.len();
         for entry in self.entries.iter_mut().flatten() {
             if entry.packets.iter().any(|p| p.origin.rx_port == port) {
-                let (gone, kept) = entry.packets.drain(..).partition(|p| p.origin.rx_port == port);
+                let (gone, kept): (Vec<Parked>, Vec<Parked>) =
+                    entry.packets.drain(..).partition(|p| p.origin.rx_port == port);
                 entry.packets = kept;
-                let gone: Vec<Parked> = gone;
-                self.parked -= gone.len();
                 out.extend(gone);
             }
         }
+        self.count_out(&out[others..]);
         out
+    }
+
+    fn count_out(&mut self, packets: &[Parked]) {
+        self.parked -= packets.len();
+        for parked in packets {
+            self.by_port[port_index(parked.origin.rx_port)] -= 1;
+        }
     }
 
     fn take_where(&mut self, over: impl Fn(&Entry) -> bool) -> Vec<Parked> {
@@ -177,6 +196,11 @@ impl ParkingLot {
         }
         out
     }
+}
+
+/// Place of a port's count; numbers that no port has share one.
+fn port_index(port: DpPort) -> usize {
+    port.0.min(crate::ports::PORT_NUMBERS) as usize
 }
 
 /// Whether two keys are the same, reading only the blocks that they have.

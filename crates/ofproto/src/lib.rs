@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod backer;
+pub mod connmgr;
+pub mod flow_mod;
 pub mod mac_table;
 pub mod ports;
 pub mod recirc;

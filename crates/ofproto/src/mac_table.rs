@@ -111,10 +111,14 @@ impl MacTable {
         let key = (vlan, mac);
         if let Some(e) = self.entries.get_mut(&key) {
             let Some(seen_ms) = e.seen_ms else { return Learned::Refreshed };
+            if now_ms < seen_ms {
+                // Counters of an older time, pushed late, say nothing new.
+                return Learned::Refreshed;
+            }
             let moved = e.bundle != bundle;
             self.by_age.remove(&e.order);
             self.by_age.insert(order, key);
-            (e.order, e.seen_ms, e.bundle) = (order, Some(seen_ms.max(now_ms)), bundle);
+            (e.order, e.seen_ms, e.bundle) = (order, Some(now_ms), bundle);
             if moved {
                 self.stats.moved += 1;
                 return Learned::Changed;

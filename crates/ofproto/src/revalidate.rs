@@ -21,6 +21,9 @@ const DUMP_FLOWS: usize = 256;
 /// A flow that the slow path knows and that so many dumps did not show is gone.
 const MISSED_DUMPS: u64 = 2;
 
+/// A flow whose put was not answered for so long, in milliseconds, is given up: its thread is gone.
+const PUT_PATIENCE_MS: u64 = 60_000;
+
 /// Results on their way from forwarding threads to whoever asked.
 pub type Replies = ReplyRing<(PmdId, u64, Vec<OpResult>)>;
 
@@ -170,9 +173,14 @@ impl Revalidator {
         let seq = round.seq;
         // Flows that the datapath lost without us: their thread ended, or somebody deleted them.
         let lost = backer.ukeys.sweep(|_, _, k| {
+            if k.dump_seq == 0 {
+                // This round may have begun before the flow was there: only the next ones can miss it.
+                k.dump_seq = seq;
+            }
+            let patience_ms = if k.state == UkeyState::Visible { PUT_PATIENCE_MS } else { 2 * ROUND_MS };
             k.state != UkeyState::Evicting
                 && k.dump_seq + MISSED_DUMPS < seq
-                && k.created_ms + 2 * ROUND_MS < now_ms
+                && k.created_ms + patience_ms < now_ms
         });
         for k in &lost {
             backer.ukeys.defer_release(&k.recircs);
@@ -245,7 +253,8 @@ impl Revalidator {
         round.flows += 1;
         let (seq, many) = (round.seq, round.flows > backer.limits.flow_limit.load(Ordering::Relaxed));
         let ufid = r.ufid;
-        if backer.ukeys.with(ufid, pmd, |_| ()).is_none() {
+        let foreign = backer.ukeys.with(ufid, pmd, |_| ()).is_none();
+        if foreign {
             self.foreign_flows.fetch_add(1, Ordering::Relaxed);
             let _ = backer.ukeys.insert(ufid, pmd, foreign_ukey(&r, now_ms));
         }
@@ -259,6 +268,12 @@ impl Revalidator {
             }
             k.dump_seq = seq;
             k.state = UkeyState::Operational;
+            if foreign {
+                // What its packets cause must be known before they are counted.
+                let verdict = recheck(backer, k, backer.epoch(), now_ms);
+                push(backer, k, &r.stats);
+                return verdict;
+            }
             push(backer, k, &r.stats);
             let last_ms = r.stats.used_ms.max(k.created_ms);
             if now_ms >= last_ms + max_idle_ms {

@@ -41,6 +41,10 @@ pub struct RuleFlags {
     pub no_packet_counts: bool,
     /// Do not show byte counts.
     pub no_byte_counts: bool,
+    /// It was added on condition that it overlapped with no other; told again.
+    pub check_overlap: bool,
+    /// It was added with new counters (before OpenFlow 1.2 always); told again.
+    pub reset_counts: bool,
 }
 
 /// One rule. A change makes a new `Rule` that shares the counters.

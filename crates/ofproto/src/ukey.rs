@@ -141,11 +141,12 @@ impl Ukeys {
     }
 
     /// Removes and returns the flows that `gone` says so of.
-    pub fn sweep(&self, mut gone: impl FnMut(Ufid, PmdId, &Ukey) -> bool) -> Vec<Ukey> {
+    pub fn sweep(&self, mut gone: impl FnMut(Ufid, PmdId, &mut Ukey) -> bool) -> Vec<Ukey> {
         let mut out = Vec::new();
         for shard in &self.shards {
             let mut shard = lock(shard);
-            let names: Vec<_> = shard.iter().filter(|((u, p), k)| gone(*u, *p, k)).map(|(n, _)| *n).collect();
+            let names: Vec<_> =
+                shard.iter_mut().filter_map(|(n, k)| gone(n.0, n.1, k).then_some(*n)).collect();
             out.extend(names.iter().filter_map(|n| shard.remove(n)));
         }
         self.count.fetch_sub(out.len() as u64, Ordering::Relaxed);

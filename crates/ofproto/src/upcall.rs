@@ -155,7 +155,11 @@ fn release_after_use(backer: &Backer, t: &Translation) {
 }
 
 fn packet_in(backer: &Backer, upcall: Upcall, cookie: ControllerCookie) {
-    let Some(state) = backer.recirc_state(cookie.recirc_id) else { return };
+    let Some(state) = backer.recirc_state(cookie.recirc_id) else {
+        // It waited so long that its flow is gone.
+        backer.packet_ins_lost.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
     let event = PacketInEvent { state, cookie, packet: upcall.packet, key: upcall.key };
     if backer.packet_ins.push(event).is_err() {
         backer.packet_ins_lost.fetch_add(1, Ordering::Relaxed);

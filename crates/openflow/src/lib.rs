@@ -14,6 +14,7 @@
 mod actions;
 mod codec;
 mod error;
+pub mod fuzz;
 mod match10;
 pub mod msg;
 mod nxm;
@@ -32,29 +33,4 @@ pub use version::{Version, VersionSet};
 pub use wire::{MAX_MESSAGE_BYTES, Options};
 
 #[cfg(test)]
-mod probe_tests {
-    #[test]
-    fn probe() {
-        let text = std::fs::read_to_string("/tmp/sl-of/fix.txt").unwrap();
-        for line in text.lines() {
-            let (label, hex) = line.rsplit_once(" | ").unwrap();
-            let bytes: Vec<u8> = (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect();
-            let o = crate::Options { table_id_in_command: true };
-            match crate::decode_with(&bytes, o) {
-                Err(e) => println!("{} | {label} | {hex}", e.kind),
-                Ok((v, x, m)) => {
-                    let again = crate::encode_with(&m, v, x, o).unwrap();
-                    let back = crate::decode_with(&again, o);
-                    let same = matches!(&back, Ok((_, _, b)) if *b == m);
-                    let tag = match (again == bytes, same) { (true, true) => "same", (false, true) => "equal", _ => "differs" };
-                    println!("{tag} | {label} | {hex}");
-                    if tag != "same" {
-                        let n = again.iter().zip(&bytes).position(|(a, b)| a != b);
-                        println!("    at {n:?}  {}", again.iter().map(|b| format!("{b:02x}")).collect::<String>());
-                    }
-                    if !same { println!("    {m:?}\n    {back:?}"); }
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -117,6 +117,11 @@ pub(crate) fn put_header(w: &mut Writer, field: FieldId, has_mask: bool) -> bool
     put_header_as(w, field, has_mask, w.version)
 }
 
+/// Whether the header that Nicira actions have for `field` is one of an experimenter, of 8 bytes.
+pub(crate) fn has_long_nx_header(field: FieldId) -> bool {
+    header_of(field, Version::V10).is_some_and(|(_, experimenter)| experimenter.is_some())
+}
+
 /// Writes the header of `field` as Nicira actions have it in every version: the NXM name where there is one.
 pub(crate) fn put_nx_header(w: &mut Writer, field: FieldId) {
     put_header_as(w, field, false, Version::V10);
@@ -144,10 +149,9 @@ pub(crate) fn put_entry(w: &mut Writer, field: FieldId, value: u128, mask: u128)
     put_entry_as(w, field, value, mask, mask != valid_bits(field));
 }
 
-/// Writes an entry of a match. Fields narrower than their wire form have a mask even when it is full, as OVS writes them.
+/// Writes an entry of a match. Tunnel flags have a mask even when it is full, as OVS writes them.
 fn put_match_entry(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
-    let narrow = matches!(field, FieldId::TunFlags | FieldId::TcpFlags | FieldId::Ipv6Label);
-    put_entry_as(w, field, value, mask, narrow || mask != valid_bits(field));
+    put_entry_as(w, field, value, mask, field == FieldId::TunFlags || mask != valid_bits(field));
 }
 
 fn put_entry_as(w: &mut Writer, field: FieldId, value: u128, mask: u128, has_mask: bool) {
@@ -255,7 +259,26 @@ pub(crate) fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded>
         }
         m.set_masked(field, value, mask);
     }
+    if !is_coherent(&out.matching) {
+        return Err(ErrorKind::BmcBadPrereq);
+    }
     Ok(out)
+}
+
+/// Whether no later entry took away what an earlier one needs. Three fields can: a packet type other than Ethernet, a fragment
+/// that is not the first, and an ICMPv6 code that neighbour discovery does not have.
+fn is_coherent(m: &Match) -> bool {
+    let (f, mask) = (m.flow(), &m.mask().0);
+    let not_ethernet = f.packet_type != 0;
+    let later = f.nw_frag & flow::nw_frag::LATER != 0;
+    let matched = |field: FieldId| m.get(field).1 != 0;
+    let v6 = f.dl_type == 0x86dd;
+    let ethernet = [FieldId::EthSrc, FieldId::EthDst, FieldId::EthType, FieldId::VlanTci];
+    let nd_ok = |field: FieldId| !(v6 && matched(field)) || exists(field, m);
+    let lost_ethernet = not_ethernet && ethernet.into_iter().any(matched);
+    let lost_ports = later && (mask.tp_src | mask.tp_dst | mask.tcp_flags) != 0;
+    let nd_kept = [FieldId::NdTarget, FieldId::NdSll, FieldId::NdTll].into_iter().all(nd_ok);
+    nd_kept && !lost_ethernet && !lost_ports
 }
 
 /// Whether every packet that matches has the field.
@@ -267,13 +290,89 @@ pub(crate) fn exists(field: FieldId, m: &Match) -> bool {
 const ORDER: [FieldId; 83] = {
     use FieldId::*;
     [
-        DpHash, RecircId, ConjId, PacketType, InPort, EthSrc, EthDst, EthType, VlanTci, MplsTc, MplsBos, MplsTtl,
-        MplsLabel, IpSrc, IpDst, Ipv6Src, Ipv6Dst, Ipv6Label, IpFrag, IpDscp, NwEcn, NwTtl, NwProto, TcpSrc, TcpDst,
-        TcpFlags, UdpSrc, UdpDst, SctpSrc, SctpDst, IcmpType, IcmpCode, Icmpv6Type, Icmpv6Code, NdTarget, NdSll,
-        NdTll, ArpOp, ArpSpa, ArpTpa, ArpSha, ArpTha, TunId, TunSrc, TunDst, TunIpv6Src, TunIpv6Dst, TunGbpId,
-        TunGbpFlags, TunFlags, Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7, Reg8, Reg9, Reg10, Reg11, Reg12,
-        Reg13, Reg14, Reg15, PktMark, CtState, CtZone, CtMark, CtLabel, CtNwProto, CtNwSrc, CtNwDst, CtIpv6Src,
-        CtIpv6Dst, CtTpSrc, CtTpDst, ActsetOutput, Metadata, TunTtl, TunTos, SkbPriority,
+        DpHash,
+        RecircId,
+        ConjId,
+        PacketType,
+        InPort,
+        EthSrc,
+        EthDst,
+        EthType,
+        VlanTci,
+        MplsTc,
+        MplsBos,
+        MplsTtl,
+        MplsLabel,
+        IpSrc,
+        IpDst,
+        Ipv6Src,
+        Ipv6Dst,
+        Ipv6Label,
+        IpFrag,
+        IpDscp,
+        NwEcn,
+        NwTtl,
+        NwProto,
+        TcpSrc,
+        TcpDst,
+        TcpFlags,
+        UdpSrc,
+        UdpDst,
+        SctpSrc,
+        SctpDst,
+        IcmpType,
+        IcmpCode,
+        Icmpv6Type,
+        Icmpv6Code,
+        NdTarget,
+        NdSll,
+        NdTll,
+        ArpOp,
+        ArpSpa,
+        ArpTpa,
+        ArpSha,
+        ArpTha,
+        TunId,
+        TunSrc,
+        TunDst,
+        TunIpv6Src,
+        TunIpv6Dst,
+        TunGbpId,
+        TunGbpFlags,
+        TunFlags,
+        Reg0,
+        Reg1,
+        Reg2,
+        Reg3,
+        Reg4,
+        Reg5,
+        Reg6,
+        Reg7,
+        Reg8,
+        Reg9,
+        Reg10,
+        Reg11,
+        Reg12,
+        Reg13,
+        Reg14,
+        Reg15,
+        PktMark,
+        CtState,
+        CtZone,
+        CtMark,
+        CtLabel,
+        CtNwProto,
+        CtNwSrc,
+        CtNwDst,
+        CtIpv6Src,
+        CtIpv6Dst,
+        CtTpSrc,
+        CtTpDst,
+        ActsetOutput,
+        Metadata,
+        TunTtl,
+        TunTos,
+        SkbPriority,
     ]
 };
 

@@ -208,7 +208,9 @@ impl Reconnect {
             State::Backoff => Some(self.since_ms.saturating_add(self.backoff_ms)),
             State::Connecting => Some(self.since_ms.saturating_add(self.backoff_ms.max(MIN_BACKOFF_MS))),
             State::Active if self.probe_interval_ms == 0 => None,
-            State::Active => Some(self.last_activity_ms.max(self.since_ms).saturating_add(self.probe_interval_ms)),
+            State::Active => {
+                Some(self.last_activity_ms.max(self.since_ms).saturating_add(self.probe_interval_ms))
+            }
             State::Idle => Some(self.since_ms.saturating_add(self.probe_interval_ms)),
         }
     }

@@ -92,7 +92,7 @@ pub enum Event {
         /// Its transaction.
         xid: u32,
         /// It.
-        message: Message,
+        message: Box<Message>,
     },
     /// A message could not be decoded; the peer has been told.
     Refused(OfError),
@@ -314,6 +314,11 @@ impl Session {
             self.close(CloseReason::BadLength(len), events);
             return None;
         }
+        // What does not begin like OpenFlow is not waited for.
+        if matches!(self.state, State::AwaitHello { .. }) && !matches!(head[1], OFPT_HELLO | OFPT_ERROR) {
+            self.refuse_first(head, events);
+            return None;
+        }
         Some(len.into())
     }
 
@@ -353,12 +358,15 @@ impl Session {
                 }
             },
             Ok((_, _, Message::Error(e))) => self.close(CloseReason::HelloRefused(e.error), events),
-            _ => {
-                let e = OfError::about(ErrorKind::BrcBadType, frame);
-                self.put(self.highest(), e.xid, &Message::Error(e.to_body()));
-                self.close(CloseReason::NoHello(frame[1]), events);
-            }
+            _ => self.refuse_first(frame, events),
         }
+    }
+
+    /// Ends a session whose first message is no hello; `message` is its beginning.
+    fn refuse_first(&mut self, message: &[u8], events: &mut Vec<Event>) {
+        let e = OfError::about(ErrorKind::BrcBadType, message);
+        self.put(self.highest(), e.xid, &Message::Error(e.to_body()));
+        self.close(CloseReason::NoHello(message[1]), events);
     }
 
     fn later_frame(&mut self, frame: &[u8], version: Version, events: &mut Vec<Event>) {
@@ -374,7 +382,7 @@ impl Session {
             Ok((_, _, Message::EchoReply(_) | Message::Hello(_))) => {}
             Ok((_, xid, message)) => {
                 self.learn_options(&message);
-                events.push(Event::Message { xid, message });
+                events.push(Event::Message { xid, message: Box::new(message) });
             }
             Err(e) => {
                 // Never an error about what itself answers, or two peers would answer each other for ever.
@@ -408,9 +416,11 @@ impl Session {
     pub fn next_wakeup_ms(&self) -> Option<u64> {
         match self.state {
             State::AwaitHello { since_ms } => Some(since_ms.saturating_add(self.config.hello_timeout_ms)),
-            State::Up(_) if self.config.probe_interval_ms > 0 => {
-                Some(self.probe_sent_ms.unwrap_or(self.last_input_ms).saturating_add(self.config.probe_interval_ms))
-            }
+            State::Up(_) if self.config.probe_interval_ms > 0 => Some(
+                self.probe_sent_ms
+                    .unwrap_or(self.last_input_ms)
+                    .saturating_add(self.config.probe_interval_ms),
+            ),
             _ => None,
         }
     }

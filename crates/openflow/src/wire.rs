@@ -38,7 +38,14 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(data: &'a [u8], version: Version) -> Reader<'a> {
-        Reader { data, version, xid: 0, more: false, options: Options::default(), short: ErrorKind::BrcBadLen }
+        Reader {
+            data,
+            version,
+            xid: 0,
+            more: false,
+            options: Options::default(),
+            short: ErrorKind::BrcBadLen,
+        }
     }
 
     /// The same with another error for short reads.
@@ -111,11 +118,13 @@ impl<'a> Reader<'a> {
         Ok(self.bytes(n)?.iter().fold(0, |v, b| v << 8 | u128::from(*b)))
     }
 
-    /// `n` bytes of text that ends at the first zero byte.
+    /// `n` bytes of text that ends at the first zero byte. In text that is not UTF-8, question marks stand for what is
+    /// not ASCII.
     pub(crate) fn text(&mut self, n: usize) -> Res<String> {
         let b = self.bytes(n)?;
         let end = b.iter().position(|c| *c == 0).unwrap_or(n);
-        Ok(String::from_utf8_lossy(&b[..end]).into_owned())
+        let ascii = |b: &[u8]| b.iter().map(|c| if c.is_ascii() { char::from(*c) } else { '?' }).collect();
+        Ok(std::str::from_utf8(&b[..end]).map_or_else(|_| ascii(&b[..end]), str::to_owned))
     }
 
     /// Requires the rest to be zero bytes.
@@ -140,7 +149,15 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn new(version: Version) -> Writer {
-        Writer { buf: Vec::new(), version, xid: 0, options: Options::default(), message_start: 0, head_len: 0, multipart_flags_at: None }
+        Writer {
+            buf: Vec::new(),
+            version,
+            xid: 0,
+            options: Options::default(),
+            message_start: 0,
+            head_len: 0,
+            multipart_flags_at: None,
+        }
     }
 
     /// Declares the headers written: entries follow.
@@ -178,9 +195,9 @@ impl Writer {
         self.buf.resize(self.buf.len() + n, 0);
     }
 
-    /// `n` bytes of text, cut so that a zero byte ends it.
+    /// `n` bytes of text, cut between characters so that a zero byte ends it.
     pub(crate) fn text(&mut self, s: &str, n: usize) {
-        let keep = s.len().min(n - 1);
+        let keep = (0..n.min(s.len() + 1)).rev().find(|i| s.is_char_boundary(*i)).unwrap_or(0);
         self.bytes(&s.as_bytes()[..keep]);
         self.zeros(n - keep);
     }

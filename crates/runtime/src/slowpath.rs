@@ -28,6 +28,9 @@ pub struct RevalidatorState {
     pub settled: AtomicBool,
 }
 
+/// Wakes the main loop.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
 /// The slow path's threads. Dropping ends them.
 pub struct SlowPath {
     stop: Arc<AtomicBool>,
@@ -39,17 +42,19 @@ pub struct SlowPath {
 }
 
 impl SlowPath {
-    /// Starts the threads.
+    /// Starts the threads. `wake` is called when events wait in the backer.
     pub(crate) fn start(
         backer: &Arc<Backer>,
         datapath: &Arc<UserspaceDatapath>,
         handlers: Vec<Handler>,
+        wake: Wake,
     ) -> io::Result<SlowPath> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         for (n, handler) in handlers.into_iter().enumerate() {
-            let (backer, datapath, stop) = (backer.clone(), datapath.clone(), stop.clone());
-            let run = move || HandlerThread::new(n, backer, datapath).run(handler, &stop);
+            let (backer, datapath, stop, wake) =
+                (backer.clone(), datapath.clone(), stop.clone(), wake.clone());
+            let run = move || HandlerThread::new(n, backer, datapath).run(handler, &stop, &wake);
             threads.push(std::thread::Builder::new().name(format!("handler{n}")).spawn(run)?);
         }
         let parker = Parker::new();
@@ -61,7 +66,7 @@ impl SlowPath {
             settled: AtomicBool::new(false),
         });
         let (backer, dp, ending, shown) = (backer.clone(), datapath.clone(), stop.clone(), state.clone());
-        let run = move || revalidate(&backer, &dp, &parker, &ending, &shown);
+        let run = move || revalidate(&backer, &dp, &parker, &ending, &shown, &wake);
         threads.push(std::thread::Builder::new().name("revalidator0".to_string()).spawn(run)?);
         Ok(SlowPath { stop, datapath: datapath.clone(), revalidator, state, threads })
     }
@@ -92,6 +97,7 @@ fn revalidate(
     parker: &Parker,
     stop: &AtomicBool,
     state: &RevalidatorState,
+    wake: &Wake,
 ) {
     let replies = Arc::new(Replies::default());
     let unparker = parker.unparker().clone();
@@ -109,6 +115,9 @@ fn revalidate(
         state.settled.store(revalidator.is_settled(backer), Ordering::Release);
         if now_ms >= next_expiry_ms {
             backer.expire(now_ms);
+            if !backer.removed.is_empty() {
+                wake();
+            }
             next_expiry_ms = now_ms + 1000;
         }
         parker.park_timeout(Duration::from_millis(REVALIDATOR_LOOK_MS));
@@ -132,7 +141,7 @@ impl HandlerThread {
         HandlerThread { backer, datapath, replies, sink, puts: HashMap::new(), next_tag: 0 }
     }
 
-    fn run(mut self, mut handler: Handler, stop: &AtomicBool) {
+    fn run(mut self, mut handler: Handler, stop: &AtomicBool, wake: &Wake) {
         while !stop.load(Ordering::Acquire) {
             let upcalls = handler.take(HANDLER_WAIT);
             self.take_replies();
@@ -140,6 +149,9 @@ impl HandlerThread {
                 continue;
             }
             let ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
+            if !self.backer.packet_ins.is_empty() {
+                wake();
+            }
             for (pmd, ops) in ops {
                 let puts: Vec<_> =
                     ops.iter().enumerate().filter_map(|(i, op)| Some((i, created(op)?))).collect();

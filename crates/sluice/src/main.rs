@@ -1,1 +1,122 @@
-fn main() {}
+//! `sluice`: the command line of the switch. One program does the daily work of `ovs-vsctl`, `ovs-appctl` and
+//! `ovs-dpctl`, with the same words, so that nothing of OVS need be installed; called by one of those names
+//! (a symbolic link) it behaves as that program.
+//!
+//! Wiring and output only: what is sent and understood lives in `ovsdb`, `openflow` and `flow`. Everything is blocking and
+//! single-threaded; every wait ends at the deadline that the user gave.
+
+#![forbid(unsafe_code)]
+
+mod appctl;
+mod remote;
+mod status;
+mod status_model;
+mod vsctl;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Configure and watch a Sluice switch (or any Open vSwitch).
+#[derive(Debug, Parser)]
+#[command(name = "sluice", version, arg_required_else_help = true)]
+#[command(
+    after_help = "OVS_RUNDIR names the folder with the switch's sockets (default: /var/run/openvswitch)."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Read and change the configuration database; the words of ovs-vsctl
+    #[command(disable_help_flag = true)]
+    Vsctl(Words),
+    /// Send a command to a running daemon; the words of ovs-appctl
+    #[command(disable_help_flag = true)]
+    Appctl(Words),
+    /// Send a command to the daemon's datapath: `dpctl show` is `appctl dpctl/show`
+    #[command(disable_help_flag = true)]
+    Dpctl(Words),
+    /// Show on one screen what the switch does now
+    Status(status::Options),
+}
+
+#[derive(Debug, clap::Args)]
+struct Words {
+    /// Options, command and its arguments (`--help` for more)
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+/// What the words after a tool's name are given to; they have their own option syntax, in which `--` separates.
+type Tool = fn(&str, &[String]) -> u8;
+
+fn tool(name: &str) -> Option<Tool> {
+    match name {
+        "vsctl" => Some(vsctl::main),
+        "appctl" => Some(appctl::main),
+        "dpctl" => Some(appctl::dpctl_main),
+        _ => None,
+    }
+}
+
+/// The tool, the name by which it calls itself, and its words.
+fn find_tool(args: &[OsString]) -> Option<(Tool, String, &[OsString])> {
+    let called = Path::new(args.first()?).file_name()?.to_str()?;
+    if let Some(found) = called.strip_prefix("ovs-").and_then(tool) {
+        return Some((found, called.to_string(), &args[1..]));
+    }
+    let name = args.get(1)?.to_str()?;
+    Some((tool(name)?, format!("sluice {name}"), &args[2..]))
+}
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some((tool, name, words)) = find_tool(&args) {
+        let words: Result<Vec<String>, OsString> =
+            words.iter().map(|word| word.clone().into_string()).collect();
+        return match words {
+            Ok(words) => ExitCode::from(tool(&name, &words)),
+            Err(word) => {
+                remote::complain(&name, &format!("{}: not valid UTF-8", word.to_string_lossy()));
+                ExitCode::from(1)
+            }
+        };
+    }
+    let code = match Cli::parse().command {
+        Command::Vsctl(words) => vsctl::main("sluice vsctl", &words.args),
+        Command::Appctl(words) => appctl::main("sluice appctl", &words.args),
+        Command::Dpctl(words) => appctl::dpctl_main("sluice dpctl", &words.args),
+        Command::Status(options) => status::main(&options),
+    };
+    ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_and_the_first_word_choose_the_tool() {
+        let find = |line: &str| {
+            let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            find_tool(&args).map(|(_, name, words)| (name, words.len()))
+        };
+        assert_eq!(find("/usr/bin/ovs-vsctl show"), Some(("ovs-vsctl".into(), 1)));
+        assert_eq!(find("sluice vsctl -- show -- x"), Some(("sluice vsctl".into(), 4)));
+        assert_eq!(find("sluice dpctl"), Some(("sluice dpctl".into(), 0)));
+        assert_eq!(find("sluice status"), None);
+        assert_eq!(find("sluice"), None);
+        assert!(find_tool(&[]).is_none());
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -34,6 +34,8 @@ pub(crate) struct Slot {
     cold: Option<Box<Cold>>,
 }
 
+const _: () = assert!(size_of::<Slot>() == 128);
+
 struct Cold {
     ufid: Ufid,
     base: Line,

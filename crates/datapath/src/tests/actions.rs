@@ -75,8 +75,8 @@ fn mix16(old: u16, value: u16, mask: u16) -> u16 {
     old & !mask | value & mask
 }
 
-/// What the key becomes by a set action that fits.
-fn expect(key: &mut FlowKey, set: &SetAction) {
+/// What the key becomes by a set action that fits. `op` is the whole ARP opcode, of which the key tells small ones only.
+fn expect(key: &mut FlowKey, op: &mut u16, set: &SetAction) {
     let b = &mut key.base;
     match set {
         SetAction::Eth(m) => {
@@ -106,8 +106,8 @@ fn expect(key: &mut FlowKey, set: &SetAction) {
             key.arp.arp_tha = mix(key.arp.arp_tha, m.value.tha, m.mask.tha);
             b.nw_src = b.nw_src & !m.mask.spa | m.value.spa & m.mask.spa;
             b.nw_dst = b.nw_dst & !m.mask.tpa | m.value.tpa & m.mask.tpa;
-            let op = mix16(b.nw_proto.into(), m.value.op, m.mask.op);
-            b.nw_proto = u8::try_from(op).unwrap_or(0);
+            *op = mix16(*op, m.value.op, m.mask.op);
+            b.nw_proto = u8::try_from(*op).unwrap_or(0);
         }
         SetAction::Nd(m) => {
             key.ipv6.nd_target = mix(key.ipv6.nd_target, m.value.target, m.mask.target);
@@ -130,9 +130,9 @@ proptest! {
         let frame = bases().swap_remove(base);
         let mut rig = Rig::new();
         let mut want = key_of(1, &frame);
-        let mut reads_type = false;
+        let (mut reads_type, mut op) = (false, want.base.nw_proto.into());
         for set in &sets {
-            expect(&mut want, set);
+            expect(&mut want, &mut op, set);
             reads_type |= matches!(set, SetAction::Icmpv6(_));
         }
         let mut actions: Vec<DpAction> = sets.into_iter().map(DpAction::Set).collect();

@@ -31,14 +31,17 @@ fn check(case: Case<'_>) {
     }
 }
 
+/// The frame with the tag that the cases push.
+fn tagged(frame: &[u8]) -> Vec<u8> {
+    let mut f = frame.to_vec();
+    f.splice(12..12, [0x81, 0x00, 0x60, 5]);
+    f
+}
+
 #[test]
 fn flows_decide_where_packets_go() {
     let frame = tcp(1000, 80);
-    let tagged = {
-        let mut f = frame.clone();
-        f.splice(12..12, [0x81, 0x00, 0x60, 5]);
-        f
-    };
+    let tagged = tagged(&frame);
     let flow = |actions| vec![(1, frame.clone(), least_mask(), actions)];
     let case = |name, flows, output, drops| Case {
         name,
@@ -76,6 +79,21 @@ fn flows_decide_where_packets_go() {
         vec![(2, frame[..20].to_vec()), (3, frame.clone())],
         vec![],
     ));
+}
+
+#[test]
+fn flows_decide_where_packets_go_in_nested_lists() {
+    let frame = tcp(1000, 80);
+    let tagged = tagged(&frame);
+    let flow = |actions| vec![(1, frame.clone(), least_mask(), actions)];
+    let case = |name, flows, output, drops| Case {
+        name,
+        flows,
+        input: vec![frame.clone()],
+        output,
+        upcalls: 0,
+        drops,
+    };
     check(case(
         "clone keeps its changes to itself",
         flow(vec![DpAction::Clone(vec![DpAction::PushVlan { tpid: 0x8100, tci: 0x7005 }, out(2)]), out(3)]),
@@ -267,4 +285,21 @@ fn a_large_segment_is_finished_before_it_is_cut() {
     assert_eq!(cut.data(), &whole[..54], "with the checksum that the whole packet has");
     assert_eq!(cut.offload, packet::Offload::NONE);
     assert!(kept.offload.is_gso() && kept.offload.needs_csum);
+}
+
+#[test]
+fn metadata_that_no_frame_carries_survives_recirculation() {
+    let mut rig = Rig::new();
+    let frame = udp(1, 2);
+    let mut key = key_of(1, &frame);
+    (key.base.ct_state, key.base.ct_zone, key.base.ct_mark, key.base.dp_hash) = (0x21, 7, 8, 9);
+    key.tunnel.id = 0x55;
+    key.ct.label = [3; 16];
+    key.arp.skb_priority = 4;
+    key.set_shape();
+    rig.execute(Packet::from_slice(&frame), key, vec![DpAction::Recirc(RecircId(6))], None);
+    let upcall = rig.io.upcalls.pop().unwrap();
+    key.base.recirc_id = 6;
+    assert_eq!(upcall.key, key);
+    assert_eq!(upcall.rx_port, DpPort(1));
 }

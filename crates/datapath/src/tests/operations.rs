@@ -152,3 +152,27 @@ fn the_cache_grows_under_evictions_and_shrinks_when_idle() {
     }
     assert_eq!(rig.pmd.cache_stats().entries, small);
 }
+
+#[test]
+fn a_core_can_be_given_to_a_thread() {
+    fn send<T: Send>(_: &T) {}
+    let mut rig = Rig::new();
+    send(&rig.pmd);
+    let _ = rig.pmd.pool();
+    assert_eq!(rig.pmd.id(), PmdId::Core(0));
+}
+
+#[test]
+fn hashes_spread_and_depend_on_the_seed() {
+    use crate::hash::KeyHasher;
+    let (one, other) = (KeyHasher::new(1), KeyHasher::new(2));
+    let mut key = key_of(1, &tcp(1, 1));
+    let (mut seen, mut lines) = (std::collections::HashSet::new(), vec![0u32; 256]);
+    for n in 0..65536u32 {
+        key.base.nw_src = n << 8;
+        assert!(seen.insert(one.key(&key)), "two keys of one hash");
+        assert_ne!(one.key(&key), other.key(&key));
+        lines[one.key(&key) as usize % 256] += 1;
+    }
+    assert!(lines.iter().all(|n| (160..360).contains(n)), "256 in each line on average: {lines:?}");
+}

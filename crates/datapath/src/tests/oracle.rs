@@ -28,7 +28,9 @@ fn universe() -> Vec<Vec<u8>> {
         let ports = l4(if n % 2 == 0 { 6 } else { 17 }, (n % 3).into(), (n % 5).into(), false);
         let proto = if n % 2 == 0 { 6 } else { 17 };
         all.push(ipv4(proto, [10, 0, n % 4, n], [10, 1, 0, n % 2], 0, &ports));
-        all.push(ipv6(17, &l4(17, (n % 3).into(), n.into(), true)));
+        let mut six = ipv6(17, &l4(17, (n % 3).into(), (n % 2).into(), true));
+        six[37] = n;
+        all.push(six);
     }
     all
 }

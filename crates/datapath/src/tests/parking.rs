@@ -85,15 +85,23 @@ fn a_full_upcall_queue_leaves_nothing_behind() {
 }
 
 #[test]
-fn parking_is_bounded_for_each_ticket_and_in_all() {
+fn parking_is_bounded_for_each_ticket_each_port_and_in_all() {
     let mut rig = Rig::with(|c| {
         c.parked_per_ticket_max = 3;
-        c.parked_max = 5;
+        c.parked_max = 8;
     });
     rig.receive(1, &vec![udp(1, 1); 6]);
-    assert_eq!((rig.pmd.ledger().parked, rig.drops(DropReason::ParkedOverflow)), (3, 2));
-    rig.receive(1, &vec![udp(1, 2); 6]);
-    assert_eq!((rig.pmd.ledger().parked, rig.drops(DropReason::ParkedOverflow)), (5, 5));
+    assert_eq!((rig.pmd.ledger().parked, rig.drops(DropReason::ParkedOverflow)), (3, 2), "a ticket's bound");
+    rig.receive(1, &vec![udp(1, 2); 4]);
+    assert_eq!((rig.pmd.ledger().parked, rig.drops(DropReason::ParkedOverflow)), (4, 4), "half for one port");
+    rig.receive(2, &vec![udp(1, 1); 4]);
+    assert_eq!((rig.pmd.ledger().parked, rig.drops(DropReason::ParkedOverflow)), (6, 5), "half of the rest");
+    rig.receive(3, &vec![udp(1, 1); 4]);
+    assert_eq!((rig.pmd.ledger().parked, rig.drops(DropReason::ParkedOverflow)), (7, 7));
+    rig.pmd.tick(rig.now_us + 10_000_000);
+    assert_eq!(rig.pmd.ledger().parked, 0);
+    rig.receive(2, &vec![udp(1, 1); 4]);
+    assert_eq!(rig.pmd.ledger().parked, 3, "room again");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn format_cookie(cookie: &UserCookie) -> String {
         UserCookie::SlowPath { reasons } => {
             let named = SLOW.iter().filter(|(bit, _)| reasons & bit != 0).map(|(_, name)| *name);
             let named: Vec<&str> = named.collect();
-            format!("slow_path({})", named.join(","))
+            if named.is_empty() { "slow_path(0)".into() } else { format!("slow_path({})", named.join(",")) }
         }
         UserCookie::Controller(c) => format!(
             "controller(reason={},dont_send=0,continuation=0,recirc_id={},rule_cookie={},controller_id={},max_len={})",
@@ -209,7 +209,7 @@ fn parse_userspace(item: &Item<'_>) -> Result<DpAction, TextError> {
             }
             "slow_path" => {
                 let mut reasons = 0;
-                for name in field.args()?.iter().flat_map(|i| i.name.split('|')) {
+                for name in field.args()?.iter().flat_map(|i| i.name.split('|')).filter(|n| *n != "0") {
                     let known = SLOW.iter().find(|(_, n)| *n == name);
                     reasons |= known.ok_or_else(|| TextError(format!("slow_path: no reason {name:?}")))?.0;
                 }

@@ -61,9 +61,9 @@ impl Text<'_> {
         self.out.push(format!("in_port({port})"));
         self.hex("skb_mark", b.pkt_mark.into(), m.pkt_mark.into(), all);
         if self.verbose {
-            self.hex("ct_state", b.ct_state.into(), m.ct_state.into(), all);
+            self.hex("ct_state", (b.ct_state & 0xff).into(), (m.ct_state & 0xff).into(), all);
         } else if m.ct_state != 0 {
-            self.out.push(format!("ct_state({})", flags(b.ct_state, m.ct_state, &CT_STATE, u32::MAX)));
+            self.out.push(format!("ct_state({})", flags(b.ct_state, m.ct_state & 0xff, &CT_STATE, u32::MAX)));
         }
         self.hex("ct_zone", b.ct_zone.into(), m.ct_zone.into(), 0xffff);
         self.hex("ct_mark", b.ct_mark.into(), m.ct_mark.into(), all);
@@ -76,10 +76,10 @@ impl Text<'_> {
 
     fn ct_tuple(&mut self) {
         let (c, m) = (&self.key.ct, &self.mask.ct);
-        let rest = |f: &mut Fields| {
+        let rest = |f: &mut Fields, ports: [&str; 2]| {
             f.number("proto", c.nw_proto.into(), m.nw_proto.into(), 0xff, Base::Dec);
-            f.number("tp_src", c.tp_src.into(), m.tp_src.into(), 0xffff, Base::Dec);
-            f.number("tp_dst", c.tp_dst.into(), m.tp_dst.into(), 0xffff, Base::Dec);
+            f.number(ports[0], c.tp_src.into(), m.tp_src.into(), 0xffff, Base::Dec);
+            f.number(ports[1], c.tp_dst.into(), m.tp_dst.into(), 0xffff, Base::Dec);
         };
         let is_v6 = self.key.base.dl_type == h::ETH_TYPE_IPV6;
         let addresses = if is_v6 {
@@ -95,13 +95,13 @@ impl Text<'_> {
             self.header("ct_tuple6", |f| {
                 f.ipv6("src", c.ipv6_src, m.ipv6_src);
                 f.ipv6("dst", c.ipv6_dst, m.ipv6_dst);
-                rest(f);
+                rest(f, ["src_port", "dst_port"]);
             });
         } else {
             self.header("ct_tuple4", |f| {
                 f.ipv4("src", c.nw_src, m.nw_src);
                 f.ipv4("dst", c.nw_dst, m.nw_dst);
-                rest(f);
+                rest(f, ["tp_src", "tp_dst"]);
             });
         }
     }
@@ -110,17 +110,29 @@ impl Text<'_> {
         let (t, m) = (self.key.tunnel, self.mask.tunnel);
         self.header("tunnel", |f| {
             f.number("tun_id", t.id, m.id, u64::MAX, Base::Hex);
-            if t.ipv6_dst == [0; 16] && t.ipv6_src == [0; 16] {
+            // Attributes that are zero are not part of a tunnel key, except the time to live.
+            if t.src != 0 {
                 f.ipv4("src", t.src, m.src);
+            }
+            if t.dst != 0 {
                 f.ipv4("dst", t.dst, m.dst);
-            } else {
+            }
+            if t.ipv6_src != [0; 16] {
                 f.ipv6("ipv6_src", t.ipv6_src, m.ipv6_src);
+            }
+            if t.ipv6_dst != [0; 16] {
                 f.ipv6("ipv6_dst", t.ipv6_dst, m.ipv6_dst);
             }
-            f.number("tos", t.tos.into(), m.tos.into(), 0xff, Base::Hex);
+            if t.tos != 0 {
+                f.number("tos", t.tos.into(), m.tos.into(), 0xff, Base::Hex);
+            }
             f.number("ttl", t.ttl.into(), m.ttl.into(), 0xff, Base::Dec);
-            f.number("tp_src", t.tp_src.into(), m.tp_src.into(), 0xffff, Base::Dec);
-            f.number("tp_dst", t.tp_dst.into(), m.tp_dst.into(), 0xffff, Base::Dec);
+            if t.tp_src != 0 {
+                f.number("tp_src", t.tp_src.into(), m.tp_src.into(), 0xffff, Base::Dec);
+            }
+            if t.tp_dst != 0 {
+                f.number("tp_dst", t.tp_dst.into(), m.tp_dst.into(), 0xffff, Base::Dec);
+            }
             if m.gbp_id != 0 || m.gbp_flags != 0 {
                 let mut gbp = Fields::new(false);
                 gbp.number("id", t.gbp_id.into(), m.gbp_id.into(), 0xffff, Base::Dec);
@@ -154,7 +166,7 @@ impl Text<'_> {
             return self.ethertype_and_up();
         };
         self.out.push(format!("eth_type(0x{:04x})", tag.tpid));
-        self.out.push(vlan(*tag, *tci_mask));
+        self.out.push(vlan(*tag, *tci_mask, self.verbose));
         let before = std::mem::take(&mut self.out);
         self.vlans(inner);
         let encapsulated = std::mem::replace(&mut self.out, before).join(",");
@@ -282,21 +294,16 @@ impl Text<'_> {
     }
 }
 
-/// A VLAN tag: all its fields, whatever is matched.
-fn vlan(tag: VlanTag, mask: u16) -> String {
-    let (vid, pcp, cfi) = (mask & 0xfff, mask >> 13, mask >> 12 & 1);
-    let mut text = format!("vlan(vid={}", tag.vid());
-    if vid != 0xfff {
-        text += &format!("/0x{vid:x}");
-    }
-    text += &format!(",pcp={}", tag.pcp());
-    if pcp != 7 {
-        text += &format!("/0x{pcp:x}");
-    }
-    if cfi == 0 {
-        text += ",cfi=1/0";
-    }
-    text + ")"
+/// A VLAN tag. Brief text leaves a part out when it is neither set nor matched; the presence bit is always matched.
+fn vlan(tag: VlanTag, mask: u16, verbose: bool) -> String {
+    let part = |name: &str, value: u16, mask: u16, full: u16| match (value, mask) {
+        (0, 0) if !verbose => None,
+        (value, mask) if mask == full => Some(format!("{name}={value}")),
+        (value, mask) => Some(format!("{name}={value}/0x{mask:x}")),
+    };
+    let vid = part("vid", tag.vid(), mask & 0xfff, 0xfff);
+    let pcp = part("pcp", tag.pcp().into(), mask >> 13, 7);
+    format!("vlan({})", vid.into_iter().chain(pcp).collect::<Vec<_>>().join(","))
 }
 
 /// One entry of an MPLS label stack (RFC 3032); all its fields with masks unless all are exact.

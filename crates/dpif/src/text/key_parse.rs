@@ -70,7 +70,7 @@ impl Parsed<'_> {
             }
             "in_port" => b.in_port = port(item.word()?, self.names)?,
             "skb_mark" => (b.pkt_mark, m.pkt_mark) = word32(item, all)?,
-            "ct_state" => (b.ct_state, m.ct_state) = flags(item.word()?, &CT_STATE, u32::MAX)?,
+            "ct_state" => (b.ct_state, m.ct_state) = flags(item.word()?, &CT_STATE, 0xff)?,
             "ct_zone" => {
                 let (value, mask) = word32(item, 0xffff)?;
                 (b.ct_zone, m.ct_zone) = (value as u16, mask as u16);
@@ -114,11 +114,11 @@ impl Parsed<'_> {
                     let (value, mask) = masked(text, 0xff)?;
                     (c.nw_proto, m.nw_proto) = (value as u8, mask as u8);
                 }
-                ("tp_src", _) => {
+                ("tp_src" | "src_port", _) => {
                     let (value, mask) = masked(text, 0xffff)?;
                     (c.tp_src, m.tp_src) = (value as u16, mask as u16);
                 }
-                ("tp_dst", _) => {
+                ("tp_dst" | "dst_port", _) => {
                     let (value, mask) = masked(text, 0xffff)?;
                     (c.tp_dst, m.tp_dst) = (value as u16, mask as u16);
                 }

@@ -47,6 +47,13 @@ const KEYS: &[&str] = &[
     "recirc_id(0),tunnel(tun_id=0x5,src=1.1.1.1,dst=2.2.2.2,ttl=64,flags(df|csum|key)),in_port(1),packet_type(ns=0,id=0),eth(),eth_type(0x1235)",
     "recirc_id(0),in_port(1),ct_tuple4(src=1.1.1.1,dst=2.2.2.2/255.0.0.0,proto=6,tp_src=1,tp_dst=2/0xff),packet_type(ns=0,id=0),eth(),eth_type(0x0800),ipv4(frag=no)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth()",
+    "recirc_id(0),tunnel(tun_id=0x5/0xff,ipv6_src=fe80::1,ipv6_dst=fe80::2/ffff::,tos=0x4,ttl=64,tp_src=1,tp_dst=4789,vxlan(gbp(id=5,flags=0x8)),flags(-df+csum+key)),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x1001)",
+    "recirc_id(0),in_port(1),ct_state(+new-est-rel-rpl-inv+trk-snat-dnat),ct_tuple6(src=fe80::1,dst=fe80::2,proto=6,src_port=1,dst_port=2/0xf),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x86dd),ipv6(frag=no)",
+    "recirc_id(0),in_port(1),ct_state(-new-est-rel-rpl-inv-trk-snat-dnat),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x1003)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x8100),vlan(vid=5),encap(eth_type(0x86dd),ipv6(label=0x5/0xff,proto=58,tclass=0/0x3,frag=no),icmpv6(type=128,code=0))",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(proto=6,frag=no),tcp(src=9),tcp_flags(-ns+[200])",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(proto=6,frag=no),tcp_flags(0)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x8100),vlan(vid=0,pcp=0),encap(eth_type(0x1234))",
 ];
 
 /// Actions as they print.
@@ -65,6 +72,8 @@ const ACTIONS: &[&str] = &[
     "userspace(pid=0,slow_path(controller,action)),clone(push_vlan(vid=1,pcp=1),2),meter(3),2",
     "userspace(pid=0,controller(reason=1,dont_send=0,continuation=0,recirc_id=1,rule_cookie=0x1f,controller_id=3,max_len=65535))",
     "set(ipv6(src=fe80::1,label=0x7,tclass=0x3,hlimit=9)),set(nd(target=fe80::2,sll=00:00:00:00:00:01)),2",
+    "set(eth(src=00:00:00:00:00:01/ff:00:00:00:00:00)),set(ipv6(label=0x7/0xff)),userspace(pid=0,slow_path(0)),1",
+    "sample(sample=0.0%,actions(1)),meter(0),recirc(0)",
     "set(arp(sip=1.1.1.1,op=2,sha=00:00:00:00:00:09)),2",
     "set(skb_mark(0x1/0xf)),set(skb_priority(0x9)),set(tcp(src=5/0xff)),2",
 ];

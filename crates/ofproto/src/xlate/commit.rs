@@ -55,14 +55,45 @@ impl Ctx<'_> {
 
     fn commit_network(&mut self) {
         match self.base.dl_type {
-            h::ETH_TYPE_IP if self.base.nw_proto != 0 => self.commit_ipv4(),
-            h::ETH_TYPE_IPV6 if self.base.nw_proto != 0 => {
+            // A packet of protocol 0 has no header that could be rewritten.
+            h::ETH_TYPE_IP | h::ETH_TYPE_IPV6 if self.base.nw_proto == 0 && self.network_differs() => {
+                self.wc.0.nw_proto = u8::MAX;
+            }
+            h::ETH_TYPE_IP | h::ETH_TYPE_IPV6 if self.base.nw_proto == 0 => {}
+            h::ETH_TYPE_IP => self.commit_ipv4(),
+            h::ETH_TYPE_IPV6 => {
                 self.commit_ipv6();
                 self.commit_nd();
             }
             h::ETH_TYPE_ARP | h::ETH_TYPE_RARP => self.commit_arp(),
             _ => {}
         }
+    }
+
+    fn network_differs(&self) -> bool {
+        let fields = |f: &Flow| {
+            (
+                f.nw_src,
+                f.nw_dst,
+                f.nw_tos,
+                f.nw_ttl,
+                f.ipv6_src,
+                f.ipv6_dst,
+                f.ipv6_label,
+                f.nd_target,
+                f.arp_sha,
+                f.arp_tha,
+            )
+        };
+        fields(&self.flow) != fields(&self.base)
+    }
+
+    /// Whether the mask tells an IPv4 packet from one whose header could not be read, which is all zeros.
+    fn ipv4_header_is_matched(&self) -> bool {
+        let (o, m) = (&self.original, &self.wc.0);
+        (o.nw_src & m.nw_src) != 0
+            || (o.nw_dst & m.nw_dst) != 0
+            || ((o.nw_tos & m.nw_tos) | (o.nw_ttl & m.nw_ttl) | (o.nw_frag & m.nw_frag)) != 0
     }
 
     fn commit_ipv4(&mut self) {
@@ -81,6 +112,9 @@ impl Ctx<'_> {
                 ttl: f.nw_ttl & mask.ttl,
             };
             self.set(SetAction::Ipv4(Masked { value, mask }));
+            if !self.ipv4_header_is_matched() {
+                self.wc.0.nw_proto = u8::MAX;
+            }
         }
     }
 
@@ -102,6 +136,7 @@ impl Ctx<'_> {
                 hlimit: f.nw_ttl & mask.hlimit,
             };
             self.set(SetAction::Ipv6(Masked { value, mask }));
+            self.wc.0.nw_proto = u8::MAX;
         }
     }
 
@@ -169,8 +204,10 @@ impl Ctx<'_> {
     fn commit_vlan(&mut self) {
         let (new, old) = (tags(&self.flow), tags(&self.base));
         let common = new.iter().rev().zip(old.iter().rev()).take_while(|(a, b)| a == b).count();
-        for _ in common..old.len() {
+        for (at, _) in old.iter().enumerate().take(old.len() - common) {
             self.actions.push(DpAction::PopVlan);
+            // What is pushed instead is made from the whole tag, priority and EtherType included.
+            self.wc.0.vlans[at] = VlanTag { tpid: u16::MAX, tci: u16::MAX };
         }
         for tag in new[..new.len() - common].iter().rev() {
             self.actions.push(DpAction::PushVlan { tpid: tag.tpid, tci: tag.tci });

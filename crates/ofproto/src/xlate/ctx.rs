@@ -2,7 +2,7 @@
 
 use super::cache::{XlateCache, XlateEffect};
 use super::trace::{TraceEvent, Tracer};
-use super::{MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK, Request, Translation, XlateHost};
+use super::{MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, MAX_STACK, Request, Translation, XlateHost};
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::Rule;
 use crate::view::{BridgeView, View};
@@ -22,7 +22,7 @@ pub(super) struct Ctx<'a> {
     pub(super) base: Flow,
     pub(super) wc: Mask,
     /// The flow as it came, for what masks may say of it.
-    original: Flow,
+    pub(super) original: Flow,
     pub(super) actions: Vec<DpAction>,
     pub(super) action_set: Vec<Action>,
     pub(super) table: TableId,
@@ -30,10 +30,14 @@ pub(super) struct Ctx<'a> {
     pub(super) rule_is_miss: bool,
     pub(super) in_packet_out: bool,
     pub(super) depth: u32,
+    /// Lookups within lookups.
+    nesting: u32,
     resubmits: u32,
     exit: bool,
+    /// The rest of the current list is not carried out; what called it goes on.
+    leaves_list: bool,
     frozen: Option<Vec<FrozenStep>>,
-    stack: Vec<Vec<u8>>,
+    pub(super) stack: Vec<Vec<u8>>,
     pub(super) slow_reasons: u16,
     pub(super) cache: XlateCache,
     recircs: Vec<RecircId>,
@@ -75,8 +79,10 @@ impl<'a> Ctx<'a> {
             rule_is_miss: false,
             in_packet_out: false,
             depth: 0,
+            nesting: 0,
             resubmits: 0,
             exit: false,
+            leaves_list: false,
             frozen: None,
             stack: Vec::new(),
             slow_reasons: 0,
@@ -161,6 +167,8 @@ impl<'a> Ctx<'a> {
     pub(super) fn in_peer_bridge(&mut self) {
         self.lookup(TableId(0), true);
         self.run_action_set();
+        // What freezes in the peer resumes there, with the packet as the peer has it.
+        self.freeze_if_asked();
         // `exit` ends the packet's way through the peer only.
         self.exit = self.error.is_some();
     }
@@ -204,9 +212,7 @@ impl<'a> Ctx<'a> {
         self.cache.push(XlateEffect::Rule(rule.clone()));
         self.rule_cookie = rule.cookie;
         self.rule_is_miss = rule.priority == 0 && rule.matching.mask().is_empty();
-        self.depth += 1;
         self.run_actions(&rule.actions);
-        self.depth -= 1;
     }
 
     fn table_miss(&mut self) {
@@ -228,16 +234,20 @@ impl<'a> Ctx<'a> {
 
     /// A `resubmit`, `goto_table` or output to `TABLE`.
     pub(super) fn resubmit(&mut self, table: TableId, in_port: OfPort, honor_miss: bool) {
-        if self.depth >= MAX_DEPTH {
+        if self.depth >= MAX_DEPTH || self.nesting >= MAX_NESTING {
             return self.fail(XlateDrop::RecursionTooDeep, "resubmits nest too deep");
         }
         if self.resubmits >= MAX_RESUBMITS {
             return self.fail(XlateDrop::TooManyResubmits, "too many resubmits");
         }
         self.resubmits += 1;
+        // Going on to later tables ends by itself; going back is what may go in circles.
+        let deeper = u32::from(table <= self.table);
         let saved = self.flow.in_port;
         self.flow.in_port = in_port.0;
+        (self.depth, self.nesting) = (self.depth + deeper, self.nesting + 1);
         self.lookup(table, honor_miss);
+        (self.depth, self.nesting) = (self.depth - deeper, self.nesting - 1);
         self.flow.in_port = saved;
     }
 
@@ -255,6 +265,9 @@ impl<'a> Ctx<'a> {
             self.trace.push(|a| TraceEvent::Action(Box::new((*a).clone())), &action);
             self.run_action(action);
             self.trace.pop();
+            if std::mem::take(&mut self.leaves_list) {
+                return;
+            }
             if self.actions.len() > MAX_ACTIONS {
                 self.fail(XlateDrop::TooManyOutputs, "more datapath actions than a flow may have");
             }
@@ -338,7 +351,7 @@ impl<'a> Ctx<'a> {
             };
             self.output_controller(&action);
         }
-        self.exit = true;
+        self.leaves_list = true;
     }
 
     /// The output of the action set, when all instructions are done.
@@ -347,8 +360,9 @@ impl<'a> Ctx<'a> {
             return;
         }
         let set = super::set::in_order(&std::mem::take(&mut self.action_set));
-        self.trace.detail(|| "--. Executing action set:".to_string());
+        self.trace.push(|()| TraceEvent::ActionSet, &());
         self.run_actions(&set);
+        self.trace.pop();
     }
 
     fn frozen_state(&self, steps: Vec<FrozenStep>, userdata: Vec<u8>) -> FrozenState {
@@ -443,6 +457,8 @@ fn tidy_mask(wc: &mut Mask, flow: &Flow) {
     for tag in &mut m.vlans {
         if tag.tci != 0 {
             tag.tci |= VlanTag::PRESENT;
+            // Tags are compared and moved whole, and datapaths name a tag by its EtherType.
+            tag.tpid = u16::MAX;
         }
     }
 }

@@ -4,7 +4,7 @@
 //! packet causes (rule counters, learned addresses and rules) is gathered as an [`XlateCache`], which the caller replays:
 //! once for the packet itself before it is sent, later with the counters of the megaflow.
 //!
-//! Bounds: [`MAX_DEPTH`], [`MAX_RESUBMITS`], [`MAX_ACTIONS`], [`MAX_STACK`]; each ends the translation with its own
+//! Bounds: [`MAX_DEPTH`], [`MAX_NESTING`], [`MAX_RESUBMITS`], [`MAX_ACTIONS`], [`MAX_STACK`]; each ends the translation with its own
 //! [`XlateDrop`].
 
 mod cache;
@@ -17,7 +17,7 @@ mod set;
 mod trace;
 
 pub use cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
-pub use trace::{TraceEvent, TraceNode};
+pub use trace::{TraceEvent, TraceNode, render_trace};
 
 use crate::ports::BridgeId;
 use crate::recirc::FrozenState;
@@ -28,8 +28,10 @@ use flow::action::Action;
 use flow::{Flow, Mask, RecircId};
 use std::sync::Arc;
 
-/// How deep resubmits and patch ports may nest.
+/// How deep resubmits to the same or an earlier table and patch ports may nest.
 pub const MAX_DEPTH: u32 = 64;
+/// How deep lookups of any tables may nest.
+pub const MAX_NESTING: u32 = 512;
 /// How many resubmits one translation may do.
 pub const MAX_RESUBMITS: u32 = 4096;
 /// How many datapath actions a megaflow may have.

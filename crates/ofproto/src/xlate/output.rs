@@ -84,6 +84,7 @@ impl Ctx<'_> {
         let saved_flow = self.flow;
         let saved_bridge = std::mem::replace(&mut self.bridge, bridge);
         let saved_set = std::mem::take(&mut self.action_set);
+        let saved_stack = std::mem::take(&mut self.stack);
         let saved = (self.table, self.rule_cookie, self.rule_is_miss, self.in_packet_out);
         self.flow.in_port = peer_port.0;
         self.flow.metadata = 0;
@@ -96,6 +97,7 @@ impl Ctx<'_> {
         self.trace.pop();
         (self.table, self.rule_cookie, self.rule_is_miss, self.in_packet_out) = saved;
         self.action_set = saved_set;
+        self.stack = saved_stack;
         self.bridge = saved_bridge;
         // The rules here go on with the packet as they had it; what the peer did to the datapath's packet stays in the
         // base flow, so the next output undoes it.

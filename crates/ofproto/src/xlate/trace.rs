@@ -2,7 +2,9 @@
 
 use crate::rule::Rule;
 use flow::action::Action;
+use flow::text::{NoPortNames, format_action, format_match};
 use flow::{RecircId, TableId};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// One thing that happened.
@@ -21,6 +23,8 @@ pub enum TraceEvent {
     },
     /// An action was carried out.
     Action(Box<Action>),
+    /// The action set is carried out.
+    ActionSet,
     /// A remark.
     Detail(String),
 }
@@ -75,4 +79,77 @@ impl Tracer {
         }
         self.stack.and_then(|mut s| s.pop()).unwrap_or_default()
     }
+}
+
+/// Priority that match texts leave out.
+const DEFAULT_PRIORITY: i32 = 32768;
+
+/// The story as text: bridges underlined, tables with the rule that matched, actions indented below; what follows from the
+/// last action of a table stands at the level of the table itself.
+pub fn render_trace(nodes: &[TraceNode]) -> String {
+    let mut out = String::new();
+    render(&flatten(nodes), 0, &mut out);
+    out
+}
+
+/// What happened within an action stands beside it, not within it.
+fn flatten(nodes: &[TraceNode]) -> Vec<TraceNode> {
+    let mut flat = Vec::new();
+    for node in nodes {
+        let children = flatten(&node.children);
+        if matches!(node.event, TraceEvent::Action(_)) {
+            flat.push(TraceNode { event: node.event.clone(), children: Vec::new() });
+            flat.extend(children);
+        } else {
+            flat.push(TraceNode { event: node.event.clone(), children });
+        }
+    }
+    flat
+}
+
+fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
+    for (i, node) in nodes.iter().enumerate() {
+        let leaf = matches!(node.event, TraceEvent::Action(_) | TraceEvent::Detail(_));
+        let more = usize::from(i + 1 < nodes.len() || leaf);
+        let indent = " ".repeat((level + more) * 4);
+        match &node.event {
+            TraceEvent::Bridge(name) => {
+                let title = format!("bridge(\"{name}\")");
+                let _ = writeln!(out, "\n{indent}{title}\n{indent}{}", "-".repeat(title.len()));
+            }
+            TraceEvent::Thaw(_) => {
+                let _ = writeln!(out, "{indent}thaw");
+            }
+            TraceEvent::Table { table, rule } => {
+                let _ = writeln!(out, "{indent}{:2}. {}", table.0, rule_text(rule.as_deref()));
+                let drops = rule.as_ref().is_none_or(|r| r.actions.is_empty());
+                if drops && node.children.is_empty() {
+                    let _ = writeln!(out, "{}drop", " ".repeat((level + 2 * more + 1) * 4));
+                }
+            }
+            TraceEvent::ActionSet => {
+                let _ = writeln!(out, "{indent}--. Executing action set:");
+            }
+            TraceEvent::Action(action) => {
+                let _ = writeln!(out, "{indent}{}", format_action(action, &NoPortNames));
+            }
+            TraceEvent::Detail(text) => {
+                let _ = writeln!(out, "{indent} -> {text}");
+            }
+        }
+        render(&node.children, level + 2 * more, out);
+    }
+}
+
+fn rule_text(rule: Option<&Rule>) -> String {
+    let Some(rule) = rule else { return "No match.".to_string() };
+    let mut text = format_match(&rule.matching, Some(DEFAULT_PRIORITY));
+    if !text.is_empty() {
+        text.push_str(", ");
+    }
+    let _ = write!(text, "priority {}", rule.priority);
+    if rule.cookie != 0 {
+        let _ = write!(text, ", cookie {:#x}", rule.cookie);
+    }
+    text
 }

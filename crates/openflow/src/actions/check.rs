@@ -41,7 +41,8 @@ fn check_list(actions: &[Action], flow: &mut Flow, cx: &CheckContext<'_>, depth:
 fn check_action(a: &Action, flow: &mut Flow, cx: &CheckContext<'_>, depth: u8) -> Res<()> {
     let lenient = cx.version == Version::V10;
     let fits = |ok: bool| if ok || lenient { Ok(()) } else { Err(ErrorKind::BacMatchInconsistent) };
-    let l4 = flow.is_ip() && matches!(flow.nw_proto, 6 | 17 | 132) && flow.nw_frag & flow::nw_frag::LATER == 0;
+    let l4 =
+        flow.is_ip() && matches!(flow.nw_proto, 6 | 17 | 132) && flow.nw_frag & flow::nw_frag::LATER == 0;
     match a {
         Action::Output { port, .. } => check_port(*port, cx),
         Action::OutputReg { source, .. } | Action::StackPush(source) => check_source(*source, flow),
@@ -72,7 +73,9 @@ fn check_action(a: &Action, flow: &mut Flow, cx: &CheckContext<'_>, depth: u8) -
             Ok(())
         }
         Action::SetIpv4Src(_) | Action::SetIpv4Dst(_) => fits(flow.dl_type == 0x0800),
-        Action::SetIpDscp(_) | Action::SetIpEcn(_) | Action::SetIpTtl(_) | Action::DecTtl { .. } => fits(flow.is_ip()),
+        Action::SetIpDscp(_) | Action::SetIpEcn(_) | Action::SetIpTtl(_) | Action::DecTtl { .. } => {
+            fits(flow.is_ip())
+        }
         Action::SetL4Src(_) | Action::SetL4Dst(_) => fits(l4),
         Action::Learn(l) => check_learn(l, flow, cx),
         Action::Controller(c) => c.meter_id.map_or(Ok(()), |id| check_meter(id, cx)),

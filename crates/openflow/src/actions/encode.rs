@@ -84,7 +84,9 @@ fn put10(w: &mut Writer, a: &Action) {
         }),
         Action::SetTunnel { id, wide } => put_tunnel10(w, *id, *wide),
         Action::DecTtl { controllers } if controllers[..] == [0] => nicira(w, 18, |w| w.zeros(6)),
-        Action::SetField { field, value, mask, style: SetStyle::SetField } => put_set10(w, *field, *value, *mask),
+        Action::SetField { field, value, mask, style: SetStyle::SetField } => {
+            put_set10(w, *field, *value, *mask)
+        }
         Action::GotoTable(table) => put_resubmit(w, OfPort::IN_PORT, Some(*table)),
         Action::WriteMetadata { value, mask } => nicira(w, 22, |w| {
             w.zeros(6);
@@ -228,17 +230,28 @@ fn put_set_field11(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
     if mask == nxm::valid_bits(field) {
         put_set11(w, field, value);
     } else {
-        nicira(w, 33, |w| {
-            w.zeros(6);
-            nxm::put_entry(w, field, value, mask);
-        });
+        put_load2(w, field, value, mask);
     }
+}
+
+fn put_load2(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
+    nicira(w, 33, |w| {
+        w.zeros(6);
+        nxm::put_entry(w, field, value, mask);
+    });
 }
 
 /// Actions that have one form in all versions.
 fn put_common(w: &mut Writer, a: &Action) {
     match a {
         Action::Controller(c) => put_controller(w, c),
+        Action::OutputReg { source, max_len_bytes } if nxm::has_long_nx_header(source.field) => {
+            nicira(w, 32, |w| {
+                w.u16(ofs_nbits(*source));
+                w.u16(*max_len_bytes);
+                nxm::put_nx_header(w, source.field);
+            })
+        }
         Action::OutputReg { source, max_len_bytes } => nicira(w, 15, |w| {
             w.u16(ofs_nbits(*source));
             nxm::put_nx_header(w, source.field);
@@ -285,13 +298,17 @@ fn put_stack(w: &mut Writer, subtype: u16, s: SubField) {
     nicira(w, subtype, |w| {
         w.u16(s.offset_bits);
         nxm::put_nx_header(w, s.field);
-        w.u16(s.len_bits);
-        w.zeros(6);
+        w.u16(wire_bits(s.field, s.len_bits.into()) as u16);
     });
 }
 
 fn ofs_nbits(s: SubField) -> u16 {
-    s.offset_bits << 6 | (s.len_bits.clamp(1, 64) - 1)
+    s.offset_bits << 6 | (wire_bits(s.field, s.len_bits.clamp(1, 64).into()) as u16 - 1)
+}
+
+/// Length of a range on the wire: all of the ARP opcode is 16 bits there.
+fn wire_bits(field: FieldId, len_bits: u32) -> u32 {
+    if field == FieldId::ArpOp && len_bits == 8 { 16 } else { len_bits }
 }
 
 /// Writes `NXAST_REG_LOAD`s, one for each run of at most 64 bits of the mask, lowest first.
@@ -304,15 +321,16 @@ fn put_loads(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
     if !nxm::has_header(field) {
         return;
     }
+    if nxm::has_long_nx_header(field) {
+        return put_load2(w, field, value, mask);
+    }
     let mut at = 0u32;
     while at < 128 && mask >> at != 0 {
         at += (mask >> at).trailing_zeros();
         let run = (mask >> at).trailing_ones().min(64);
         let ones = u128::from(u64::MAX >> (64 - run));
-        // All of the ARP opcode is 16 bits on the wire.
-        let wire_run = if field == FieldId::ArpOp && run == 8 { 16 } else { run };
         nicira(w, 7, |w| {
-            w.u16((at as u16) << 6 | (wire_run as u16 - 1));
+            w.u16((at as u16) << 6 | (wire_bits(field, run) as u16 - 1));
             nxm::put_nx_header(w, field);
             w.u64((value >> at & ones) as u64);
         });

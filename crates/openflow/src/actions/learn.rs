@@ -158,7 +158,9 @@ fn put_spec(w: &mut Writer, spec: &LearnSpec) {
     };
     w.u16(spec.len_bits | if immediate { IMMEDIATE } else { 0 } | dest << DEST_SHIFT);
     match spec.source {
-        LearnSource::Immediate(value) => w.uint(value, 2 * usize::from(spec.len_bits.clamp(1, 128).div_ceil(16))),
+        LearnSource::Immediate(value) => {
+            w.uint(value, 2 * usize::from(spec.len_bits.clamp(1, 128).div_ceil(16)))
+        }
         LearnSource::Field(s) => put_range(w, s),
     }
     if let LearnDest::Match(s) | LearnDest::Load(s) = spec.dest {

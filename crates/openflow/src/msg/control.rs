@@ -199,7 +199,12 @@ pub struct AsyncConfig {
 
 pub(crate) fn decode_async(r: &mut Reader<'_>) -> Res<AsyncConfig> {
     let mut pair = || Ok::<_, ErrorKind>([r.u32()?, r.u32()?]);
-    Ok(AsyncConfig { format: Format::Standard, packet_in: pair()?, port_status: pair()?, flow_removed: pair()? })
+    Ok(AsyncConfig {
+        format: Format::Standard,
+        packet_in: pair()?,
+        port_status: pair()?,
+        flow_removed: pair()?,
+    })
 }
 
 pub(crate) fn decode_nx_async(r: &mut Reader<'_>) -> Res<AsyncConfig> {

@@ -5,7 +5,8 @@
 
 pub mod control;
 pub mod features;
-pub mod flow;
+pub mod flow_mod;
+pub mod flow_stats;
 pub mod group;
 pub mod meter;
 pub mod packet;
@@ -14,7 +15,7 @@ pub(crate) mod prop;
 pub mod stats;
 
 use crate::error::ErrorBody;
-use ::flow::OfPort;
+use flow::OfPort;
 
 /// `buffer_id` of "the packet is here, not in a buffer".
 pub const NO_BUFFER: u32 = u32::MAX;
@@ -123,9 +124,9 @@ messages! {
     /// A packet from the controller.
     PacketOut(packet::PacketOut);
     /// Adds, changes or deletes rules.
-    FlowMod(flow::FlowMod);
+    FlowMod(flow_mod::FlowMod);
     /// A rule has ended.
-    FlowRemoved(flow::FlowRemoved);
+    FlowRemoved(flow_mod::FlowRemoved);
     /// Configures a port.
     PortMod(port::PortMod);
     /// A port has changed.
@@ -181,13 +182,13 @@ messages! {
     /// Tells who made the switch.
     DescReply(stats::SwitchDesc);
     /// Asks for rules.
-    FlowStatsRequest(flow::FlowStatsRequest);
+    FlowStatsRequest(flow_stats::FlowStatsRequest);
     /// Tells rules.
-    FlowStatsReply(Multi<flow::FlowStats>);
+    FlowStatsReply(Multi<flow_stats::FlowStats>);
     /// Asks for sums over rules.
-    AggregateRequest(flow::FlowStatsRequest);
+    AggregateRequest(flow_stats::FlowStatsRequest);
     /// Tells sums over rules.
-    AggregateReply(flow::AggregateStats);
+    AggregateReply(flow_stats::AggregateStats);
     /// Asks for table statistics.
     TableStatsRequest;
     /// Tells table statistics.
@@ -233,7 +234,7 @@ messages! {
     /// Tells ports.
     PortDescReply(Multi<port::Port>);
     /// Asks to be told of changes of rules (`NXST_FLOW_MONITOR`).
-    FlowMonitorRequest(Multi<flow::FlowMonitorRequest>);
+    FlowMonitorRequest(Multi<flow_stats::FlowMonitorRequest>);
 }
 
 impl Message {

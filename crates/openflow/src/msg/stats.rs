@@ -37,7 +37,9 @@ pub(crate) fn decode_desc(r: &mut Reader<'_>) -> Res<SwitchDesc> {
 }
 
 pub(crate) fn encode_desc(m: &SwitchDesc, w: &mut Writer) {
-    for (text, n) in [&m.manufacturer, &m.hardware, &m.software, &m.serial, &m.datapath].into_iter().zip(DESC_BYTES) {
+    for (text, n) in
+        [&m.manufacturer, &m.hardware, &m.software, &m.serial, &m.datapath].into_iter().zip(DESC_BYTES)
+    {
         w.text(text, n);
     }
 }

@@ -133,7 +133,7 @@ impl Daemon {
         let token = reactor.token();
         let unixctl = Unixctl::open(&unixctl_path, reactor.registry(), token)?;
         let signal_token = reactor.watch(signals.fd())?;
-        let switch = Switch::start(config, db.is_embedded())?;
+        let switch = Switch::start(config, db.is_embedded(), waker)?;
         let link_token = reactor.watch(switch.link_fd())?;
         Ok(Daemon {
             reactor,
@@ -219,8 +219,8 @@ impl Daemon {
             for request in self.unixctl.ready(token, self.reactor.registry()) {
                 self.command(request);
             }
-        } else {
-            self.db.event(token, &mut self.reactor);
+        } else if !self.db.event(token, &mut self.reactor) {
+            self.switch.socket_event(token, &mut self.reactor);
         }
     }
 

@@ -8,10 +8,10 @@ use netdev::link::{self, EthtoolLink, LinkInfo};
 use ofproto::backer::Backer;
 use ofproto::ports::PatchCounters;
 use ovsdb::client::{ColumnValue, LockState, TxnBuilder, TxnId};
-use ovsdb::value::Datum;
+use ovsdb::value::{Datum, Uuid};
 use std::collections::BTreeMap;
 use sync::Ordering;
-use vswitch::status::{Counters, Duplex, Facts, SwitchFacts, UpDown};
+use vswitch::status::{ControllerFacts, Counters, Duplex, Facts, SwitchFacts, UpDown};
 use vswitch::{Planner, SupportedTypes, Writeback};
 
 /// Version of OVS that tools are told.
@@ -24,7 +24,7 @@ struct Link {
 }
 
 /// Gathers facts and writes them.
-pub struct FactKeeper {
+pub(crate) struct FactKeeper {
     writeback: Writeback,
     in_flight: Option<TxnId>,
     root_asked: bool,
@@ -34,13 +34,14 @@ pub struct FactKeeper {
     switch: SwitchFacts,
     system_id: Option<String>,
     embedded: bool,
+    controllers: BTreeMap<Uuid, ControllerFacts>,
     dirty: bool,
     last_written: Option<i64>,
 }
 
 impl FactKeeper {
     /// Nothing known yet. `system_id` is given when the database is ours, and so is the description of the system.
-    pub fn new(supported: &SupportedTypes, system_id: Option<String>) -> FactKeeper {
+    pub(crate) fn new(supported: &SupportedTypes, system_id: Option<String>) -> FactKeeper {
         let embedded = system_id.is_some();
         let (system_type, system_version) = system();
         let own = |text: String| embedded.then_some(text);
@@ -62,24 +63,25 @@ impl FactKeeper {
             },
             system_id,
             embedded,
+            controllers: BTreeMap::new(),
             dirty: true,
             last_written: None,
         }
     }
 
     /// Sets how often statistics are written.
-    pub fn set_interval_ms(&mut self, interval_ms: u64) {
+    pub(crate) fn set_interval_ms(&mut self, interval_ms: u64) {
         self.writeback.set_stats_interval_ms(interval_ms);
     }
 
     /// When there may be something to write without an event.
-    pub fn next_ms(&self, now_ms: u64) -> u64 {
+    pub(crate) fn next_ms(&self, now_ms: u64) -> u64 {
         if self.in_flight.is_some() { now_ms + 1000 } else { self.writeback.next_due_ms().max(now_ms) }
     }
 
     /// The database changed: facts are compared with it anew. In a database of ours, the root row is made when it is
     /// missing.
-    pub fn prepare(&mut self, db: &mut Db) {
+    pub(crate) fn prepare(&mut self, db: &mut Db) {
         self.dirty = true;
         if !self.embedded || self.root_asked || db.client_ref().replica().row_count("Open_vSwitch") > 0 {
             return;
@@ -95,7 +97,7 @@ impl FactKeeper {
     }
 
     /// Takes the outcome of the transaction in flight.
-    pub fn take_outcomes(&mut self, db: &mut Db, now_ms: u64) {
+    pub(crate) fn take_outcomes(&mut self, db: &mut Db, now_ms: u64) {
         for (id, outcome) in db.client().take_outcomes() {
             if self.in_flight == Some(id) {
                 self.in_flight = None;
@@ -109,7 +111,7 @@ impl FactKeeper {
     }
 
     /// Reads the state of open devices anew.
-    pub fn refresh_links(&mut self, devices: &BTreeMap<String, Device>) {
+    pub(crate) fn refresh_links(&mut self, devices: &BTreeMap<String, Device>) {
         self.links.retain(|name, _| devices.contains_key(name));
         for name in devices.keys() {
             let Ok(info) = link::link_info(name) else { continue };
@@ -125,18 +127,23 @@ impl FactKeeper {
         }
     }
 
+    /// Takes facts about controllers.
+    pub(crate) fn set_controllers(&mut self, controllers: BTreeMap<Uuid, ControllerFacts>) {
+        let lasting = |all: &BTreeMap<Uuid, ControllerFacts>| {
+            let strip = |f: &ControllerFacts| (f.is_connected, f.role, f.status.get("state").cloned());
+            all.iter().map(|(u, f)| (*u, strip(f))).collect::<Vec<_>>()
+        };
+        self.dirty |= lasting(&controllers) != lasting(&self.controllers);
+        self.controllers = controllers;
+    }
+
     /// Whether a device is without carrier; `None` when nothing is known of it.
-    pub fn link_down(&self, name: &str) -> Option<bool> {
+    pub(crate) fn link_down(&self, name: &str) -> Option<bool> {
         self.links.get(name).map(|l| !l.info.carrier())
     }
 
-    /// Link speed of a device in Mbit/s.
-    pub fn speed_mbps(&self, name: &str) -> Option<u32> {
-        self.links.get(name)?.settings?.speed_mbps
-    }
-
     /// Writes what differs and is due.
-    pub fn write_back(
+    pub(crate) fn write_back(
         &mut self,
         db: &mut Db,
         planner: &Planner,
@@ -179,6 +186,7 @@ impl FactKeeper {
     fn facts(&self, planner: &Planner) -> Facts {
         let mut facts = planner.facts();
         facts.switch = self.switch.clone();
+        facts.controllers = self.controllers.clone();
         for bridge in facts.bridges.values_mut() {
             bridge.datapath_version = "<built-in>".to_string();
         }

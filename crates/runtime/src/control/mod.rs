@@ -5,6 +5,7 @@ pub mod daemon;
 pub mod db;
 pub mod dbfile;
 mod facts;
+mod openflow;
 pub mod reactor;
 mod status;
 pub mod stream;

@@ -5,18 +5,17 @@
 use super::daemon::{DaemonConfig, Exit};
 use super::db::Db;
 use super::facts::FactKeeper;
+use super::openflow::{OpenFlow, Parts};
 use super::reactor::Reactor;
 use crate::slowpath::{RevalidatorState, SlowPath};
 use crate::userspace::{UserspaceConfig, UserspaceDatapath};
 use anyhow::{Context, Result};
 use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, PmdStats, PortKind, PortSpec, ReplySink};
-use flow::action::Action;
-use flow::{DpPort, MacAddr, Match, OfPort, TableId};
+use flow::{DpPort, MacAddr, OfPort};
 use netdev::link::{self, LinkEvent, LinkInfo, LinkMonitor};
 use ofproto::backer::Backer;
 use ofproto::ports::BridgeId;
 use ofproto::revalidate::RevalidatorStats;
-use ofproto::rule::{Rule, RuleFlags, RuleStats};
 use ovsdb::client::{ClientState, LockState};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -24,7 +23,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use sync::{Ordering, lock};
-use vswitch::config::{FailMode, GlobalConfig};
+use vswitch::config::{GlobalConfig, affects_desired};
 use vswitch::plan::{BridgeSettings, DeviceSettings, OpenInterface};
 use vswitch::{Command, Desired, OpenedInterface, Planner, SupportedTypes};
 
@@ -57,14 +56,16 @@ pub struct Switch {
     links: LinkMonitor,
     links_dirty: bool,
     facts: FactKeeper,
+    openflow: OpenFlow,
     applied_once: bool,
     next_retry_ms: u64,
     waited_for_lock: bool,
+    seen_epoch: u64,
 }
 
 impl Switch {
     /// Starts datapath and slow path, without bridges.
-    pub fn start(config: &DaemonConfig, embedded: bool) -> Result<Switch> {
+    pub fn start(config: &DaemonConfig, embedded: bool, waker: Arc<mio::Waker>) -> Result<Switch> {
         let hash_seed = sys::random::u64().context("no random numbers")?;
         let userspace = UserspaceConfig {
             name: "netdev@ovs-netdev".to_string(),
@@ -77,7 +78,12 @@ impl Switch {
             UserspaceDatapath::start(&userspace).context("cannot start the forwarding threads")?;
         let datapath = Arc::new(datapath);
         let backer = Arc::new(Backer::new(hash_seed.rotate_left(17)));
-        let slow = SlowPath::start(&backer, &datapath, handlers).context("cannot start the slow path")?;
+        let wake = Arc::new(move || {
+            // The main loop is there as long as the slow path is.
+            let _ = waker.wake();
+        });
+        let slow =
+            SlowPath::start(&backer, &datapath, handlers, wake).context("cannot start the slow path")?;
         let links = LinkMonitor::new().context("cannot watch the system's links")?;
         let supported = SupportedTypes::userspace();
         let system_id = embedded.then(|| super::daemon::system_id(&config.config_dir)).flatten();
@@ -87,6 +93,7 @@ impl Switch {
             slow,
             planner: Planner::new(machine_seed()),
             facts: FactKeeper::new(&supported, system_id),
+            openflow: OpenFlow::new(&config.run_dir),
             supported,
             devices: BTreeMap::new(),
             links,
@@ -94,6 +101,7 @@ impl Switch {
             applied_once: false,
             next_retry_ms: 0,
             waited_for_lock: false,
+            seen_epoch: 0,
         })
     }
 
@@ -125,6 +133,13 @@ impl Switch {
     /// Figures of the revalidator's last rounds.
     pub fn revalidator_stats(&self) -> RevalidatorStats {
         *lock(&self.slow.state.stats)
+    }
+
+    /// Something happened to a socket; `false` when it is none of OpenFlow's.
+    pub fn socket_event(&mut self, token: mio::Token, reactor: &mut Reactor) -> bool {
+        let now_ms = sys::clock::monotonic_ms();
+        let parts = Parts { backer: &self.backer, datapath: &*self.datapath, now_ms };
+        self.openflow.event(token, reactor, parts)
     }
 
     /// Makes the revalidator look at once.
@@ -170,13 +185,24 @@ impl Switch {
 
     /// When [`Switch::run`] has something to do without an event.
     pub fn next_ms(&self, now_ms: u64) -> u64 {
-        self.facts.next_ms(now_ms).min(self.next_retry_ms.max(now_ms + 1))
+        self.facts.next_ms(now_ms).min(self.next_retry_ms.max(now_ms + 1)).min(self.openflow.next_ms(now_ms))
     }
 
     /// Follows the database and the system, and writes back.
     pub fn run(&mut self, db: &mut Db, reactor: &mut Reactor) {
+        self.follow(db, reactor);
+        let epoch = self.backer.epoch();
+        if epoch != self.seen_epoch {
+            self.seen_epoch = epoch;
+            self.wake_revalidator();
+        }
+    }
+
+    fn follow(&mut self, db: &mut Db, reactor: &mut Reactor) {
         let now_ms = sys::clock::monotonic_ms();
-        let changed = !db.client().take_changes().is_empty();
+        let parts = Parts { backer: &self.backer, datapath: &*self.datapath, now_ms };
+        self.openflow.run(reactor, parts);
+        let changes = db.client().take_changes();
         self.facts.take_outcomes(db, now_ms);
         if db.client_ref().state() != ClientState::Ready {
             return;
@@ -188,20 +214,26 @@ impl Switch {
             }
             return;
         }
-        if changed || !self.applied_once || self.waited_for_lock {
-            self.waited_for_lock = false;
+        let first = !self.applied_once || std::mem::take(&mut self.waited_for_lock);
+        if first || !changes.is_empty() {
             self.facts.prepare(db);
-            let desired = Desired::from_replica(db.client_ref().replica(), &self.supported);
             let managers = managers(db);
             for (target, why) in db.set_managers(&managers, reactor) {
                 log::warn!(target: "ovsdb_file", "{target}: {why}");
             }
+        }
+        if first || affects_desired(db.client_ref().replica(), &changes) {
+            let desired = Desired::from_replica(db.client_ref().replica(), &self.supported);
+            // A new request is a reason to try again what failed.
+            if desired.next_cfg != self.planner.desired().next_cfg {
+                self.planner.retry_failed();
+            }
             let commands = self.planner.plan(desired);
-            self.carry_out(commands);
+            self.carry_out(commands, reactor);
         }
         if self.links_dirty {
             self.links_dirty = false;
-            self.follow_links();
+            self.follow_links(reactor);
         }
         if now_ms >= self.next_retry_ms {
             self.next_retry_ms = now_ms + RETRY_MS;
@@ -209,7 +241,7 @@ impl Switch {
             self.planner.retry_failed();
         }
         let commands = self.planner.commands();
-        self.carry_out(commands);
+        self.carry_out(commands, reactor);
         for notice in self.planner.take_notices() {
             log::warn!(target: "bridge", "{} {}: {}", notice.table, notice.name, notice.message);
         }
@@ -224,29 +256,30 @@ impl Switch {
         self.links_dirty = true;
     }
 
-    fn carry_out(&mut self, commands: Vec<Command>) {
+    fn carry_out(&mut self, commands: Vec<Command>, reactor: &mut Reactor) {
         let mut commands = commands;
         for _ in 0..STEPS_PER_TURN {
             if commands.is_empty() {
                 return;
             }
             for command in commands {
-                self.command(command);
+                self.command(command, reactor);
             }
             commands = self.planner.commands();
         }
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: Command, reactor: &mut Reactor) {
         match command {
             Command::SetGlobal(global) => self.set_global(&global),
             Command::CreateBridge(bridge) => {
                 self.backer.insert_bridge(bridge.bridge, &bridge.name);
                 log::info!(target: "bridge", "bridge {}: using datapath ID {:016x}", bridge.name, bridge.datapath_id);
+                self.openflow.create(bridge.bridge, &bridge.name, bridge.datapath_id, reactor);
             }
             Command::DestroyBridge { bridge, .. } => {
+                self.openflow.destroy(bridge, reactor);
                 self.backer.remove_bridge(bridge);
-                self.wake_revalidator();
             }
             Command::OpenInterface(open) => {
                 let result = self.open(&open);
@@ -276,12 +309,17 @@ impl Switch {
             Command::SetPorts { bridge, ports, .. } => {
                 let view = self.backer.view();
                 let previous = view.bridge(bridge).map(|b| b.ports.clone()).unwrap_or_default();
-                self.backer.set_ports(bridge, ports.table(&previous));
-                self.wake_revalidator();
+                let table = ports.table(&previous);
+                self.openflow.ports_changed(bridge, &previous, &table, sys::clock::monotonic_ms());
+                self.backer.set_ports(bridge, table);
                 self.links_dirty = true;
             }
             Command::ConfigureBridge { bridge, settings, .. } => self.configure(bridge, &settings),
-            Command::SetControllers { .. } => {}
+            Command::SetControllers { bridge, controllers, .. } => {
+                let now_ms = sys::clock::monotonic_ms();
+                let parts = Parts { backer: &self.backer, datapath: &*self.datapath, now_ms };
+                self.openflow.set_controllers(bridge, controllers, reactor, parts);
+            }
         }
     }
 
@@ -297,15 +335,10 @@ impl Switch {
         self.backer.change_bridge(bridge, |b| {
             b.forward_bpdu = options.forward_bpdu;
             lock(&b.macs).configure(options.mac_aging_time_s, options.mac_table_size as usize);
-            let normal = normal_rule();
-            match options.fail_mode {
-                FailMode::Standalone if b.tables.iter().next().is_none() => {
-                    b.tables.insert(Arc::new(normal));
-                }
-                _ => {}
-            }
         });
-        self.wake_revalidator();
+        let now_ms = sys::clock::monotonic_ms();
+        let parts = Parts { backer: &self.backer, datapath: &*self.datapath, now_ms };
+        self.openflow.configure(bridge, options, settings.datapath_id, parts);
     }
 
     fn open(&mut self, open: &OpenInterface) -> Result<OpenedInterface, String> {
@@ -324,7 +357,7 @@ impl Switch {
             name: name.clone(),
             kind,
             mac: open.device.mac,
-            mtu: open.device.mtu_request,
+            mtu: open.device.mtu,
             number: None,
             options: open.device.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
         };
@@ -346,7 +379,7 @@ impl Switch {
             log::warn!(target: "bridge", "{e}");
         }
         let mac = open.device.mac.or(info.mac.map(MacAddr)).unwrap_or_default();
-        Ok(OpenedInterface { dp_port, mac })
+        Ok(OpenedInterface { dp_port, mac, mtu: Some(open.device.mtu.unwrap_or(info.mtu)) })
     }
 
     /// Sets address and MTU of an open device.
@@ -355,7 +388,7 @@ impl Switch {
         let failed =
             |what: &str, e: &std::io::Error| format!("interface {name}: cannot set {what}: {}", os_text(e));
         let info = link::link_info(name).map_err(|e| failed("anything", &e))?;
-        if let Some(mtu) = wanted.mtu_request.filter(|mtu| *mtu != info.mtu) {
+        if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu != info.mtu) {
             link::set_mtu(device.ifindex, mtu).map_err(|e| failed(&format!("MTU {mtu}"), &e))?;
         }
         // An existing device's address belongs to whoever made it.
@@ -367,7 +400,7 @@ impl Switch {
     }
 
     /// Takes in what the system tells of links: devices that went, came, or changed.
-    fn follow_links(&mut self) {
+    fn follow_links(&mut self, reactor: &mut Reactor) {
         let events = match self.links.poll() {
             Ok(events) => events,
             Err(e) => {
@@ -377,11 +410,11 @@ impl Switch {
         };
         for event in events {
             match event {
-                LinkEvent::Changed(info) => self.link_changed(&info),
+                LinkEvent::Changed(info) => self.link_changed(&info, reactor),
                 LinkEvent::Deleted { ifindex, .. } => self.link_gone(|d| d.ifindex == ifindex),
                 LinkEvent::Resync(all) => {
                     self.link_gone(|d| !all.iter().any(|l| l.ifindex == d.ifindex));
-                    all.iter().for_each(|info| self.link_changed(info));
+                    all.iter().for_each(|info| self.link_changed(info, reactor));
                 }
             }
         }
@@ -389,19 +422,19 @@ impl Switch {
         self.follow_carriers();
     }
 
-    fn link_changed(&mut self, info: &LinkInfo) {
+    fn link_changed(&mut self, info: &LinkInfo, reactor: &mut Reactor) {
         // A device of the same name is another one when its index differs.
-        self.link_gone_named(&info.name, info.ifindex);
+        self.link_gone_named(&info.name, info.ifindex, reactor);
         if self.devices.contains_key(&info.name) {
             if let Some(mac) = info.mac {
-                self.planner.mac_changed(&info.name, MacAddr(mac));
+                self.planner.device_changed(&info.name, MacAddr(mac), Some(info.mtu));
             }
         } else {
             self.planner.retry(&info.name);
         }
     }
 
-    fn link_gone_named(&mut self, name: &str, ifindex: u32) {
+    fn link_gone_named(&mut self, name: &str, ifindex: u32, reactor: &mut Reactor) {
         let Some(device) = self.devices.get_mut(name) else { return };
         if device.ifindex == ifindex {
             return;
@@ -412,7 +445,7 @@ impl Switch {
         } else {
             self.planner.device_gone(name);
             let commands = self.planner.commands();
-            self.carry_out(commands);
+            self.carry_out(commands, reactor);
             self.planner.retry(name);
         }
     }
@@ -455,19 +488,25 @@ impl Switch {
                 continue;
             }
             let facts = &self.facts;
-            self.backer.change_bridge(b.id, |b| {
+            let before = b.ports.clone();
+            let after = self.backer.change_bridge(b.id, |b| {
                 let table = Arc::make_mut(&mut b.ports);
                 for port in table.ports.values_mut() {
                     if let Some(down) = facts.link_down(&port.name) {
                         Arc::make_mut(port).link_down = down;
                     }
                 }
+                b.ports.clone()
             });
+            if let Some(after) = after {
+                self.openflow.ports_changed(b.id, &before, &after, sys::clock::monotonic_ms());
+            }
         }
     }
 
     fn write_back(&mut self, db: &mut Db, now_ms: u64) {
         let acknowledged = self.planner.is_settled().then(|| self.planner.desired().next_cfg);
+        self.facts.set_controllers(self.openflow.facts(now_ms));
         self.facts.write_back(db, &self.planner, &*self.datapath, &self.backer, acknowledged, now_ms);
     }
 
@@ -510,27 +549,6 @@ fn os_text(e: &std::io::Error) -> String {
     let text = e.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
     text.rsplit(": ").next().unwrap_or(text).to_string()
-}
-
-/// The rule of a bridge that no controller rules: layer-2 switching.
-fn normal_rule() -> Rule {
-    let now_ms = sys::clock::monotonic_ms();
-    let stats = RuleStats::default();
-    stats.credit(0, 0, now_ms);
-    Rule {
-        table: TableId(0),
-        matching: Match::catchall(),
-        priority: 0,
-        cookie: 0,
-        idle_timeout_s: 0,
-        hard_timeout_s: 0,
-        importance: 0,
-        flags: RuleFlags::default(),
-        actions: vec![Action::Output { port: OfPort::NORMAL, max_len_bytes: 0 }].into(),
-        created_ms: now_ms,
-        modified_ms: now_ms,
-        stats: Arc::new(stats),
-    }
 }
 
 /// Listening targets of `Manager` rows.

@@ -78,7 +78,7 @@ fn hosts_reach_each_other_through_normal_with_offloads_on() {
     let (datapath, handlers) = UserspaceDatapath::start(&config).unwrap();
     let datapath = Arc::new(datapath);
     let backer = Arc::new(Backer::new(1));
-    let slow = SlowPath::start(&backer, &datapath, handlers).unwrap();
+    let slow = SlowPath::start(&backer, &datapath, handlers, Arc::new(|| {})).unwrap();
     let bridge = backer.add_bridge("br0");
     let names: Vec<String> = net.hosts.iter().map(|h| h.port.clone()).collect();
     let numbers: Vec<DpPort> = net

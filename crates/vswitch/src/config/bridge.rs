@@ -133,6 +133,8 @@ pub struct BridgeConfig {
     pub name: String,
     /// The datapath type that serves it.
     pub datapath_type: String,
+    /// Its version.
+    pub datapath_version: String,
     /// Its settings.
     pub options: BridgeOptions,
     /// `stp_enable`, which is not served yet.
@@ -184,11 +186,11 @@ impl<'a> Reader<'a> {
             .filter_map(|uuid| self.replica.row("Controller", uuid))
             .filter_map(|row| self.controller(row, in_band))
             .collect();
-        let served_by = support.served_by.clone();
         Some(BridgeConfig {
             row: row.uuid(),
             name: name.to_string(),
-            datapath_type: served_by,
+            datapath_type: support.served_by.clone(),
+            datapath_version: support.version.clone(),
             options,
             stp_enable: row.bool("stp_enable"),
             rstp_enable: row.bool("rstp_enable"),
@@ -218,9 +220,8 @@ impl<'a> Reader<'a> {
             }
             id
         });
-        let hwaddr = row
-            .map_str("other_config", "hwaddr")
-            .and_then(|text| self.mac(row, "other_config:hwaddr", text));
+        let hwaddr =
+            row.map_str("other_config", "hwaddr").and_then(|text| self.mac(row, "other_config:hwaddr", text));
         let asked = row.string_set("protocols");
         let mut protocols = OpenFlowVersion::ALL.to_vec();
         if !asked.is_empty() {

@@ -52,6 +52,11 @@ impl InterfaceConfig {
         self.type_name == "patch"
     }
 
+    /// Whether it is a device that the switch makes for the machine's own use.
+    pub fn is_internal(&self) -> bool {
+        matches!(self.type_name.as_str(), "internal" | "dummy-internal")
+    }
+
     /// The interface that a patch port is joined with.
     pub fn patch_peer(&self) -> Option<&str> {
         self.options.get("peer").filter(|_| self.is_patch()).map(String::as_str)

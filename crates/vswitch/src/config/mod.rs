@@ -5,12 +5,15 @@
 //! Status columns are never read, except `Interface.ofport`, by which a port keeps its number across a restart.
 
 mod bridge;
+mod changes;
 mod controller;
 mod global;
 mod interface;
 mod port;
 mod reader;
 mod supported;
+#[cfg(test)]
+mod tests;
 mod unsupported;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +23,7 @@ use ovsdb::client::Replica;
 use ovsdb::value::Uuid;
 
 pub use bridge::{BridgeConfig, BridgeOptions, FailMode, FlowTableConfig, OpenFlowVersion};
+pub use changes::affects_desired;
 pub use controller::{ConnectionMode, ControllerConfig, ControllerKind};
 pub use global::GlobalConfig;
 pub use interface::InterfaceConfig;

@@ -87,7 +87,8 @@ impl<'a> Reader<'a> {
         for row in bridge.uuid_set("ports").into_iter().filter_map(|uuid| self.replica.row("Port", uuid)) {
             let name = row.str("name");
             if let Some(owner) = self.owners.get(&row.uuid()) {
-                let message = format!("port {name} is already in bridge {owner}: bridge {bridge_name} goes without it");
+                let message =
+                    format!("port {name} is already in bridge {owner}: bridge {bridge_name} goes without it");
                 self.notice(row, message);
                 continue;
             }

@@ -128,10 +128,7 @@ pub(super) fn strings(row: RowView<'_>, column: &str) -> StringMap {
 }
 
 /// A bridge's own port takes its name even when no row says so: an interface of that name elsewhere loses.
-pub(super) fn check_names_across(
-    reader: &mut Reader<'_>,
-    bridges: &mut BTreeMap<String, Arc<BridgeConfig>>,
-) {
+pub(super) fn check_names_across(reader: &mut Reader<'_>, bridges: &mut BTreeMap<String, Arc<BridgeConfig>>) {
     let names: Vec<String> = bridges.keys().cloned().collect();
     for bridge in bridges.values_mut() {
         let clashes = |interface: &super::InterfaceConfig| {

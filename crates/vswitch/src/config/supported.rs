@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// Version of datapaths that are part of the switch.
+const BUILT_IN: &str = "<built-in>";
+
 /// How bridges of a datapath type are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatapathSupport {
@@ -9,6 +12,8 @@ pub struct DatapathSupport {
     pub served_by: String,
     /// What to tell when another serves in its place.
     pub notice: Option<String>,
+    /// Its version, for `Bridge.datapath_version`.
+    pub version: String,
     /// Its internal ports are not devices of the kernel, so their names may exceed 15 bytes.
     pub long_names: bool,
 }
@@ -40,6 +45,7 @@ impl SupportedTypes {
             DatapathSupport {
                 served_by: "netdev".into(),
                 notice: Some(notice.into()),
+                version: BUILT_IN.into(),
                 long_names: false,
             },
         );
@@ -58,9 +64,10 @@ impl SupportedTypes {
         self
     }
 
-    /// Adds a datapath type that serves itself.
+    /// Adds a userspace datapath type that serves itself.
     pub fn add_datapath(&mut self, name: &str, long_names: bool) {
-        let support = DatapathSupport { served_by: name.into(), notice: None, long_names };
+        let support =
+            DatapathSupport { served_by: name.into(), notice: None, version: BUILT_IN.into(), long_names };
         self.datapaths.insert(name.into(), support);
     }
 

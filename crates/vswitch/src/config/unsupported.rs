@@ -111,13 +111,16 @@ pub(super) fn of_switch<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
             && (config.datum("ct_zones").is_some_and(|zones| !zones.is_empty())
                 || config.opt_int("ct_zone_default_limit").is_some())
         {
-            let message =
-                format!("limits and timeouts of connection tracking zones of datapath {datapath} (datapaths)");
+            let message = format!(
+                "limits and timeouts of connection tracking zones of datapath {datapath} (datapaths)"
+            );
             reader.notice(row, format!("{message} are not supported in this version: they have no effect"));
         }
     }
     for set in reader.replica.rows("Flow_Sample_Collector_Set") {
-        reader
-            .notice(set, "sampling of flows by IPFIX is not supported in this version: this set has no effect");
+        reader.notice(
+            set,
+            "sampling of flows by IPFIX is not supported in this version: this set has no effect",
+        );
     }
 }

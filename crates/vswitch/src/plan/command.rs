@@ -91,8 +91,8 @@ pub struct CreateBridge {
 pub struct DeviceSettings {
     /// Address to set; `None` leaves it as it is.
     pub mac: Option<MacAddr>,
-    /// MTU to set; `None` leaves it to the switch.
-    pub mtu_request: Option<u32>,
+    /// MTU to set; `None` leaves it as it is.
+    pub mtu: Option<u32>,
     /// `options`.
     pub options: StringMap,
     /// `other_config`.
@@ -127,6 +127,8 @@ pub struct OpenedInterface {
     pub dp_port: DpPort,
     /// Its address.
     pub mac: MacAddr,
+    /// Its MTU.
+    pub mtu: Option<u32>,
 }
 
 /// Settings of a bridge, with what is derived from its ports.

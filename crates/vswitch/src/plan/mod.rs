@@ -146,14 +146,17 @@ impl Planner {
             }
             Ok(opened) => match bridge.assign_number(&name) {
                 Some(number) => {
-                    let open = Open { number, dp_port: Some(opened.dp_port), mac: opened.mac };
+                    let open =
+                        Open { number, dp_port: Some(opened.dp_port), mac: opened.mac, mtu: opened.mtu };
                     if let Some(interface) = bridge.interfaces.get_mut(&name) {
                         interface.state = State::Open(open);
                     }
                     Some(number)
                 }
                 None => {
-                    let error = format!("could not add network device {name} to bridge {bridge_name} (no OpenFlow port number is free)");
+                    let error = format!(
+                        "could not add network device {name} to bridge {bridge_name} (no OpenFlow port number is free)"
+                    );
                     bridge.take_out(&name, State::Failed(error));
                     None
                 }
@@ -166,7 +169,8 @@ impl Planner {
         self.fail(name, error);
     }
 
-    /// The device of an open interface is gone from the system: it is closed and shown as missing.
+    /// The device of an open interface is gone from the system: it is closed and shown as missing. Should it come back,
+    /// it gets its number again, unless another port asked for that meanwhile.
     pub fn device_gone(&mut self, name: &str) {
         self.fail(name, format!("could not open network device {name} (No such device)"));
     }
@@ -225,15 +229,15 @@ impl Planner {
         self.openings.retain(|_, interface| home.contains_key(interface));
     }
 
-    /// The address of an open device changed by itself.
-    pub fn mac_changed(&mut self, name: &str, mac: MacAddr) {
+    /// Address or MTU of an open device, as they are now.
+    pub fn device_changed(&mut self, name: &str, mac: MacAddr, mtu: Option<u32>) {
         let Some(bridge_name) = self.home.get(name) else { return };
         let interface = self.bridges.get_mut(bridge_name).and_then(|b| b.interfaces.get_mut(name));
         if let Some(interface) = interface
             && let State::Open(open) = &mut interface.state
-            && open.mac != mac
+            && (open.mac, open.mtu) != (mac, mtu)
         {
-            open.mac = mac;
+            (open.mac, open.mtu) = (mac, mtu);
             self.dirty.insert(bridge_name.clone());
         }
     }

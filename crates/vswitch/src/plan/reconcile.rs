@@ -7,14 +7,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ofproto::OfPort;
 use ofproto::ports::{BridgeId, Bundle, VlanSet};
-use ofproto::{MacAddr, OfPort};
 
 use super::address::derived_mac;
 use super::state::{Bridge, Interface, Open, State};
-use super::{
-    BridgeSettings, Command, CreateBridge, DeviceSettings, OpenId, OpenInterface, Planner, PortEntry, PortSet,
-};
+use super::{BridgeSettings, Command, CreateBridge, OpenId, OpenInterface, Planner, PortEntry, PortSet};
 use crate::config::{
     BridgeConfig, ControllerConfig, ControllerKind, InterfaceConfig, PortConfig, natural_order,
 };
@@ -49,7 +47,9 @@ impl Planner {
         let Some(bridge) = self.bridges.get(name) else { return };
         let wanted = self.desired.bridges.get(name).cloned();
         match wanted {
-            Some(config) if bridge.failed.is_none() && bridge.config.datapath_type == config.datapath_type => {
+            Some(config)
+                if bridge.failed.is_none() && bridge.config.datapath_type == config.datapath_type =>
+            {
                 self.take_config(name, config, out);
             }
             Some(config) if bridge.failed.is_some() && bridge.config == config => {}
@@ -140,9 +140,7 @@ impl Planner {
         let mut bridge = Bridge::new(BridgeId(self.next_bridge), config.clone(), self.seed);
         self.next_bridge += 1;
         for (interface, (port, new)) in wanted_interfaces(config) {
-            bridge
-                .interfaces
-                .insert(interface.to_string(), Interface::new(new.clone(), port.name.clone()));
+            bridge.interfaces.insert(interface.to_string(), Interface::new(new.clone(), port.name.clone()));
             self.home.insert(interface.to_string(), name.to_string());
         }
         out.push(Command::CreateBridge(CreateBridge {
@@ -160,9 +158,8 @@ impl Planner {
         let Some(bridge) = self.bridges.get_mut(name) else { return };
         let wanted = bridge.interfaces.values().filter(|interface| interface.state == State::Wanted);
         let mut wanted: Vec<InterfaceConfig> = wanted.map(|interface| interface.config.clone()).collect();
-        let rank = |c: &InterfaceConfig| {
-            Reverse((c.name == name, c.ofport_request.is_some(), c.ofport.is_some()))
-        };
+        let rank =
+            |c: &InterfaceConfig| Reverse((c.name == name, c.ofport_request.is_some(), c.ofport.is_some()));
         wanted.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| natural_order(&a.name, &b.name)));
         for config in wanted {
             if config.is_patch() {
@@ -172,7 +169,7 @@ impl Planner {
             let open = OpenId(self.next_open);
             self.next_open += 1;
             let is_local = config.name == name;
-            let device = device_settings(&config, is_local.then(|| bridge.mac()));
+            let device = bridge.derived().settings(&config);
             out.push(Command::OpenInterface(OpenInterface {
                 open,
                 bridge: bridge.id,
@@ -196,14 +193,13 @@ impl Planner {
             return;
         }
         renumber(bridge);
-        let mac = bridge.mac();
+        let derived = bridge.derived();
         for interface in bridge.interfaces.values_mut() {
             if interface.open().is_none() || interface.config.is_patch() {
                 continue;
             }
-            let is_local = interface.config.name == name;
-            if !is_sent(&interface.sent, &interface.config, is_local.then_some(mac)) {
-                let device = device_settings(&interface.config, is_local.then_some(mac));
+            if !derived.is_sent(&interface.sent, &interface.config) {
+                let device = derived.settings(&interface.config);
                 interface.sent = device.clone();
                 let name = interface.config.name.clone();
                 out.push(Command::UpdateInterface { bridge: bridge.id, name, device });
@@ -283,7 +279,7 @@ impl Planner {
             }
         }
         set.ports.sort_by(|a, b| a.name.cmp(&b.name));
-        for entry in &mut set.ports {
+        for entry in set.ports.iter_mut().filter(|entry| entry.patch_peer_name.is_some()) {
             entry.patch_peer = self.patch_end(&entry.name);
         }
         Some(set)
@@ -322,6 +318,9 @@ fn wanted_interfaces(config: &BridgeConfig) -> BTreeMap<&str, (&PortConfig, &Int
 fn update_config(bridge: &mut Bridge, name: &str, port: &PortConfig, new: &InterfaceConfig) {
     let Some(interface) = bridge.interfaces.get_mut(name) else { return };
     let old = &interface.config;
+    if old == new && interface.port == port.name {
+        return;
+    }
     let matters = (&old.options, &old.other_config, old.mac, old.mtu_request, old.ofport_request)
         != (&new.options, &new.other_config, new.mac, new.mtu_request, new.ofport_request);
     if matters && matches!(interface.state, State::Failed(_)) {
@@ -339,30 +338,14 @@ fn close_all(bridge: &mut Bridge, out: &mut Vec<Command>) {
 /// A patch port needs no device.
 fn join(bridge: &mut Bridge, name: &str, seed: u64) {
     let state = match bridge.assign_number(name) {
-        Some(number) => State::Open(Open { number, dp_port: None, mac: derived_mac(seed, &["patch", name]) }),
+        Some(number) => {
+            State::Open(Open { number, dp_port: None, mac: derived_mac(seed, &["patch", name]), mtu: None })
+        }
         None => State::Failed(format!("could not add {name} (no OpenFlow port number is free)")),
     };
     if let Some(interface) = bridge.interfaces.get_mut(name) {
         interface.state = state;
     }
-}
-
-/// The settings of a device; a bridge's own has the bridge's address.
-fn device_settings(config: &InterfaceConfig, bridge_mac: Option<MacAddr>) -> DeviceSettings {
-    DeviceSettings {
-        mac: bridge_mac.or(config.mac),
-        mtu_request: config.mtu_request,
-        options: config.options.clone(),
-        other_config: config.other_config.clone(),
-    }
-}
-
-/// Whether a device was sent just the settings that [`device_settings`] would give.
-fn is_sent(sent: &DeviceSettings, config: &InterfaceConfig, bridge_mac: Option<MacAddr>) -> bool {
-    sent.mac == bridge_mac.or(config.mac)
-        && sent.mtu_request == config.mtu_request
-        && sent.options == config.options
-        && sent.other_config == config.other_config
 }
 
 /// Gives open interfaces the numbers that their rows request now. Two that request one number: the holder keeps it.

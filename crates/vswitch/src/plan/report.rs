@@ -34,6 +34,7 @@ impl Planner {
                     facts.interfaces.insert(row, InterfaceFacts::broken(error.clone()));
                 }
             } else {
+                of_bridge.datapath_version.clone_from(&config.datapath_version);
                 of_bridge.datapath_id = bridge.settings.as_ref().map(|s| format!("{:016x}", s.datapath_id));
                 for interface in bridge.interfaces.values() {
                     if let Some(row) = interface.config.row

@@ -17,6 +17,7 @@ pub(super) struct Open {
     pub(super) number: OfPort,
     pub(super) dp_port: Option<DpPort>,
     pub(super) mac: MacAddr,
+    pub(super) mtu: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,11 +41,14 @@ pub(super) struct Interface {
     pub(super) state: State,
     /// Settings last sent to its device.
     pub(super) sent: DeviceSettings,
+    /// The number it had when it last worked.
+    pub(super) number_before: Option<OfPort>,
 }
 
 impl Interface {
     pub(super) fn new(config: InterfaceConfig, port: String) -> Self {
-        Interface { config, port, state: State::Wanted, sent: DeviceSettings::default() }
+        let number_before = config.ofport;
+        Interface { config, port, state: State::Wanted, sent: DeviceSettings::default(), number_before }
     }
 
     pub(super) fn open(&self) -> Option<Open> {
@@ -114,14 +118,14 @@ impl Bridge {
         self.config.options.datapath_id.unwrap_or_else(|| self.mac().to_u64())
     }
 
-    /// Gives an interface its number: of the bridge's own port, as requested, as before a restart, or the next.
+    /// Gives an interface its number: of the bridge's own port, as requested, as before, or the next.
     /// A port that holds the requested number without having asked for it gets another.
     pub(super) fn assign_number(&mut self, name: &str) -> Option<OfPort> {
         if name == self.config.name {
             return Some(OfPort::LOCAL);
         }
-        let config = &self.interfaces.get(name)?.config;
-        let (request, before) = (config.ofport_request, config.ofport);
+        let interface = self.interfaces.get(name)?;
+        let (request, before) = (interface.config.ofport_request, interface.number_before);
         if let Some(request) = request {
             if self.numbers.claim(request) {
                 return Some(request);
@@ -136,7 +140,7 @@ impl Bridge {
                 return Some(request);
             }
         }
-        if let Some(before) = before.filter(|_| request.is_none())
+        if let Some(before) = before
             && self.numbers.claim(before)
         {
             return Some(before);
@@ -151,8 +155,19 @@ impl Bridge {
             self.to_close.push(name.to_string());
         }
         if let State::Open(open) = std::mem::replace(&mut interface.state, state) {
+            interface.number_before = Some(open.number);
             self.numbers.release(open.number);
         }
+    }
+
+    /// What the settings of internal devices take from the bridge.
+    pub(super) fn derived(&self) -> Derived {
+        let outside = |interface: &Interface| {
+            let outside = !interface.config.is_internal() && !interface.config.is_patch();
+            interface.open().filter(|_| outside)?.mtu
+        };
+        let mtu = self.interfaces.values().filter_map(outside).min().unwrap_or(ETHERNET_MTU);
+        Derived { local: self.config.name.clone(), mac: self.mac(), mtu }
     }
 
     pub(super) fn bundle_id(&mut self, port: &str) -> BundleId {
@@ -163,5 +178,44 @@ impl Bridge {
         self.next_bundle += 1;
         self.bundles.insert(port.to_string(), id);
         id
+    }
+}
+
+/// MTU of internal interfaces in a bridge without others (RFC 894).
+const ETHERNET_MTU: u32 = 1500;
+
+/// Settings that internal devices take from their bridge: its own has the bridge's address, and all of them the least
+/// MTU of the devices around, unless the row says otherwise.
+pub(super) struct Derived {
+    local: String,
+    mac: MacAddr,
+    mtu: u32,
+}
+
+impl Derived {
+    fn mac(&self, config: &InterfaceConfig) -> Option<MacAddr> {
+        if config.name == self.local { Some(self.mac) } else { config.mac }
+    }
+
+    fn mtu(&self, config: &InterfaceConfig) -> Option<u32> {
+        config.mtu_request.or(config.is_internal().then_some(self.mtu))
+    }
+
+    /// The settings of a device.
+    pub(super) fn settings(&self, config: &InterfaceConfig) -> DeviceSettings {
+        DeviceSettings {
+            mac: self.mac(config),
+            mtu: self.mtu(config),
+            options: config.options.clone(),
+            other_config: config.other_config.clone(),
+        }
+    }
+
+    /// Whether a device was sent just these settings.
+    pub(super) fn is_sent(&self, sent: &DeviceSettings, config: &InterfaceConfig) -> bool {
+        sent.mac == self.mac(config)
+            && sent.mtu == self.mtu(config)
+            && sent.options == config.options
+            && sent.other_config == config.other_config
     }
 }

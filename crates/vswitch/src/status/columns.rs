@@ -121,7 +121,8 @@ pub(super) fn of_switch(facts: &SwitchFacts) -> Vec<Column> {
     let mut columns = Vec::new();
     let sets = [("iface_types", &facts.iface_types), ("datapath_types", &facts.datapath_types)];
     for (name, value) in sets {
-        columns.extend(value.iter().map(|types| (name, Datum::set(types.iter().map(|t| text(t))), When::Now)));
+        columns
+            .extend(value.iter().map(|types| (name, Datum::set(types.iter().map(|t| text(t))), When::Now)));
     }
     let texts = [
         ("ovs_version", &facts.ovs_version),

@@ -105,7 +105,8 @@ impl Writeback {
             return None;
         }
         let with_statistics = now_ms >= self.stats_due_ms;
-        let mut writing = Writing { replica, missing: &self.missing, with_statistics, txn: TxnBuilder::new() };
+        let mut writing =
+            Writing { replica, missing: &self.missing, with_statistics, txn: TxnBuilder::new() };
         if let Some(lock) = &self.lock {
             writing.txn.assert_lock(lock);
         }

@@ -2,6 +2,7 @@
 
 mod datapath;
 mod general;
+mod trace;
 
 use super::daemon::Daemon;
 use super::switch::Switch;
@@ -78,6 +79,7 @@ const COMMANDS: &[Command] = &[
     command("list-commands", "", 0, 0, general::list_commands),
     command("memory/show", "", 0, 0, general::memory_show),
     command("ofproto/list", "", 0, 0, general::ofproto_list),
+    command("ofproto/trace", "{[dp_name] odp_flow | bridge br_flow} [packet]", 1, 4, trace::trace),
     command("ovsdb-server/compact", "[db]", 0, 1, general::compact),
     command("revalidator/pause", "", 0, 0, datapath::revalidator_pause),
     command("revalidator/purge", "", 0, 0, datapath::revalidator_purge),

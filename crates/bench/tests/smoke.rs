@@ -1,0 +1,88 @@
+//! The benchmark works: a short run has every row, checked, and leaves nothing behind, also when it is killed. No time is
+//! asserted.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use testkit::{Cmd, Signal, TempDir, require_netns, require_programs, wait_for};
+
+/// The longest that a quick run may take.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// The daemon beside the benchmark, built if it is not there or old: cargo builds no other package's programs for a test.
+fn sluiced() -> PathBuf {
+    let folder = Path::new(env!("CARGO_BIN_EXE_bench")).parent().unwrap();
+    let profile = folder.file_name().and_then(|n| n.to_str()).unwrap();
+    let profile = if profile == "debug" { "dev" } else { profile };
+    let target = folder.parent().unwrap();
+    let cargo =
+        Cmd::new(env!("CARGO")).args(["build", "--locked", "--quiet", "--workspace", "--bin", "sluiced"]);
+    let cargo = cargo.args(["--profile", profile, "--manifest-path"]);
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+    cargo.arg(manifest).arg("--target-dir").arg(target).limit(Duration::from_secs(900)).run().unwrap();
+    folder.join("sluiced")
+}
+
+fn quick(json: &Path) -> Cmd {
+    let cmd = Cmd::new(env!("CARGO_BIN_EXE_bench")).args(["--quick", "--sluiced"]).arg(sluiced());
+    cmd.arg("--json").arg(json).limit(LIMIT)
+}
+
+/// Namespaces and folders that a process has made and not removed.
+fn left_by(pid: u32) -> Vec<String> {
+    let mine = format!("sl-{pid}-");
+    let names = |folder: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries
+            .map(|e| e.file_name().to_string_lossy().into_owned())
+            .filter(|n| n.starts_with(&mine))
+            .collect()
+    };
+    [names(Path::new("/run/netns")), names(&std::env::temp_dir())].concat()
+}
+
+#[test]
+fn a_quick_run_is_complete_checked_and_leaves_nothing() {
+    require_netns!();
+    require_programs!("taskset", "ovs-vsctl", "ovs-ofctl", "iperf3");
+    let dir = TempDir::new("bench").unwrap();
+    let json = dir.path().join("results.json");
+    let running = quick(&json).spawn().unwrap();
+    let pid = running.pid();
+    let output = running.wait(LIMIT).unwrap();
+    assert!(output.status.success(), "{}{}", output.stdout, output.stderr);
+    assert_eq!(left_by(pid), Vec::<String>::new());
+    let results: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let rows = results["rows"].as_array().unwrap();
+    let ids: Vec<_> = rows.iter().map(|r| r["row"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["udp64-1", "udp64-1000", "delay-p50", "delay-p99", "tcp", "idle"]);
+    for row in rows {
+        let sides = row["sides"].as_array().unwrap();
+        assert_eq!(sides[0]["side"], "sluice", "{row:#}");
+        let names: Vec<_> = sides.iter().map(|s| s["side"].as_str().unwrap()).collect();
+        // The bridge needs nothing but the kernel that namespaces need too; it has no daemon to idle.
+        assert!(row["row"] == "idle" || names.contains(&"linux-bridge"), "{names:?}");
+        for sample in sides.iter().flat_map(|s| s["rounds"].as_array().unwrap()) {
+            assert!(sample["complaint"].is_null(), "{row:#}");
+            let measured = sample["value"].as_f64().is_some_and(|v| v >= 0.0);
+            assert!(measured || sample["note"] == "no connection", "{row:#}");
+            if let Some(sent) = sample["sent"].as_u64() {
+                assert!(sent > 0 && (1..=sent).contains(&sample["received"].as_u64().unwrap()), "{row:#}");
+            }
+        }
+        assert!(sides[0]["median"].is_number(), "{row:#}");
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_nothing() {
+    require_netns!();
+    require_programs!("taskset", "ovs-vsctl", "ovs-ofctl", "iperf3");
+    let dir = TempDir::new("bench").unwrap();
+    let running = quick(&dir.path().join("results.json")).spawn().unwrap();
+    let pid = running.pid();
+    wait_for(LIMIT, "namespaces of the run", || left_by(pid).len() > 3).unwrap();
+    // Reaped here at once, so that the guard sees the process gone.
+    running.stop(Signal::KILL, LIMIT).unwrap();
+    wait_for(Duration::from_secs(60), "the guard's work", || left_by(pid).is_empty()).unwrap();
+}

@@ -1,0 +1,101 @@
+//! What a connection asks about itself: features, configuration, role, which events it is told.
+
+use super::conn::{Conn, Outcome};
+use super::{Ctx, Shared, ports};
+use flow::TableId;
+use openflow::msg::control::{AsyncConfig, ControllerRole, Role, SwitchConfig, SwitchFeatures};
+use openflow::{ErrorKind, Format, Message};
+
+/// `OFPC_*`: flow, table, port and queue statistics, matching addresses in ARP (OpenFlow 1.0 §5.3.1).
+const CAPABILITIES_10: u32 = 0xc7;
+/// `OFPC_*`: flow, table, port, group and queue statistics (1.3 §7.3.1).
+const CAPABILITIES_13: u32 = 0x4f;
+/// `1 << OFPAT10_*` of all actions of OpenFlow 1.0.
+const ACTIONS_10: u32 = 0xfff;
+/// Handling of fragments in `OFPT_SET_CONFIG`.
+const FRAG_MASK: u16 = 3;
+/// `OFPC_INVALID_TTL_TO_CONTROLLER`, to OpenFlow 1.2.
+const INVALID_TTL_TO_CONTROLLER: u16 = 4;
+/// `1 << OFPR_INVALID_TTL`.
+const INVALID_TTL_BIT: u32 = 1 << 2;
+
+impl Conn {
+    pub(super) fn features(&mut self, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+        let old = super::requests::is_old(self.version());
+        let ports = match ctx.bridge_view() {
+            Some(b) if old => b.ports.flood_order().map(|p| ports::describe(p, self.version())).collect(),
+            _ => Vec::new(),
+        };
+        let features = SwitchFeatures {
+            datapath_id: ctx.datapath_id,
+            n_buffers: 0,
+            n_tables: TableId::COUNT,
+            auxiliary_id: 0,
+            capabilities: if old { CAPABILITIES_10 } else { CAPABILITIES_13 },
+            actions: ACTIONS_10,
+            ports,
+        };
+        self.reply(&Message::FeaturesReply(features), xid)
+    }
+
+    pub(super) fn get_config(&mut self, xid: u32) -> Result<(), ErrorKind> {
+        // Fragments are always handled in the normal way.
+        let ttl = super::requests::is_old(self.version()) && self.asyncs.packet_in[0] & INVALID_TTL_BIT != 0;
+        let config = SwitchConfig {
+            flags: if ttl { INVALID_TTL_TO_CONTROLLER } else { 0 },
+            miss_send_len_bytes: self.miss_send_len_bytes,
+        };
+        self.reply(&Message::GetConfigReply(config), xid)
+    }
+
+    pub(super) fn set_config(&mut self, m: SwitchConfig) -> Result<(), ErrorKind> {
+        if m.flags & !(FRAG_MASK | INVALID_TTL_TO_CONTROLLER) != 0 {
+            return Err(ErrorKind::ScfcBadFlags);
+        }
+        if super::requests::is_old(self.version()) {
+            let bit = if m.flags & INVALID_TTL_TO_CONTROLLER != 0 { INVALID_TTL_BIT } else { 0 };
+            self.asyncs.packet_in[0] = self.asyncs.packet_in[0] & !INVALID_TTL_BIT | bit;
+        }
+        self.miss_send_len_bytes = m.miss_send_len_bytes;
+        Ok(())
+    }
+
+    /// Gives a role (1.3 §6.3.5): of several masters the last one asking is master.
+    pub(super) fn role_request(
+        &mut self,
+        m: Role,
+        xid: u32,
+        shared: &mut Shared,
+        outcome: &mut Outcome,
+    ) -> Result<(), ErrorKind> {
+        let elects = matches!(m.role, ControllerRole::Master | ControllerRole::Slave);
+        if let (true, Some(id)) = (elects, m.generation_id) {
+            if shared.generation_id.is_some_and(|seen| (id.wrapping_sub(seen) as i64) < 0) {
+                return Err(ErrorKind::RrfcStale);
+            }
+            shared.generation_id = Some(id);
+        }
+        if m.role != ControllerRole::NoChange {
+            self.role = m.role;
+            outcome.became_master = m.role == ControllerRole::Master;
+            outcome.interest_changed = true;
+        }
+        let role = Role { format: m.format, role: self.role, generation_id: shared.generation_id };
+        self.reply(&Message::RoleReply(role), xid)
+    }
+
+    pub(super) fn set_async(&mut self, m: AsyncConfig) -> Result<(), ErrorKind> {
+        self.asyncs = AsyncConfig { format: Format::Standard, ..m };
+        Ok(())
+    }
+
+    pub(super) fn set_packet_in_format(&mut self, n: u32) -> Result<(), ErrorKind> {
+        self.packet_in_format = match n {
+            0 => Format::Standard,
+            1 => Format::Nxt,
+            2 => Format::Nxt2,
+            _ => return Err(ErrorKind::BrcEperm),
+        };
+        Ok(())
+    }
+}

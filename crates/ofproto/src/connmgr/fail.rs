@@ -1,0 +1,158 @@
+//! What a bridge does without controllers (`Bridge.fail_mode`).
+//!
+//! A bridge that has none configured is a learning switch (a rule of priority 0 that controllers see and may delete), or, in
+//! secure mode, does nothing. A bridge that has lost them for three times the probe interval becomes a learning switch by a
+//! rule that nobody sees, above all others, until one is back; in secure mode it goes on with the rules that it has.
+
+use super::{Connmgr, Ctx};
+use crate::flow_mod;
+use crate::rule::{Rule, RuleFlags, RuleStats};
+use flow::action::Action;
+use flow::{Match, OfPort, TableId};
+use std::sync::Arc;
+
+/// Priority of the rule of a bridge that lost its controllers; above every priority of OpenFlow.
+pub(super) const FAIL_OPEN_PRIORITY: i32 = 0x00f0_f0f0;
+/// So many probe intervals without a controller are too many.
+const PROBES_TO_FAIL: u64 = 3;
+
+/// `Bridge.fail_mode`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FailMode {
+    /// Be a learning switch without controllers.
+    #[default]
+    Standalone,
+    /// Keep to the rules there are.
+    Secure,
+}
+
+/// What the database says of a bridge's controllers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RemoteConfig {
+    /// What to do without them.
+    pub fail_mode: FailMode,
+    /// Whether any is configured.
+    pub has_controllers: bool,
+    /// The longest of their probe intervals; 0 never takes them for lost.
+    pub max_probe_interval_ms: u64,
+}
+
+/// Who decides what the bridge does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Governance {
+    Controllers,
+    Standalone,
+    Nobody,
+}
+
+impl RemoteConfig {
+    fn governance(&self) -> Governance {
+        match (self.has_controllers, self.fail_mode) {
+            (true, _) => Governance::Controllers,
+            (false, FailMode::Standalone) => Governance::Standalone,
+            (false, FailMode::Secure) => Governance::Nobody,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct FailState {
+    config: Option<RemoteConfig>,
+    /// Since when no controller is connected; `None` while one is.
+    alone_since_ms: Option<u64>,
+    open: bool,
+}
+
+impl FailState {
+    pub(super) fn controllers_seen(&mut self, connected: bool, now_ms: u64) {
+        if connected {
+            self.alone_since_ms = None;
+        } else {
+            self.alone_since_ms.get_or_insert(now_ms);
+        }
+    }
+
+    /// When the controllers are to be taken for lost.
+    fn fails_at_ms(&self) -> Option<u64> {
+        let config = self.config?;
+        let may = config.has_controllers
+            && config.fail_mode == FailMode::Standalone
+            && config.max_probe_interval_ms > 0;
+        let since_ms = self.alone_since_ms?;
+        may.then(|| since_ms.saturating_add(config.max_probe_interval_ms.saturating_mul(PROBES_TO_FAIL)))
+    }
+
+    pub(super) fn next_wakeup_ms(&self) -> Option<u64> {
+        if self.open { None } else { self.fails_at_ms() }
+    }
+}
+
+/// The rule that makes the bridge a learning switch.
+fn normal_rule(priority: i32, now_ms: u64) -> Rule {
+    let stats = RuleStats::default();
+    stats.credit(0, 0, now_ms);
+    Rule {
+        table: TableId(0),
+        matching: Match::catchall(),
+        priority,
+        cookie: 0,
+        idle_timeout_s: 0,
+        hard_timeout_s: 0,
+        importance: 0,
+        flags: RuleFlags::default(),
+        actions: [Action::Output { port: OfPort::NORMAL, max_len_bytes: 0 }].into(),
+        created_ms: now_ms,
+        modified_ms: now_ms,
+        stats: Arc::new(stats),
+    }
+}
+
+fn add_normal(ctx: &Ctx<'_>, priority: i32, now_ms: u64) {
+    ctx.backer.change_bridge(ctx.bridge, |b| b.tables.insert(Arc::new(normal_rule(priority, now_ms))));
+}
+
+impl Connmgr {
+    /// Takes the configuration of the bridge's controllers, at first and whenever it changes. The rules are flushed when the
+    /// bridge gets its first controller, loses its last, or without controllers changes its mode.
+    pub fn configure(&mut self, config: RemoteConfig, ctx: &Ctx<'_>, now_ms: u64) {
+        let was = self.fail.config.replace(config);
+        let now = config.governance();
+        let changed = was.is_none_or(|was| was.governance() != now);
+        if was.is_some() && changed {
+            flow_mod::flush(ctx.backer, ctx.bridge);
+            self.fail.open = false;
+        }
+        if changed && now == Governance::Standalone {
+            add_normal(ctx, 0, now_ms);
+        }
+        if changed {
+            self.fail.alone_since_ms = (!self.controller_is_connected()).then_some(now_ms);
+        }
+        self.run_fail_open(ctx, now_ms);
+    }
+
+    /// Whether the bridge is a learning switch because its controllers are lost.
+    pub fn is_fail_open(&self) -> bool {
+        self.fail.open
+    }
+
+    /// The bridge ends: its meters leave the datapath.
+    pub fn shut_down(&mut self, ctx: &Ctx<'_>) {
+        self.conns.clear();
+        self.shared.meters.clear(ctx);
+    }
+
+    pub(super) fn run_fail_open(&mut self, ctx: &Ctx<'_>, now_ms: u64) {
+        let failed = self.fail.fails_at_ms().is_some_and(|at| now_ms >= at);
+        if failed == self.fail.open {
+            return;
+        }
+        self.fail.open = failed;
+        if failed {
+            flow_mod::flush(ctx.backer, ctx.bridge);
+            add_normal(ctx, FAIL_OPEN_PRIORITY, now_ms);
+        } else {
+            flow_mod::remove_where(ctx.backer, ctx.bridge, |r| r.priority == FAIL_OPEN_PRIORITY);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The meters of a bridge (OpenFlow 1.3 §5.7, §7.3.4.4): kept here, carried out by the datapath under the same number.
+
+use super::Ctx;
+use crate::flow_mod;
+use crate::rule::Rule;
+use dpif::{DpifError, MeterBand, MeterConfig};
+use flow::action::Action;
+use openflow::ErrorKind;
+use openflow::msg::meter::{
+    Band, BandType, METER_ALL, Meter, MeterFeatures, MeterMod, MeterModCommand, MeterStats, flags,
+};
+use std::collections::BTreeMap;
+
+/// Meters have numbers below this.
+const METERS: u32 = 65536;
+/// Bands that a meter may have.
+const BANDS: usize = 8;
+
+struct Entry {
+    meter: Meter,
+    since_ms: u64,
+}
+
+/// The meters of a bridge.
+#[derive(Default)]
+pub(super) struct MeterTable {
+    meters: BTreeMap<u32, Entry>,
+}
+
+/// What meters can do: drop, in both units, with bursts and statistics.
+pub(super) fn features() -> MeterFeatures {
+    MeterFeatures {
+        max_meters: METERS - 1,
+        band_types: 1 << 1,
+        capabilities: u32::from(flags::KBPS | flags::PKTPS | flags::BURST | flags::STATS),
+        max_bands: BANDS as u8,
+        max_color: 0,
+    }
+}
+
+fn uses(rule: &Rule, id: u32) -> bool {
+    fn any(actions: &[Action], id: u32) -> bool {
+        actions.iter().any(|a| match a {
+            Action::Meter(m) => *m == id,
+            Action::Controller(c) => c.meter_id == Some(id),
+            Action::WriteActions(set) => any(set, id),
+            _ => false,
+        })
+    }
+    any(&rule.actions, id)
+}
+
+impl MeterTable {
+    pub(super) fn has(&self, id: u32) -> bool {
+        self.meters.contains_key(&id)
+    }
+
+    /// Carries a meter-mod out.
+    pub(super) fn change(&mut self, m: &MeterMod, ctx: &Ctx<'_>, now_ms: u64) -> Result<(), ErrorKind> {
+        let id = m.meter.id;
+        if m.command == MeterModCommand::Delete {
+            let gone: Vec<u32> =
+                self.meters.keys().copied().filter(|n| id == METER_ALL || *n == id).collect();
+            for n in gone {
+                self.delete(n, ctx);
+            }
+            return Ok(());
+        }
+        let meter = checked(&m.meter)?;
+        let since_ms = match (m.command, self.meters.get(&id)) {
+            (MeterModCommand::Add, Some(_)) => return Err(ErrorKind::MmfcMeterExists),
+            (MeterModCommand::Add, None) => now_ms,
+            (_, Some(there)) => there.since_ms,
+            (_, None) => return Err(ErrorKind::MmfcUnknownMeter),
+        };
+        let bands = meter.bands.iter().map(|b| MeterBand { rate: b.rate, burst: b.burst_size }).collect();
+        let config = MeterConfig { per_packet: meter.flags & flags::PKTPS != 0, bands };
+        ctx.datapath.meter_set(id, &config).map_err(|e| match e {
+            DpifError::Full(_) | DpifError::Unsupported(_) => ErrorKind::MmfcOutOfMeters,
+            _ => ErrorKind::MmfcUnknown,
+        })?;
+        self.meters.insert(id, Entry { meter, since_ms });
+        Ok(())
+    }
+
+    /// Removes a meter and the rules that use it (1.3 §6.5).
+    fn delete(&mut self, id: u32, ctx: &Ctx<'_>) {
+        self.meters.remove(&id);
+        flow_mod::remove_where(ctx.backer, ctx.bridge, |r| uses(r, id));
+        // A datapath that does not know it has nothing to remove.
+        let _ = ctx.datapath.meter_del(id);
+    }
+
+    /// Removes all meters, when the bridge ends.
+    pub(super) fn clear(&mut self, ctx: &Ctx<'_>) {
+        while let Some(id) = self.meters.keys().next().copied() {
+            self.delete(id, ctx);
+        }
+    }
+
+    fn chosen(&self, id: u32) -> Result<Vec<&Entry>, ErrorKind> {
+        if id == METER_ALL {
+            return Ok(self.meters.values().collect());
+        }
+        self.meters.get(&id).map(|e| vec![e]).ok_or(ErrorKind::MmfcUnknownMeter)
+    }
+
+    /// Configuration of a meter, or of all.
+    pub(super) fn config(&self, id: u32) -> Result<Vec<Meter>, ErrorKind> {
+        Ok(self.chosen(id)?.into_iter().map(|e| e.meter.clone()).collect())
+    }
+
+    /// Statistics of a meter, or of all. Packets are counted by the datapath, which does not tell them: all ones, as the
+    /// standard asks for counters that are not known.
+    pub(super) fn stats(&self, id: u32, ctx: &Ctx<'_>, now_ms: u64) -> Result<Vec<MeterStats>, ErrorKind> {
+        let view = ctx.bridge_view();
+        let users =
+            |id: u32| view.as_ref().map_or(0, |b| b.tables.iter().filter(|r| uses(r, id)).count() as u32);
+        let tell = |e: &Entry| {
+            let age_ms = now_ms.saturating_sub(e.since_ms);
+            MeterStats {
+                id: e.meter.id,
+                flow_count: users(e.meter.id),
+                packet_in_count: u64::MAX,
+                byte_in_count: u64::MAX,
+                duration_s: (age_ms / 1000) as u32,
+                duration_ns: (age_ms % 1000) as u32 * 1_000_000,
+                bands: vec![(u64::MAX, u64::MAX); e.meter.bands.len()],
+            }
+        };
+        Ok(self.chosen(id)?.into_iter().map(tell).collect())
+    }
+}
+
+/// The meter as it is kept: a band without a burst size has one second's worth.
+fn checked(m: &Meter) -> Result<Meter, ErrorKind> {
+    if m.id == 0 || m.id >= METERS {
+        return Err(ErrorKind::MmfcInvalidMeter);
+    }
+    if m.bands.is_empty() || m.bands.len() > BANDS {
+        return Err(ErrorKind::MmfcOutOfBands);
+    }
+    let band = |b: &Band| {
+        if b.ty != BandType::Drop {
+            return Err(ErrorKind::MmfcBadBand);
+        }
+        if b.rate == 0 {
+            return Err(ErrorKind::MmfcBadRate);
+        }
+        let burst = m.flags & flags::BURST != 0 && b.burst_size != 0;
+        Ok(Band { burst_size: if burst { b.burst_size } else { b.rate }, ..*b })
+    };
+    Ok(Meter { bands: m.bands.iter().map(band).collect::<Result<_, _>>()?, ..m.clone() })
+}

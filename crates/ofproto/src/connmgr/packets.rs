@@ -1,0 +1,221 @@
+//! Packets to and from controllers, and rules that ended.
+
+use super::conn::{AsyncKind, Conn};
+use super::{Connmgr, Ctx, Shared};
+use crate::backer::{PacketInEvent, RemovedEvent, RemovedReason};
+use crate::flow_mod::ModContext;
+use crate::xlate::{Request, Start, translate};
+use dpif::{DpifOp, Execute, OpBatch, PmdId};
+use flow::action::PacketInReason;
+use flow::extract::{Metadata, extract};
+use flow::fields::FieldId;
+use flow::{DpPort, FlowKey, Match, OfPort};
+use openflow::msg::flow_mod::{FlowRemoved, FlowRemovedReason};
+use openflow::msg::packet::{PacketIn, PacketOut};
+use openflow::{ErrorKind, Format, Message, NO_BUFFER, Version, check_actions};
+use packet::Packet;
+
+/// Bytes of an Ethernet header: a shorter frame cannot be sent.
+const ETH_HEADER_BYTES: usize = 14;
+/// Fields of a packet-in's metadata beside the input port, told when they are not zero.
+const METADATA_FIELDS: [FieldId; 12] = [
+    FieldId::TunId,
+    FieldId::TunSrc,
+    FieldId::TunDst,
+    FieldId::TunIpv6Src,
+    FieldId::TunIpv6Dst,
+    FieldId::TunFlags,
+    FieldId::Metadata,
+    FieldId::PktMark,
+    FieldId::CtState,
+    FieldId::CtZone,
+    FieldId::CtMark,
+    FieldId::CtLabel,
+];
+const REGISTERS: [FieldId; 16] = [
+    FieldId::Reg0,
+    FieldId::Reg1,
+    FieldId::Reg2,
+    FieldId::Reg3,
+    FieldId::Reg4,
+    FieldId::Reg5,
+    FieldId::Reg6,
+    FieldId::Reg7,
+    FieldId::Reg8,
+    FieldId::Reg9,
+    FieldId::Reg10,
+    FieldId::Reg11,
+    FieldId::Reg12,
+    FieldId::Reg13,
+    FieldId::Reg14,
+    FieldId::Reg15,
+];
+
+impl Conn {
+    /// Runs the actions of a packet-out on its packet.
+    pub(super) fn packet_out(
+        &mut self,
+        m: &PacketOut,
+        shared: &Shared,
+        ctx: &Ctx<'_>,
+        now_ms: u64,
+    ) -> Result<(), ErrorKind> {
+        if m.buffer_id != NO_BUFFER {
+            return Err(ErrorKind::BrcBufferUnknown);
+        }
+        let view = ctx.backer.view();
+        let bridge = view.bridge(ctx.bridge).ok_or(ErrorKind::BrcBadPort)?;
+        let dp_port = bridge.ports.port(m.in_port).and_then(|p| p.dp_port).unwrap_or(DpPort::NONE);
+        let mut key = FlowKey::default();
+        let metadata = Metadata { in_port: dp_port.0, ..Metadata::default() };
+        extract(&m.data, &metadata, ctx.datapath.capabilities().max_vlan_headers, &mut key);
+        let flow = key.to_flow(m.in_port);
+        let has_meter = |id| shared.meters.has(id);
+        let cx = ModContext { version: self.version(), now_ms, has_meter: &has_meter };
+        check_actions(&m.actions, &exactly(&flow), &cx.for_actions(None))?;
+        if m.data.len() < ETH_HEADER_BYTES {
+            // Nothing that could be sent: accepted without effect, as by every switch without buffers.
+            return Ok(());
+        }
+        let request = Request {
+            view: &view,
+            bridge: ctx.bridge,
+            flow: &flow,
+            start: Start::Actions(&m.actions),
+            trace: false,
+        };
+        let t = translate(&request, &mut ctx.backer.xlate_host(true, now_ms));
+        t.cache.replay(1, m.data.len() as u64, now_ms, &mut ctx.backer.effect_host());
+        let execute =
+            Execute { packet: Packet::from_slice(&m.data), key, actions: t.actions.into(), ticket: None };
+        let ops = vec![DpifOp::Execute(Box::new(execute))];
+        ctx.datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
+        ctx.backer.ukeys.defer_release(&t.recircs);
+        Ok(())
+    }
+}
+
+/// The match that only packets of this flow have.
+fn exactly(flow: &flow::Flow) -> Match {
+    let ones = flow::Flow::from_words([u64::MAX; flow::FLOW_WORDS]);
+    Match::new(flow, &flow::Mask(ones))
+}
+
+/// Why a packet came, for all connections.
+struct Why {
+    reason: PacketInReason,
+    /// No rule at all matched, rather than the one for packets that miss.
+    implicit_miss: bool,
+}
+
+impl Why {
+    fn of(event: &PacketInEvent) -> Why {
+        let reason = match event.cookie.reason {
+            0 => PacketInReason::NoMatch,
+            2 => PacketInReason::InvalidTtl,
+            3 => PacketInReason::ActionSet,
+            4 => PacketInReason::Group,
+            5 => PacketInReason::PacketOut,
+            _ => PacketInReason::Action,
+        };
+        let implicit_miss = reason == PacketInReason::NoMatch && event.cookie.rule_cookie == u64::MAX;
+        Why { reason, implicit_miss }
+    }
+
+    /// The reason as the version has it; `None` when its connections are not told at all.
+    fn for_version(&self, version: Version) -> Option<PacketInReason> {
+        match self.reason {
+            PacketInReason::NoMatch if self.implicit_miss && version >= Version::V13 => None,
+            // Before 1.3 the rule for packets that miss is a rule as any other.
+            PacketInReason::NoMatch if !self.implicit_miss && version < Version::V13 => {
+                Some(PacketInReason::Action)
+            }
+            PacketInReason::ActionSet | PacketInReason::Group | PacketInReason::PacketOut
+                if version < Version::V14 =>
+            {
+                Some(PacketInReason::Action)
+            }
+            reason => Some(reason),
+        }
+    }
+}
+
+/// The fields beside the packet's own that a controller is told.
+fn pipeline_fields(event: &PacketInEvent) -> Match {
+    let state = &event.state;
+    let mut flow = event.key.to_flow(OfPort(state.in_port));
+    flow.metadata = state.metadata;
+    flow.regs = state.regs;
+    flow.tun_id = state.tun_id;
+    let mut m = Match::catchall();
+    m.set(FieldId::InPortOxm, state.in_port.into());
+    for field in METADATA_FIELDS.iter().chain(&REGISTERS) {
+        let value = field.get(&flow);
+        if value != 0 {
+            m.set(*field, value);
+        }
+    }
+    m
+}
+
+impl Connmgr {
+    /// Sends a packet to the controllers that it is for.
+    pub fn deliver_packet_in(&mut self, event: &PacketInEvent) {
+        let why = Why::of(event);
+        let mut message: Option<PacketIn> = None;
+        for conn in self.conns.values_mut().filter(|c| c.controller_id == event.cookie.controller_id) {
+            let Some(reason) = why.for_version(conn.version()) else { continue };
+            if !conn.receives(AsyncKind::PacketIn, reason as u8) {
+                continue;
+            }
+            let m = message.get_or_insert_with(|| PacketIn {
+                format: Format::Standard,
+                buffer_id: NO_BUFFER,
+                total_len_bytes: event.packet.len() as u32,
+                reason,
+                table: event.state.table,
+                cookie: if why.implicit_miss { 0 } else { event.cookie.rule_cookie },
+                metadata: pipeline_fields(event),
+                // Without buffers the whole packet is sent, whatever length was asked for: nothing could fetch the rest.
+                data: event.packet.data().to_vec(),
+                userdata: event.state.userdata.clone(),
+                continuation: Vec::new(),
+            });
+            (m.format, m.reason) = (conn.packet_in_format, reason);
+            let told = Message::PacketIn(m.clone());
+            conn.tell(AsyncKind::PacketIn, &told);
+        }
+    }
+
+    /// Tells the controllers of a rule that ended.
+    pub fn deliver_removed(&mut self, event: &RemovedEvent, now_ms: u64) {
+        let rule = &event.rule;
+        let reason = match event.reason {
+            RemovedReason::Idle => FlowRemovedReason::IdleTimeout,
+            RemovedReason::Hard => FlowRemovedReason::HardTimeout,
+            RemovedReason::Delete => FlowRemovedReason::Delete,
+            RemovedReason::Eviction => FlowRemovedReason::Eviction,
+        };
+        let (packet_count, byte_count) = rule.stats.counts();
+        let age_ms = now_ms.saturating_sub(rule.created_ms);
+        for conn in self.conns.values_mut().filter(|c| c.receives(AsyncKind::FlowRemoved, reason as u8)) {
+            // OpenFlow 1.0's own form cannot tell every match.
+            let format = if openflow::match_fits_10(&rule.matching) { Format::Standard } else { Format::Nxt };
+            let told = FlowRemoved {
+                format,
+                matching: rule.matching,
+                cookie: rule.cookie,
+                priority: rule.priority.clamp(0, i32::from(u16::MAX)) as u16,
+                reason,
+                table: rule.table,
+                duration_s: (age_ms / 1000) as u32,
+                duration_ns: (age_ms % 1000) as u32 * 1_000_000,
+                idle_timeout_s: rule.idle_timeout_s,
+                hard_timeout_s: rule.hard_timeout_s,
+                packet_count,
+                byte_count,
+            };
+            conn.tell(AsyncKind::FlowRemoved, &Message::FlowRemoved(told));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Ports as controllers see them: descriptions, counters, configuration, changes.
+
+use super::conn::{AsyncKind, Conn, Outcome};
+use super::requests::Request;
+use super::{ConnId, Connmgr, Ctx, Shared};
+use crate::ports::{Port, PortConfigBits, PortTable};
+use flow::OfPort;
+use openflow::msg::port::{self as wire, PortMod, PortReason, PortStatus, config, state};
+use openflow::{ErrorKind, Message, Multi, Version};
+use std::sync::Arc;
+use sync::Ordering;
+
+/// `OFPPF_*` of a full-duplex link of so many Mbit/s (OpenFlow 1.3 §7.2.1).
+const SPEED_FEATURES: [(u32, u32); 7] = [
+    (10, 1 << 1),
+    (100, 1 << 3),
+    (1000, 1 << 5),
+    (10_000, 1 << 6),
+    (40_000, 1 << 7),
+    (100_000, 1 << 8),
+    (1_000_000, 1 << 9),
+];
+/// `OFPPF_OTHER`: another speed than those.
+const OTHER_SPEED: u32 = 1 << 10;
+
+/// Bits of the configuration that the switch has; others stay unset.
+const CONFIG_BITS: [(u32, fn(&mut PortConfigBits) -> &mut bool); 5] = [
+    (config::PORT_DOWN, |c| &mut c.port_down),
+    (config::NO_RECV, |c| &mut c.no_recv),
+    (config::NO_FLOOD, |c| &mut c.no_flood),
+    (config::NO_FWD, |c| &mut c.no_fwd),
+    (config::NO_PACKET_IN, |c| &mut c.no_packet_in),
+];
+
+fn config_bits(mut c: PortConfigBits) -> u32 {
+    CONFIG_BITS.iter().filter(|(_, place)| *place(&mut c)).map(|(bit, _)| bit).sum()
+}
+
+fn with_config(mut c: PortConfigBits, bits: u32, mask: u32) -> PortConfigBits {
+    for (bit, place) in CONFIG_BITS.iter().filter(|(bit, _)| mask & bit != 0) {
+        *place(&mut c) = bits & bit != 0;
+    }
+    c
+}
+
+/// The port as a version tells it.
+pub(super) fn describe(p: &Port, version: Version) -> wire::Port {
+    let down = p.link_down || p.config.port_down;
+    // OpenFlow 1.0 has no bit for a port that could be used.
+    let live = if version == Version::V10 { 0 } else { state::LIVE };
+    let curr = match SPEED_FEATURES.iter().find(|(mbps, _)| *mbps == p.speed_mbps) {
+        Some((_, bit)) => *bit,
+        None if p.speed_mbps == 0 => 0,
+        None => OTHER_SPEED,
+    };
+    wire::Port {
+        port: p.of_port,
+        hw_addr: p.mac,
+        name: p.name.clone(),
+        config: config_bits(p.config),
+        state: if p.link_down { state::LINK_DOWN } else { 0 } | if down { 0 } else { live },
+        curr,
+        advertised: 0,
+        supported: 0,
+        peer: 0,
+        curr_speed_kbps: p.speed_mbps.saturating_mul(1000),
+        max_speed_kbps: 0,
+    }
+}
+
+/// Counters of a port; those that nobody keeps are all ones.
+fn counters(p: &Port, ctx: &Ctx<'_>) -> wire::PortStats {
+    let unknown = wire::PortStats {
+        port: p.of_port,
+        rx_packets: u64::MAX,
+        tx_packets: u64::MAX,
+        rx_bytes: u64::MAX,
+        tx_bytes: u64::MAX,
+        rx_dropped: u64::MAX,
+        tx_dropped: u64::MAX,
+        rx_errors: u64::MAX,
+        tx_errors: u64::MAX,
+        rx_frame_errors: u64::MAX,
+        rx_over_errors: u64::MAX,
+        rx_crc_errors: u64::MAX,
+        collisions: u64::MAX,
+        duration_s: u32::MAX,
+        duration_ns: u32::MAX,
+    };
+    let Some(dp_port) = p.dp_port else {
+        let [rx_packets, rx_bytes] = p.patch_counters.rx.each_ref().map(|n| n.load(Ordering::Relaxed));
+        let [tx_packets, tx_bytes] = p.patch_counters.tx.each_ref().map(|n| n.load(Ordering::Relaxed));
+        return wire::PortStats { rx_packets, rx_bytes, tx_packets, tx_bytes, ..unknown };
+    };
+    match ctx.datapath.port_stats(dp_port) {
+        Ok(s) => wire::PortStats {
+            rx_packets: s.rx_packets,
+            tx_packets: s.tx_packets,
+            rx_bytes: s.rx_bytes,
+            tx_bytes: s.tx_bytes,
+            rx_dropped: s.rx_dropped,
+            tx_dropped: s.tx_dropped,
+            rx_errors: s.rx_errors,
+            tx_errors: s.tx_errors,
+            ..unknown
+        },
+        Err(_) => unknown,
+    }
+}
+
+impl Conn {
+    pub(super) fn port_desc(&mut self, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+        let version = self.version();
+        let ports = ctx
+            .bridge_view()
+            .map_or_else(Vec::new, |b| b.ports.flood_order().map(|p| describe(p, version)).collect());
+        self.reply(&Message::PortDescReply(Multi::all(ports)), xid)
+    }
+
+    /// Statistics of one port, or of all; of a port that is not there: none.
+    pub(super) fn port_stats(
+        &mut self,
+        which: OfPort,
+        request: &Request<'_>,
+        shared: &mut Shared,
+        ctx: &Ctx<'_>,
+    ) -> Result<(), ErrorKind> {
+        let mut entries = Vec::new();
+        if let Some(b) = ctx.bridge_view() {
+            for p in b.ports.flood_order().filter(|p| which == OfPort::NONE || p.of_port == which) {
+                let since_ms = *shared.port_since_ms.entry(p.of_port).or_insert(request.now_ms);
+                let age_ms = request.now_ms.saturating_sub(since_ms);
+                let mut s = counters(p, ctx);
+                (s.duration_s, s.duration_ns) = ((age_ms / 1000) as u32, (age_ms % 1000) as u32 * 1_000_000);
+                entries.push(s);
+            }
+        }
+        self.reply(&Message::PortStatsReply(Multi::all(entries)), request.xid)
+    }
+
+    /// Configures a port (OpenFlow 1.3 §7.3.4.3).
+    pub(super) fn port_mod(
+        &mut self,
+        m: &PortMod,
+        ctx: &Ctx<'_>,
+        outcome: &mut Outcome,
+    ) -> Result<(), ErrorKind> {
+        let view = ctx.bridge_view().ok_or(ErrorKind::PmfcBadPort)?;
+        let port = view.ports.port(m.port).ok_or(ErrorKind::PmfcBadPort)?;
+        if port.mac != m.hw_addr {
+            return Err(ErrorKind::PmfcBadHwAddr);
+        }
+        if with_config(port.config, m.config, m.mask) == port.config {
+            return Ok(());
+        }
+        let changed = ctx.backer.change_bridge(ctx.bridge, |b| {
+            let ports = Arc::make_mut(&mut b.ports);
+            let port = ports.ports.get_mut(&m.port)?;
+            let old = port.clone();
+            let new = Arc::make_mut(port);
+            new.config = with_config(new.config, m.config, m.mask);
+            let new = port.clone();
+            update_flooding(ports, &new);
+            Some((old, new))
+        });
+        match changed.flatten() {
+            Some(change) => outcome.ports.push(change),
+            None => return Err(ErrorKind::PmfcBadPort),
+        }
+        Ok(())
+    }
+}
+
+/// `NORMAL` floods to a bundle unless one of its ports is not to be flooded to.
+fn update_flooding(ports: &mut PortTable, changed: &Port) {
+    let Some(bundle) = ports.bundles.get(&changed.bundle) else { return };
+    let floodable = bundle.members.iter().all(|n| ports.port(*n).is_none_or(|p| !p.config.no_flood));
+    if let Some(bundle) = ports.bundles.get_mut(&changed.bundle)
+        && bundle.floodable != floodable
+    {
+        Arc::make_mut(bundle).floodable = floodable;
+    }
+}
+
+impl Connmgr {
+    /// Tells the controllers that a port came (`old` is `None`), went (`new` is `None`) or changed.
+    pub fn port_changed(&mut self, old: Option<&Port>, new: Option<&Port>, now_ms: u64) {
+        self.tell_port(old, new, None, now_ms);
+    }
+
+    /// As [`Connmgr::port_changed`]; the connection `by`, which made the change, is not told (before OpenFlow 1.5).
+    pub(super) fn tell_port(
+        &mut self,
+        old: Option<&Port>,
+        new: Option<&Port>,
+        by: Option<ConnId>,
+        now_ms: u64,
+    ) {
+        let (reason, port) = match (old, new) {
+            (None, Some(new)) => (PortReason::Add, new),
+            (Some(old), None) => (PortReason::Delete, old),
+            (Some(_), Some(new)) => (PortReason::Modify, new),
+            (None, None) => return,
+        };
+        match reason {
+            PortReason::Add => drop(self.shared.port_since_ms.insert(port.of_port, now_ms)),
+            PortReason::Delete => drop(self.shared.port_since_ms.remove(&port.of_port)),
+            PortReason::Modify => {}
+        }
+        for (id, conn) in &mut self.conns {
+            if by == Some(*id) || !conn.receives(AsyncKind::PortStatus, reason as u8) {
+                continue;
+            }
+            let version = conn.version();
+            let told = |p: &Port| Message::PortStatus(PortStatus { reason, port: describe(p, version) });
+            let message = told(port);
+            let on_wire = |m: &Message| openflow::encode(m, version, 0);
+            // A change that the version cannot tell is none to it.
+            let same = reason == PortReason::Modify
+                && old.is_some_and(|old| on_wire(&told(old)) == on_wire(&message));
+            if !same {
+                conn.tell(AsyncKind::PortStatus, &message);
+            }
+        }
+    }
+}

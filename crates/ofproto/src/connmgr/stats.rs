@@ -1,0 +1,156 @@
+//! Questions about rules, tables and queues.
+//!
+//! The rules asked for are gathered at once, as they are at that moment, and told piece by piece as the reader reads.
+
+use super::Ctx;
+use super::conn::Conn;
+use crate::flow_mod::TABLE_MAX_RULES;
+use crate::rule::Rule;
+use flow::{OfPort, TableId};
+use openflow::msg::flow_mod::FlowModFlags;
+use openflow::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
+use openflow::msg::stats::{QUEUE_ALL, QueueConfig, QueueStatsRequest, TableStats};
+use openflow::{ErrorKind, Format, GROUP_ANY, Message, Multi};
+use std::sync::Arc;
+
+/// How many rules are told in one piece.
+const PIECE_RULES: usize = 512;
+/// `OFPFW10_ALL`: every field of OpenFlow 1.0 can be left out.
+const WILDCARDS_10: u32 = (1 << 22) - 1;
+
+/// An answer that is being told.
+pub(super) struct Dump {
+    rules: Vec<Arc<Rule>>,
+    next: usize,
+    xid: u32,
+    format: Format,
+}
+
+fn wanted(m: &FlowStatsRequest, ctx: &Ctx<'_>) -> Vec<Arc<Rule>> {
+    let Some(bridge) = ctx.bridge_view() else { return Vec::new() };
+    let mut rules = bridge.tables.within(m.table, &m.matching);
+    rules.retain(|r| {
+        !r.is_hidden()
+            && (r.cookie ^ m.cookie) & m.cookie_mask == 0
+            && r.outputs_to(m.out_port)
+            && m.out_group == GROUP_ANY
+    });
+    rules
+}
+
+fn told(rule: &Rule, now_ms: u64) -> FlowStats {
+    let (packet_count, byte_count) = rule.stats.counts();
+    let age_ms = now_ms.saturating_sub(rule.created_ms);
+    let seconds_since =
+        |then_ms: u64| Some((now_ms.saturating_sub(then_ms) / 1000).min(u64::from(u32::MAX)) as u32);
+    let mut flags = FlowModFlags::empty();
+    flags.set(FlowModFlags::SEND_FLOW_REM, rule.flags.send_flow_rem);
+    flags.set(FlowModFlags::CHECK_OVERLAP, rule.flags.check_overlap);
+    flags.set(FlowModFlags::RESET_COUNTS, rule.flags.reset_counts);
+    flags.set(FlowModFlags::NO_PKT_COUNTS, rule.flags.no_packet_counts);
+    flags.set(FlowModFlags::NO_BYT_COUNTS, rule.flags.no_byte_counts);
+    FlowStats {
+        table: rule.table,
+        duration_s: (age_ms / 1000) as u32,
+        duration_ns: (age_ms % 1000) as u32 * 1_000_000,
+        priority: rule.priority.clamp(0, i32::from(u16::MAX)) as u16,
+        idle_timeout_s: rule.idle_timeout_s,
+        hard_timeout_s: rule.hard_timeout_s,
+        idle_age_s: seconds_since(rule.stats.used_ms()),
+        hard_age_s: seconds_since(rule.modified_ms),
+        flags,
+        cookie: rule.cookie,
+        packet_count,
+        byte_count,
+        matching: rule.matching,
+        actions: rule.actions.to_vec(),
+    }
+}
+
+impl Conn {
+    pub(super) fn flow_stats(
+        &mut self,
+        m: &FlowStatsRequest,
+        xid: u32,
+        ctx: &Ctx<'_>,
+    ) -> Result<(), ErrorKind> {
+        self.dump = Some(Dump { rules: wanted(m, ctx), next: 0, xid, format: m.format });
+        Ok(())
+    }
+
+    /// Tells the next piece of the answer that is being told.
+    pub(super) fn continue_dump(&mut self, now_ms: u64) {
+        let Some(mut dump) = self.dump.take() else { return };
+        let end = dump.rules.len().min(dump.next + PIECE_RULES);
+        let entries = dump.rules[dump.next..end].iter().map(|r| told(r, now_ms)).collect();
+        let more = end < dump.rules.len();
+        let reply = Message::FlowStatsReply(Multi { entries, more, format: dump.format });
+        // A reply of rules can always be told: parts are split, and every rule came in a message of this protocol.
+        let _ = self.reply(&reply, dump.xid);
+        dump.next = end;
+        if more {
+            self.dump = Some(dump);
+        }
+    }
+
+    pub(super) fn aggregate(
+        &mut self,
+        m: &FlowStatsRequest,
+        xid: u32,
+        ctx: &Ctx<'_>,
+    ) -> Result<(), ErrorKind> {
+        let mut sums = AggregateStats { format: m.format, ..AggregateStats::default() };
+        for rule in wanted(m, ctx) {
+            let (packets, bytes) = rule.stats.counts();
+            sums.packet_count = sums.packet_count.saturating_add(packets);
+            sums.byte_count = sums.byte_count.saturating_add(bytes);
+            sums.flow_count += 1;
+        }
+        self.reply(&Message::AggregateReply(sums), xid)
+    }
+
+    pub(super) fn table_stats(&mut self, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+        let bridge = ctx.bridge_view();
+        let row = |n: u8| {
+            let table = TableId(n);
+            let counts = bridge.as_ref().and_then(|b| Some(b.tables.table(table)?.counters.counts()));
+            let (lookup_count, matched_count) = counts.unwrap_or_default();
+            TableStats {
+                table,
+                name: String::new(),
+                wildcards: WILDCARDS_10,
+                max_entries: TABLE_MAX_RULES,
+                active_count: bridge.as_ref().map_or(0, |b| b.tables.rule_count(table) as u32),
+                lookup_count,
+                matched_count,
+            }
+        };
+        let entries = (0..TableId::COUNT).map(row).collect();
+        self.reply(&Message::TableStatsReply(Multi::all(entries)), xid)
+    }
+
+    /// There are no queues: the list is empty, and a queue asked for by number is not there.
+    pub(super) fn queue_stats(
+        &mut self,
+        m: QueueStatsRequest,
+        xid: u32,
+        ctx: &Ctx<'_>,
+    ) -> Result<(), ErrorKind> {
+        known_port(m.port, ctx)?;
+        if m.queue != QUEUE_ALL {
+            return Err(ErrorKind::QofcBadQueue);
+        }
+        self.reply(&Message::QueueStatsReply(Multi::all(Vec::new())), xid)
+    }
+
+    pub(super) fn queue_config(&mut self, port: OfPort, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+        known_port(port, ctx)?;
+        self.reply(&Message::QueueGetConfigReply(QueueConfig { port, queues: Vec::new() }), xid)
+    }
+}
+
+/// Requires a port of the bridge, or any (`NONE`).
+fn known_port(port: OfPort, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+    let there = ctx.bridge_view().is_some_and(|b| b.ports.port(port).is_some());
+    if there || port == OfPort::NONE { Ok(()) } else { Err(ErrorKind::QofcBadPort) }
+}

@@ -1,0 +1,372 @@
+//! A bridge with a datapath that records, and clients that speak with its connection manager through the same codec.
+
+mod bundles;
+mod events;
+mod fail;
+mod flow_mods;
+mod meters;
+mod requests;
+
+use super::*;
+use crate::backer::PacketInEvent;
+use crate::ports::{
+    Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode,
+};
+use dpif::{
+    Capabilities, DpAction, DpifError, DpifOp, MeterConfig, OpBatch, PmdId, PortInfo, PortSpec, PortStats,
+    UserCookie,
+};
+use flow::text::{FlowModCommand as TextCommand, NoPortNames, parse_flow_mod};
+use flow::{DpPort, MacAddr, OfPort, TableId};
+use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
+use openflow::msg::flow_stats::FlowStatsRequest;
+use openflow::{ErrorCode, ErrorKind, Format, GROUP_ANY, Message, NO_BUFFER, VersionSet, encode};
+use packet::Packet;
+use std::sync::Mutex;
+
+/// Records what it is told to do; port 1 has counted something.
+#[derive(Default)]
+pub(super) struct RecordingDatapath {
+    pub(super) executed: Mutex<Vec<(Vec<DpAction>, Packet, flow::FlowKey)>>,
+    pub(super) meters: Mutex<BTreeMap<u32, MeterConfig>>,
+}
+
+impl Datapath for RecordingDatapath {
+    fn name(&self) -> &str {
+        "recording@test"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_vlan_headers: 2,
+            max_mpls_depth: 3,
+            recirc: true,
+            explicit_drop: true,
+            sample_nesting: 0,
+        }
+    }
+
+    fn port_add(&self, _: &PortSpec) -> Result<DpPort, DpifError> {
+        Err(DpifError::Full("this datapath"))
+    }
+
+    fn port_del(&self, _: DpPort) -> Result<(), DpifError> {
+        Ok(())
+    }
+
+    fn ports(&self) -> Vec<PortInfo> {
+        Vec::new()
+    }
+
+    fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError> {
+        match port.0 {
+            1 => Ok(PortStats { rx_packets: 11, rx_bytes: 1100, tx_packets: 7, ..PortStats::default() }),
+            0 | 2 => Ok(PortStats::default()),
+            _ => Err(DpifError::NotFound("port")),
+        }
+    }
+
+    fn pmds(&self) -> Vec<PmdId> {
+        vec![PmdId::Main]
+    }
+
+    fn operate(&self, batch: OpBatch) {
+        for op in batch.ops {
+            if let DpifOp::Execute(e) = op {
+                self.executed.lock().unwrap().push((e.actions.to_vec(), e.packet, e.key));
+            }
+        }
+    }
+
+    fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError> {
+        self.meters.lock().unwrap().insert(id, config.clone());
+        Ok(())
+    }
+
+    fn meter_del(&self, id: u32) -> Result<(), DpifError> {
+        self.meters.lock().unwrap().remove(&id).map(drop).ok_or(DpifError::NotFound("meter"))
+    }
+}
+
+pub(super) fn port(n: OfPort, dp: Option<u32>, name: &str) -> Port {
+    Port {
+        of_port: n,
+        dp_port: dp.map(DpPort),
+        name: name.to_string(),
+        type_name: String::new(),
+        mac: MacAddr([0xaa, 0x55, 0xaa, 0x55, 0, n.0 as u8]),
+        bundle: BundleId(n.0),
+        patch_peer: None,
+        patch_counters: Arc::new(PatchCounters::default()),
+        config: PortConfigBits::default(),
+        link_down: false,
+        speed_mbps: 0,
+    }
+}
+
+fn bundle(n: OfPort, name: &str) -> Bundle {
+    Bundle {
+        id: BundleId(n.0),
+        name: name.to_string(),
+        members: vec![n],
+        vlan_mode: VlanMode::Trunk,
+        tag: 0,
+        trunks: None,
+        priority_tags: PriorityTags::Never,
+        protected: false,
+        floodable: true,
+    }
+}
+
+/// A bridge of two ports and its own, with time that stands still.
+pub(super) struct Switch {
+    pub(super) backer: Backer,
+    pub(super) datapath: RecordingDatapath,
+    pub(super) bridge: BridgeId,
+    pub(super) desc: SwitchDesc,
+    pub(super) manager: Connmgr,
+    pub(super) now_ms: u64,
+}
+
+impl Switch {
+    pub(super) fn new() -> Switch {
+        let backer = Backer::new(7);
+        let bridge = backer.add_bridge("br0");
+        let mut table = PortTable::default();
+        for (n, dp, name) in [(OfPort::LOCAL, 0, "br0"), (OfPort(1), 1, "p1"), (OfPort(2), 2, "p2")] {
+            table.ports.insert(n, Arc::new(port(n, Some(dp), name)));
+            table.bundles.insert(BundleId(n.0), Arc::new(bundle(n, name)));
+        }
+        backer.set_ports(bridge, table);
+        let desc = SwitchDesc {
+            manufacturer: "Nicira, Inc.".to_string(),
+            hardware: "Open vSwitch".to_string(),
+            software: "3.5.4".to_string(),
+            serial: "None".to_string(),
+            datapath: "None".to_string(),
+        };
+        Switch {
+            backer,
+            datapath: RecordingDatapath::default(),
+            bridge,
+            desc,
+            manager: Connmgr::new(),
+            now_ms: 100_000,
+        }
+    }
+
+    pub(super) fn with<R>(&mut self, f: impl FnOnce(&mut Connmgr, &Ctx<'_>, u64) -> R) -> R {
+        let ctx = Ctx {
+            backer: &self.backer,
+            datapath: &self.datapath,
+            bridge: self.bridge,
+            datapath_id: 0xfedc_ba98_7654_3210,
+            desc: &self.desc,
+        };
+        f(&mut self.manager, &ctx, self.now_ms)
+    }
+
+    /// Time goes on, and everything that is due happens.
+    pub(super) fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.backer.expire(self.now_ms);
+        self.run();
+    }
+
+    /// Routes events as the owner does: what the datapath executed for controllers, and rules that ended.
+    pub(super) fn run(&mut self) {
+        let executed = std::mem::take(&mut *self.datapath.executed.lock().unwrap());
+        for (actions, packet, key) in executed {
+            for action in &actions {
+                if let DpAction::Userspace(UserCookie::Controller(cookie)) = action {
+                    let state = self.backer.recirc_state(cookie.recirc_id).unwrap();
+                    let event = PacketInEvent { state, cookie: *cookie, packet: packet.clone(), key };
+                    self.manager.deliver_packet_in(&event);
+                }
+            }
+        }
+        while let Some(event) = self.backer.removed.pop() {
+            self.manager.deliver_removed(&event, self.now_ms);
+        }
+        self.with(|m, ctx, now| m.run(ctx, now));
+    }
+
+    /// The rules of the bridge as lines, those of the switch itself included.
+    pub(super) fn rules(&self) -> Vec<String> {
+        let view = self.backer.view();
+        let mut lines: Vec<String> = view
+            .bridge(self.bridge)
+            .unwrap()
+            .tables
+            .iter()
+            .map(|r| {
+                let m = flow::text::format_match(&r.matching, Some(r.priority));
+                let a = flow::text::format_actions(&r.actions, &NoPortNames);
+                format!("table={} cookie={:#x} {m} {a} n={}", r.table.0, r.cookie, r.stats.counts().0)
+            })
+            .collect();
+        lines.sort();
+        lines
+    }
+
+    pub(super) fn client(&mut self, kind: ConnKind, version: Version) -> Client {
+        let id = self.manager.open(kind, VersionSet::IMPLEMENTED, self.now_ms);
+        let mut client = Client { id, version, xid: 100, received: Vec::new() };
+        let hello = openflow::msg::control::Hello { versions: VersionSet::of(&[version]) };
+        let bytes = encode(&Message::Hello(hello), version, 1).unwrap();
+        client.send_bytes(self, &bytes);
+        client.received.clear();
+        client
+    }
+
+    pub(super) fn service(&mut self, version: Version) -> Client {
+        self.client(ConnKind::Service, version)
+    }
+
+    pub(super) fn controller(&mut self, version: Version) -> Client {
+        self.client(ConnKind::Controller { probe_interval_ms: 5000 }, version)
+    }
+}
+
+/// The other end of a connection.
+pub(super) struct Client {
+    pub(super) id: ConnId,
+    pub(super) version: Version,
+    pub(super) xid: u32,
+    /// What came and was not asked for yet.
+    pub(super) received: Vec<(u32, Message)>,
+}
+
+impl Client {
+    /// Hands bytes in and reads until nothing more comes.
+    pub(super) fn send_bytes(&mut self, switch: &mut Switch, bytes: &[u8]) {
+        let id = self.id;
+        switch.with(|m, ctx, now| m.input(id, bytes, ctx, now));
+        self.read(switch);
+    }
+
+    pub(super) fn read(&mut self, switch: &mut Switch) {
+        loop {
+            let bytes = switch.manager.take_output(self.id);
+            if bytes.is_empty() && !switch.manager.has_work(self.id) {
+                return;
+            }
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let len = usize::from(u16::from_be_bytes([rest[2], rest[3]]));
+                let (version, xid, message) = openflow::decode(&rest[..len]).unwrap();
+                if !matches!(message, Message::Hello(_)) {
+                    assert_eq!(version, self.version);
+                }
+                self.received.push((xid, message));
+                rest = &rest[len..];
+            }
+            switch.with(|m, ctx, now| m.run(ctx, now));
+        }
+    }
+
+    /// Sends a request and a barrier: everything that came up to the barrier's reply, of the request's transaction.
+    pub(super) fn ask(&mut self, switch: &mut Switch, message: &Message) -> Vec<Message> {
+        self.xid += 2;
+        let (version, xid) = (self.version, self.xid);
+        let mut bytes = encode(message, version, xid).unwrap();
+        bytes.extend(encode(&Message::BarrierRequest, version, xid + 1).unwrap());
+        self.ask_bytes(switch, &bytes)
+    }
+
+    /// As [`Client::ask`], with bytes that end in a barrier request of the current transaction and one.
+    pub(super) fn ask_bytes(&mut self, switch: &mut Switch, bytes: &[u8]) -> Vec<Message> {
+        self.received.clear();
+        self.send_bytes(switch, bytes);
+        let (last, answers) = self.received.split_last().expect("a barrier is always answered");
+        assert_eq!((last.0, &last.1), (self.xid + 1, &Message::BarrierReply));
+        answers.iter().filter(|(xid, _)| *xid == self.xid).map(|(_, m)| m.clone()).collect()
+    }
+
+    /// A request that is answered with nothing.
+    pub(super) fn silent(&mut self, switch: &mut Switch, message: &Message) {
+        assert_eq!(self.ask(switch, message), []);
+    }
+
+    /// A request that is answered with one message.
+    pub(super) fn one(&mut self, switch: &mut Switch, message: &Message) -> Message {
+        let mut answers = self.ask(switch, message);
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        answers.remove(0)
+    }
+
+    /// A request that is refused.
+    pub(super) fn refused(&mut self, switch: &mut Switch, message: &Message) -> ErrorKind {
+        match self.one(switch, message) {
+            Message::Error(e) => match e.error {
+                ErrorCode::Known(kind) => kind,
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What came by itself since the last request.
+    pub(super) fn events(&mut self, switch: &mut Switch) -> Vec<Message> {
+        self.received.clear();
+        switch.run();
+        self.read(switch);
+        self.received.iter().map(|(_, m)| m.clone()).collect()
+    }
+
+    pub(super) fn flow(&mut self, switch: &mut Switch, command: TextCommand, text: &str) {
+        let fm = flow_mod(command, text);
+        self.silent(switch, &Message::FlowMod(fm));
+    }
+
+    pub(super) fn add(&mut self, switch: &mut Switch, text: &str) {
+        self.flow(switch, TextCommand::Add, text);
+    }
+}
+
+/// A flow-mod of a line as `ovs-ofctl` takes it.
+pub(super) fn flow_mod(command: TextCommand, text: &str) -> FlowMod {
+    let t = parse_flow_mod(text, command, &NoPortNames).unwrap();
+    let command = match t.command {
+        TextCommand::Add => FlowModCommand::Add,
+        TextCommand::Modify => FlowModCommand::Modify,
+        TextCommand::ModifyStrict => FlowModCommand::ModifyStrict,
+        TextCommand::Delete => FlowModCommand::Delete,
+        TextCommand::DeleteStrict => FlowModCommand::DeleteStrict,
+    };
+    let mut flags = FlowModFlags::empty();
+    flags.set(FlowModFlags::SEND_FLOW_REM, t.flags.send_flow_rem);
+    flags.set(FlowModFlags::CHECK_OVERLAP, t.flags.check_overlap);
+    flags.set(FlowModFlags::RESET_COUNTS, t.flags.reset_counts);
+    let add = command == FlowModCommand::Add;
+    FlowMod {
+        format: Format::Nxt,
+        command,
+        table: t.table.unwrap_or(if command.deletes() { TableId::ALL } else { TableId(0) }),
+        cookie: t.cookie,
+        cookie_mask: t.cookie_mask,
+        new_cookie: t.new_cookie.unwrap_or(if add { 0 } else { u64::MAX }),
+        idle_timeout_s: t.idle_timeout_s,
+        hard_timeout_s: t.hard_timeout_s,
+        priority: t.priority,
+        buffer_id: NO_BUFFER,
+        out_port: t.out_port,
+        out_group: GROUP_ANY,
+        flags,
+        matching: t.rule_match,
+        actions: t.actions,
+    }
+}
+
+/// A request for all rules.
+pub(super) fn all_flows(format: Format) -> FlowStatsRequest {
+    FlowStatsRequest {
+        format,
+        table: TableId::ALL,
+        out_port: OfPort::NONE,
+        out_group: GROUP_ANY,
+        cookie: 0,
+        cookie_mask: 0,
+        matching: flow::Match::catchall(),
+    }
+}

@@ -1,0 +1,280 @@
+//! Flow-mods: what OpenFlow's five commands do to the tables of a bridge.
+//!
+//! [`apply_all`] carries out a list in order, under one change of the view: packets see the tables before it or behind it,
+//! and when one fails none has happened. Rules of the switch itself (priority outside 0 to 65535, table 254) are never
+//! touched. Sources: OpenFlow 1.0 §4.6, §5.3.3; 1.3 §6.4, §6.5, §7.3.4.1; where they leave room, what Open vSwitch does.
+//!
+//! It decodes nothing and answers nobody: the connection manager does.
+
+use crate::backer::{Backer, RemovedReason};
+use crate::ports::BridgeId;
+use crate::rule::{Rule, RuleFlags, RuleStats};
+use crate::tables::Tables;
+use flow::action::Action;
+use flow::{OfPort, TableId};
+use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
+use openflow::{CheckContext, ErrorKind, GROUP_ANY, NO_BUFFER, Version, check_actions};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How many rules a table holds, as told in table statistics and features.
+pub const TABLE_MAX_RULES: u32 = 1_000_000;
+/// Ports have numbers below this.
+pub const MAX_PORTS: u32 = OfPort::MAX_OF10 as u32;
+
+/// What flow-mods are held against.
+#[derive(Clone, Copy)]
+pub struct ModContext<'a> {
+    /// Version of the connection that sent them.
+    pub version: Version,
+    /// The time.
+    pub now_ms: u64,
+    /// Whether a meter exists.
+    pub has_meter: &'a dyn Fn(u32) -> bool,
+}
+
+impl ModContext<'_> {
+    /// What the actions of a rule in `table` (`None`: of a packet-out) are held against.
+    pub fn for_actions(&self, table: Option<TableId>) -> CheckContext<'_> {
+        CheckContext {
+            version: self.version,
+            max_ports: MAX_PORTS,
+            n_tables: TableId::INTERNAL.0 + 1,
+            table,
+            has_meter: self.has_meter,
+        }
+    }
+}
+
+/// Rules that ended, with the reason.
+type Ended = Vec<(Arc<Rule>, RemovedReason)>;
+
+/// Carries out one flow-mod.
+///
+/// # Errors
+/// What to answer its sender with; the tables are unchanged then.
+pub fn apply(backer: &Backer, bridge: BridgeId, fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
+    apply_all(backer, bridge, std::slice::from_ref(fm), cx).map_err(|(_, kind)| kind)
+}
+
+/// Carries out flow-mods in order: all, at one moment, or none.
+///
+/// # Errors
+/// The first that fails, by its place in `mods`, and why.
+pub fn apply_all(
+    backer: &Backer,
+    bridge: BridgeId,
+    mods: &[FlowMod],
+    cx: &ModContext<'_>,
+) -> Result<(), (usize, ErrorKind)> {
+    for (i, fm) in mods.iter().enumerate() {
+        check(fm, cx).map_err(|kind| (i, kind))?;
+    }
+    let outcome = backer.change_bridge(bridge, |b| {
+        let mut tables = b.tables.clone();
+        let mut ended = Ended::new();
+        let mut orphans = BTreeSet::new();
+        for (i, fm) in mods.iter().enumerate() {
+            apply_one(&mut tables, fm, cx, &mut ended, &mut orphans).map_err(|kind| (i, kind))?;
+        }
+        end_learned(&mut tables, orphans, &mut ended);
+        b.tables = tables;
+        Ok(ended)
+    });
+    for (rule, reason) in outcome.unwrap_or(Err((0, ErrorKind::FmfcUnknown)))? {
+        backer.rule_removed(bridge, &rule, reason);
+    }
+    Ok(())
+}
+
+/// Removes all rules that controllers may see, as when the bridge's controllers change.
+pub fn flush(backer: &Backer, bridge: BridgeId) {
+    remove_where(backer, bridge, |r| r.table != TableId::INTERNAL);
+}
+
+/// Removes the rules for which `ends` holds, and tells the controllers that asked.
+pub fn remove_where(backer: &Backer, bridge: BridgeId, ends: impl Fn(&Rule) -> bool) {
+    let ended = backer.change_bridge(bridge, |b| {
+        let ended: Vec<Arc<Rule>> = b.tables.iter().filter(|r| ends(r)).cloned().collect();
+        for r in &ended {
+            b.tables.remove(r.table, &r.matching, r.priority);
+        }
+        ended
+    });
+    for rule in ended.unwrap_or_default() {
+        backer.rule_removed(bridge, &rule, RemovedReason::Delete);
+    }
+}
+
+/// What can be said without the tables.
+fn check(fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
+    check_actions(&fm.actions, &fm.matching, &cx.for_actions(Some(fm.table)))?;
+    if fm.matching.mask().0.recirc_id != 0 || fm.table == TableId::INTERNAL {
+        return Err(ErrorKind::BrcEperm);
+    }
+    if fm.command.deletes() {
+        return Ok(());
+    }
+    if fm.table == TableId::ALL && cx.version > Version::V10 {
+        return Err(ErrorKind::FmfcBadTableId);
+    }
+    if fm.buffer_id != NO_BUFFER {
+        return Err(ErrorKind::BrcBufferUnknown);
+    }
+    Ok(())
+}
+
+fn apply_one(
+    tables: &mut Tables,
+    fm: &FlowMod,
+    cx: &ModContext<'_>,
+    ended: &mut Ended,
+    orphans: &mut BTreeSet<(TableId, u64)>,
+) -> Result<(), ErrorKind> {
+    let replaced = match fm.command {
+        FlowModCommand::Add => add(tables, fm, cx)?,
+        FlowModCommand::Modify | FlowModCommand::ModifyStrict => modify(tables, fm, cx)?,
+        FlowModCommand::Delete | FlowModCommand::DeleteStrict => {
+            let found = collect(tables, fm);
+            for r in &found {
+                tables.remove(r.table, &r.matching, r.priority);
+            }
+            ended.extend(found.iter().map(|r| (r.clone(), RemovedReason::Delete)));
+            found
+        }
+    };
+    orphans.extend(replaced.iter().flat_map(|r| learners(r)));
+    Ok(())
+}
+
+/// Adds the rule; the one that it replaces, if any.
+fn add(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<Vec<Arc<Rule>>, ErrorKind> {
+    let table = if fm.table == TableId::ALL { TableId(0) } else { fm.table };
+    let priority = i32::from(fm.priority);
+    let there = tables.find_exactly(table, &fm.matching, priority).cloned();
+    if there.is_none() {
+        if fm.flags.contains(FlowModFlags::CHECK_OVERLAP) && tables.overlaps(table, &fm.matching, priority) {
+            return Err(ErrorKind::FmfcOverlap);
+        }
+        if tables.rule_count(table) >= TABLE_MAX_RULES as usize {
+            return Err(ErrorKind::FmfcTableFull);
+        }
+    }
+    // Before OpenFlow 1.2 an add always begins counting anew, since then only when told to.
+    let keep_counts = cx.version >= Version::V12 && !fm.flags.contains(FlowModFlags::RESET_COUNTS);
+    let stats = match &there {
+        Some(old) if keep_counts => old.stats.clone(),
+        _ => Arc::new(RuleStats::default()),
+    };
+    stats.credit(0, 0, cx.now_ms);
+    tables.insert(Arc::new(Rule {
+        table,
+        matching: fm.matching,
+        priority,
+        cookie: fm.new_cookie,
+        idle_timeout_s: fm.idle_timeout_s,
+        hard_timeout_s: fm.hard_timeout_s,
+        importance: 0,
+        flags: rule_flags(fm, cx.version),
+        actions: fm.actions.as_slice().into(),
+        created_ms: cx.now_ms,
+        modified_ms: cx.now_ms,
+        stats,
+    }));
+    Ok(there.into_iter().collect())
+}
+
+fn rule_flags(fm: &FlowMod, version: Version) -> RuleFlags {
+    let has = |flag| fm.flags.contains(flag);
+    let old_add = version < Version::V12 && fm.command == FlowModCommand::Add;
+    RuleFlags {
+        send_flow_rem: has(FlowModFlags::SEND_FLOW_REM),
+        no_packet_counts: has(FlowModFlags::NO_PKT_COUNTS),
+        no_byte_counts: has(FlowModFlags::NO_BYT_COUNTS),
+        check_overlap: has(FlowModFlags::CHECK_OVERLAP),
+        reset_counts: old_add || has(FlowModFlags::RESET_COUNTS),
+    }
+}
+
+/// Changes the rules found; the rules as they were. Where the version says so, a rule is added when there is none.
+fn modify(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<Vec<Arc<Rule>>, ErrorKind> {
+    let found = collect(tables, fm);
+    if found.is_empty() && fm.cookie_mask == 0 && fm.new_cookie != u64::MAX {
+        return add(tables, fm, cx);
+    }
+    for old in &found {
+        let stats = if fm.flags.contains(FlowModFlags::RESET_COUNTS) {
+            let stats = RuleStats::default();
+            stats.credit(0, 0, cx.now_ms);
+            Arc::new(stats)
+        } else {
+            old.stats.clone()
+        };
+        tables.insert(Arc::new(Rule {
+            table: old.table,
+            matching: old.matching,
+            priority: old.priority,
+            cookie: if fm.new_cookie == u64::MAX { old.cookie } else { fm.new_cookie },
+            idle_timeout_s: old.idle_timeout_s,
+            hard_timeout_s: old.hard_timeout_s,
+            importance: old.importance,
+            flags: old.flags,
+            actions: fm.actions.as_slice().into(),
+            created_ms: old.created_ms,
+            modified_ms: cx.now_ms,
+            stats,
+        }));
+    }
+    Ok(found)
+}
+
+/// The rules that a modification or deletion is about.
+fn collect(tables: &Tables, fm: &FlowMod) -> Vec<Arc<Rule>> {
+    let strict = matches!(fm.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict);
+    let mut found = if strict {
+        let in_table = |t: u8| tables.find_exactly(TableId(t), &fm.matching, i32::from(fm.priority)).cloned();
+        match fm.table {
+            TableId::ALL => (0..TableId::COUNT).filter_map(in_table).collect(),
+            t => in_table(t.0).into_iter().collect(),
+        }
+    } else {
+        tables.within(fm.table, &fm.matching)
+    };
+    let (out_port, out_group) =
+        if fm.command.deletes() { (fm.out_port, fm.out_group) } else { (OfPort::NONE, GROUP_ANY) };
+    found.retain(|r| {
+        !r.is_hidden()
+            && (r.cookie ^ fm.cookie) & fm.cookie_mask == 0
+            && r.outputs_to(out_port)
+            && out_group == GROUP_ANY
+    });
+    found
+}
+
+/// Tables and cookies of what the rule learns, where that is to end with it.
+fn learners(rule: &Rule) -> impl Iterator<Item = (TableId, u64)> + '_ {
+    rule.actions.iter().filter_map(|a| match a {
+        Action::Learn(l) if l.delete_learned => Some((l.table, l.cookie)),
+        _ => None,
+    })
+}
+
+/// Ends what the rules that are gone had learned, when no other rule learns under the same cookie.
+fn end_learned(tables: &mut Tables, mut orphans: BTreeSet<(TableId, u64)>, ended: &mut Ended) {
+    while !orphans.is_empty() {
+        for learner in tables.iter().flat_map(|r| learners(r)) {
+            orphans.remove(&learner);
+        }
+        let gone: Vec<Arc<Rule>> = tables
+            .iter()
+            .filter(|r| !r.is_hidden() && orphans.contains(&(r.table, r.cookie)))
+            .cloned()
+            .collect();
+        orphans.clear();
+        for r in gone {
+            tables.remove(r.table, &r.matching, r.priority);
+            orphans.extend(learners(&r));
+            ended.push((r, RemovedReason::Delete));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Entry points for fuzzing: each takes any bytes and panics only when a law of the codec is broken.
+//!
+//! Inputs that once broke one are kept in `corpus/` and replayed by the tests.
+
+use crate::codec::{HEADER_BYTES, decode_with, encode_with};
+use crate::msg::Message;
+use crate::nxm::{self, Unknown};
+use crate::session::{Config, Session};
+use crate::version::Version;
+use crate::wire::{Options, Reader, Writer};
+use crate::{actions, match10};
+use flow::{Match, TableId};
+
+/// Splits what an encoder wrote into messages.
+pub fn split_frames(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut frames = Vec::new();
+    while bytes.len() >= HEADER_BYTES {
+        let len = usize::from(u16::from_be_bytes([bytes[2], bytes[3]]));
+        if len < HEADER_BYTES || len > bytes.len() {
+            break;
+        }
+        let (frame, rest) = bytes.split_at(len);
+        frames.push(frame);
+        bytes = rest;
+    }
+    frames
+}
+
+/// Decodes a message. What decodes also encodes (unless it has grown too long), what was encoded decodes, and from then on
+/// nothing changes.
+pub fn decode_message(bytes: &[u8]) {
+    for table_id_in_command in [false, true] {
+        let options = Options { table_id_in_command };
+        let Ok((version, xid, message)) = decode_with(bytes, options) else { continue };
+        let Some(second) = through(&message, version, xid, options) else { continue };
+        let Some(third) = through(&second, version, xid, options) else { continue };
+        assert_eq!(second, third, "encoding is not stable");
+    }
+}
+
+/// Encodes and decodes; `None` when it does not fit into one message.
+fn through(message: &Message, version: Version, xid: u32, options: Options) -> Option<Message> {
+    let bytes = encode_with(message, version, xid, options).ok()?;
+    let frames = split_frames(&bytes);
+    let [frame] = frames[..] else { return None };
+    match decode_with(frame, options) {
+        Ok((.., back)) => Some(back),
+        Err(e) => panic!("what was encoded does not decode: {e}: {message:?}"),
+    }
+}
+
+/// Reads a match in each form; what is read is written such that it reads the same.
+pub fn roundtrip_match(bytes: &[u8]) {
+    for version in [Version::V10, Version::V13] {
+        if let Ok(d) = nxm::read_entries(&mut Reader::new(bytes, version), Unknown::Refuse) {
+            let mut w = Writer::new(version);
+            nxm::put_entries(&mut w, &d.matching, d.cookie.unwrap_or((0, 0)));
+            let back = nxm::read_entries(&mut Reader::new(&w.buf, version), Unknown::Refuse);
+            let back =
+                back.unwrap_or_else(|e| panic!("what was written does not read: {e}: {:?}", d.matching));
+            assert_eq!(back.matching, d.matching);
+        }
+    }
+    if let Ok(m) = match10::read(&mut Reader::new(bytes, Version::V10)) {
+        assert!(match10::fits(&m), "what OpenFlow 1.0 tells it tells again: {m:?}");
+    }
+}
+
+/// Reads actions and instructions, and checks them against matches.
+pub fn read_actions(bytes: &[u8]) {
+    for version in [Version::V10, Version::V13] {
+        let lists = [
+            actions::read_actions(&mut Reader::new(bytes, version)),
+            actions::read_instructions(&mut Reader::new(bytes, version)),
+        ];
+        for list in lists.into_iter().flatten() {
+            let cx = actions::CheckContext {
+                version,
+                max_ports: 0xff00,
+                n_tables: 254,
+                table: Some(TableId(0)),
+                has_meter: &|id| id < 10,
+            };
+            // Only that it ends matters here.
+            let _ = actions::check_actions(&list, &Match::catchall(), &cx);
+        }
+    }
+}
+
+/// Feeds a session in pieces: the first byte says how long they are. The pieces make no difference.
+pub fn session(bytes: &[u8]) {
+    let Some((first, rest)) = bytes.split_first() else { return };
+    let hello = [1, 0, 0, 8, 0, 0, 0, 1];
+    let mut whole = Session::new(Config::default(), 0);
+    let mut pieces = Session::new(Config::default(), 0);
+    whole.input(&hello, 0);
+    pieces.input(&hello, 0);
+    let a = whole.input(rest, 1);
+    let mut b = Vec::new();
+    for piece in rest.chunks(usize::from(*first).max(1)) {
+        b.extend(pieces.input(piece, 1));
+    }
+    assert_eq!(a, b);
+    assert_eq!(whole.output(), pieces.output());
+}

@@ -1,0 +1,106 @@
+//! Consistency of actions with matches and limits.
+
+use crate::{CheckContext, ErrorKind, Version, check_actions};
+use flow::action::*;
+use flow::fields::FieldId;
+use flow::{Match, OfPort, TableId};
+
+fn check(m: &Match, actions: &[Action], version: Version) -> Result<(), ErrorKind> {
+    let cx = CheckContext {
+        version,
+        max_ports: 0xff00,
+        n_tables: 254,
+        table: Some(TableId(3)),
+        has_meter: &|id| id == 1,
+    };
+    check_actions(actions, m, &cx)
+}
+
+fn set(field: FieldId, value: u128) -> Action {
+    Action::SetField { field, value, mask: field.full_mask(), style: SetStyle::SetField }
+}
+
+fn output(n: u32) -> Action {
+    Action::Output { port: OfPort(n), max_len_bytes: 0 }
+}
+
+fn learn(specs: Vec<LearnSpec>) -> Action {
+    Action::Learn(Box::new(LearnAction {
+        idle_timeout_s: 0,
+        hard_timeout_s: 0,
+        priority: 1,
+        cookie: 0,
+        table: TableId(1),
+        send_flow_rem: false,
+        delete_learned: false,
+        fin_idle_timeout_s: 0,
+        fin_hard_timeout_s: 0,
+        limit: 0,
+        result_dst: None,
+        specs,
+    }))
+}
+
+#[test]
+fn actions_are_held_against_the_match_and_the_limits() {
+    use ErrorKind::*;
+    let any = Match::catchall();
+    let ip = any.with(FieldId::EthType, 0x800);
+    let tcp = ip.with(FieldId::NwProto, 6);
+    let whole = SubField::whole;
+    let immediate = |field, value| LearnSpec {
+        source: LearnSource::Immediate(value),
+        dest: LearnDest::Match(whole(field)),
+        len_bits: whole(field).len_bits,
+    };
+    // Match, actions, outcome in OpenFlow 1.0, outcome in 1.3.
+    let rows: Vec<(&Match, Vec<Action>, Option<ErrorKind>, Option<ErrorKind>)> = vec![
+        (&any, vec![output(1), output(OfPort::LOCAL.0), output(OfPort::IN_PORT.0)], None, None),
+        (&any, vec![output(0xff01)], Some(BacBadOutPort), Some(BacBadOutPort)),
+        (&any, vec![output(OfPort::NONE.0)], Some(BacBadOutPort), Some(BacBadOutPort)),
+        (&ip, vec![set(FieldId::IpDst, 5)], None, None),
+        (&any, vec![set(FieldId::IpDst, 5)], Some(BacMatchInconsistent), Some(BacMatchInconsistent)),
+        (&any, vec![Action::SetIpv4Dst(5)], None, Some(BacMatchInconsistent)),
+        (&any, vec![Action::DecTtl { controllers: vec![0] }], None, Some(BacMatchInconsistent)),
+        (&ip, vec![Action::SetL4Dst(5)], None, Some(BacMatchInconsistent)),
+        (&tcp, vec![Action::SetL4Dst(5), set(FieldId::TcpDst, 5)], None, None),
+        (&any, vec![Action::StripVlan], None, Some(BacMatchInconsistent)),
+        (&any, vec![Action::PushVlan(0x8100), set(FieldId::VlanPcp, 3), Action::StripVlan], None, None),
+        (&any, vec![set(FieldId::VlanPcp, 3)], Some(BacMatchInconsistent), Some(BacMatchInconsistent)),
+        (&any, vec![set(FieldId::EthType, 3)], Some(BacBadSetArgument), Some(BacBadSetArgument)),
+        (
+            &any,
+            vec![Action::StackPop(whole(FieldId::DpHash))],
+            Some(BacBadSetArgument),
+            Some(BacBadSetArgument),
+        ),
+        (&any, vec![Action::Meter(1), output(1)], None, None),
+        (&any, vec![Action::Meter(2)], Some(MmfcInvalidMeter), Some(MmfcInvalidMeter)),
+        (&any, vec![Action::GotoTable(TableId(4))], None, None),
+        (&any, vec![Action::GotoTable(TableId(3))], Some(BicBadTableId), Some(BicBadTableId)),
+        (&any, vec![Action::GotoTable(TableId(254))], Some(BicBadTableId), Some(BicBadTableId)),
+        (&any, vec![Action::WriteActions(vec![output(0xff01)])], Some(BacBadOutPort), Some(BacBadOutPort)),
+        (
+            &any,
+            vec![Action::WriteActions(vec![Action::WriteActions(vec![])])],
+            Some(BacTooMany),
+            Some(BacTooMany),
+        ),
+        (
+            &any,
+            vec![learn(vec![immediate(FieldId::EthType, 0x800), immediate(FieldId::NwProto, 6)])],
+            None,
+            None,
+        ),
+        (
+            &any,
+            vec![learn(vec![immediate(FieldId::NwProto, 6)])],
+            Some(BacMatchInconsistent),
+            Some(BacMatchInconsistent),
+        ),
+    ];
+    for (m, actions, v10, v13) in rows {
+        assert_eq!(check(m, &actions, Version::V10).err(), v10, "1.0: {actions:?}");
+        assert_eq!(check(m, &actions, Version::V13).err(), v13, "1.3: {actions:?}");
+    }
+}

@@ -1,0 +1,378 @@
+//! Generated values: what is encoded decodes to the same.
+
+use crate::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
+use crate::msg::flow_stats::FlowStats;
+use crate::msg::port::PortStats;
+use crate::{
+    Format, GROUP_ANY, Message, Multi, NO_BUFFER, Options, Version, decode_with, encode, encode_with, fuzz,
+    has_header,
+};
+use flow::action::*;
+use flow::fields::{ALL_FIELDS, FieldId};
+use flow::{MacAddr, Match, OfPort, TableId};
+use proptest::prelude::*;
+
+const OPTIONS: Options = Options { table_id_in_command: true };
+
+/// A match from raw numbers: each field in turn is taken when its number says so and it exists by then.
+fn match_of(numbers: &[(u8, u128, u128)], base: u8) -> Match {
+    let mut m = Match::catchall();
+    let (eth_type, proto) =
+        [(0, 0), (0x800, 6), (0x800, 17), (0x86dd, 132), (0x86dd, 58), (0x806, 0), (0x800, 1), (0x8847, 0)]
+            [usize::from(base % 8)];
+    if eth_type != 0 {
+        m.set(FieldId::EthType, eth_type);
+    }
+    for (field, (pick, value, mask)) in ALL_FIELDS.iter().copied().zip(numbers) {
+        let full = if field == FieldId::NwTos { 0xfc } else { field.full_mask() };
+        if field == FieldId::NwProto && proto != 0 {
+            m.set(field, proto);
+            continue;
+        }
+        let skip = matches!(field, FieldId::InPort | FieldId::DlVlan | FieldId::DlVlanPcp | FieldId::EthType);
+        let exists = field.prereq_holds(m.flow(), Some(&m.mask().0));
+        if pick % 3 != 0 || skip || !has_header(field) || !exists || m.get(field).1 != 0 {
+            continue;
+        }
+        let mask = if field.def().maskable && pick % 2 == 0 { mask & full } else { full };
+        let value = match field {
+            FieldId::InPortOxm => value % 0xff00,
+            FieldId::PacketType => 0,
+            FieldId::Icmpv6Type => 135 + value % 2,
+            FieldId::Icmpv6Code => 0,
+            _ => *value,
+        };
+        if mask != 0 {
+            m.set_masked(field, value & mask, mask);
+        }
+    }
+    m
+}
+
+fn any_match() -> impl Strategy<Value = Match> {
+    let numbers = prop::collection::vec((any::<u8>(), any::<u128>(), any::<u128>()), ALL_FIELDS.len());
+    (numbers, any::<u8>()).prop_map(|(n, base)| match_of(&n, base))
+}
+
+/// A range of bits of a field that has a header, at most `max_bits` long. The ARP opcode, of which the wire has more bits than
+/// are kept, is tested by itself.
+fn range(max_bits: u16) -> impl Strategy<Value = SubField> {
+    let fields: Vec<FieldId> = ALL_FIELDS
+        .iter()
+        .copied()
+        .filter(|f| has_header(*f) && f.def().writable && *f != FieldId::ArpOp)
+        .collect();
+    (prop::sample::select(fields), any::<u16>(), any::<u16>()).prop_map(move |(field, a, b)| {
+        let field = match field {
+            FieldId::DlVlan => FieldId::VlanVid,
+            FieldId::DlVlanPcp => FieldId::VlanPcp,
+            f => f,
+        };
+        let bits = u16::from(field.def().bits);
+        let offset_bits = a % bits;
+        SubField { field, offset_bits, len_bits: 1 + b % (bits - offset_bits).min(max_bits) }
+    })
+}
+
+fn load() -> impl Strategy<Value = Action> {
+    (range(64), any::<u128>()).prop_map(|(s, v)| {
+        let mask = s.field_mask();
+        Action::SetField { field: s.field, value: v & mask, mask, style: SetStyle::Load }
+    })
+}
+
+fn learn() -> impl Strategy<Value = Action> {
+    let spec = (range(128), any::<u128>(), 0..4u8).prop_map(|(s, v, kind)| {
+        let len_bits = s.len_bits;
+        let v = if len_bits < 128 { v & ((1 << len_bits) - 1) } else { v };
+        let (source, dest) = match kind {
+            0 => (LearnSource::Immediate(v), LearnDest::Match(s)),
+            1 => (LearnSource::Immediate(v), LearnDest::Load(s)),
+            2 => (LearnSource::Field(s), LearnDest::Match(s)),
+            _ => (LearnSource::Field(s), LearnDest::Output),
+        };
+        LearnSpec { source, dest, len_bits }
+    });
+    let numbers = (any::<[u16; 5]>(), any::<u64>(), 0..254u8, any::<[bool; 3]>(), any::<u32>());
+    (numbers, range(1), prop::collection::vec(spec, 0..5)).prop_map(
+        |((n, cookie, table, flags, limit), dst, specs)| {
+            Action::Learn(Box::new(LearnAction {
+                idle_timeout_s: n[0],
+                hard_timeout_s: n[1],
+                priority: n[2],
+                cookie,
+                table: TableId(table),
+                send_flow_rem: flags[0],
+                delete_learned: flags[1],
+                fin_idle_timeout_s: n[3],
+                fin_hard_timeout_s: n[4],
+                limit: if limit % 2 == 0 { 0 } else { limit },
+                result_dst: flags[2].then_some(dst),
+                specs,
+            }))
+        },
+    )
+}
+
+fn controller() -> impl Strategy<Value = Action> {
+    let reason = prop::sample::select(vec![
+        PacketInReason::NoMatch,
+        PacketInReason::Action,
+        PacketInReason::InvalidTtl,
+    ]);
+    let userdata = prop::collection::vec(any::<u8>(), 0..12);
+    (any::<u16>(), 0..3u16, reason, userdata, any::<bool>(), prop::option::of(any::<u32>())).prop_map(
+        |(max_len_bytes, controller_id, reason, userdata, pause, meter_id)| {
+            Action::Controller(Box::new(ControllerAction {
+                max_len_bytes,
+                controller_id,
+                reason,
+                userdata,
+                pause,
+                meter_id,
+            }))
+        },
+    )
+}
+
+/// Actions that have the same form in both versions.
+fn common_action() -> impl Strategy<Value = Action> {
+    let table = prop::option::of((0..255u8).prop_map(TableId));
+    let port = || any::<u16>().prop_map(OfPort::from_of10);
+    prop_oneof![
+        (port(), any::<u16>())
+            .prop_filter("the controller has its own action", |(p, _)| *p != OfPort::CONTROLLER)
+            .prop_map(|(port, max_len_bytes)| Action::Output { port, max_len_bytes }),
+        (range(64), any::<u16>())
+            .prop_map(|(source, max_len_bytes)| Action::OutputReg { source, max_len_bytes }),
+        controller(),
+        any::<u32>().prop_map(Action::SetQueue),
+        Just(Action::PopQueue),
+        load(),
+        range(32).prop_map(|source| Action::Move {
+            source,
+            dest: SubField { field: FieldId::Reg3, offset_bits: 0, len_bits: source.len_bits },
+        }),
+        range(128).prop_map(Action::StackPush),
+        range(128).prop_map(Action::StackPop),
+        prop::collection::vec(any::<u16>(), 0..4).prop_map(|controllers| Action::DecTtl { controllers }),
+        (port(), table).prop_map(|(in_port, table)| Action::Resubmit { in_port, table }),
+        learn(),
+        (0..3usize, any::<u8>()).prop_map(|(n, b)| Action::Note(vec![b; 6 + 8 * n])),
+        Just(Action::Exit),
+        Just(Action::DebugRecirc),
+        Just(Action::DebugSlow),
+        Just(Action::StripVlan),
+    ]
+}
+
+fn action10() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        6 => common_action(),
+        1 => any::<[u8; 6]>().prop_map(|m| Action::SetEthSrc(MacAddr(m))),
+        1 => any::<[u8; 6]>().prop_map(|m| Action::SetEthDst(MacAddr(m))),
+        1 => any::<u32>().prop_map(Action::SetIpv4Src),
+        1 => any::<u32>().prop_map(Action::SetIpv4Dst),
+        1 => (0..4096u16).prop_map(Action::SetVlanVid),
+        1 => (0..8u8).prop_map(Action::SetVlanPcp),
+        1 => any::<u8>().prop_map(|t| Action::SetIpDscp(t & 0xfc)),
+        1 => any::<u16>().prop_map(Action::SetL4Src),
+        1 => any::<u16>().prop_map(Action::SetL4Dst),
+        1 => (0..0xff00u16, any::<u32>()).prop_map(|(p, queue)| Action::Enqueue { port: OfPort(p.into()), queue }),
+        1 => any::<u32>().prop_map(|id| Action::SetTunnel { id: id.into(), wide: false }),
+        1 => any::<u64>().prop_map(|id| Action::SetTunnel { id, wide: true }),
+        1 => (any::<u64>(), any::<u64>()).prop_map(|(v, mask)| Action::WriteMetadata { value: v & mask, mask }),
+    ]
+}
+
+fn set_field() -> impl Strategy<Value = Action> {
+    (range(128), any::<u128>(), any::<bool>()).prop_map(|(s, value, whole)| {
+        let full = if s.field == FieldId::NwTos { 0xfc } else { s.field.full_mask() };
+        let mask = if whole { full } else { s.field_mask() & full };
+        let mask = if mask == 0 { full } else { mask };
+        let value = if matches!(s.field, FieldId::InPortOxm) { value & 0xff } else { value };
+        Action::SetField { field: s.field, value: value & mask, mask, style: SetStyle::SetField }
+    })
+}
+
+fn action13() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        6 => common_action(),
+        3 => set_field(),
+        1 => Just(Action::PushVlan(0x88a8)),
+        1 => any::<u8>().prop_map(Action::SetIpTtl),
+        1 => (0..0xff00u32, any::<u16>()).prop_map(|(p, n)| Action::Output { port: OfPort(p), max_len_bytes: n }),
+    ]
+}
+
+fn instructions() -> impl Strategy<Value = Vec<Action>> {
+    let set = prop::collection::vec(set_field(), 0..3);
+    (
+        prop::option::of(any::<u32>()),
+        prop::collection::vec(action13(), 0..6),
+        any::<bool>(),
+        prop::option::of(set),
+        prop::option::of((any::<u64>(), any::<u64>())),
+        prop::option::of(any::<u8>()),
+    )
+        .prop_map(|(meter, mut list, clear, set, metadata, goto)| {
+            if let Some(id) = meter {
+                list.insert(0, Action::Meter(id));
+            }
+            if clear {
+                list.push(Action::ClearActions);
+            }
+            list.extend(set.map(Action::WriteActions));
+            list.extend(metadata.map(|(v, mask)| Action::WriteMetadata { value: v & mask, mask }));
+            list.extend(goto.map(|t| Action::GotoTable(TableId(t))));
+            list
+        })
+}
+
+fn flow_mod(
+    m: Match,
+    actions: Vec<Action>,
+    n: [u16; 4],
+    cookie: u64,
+    command: u8,
+    format: Format,
+) -> FlowMod {
+    let command = FlowModCommand::from_wire(command % 5).unwrap();
+    FlowMod {
+        format,
+        command,
+        table: TableId(n[0] as u8),
+        cookie: 0,
+        cookie_mask: 0,
+        new_cookie: cookie,
+        idle_timeout_s: n[1],
+        hard_timeout_s: n[2],
+        priority: n[3],
+        buffer_id: NO_BUFFER,
+        out_port: if command.deletes() { OfPort(5) } else { OfPort::NONE },
+        out_group: GROUP_ANY,
+        flags: FlowModFlags::SEND_FLOW_REM,
+        matching: m,
+        actions,
+    }
+}
+
+fn back(message: &Message, version: Version) -> Message {
+    let bytes = encode_with(message, version, 3, OPTIONS).expect("it encodes");
+    decode_with(&bytes, OPTIONS).unwrap_or_else(|e| panic!("{e}: {message:?}")).2
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn flow_mods_of_1_0_survive(
+        m in any_match(), actions in prop::collection::vec(action10(), 0..6),
+        n: [u16; 4], cookie: u64, command: u8, look: (u64, u64),
+    ) {
+        let mut fm = flow_mod(m, actions, n, cookie, command, Format::Nxt);
+        if fm.command != FlowModCommand::Add {
+            (fm.cookie, fm.cookie_mask) = (look.0 & look.1, look.1);
+        }
+        let message = Message::FlowMod(fm);
+        prop_assert_eq!(back(&message, Version::V10), message);
+    }
+
+    #[test]
+    fn flow_mods_of_1_3_survive(
+        m in any_match(), actions in instructions(), n: [u16; 4], cookie: u64, command: u8, look: (u64, u64),
+    ) {
+        let mut fm = flow_mod(m, actions, n, cookie, command, Format::Standard);
+        if fm.command != FlowModCommand::Add {
+            fm.new_cookie = u64::MAX;
+            (fm.cookie, fm.cookie_mask) = (look.0 & look.1, look.1);
+        }
+        let message = Message::FlowMod(fm);
+        prop_assert_eq!(back(&message, Version::V13), message);
+    }
+
+    #[test]
+    fn fixed_matches_survive_when_they_fit(m in any_match()) {
+        let mut fm = flow_mod(m, Vec::new(), [1; 4], 1, 0, Format::Standard);
+        let fits = crate::match_fits_10(&fm.matching);
+        let Message::FlowMod(got) = back(&Message::FlowMod(fm.clone()), Version::V10) else { unreachable!() };
+        prop_assert_eq!(got.matching == fm.matching, fits);
+        // What was read from the structure always fits.
+        fm.matching = got.matching;
+        prop_assert!(crate::match_fits_10(&fm.matching));
+    }
+
+    #[test]
+    fn random_bytes_never_break_the_codec(mut bytes in prop::collection::vec(any::<u8>(), 8..300), ty in 0..32u8, v in 0..2usize) {
+        let len = (bytes.len() as u16).to_be_bytes();
+        bytes[..4].copy_from_slice(&[[1, 4][v], ty, len[0], len[1]]);
+        fuzz::decode_message(&bytes);
+        fuzz::roundtrip_match(&bytes[8..]);
+        fuzz::read_actions(&bytes[8..]);
+        fuzz::session(&bytes);
+    }
+}
+
+fn rule(i: u32) -> FlowStats {
+    FlowStats {
+        table: TableId(0),
+        duration_s: i,
+        duration_ns: 5,
+        priority: 7,
+        idle_timeout_s: 0,
+        hard_timeout_s: 0,
+        idle_age_s: None,
+        hard_age_s: None,
+        flags: FlowModFlags::empty(),
+        cookie: i.into(),
+        packet_count: 1,
+        byte_count: 2,
+        matching: Match::catchall().with(FieldId::EthType, 0x800).with(FieldId::IpDst, i.into()),
+        actions: vec![Action::Output { port: OfPort(1), max_len_bytes: 0 }],
+    }
+}
+
+#[test]
+fn large_replies_are_split_between_entries() {
+    let rules: Vec<FlowStats> = (0..5000).map(rule).collect();
+    for version in [Version::V10, Version::V13] {
+        for format in [Format::Standard, Format::Nxt] {
+            let reply = Message::FlowStatsReply(Multi { entries: rules.clone(), more: false, format });
+            let bytes = encode(&reply, version, 9).unwrap();
+            let frames = fuzz::split_frames(&bytes);
+            assert_eq!(frames.iter().map(|f| f.len()).sum::<usize>(), bytes.len());
+            assert!(frames.len() > 5);
+            let mut got = Vec::new();
+            for (i, frame) in frames.iter().enumerate() {
+                let Ok((_, 9, Message::FlowStatsReply(part))) = crate::decode(frame) else {
+                    panic!("part {i}")
+                };
+                assert_eq!(part.more, i + 1 < frames.len());
+                assert!(frame.len() > 65000 || !part.more, "parts are filled");
+                got.extend(part.entries);
+            }
+            assert_eq!(got, rules);
+        }
+    }
+}
+
+#[test]
+fn a_rule_too_large_for_a_message_is_left_out_of_a_reply() {
+    let mut huge = rule(1);
+    huge.actions = vec![Action::Note(vec![1; 60_006]), Action::Note(vec![2; 6_006])];
+    let reply = Message::FlowStatsReply(Multi::all(vec![rule(0), huge.clone(), rule(2)]));
+    let bytes = encode(&reply, Version::V13, 9).unwrap();
+    let Message::FlowStatsReply(got) = crate::decode(&bytes).unwrap().2 else { panic!("not a reply") };
+    assert_eq!(got.entries, [rule(0), rule(2)]);
+    let fm = flow_mod(Match::catchall(), huge.actions, [0; 4], 0, 0, Format::Standard);
+    assert!(encode(&Message::FlowMod(fm), Version::V13, 1).is_err());
+}
+
+#[test]
+fn port_counters_survive_in_both_versions() {
+    let stats = PortStats { port: OfPort::LOCAL, rx_packets: 1, tx_bytes: u64::MAX, ..PortStats::default() };
+    let message = Message::PortStatsReply(Multi::all(vec![stats]));
+    for version in [Version::V10, Version::V13] {
+        assert_eq!(back(&message, version), message);
+    }
+}

@@ -1,0 +1,151 @@
+//! Conversations of two sessions, and of a session with a peer that does not keep the rules.
+
+use super::hex;
+use crate::session::{CloseReason, Config, Event, SendError, Session};
+use crate::{ErrorCode, ErrorKind, Message, Version, VersionSet, decode, fuzz};
+
+fn config(versions: &[Version]) -> Config {
+    Config { versions: VersionSet::of(versions), ..Config::default() }
+}
+
+/// Moves all output of `from` to `to`.
+fn carry(from: &mut Session, to: &mut Session, now_ms: u64) -> Vec<Event> {
+    let bytes = from.output().to_vec();
+    from.consume_output(bytes.len());
+    to.input(&bytes, now_ms)
+}
+
+fn connected() -> (Session, Session) {
+    let mut a = Session::new(config(&[Version::V10, Version::V13]), 0);
+    let mut b = Session::new(config(&[Version::V10, Version::V13]), 0);
+    assert_eq!(carry(&mut a, &mut b, 0), [Event::Connected(Version::V13)]);
+    assert_eq!(carry(&mut b, &mut a, 0), [Event::Connected(Version::V13)]);
+    (a, b)
+}
+
+#[test]
+fn versions_are_agreed_by_bitmap_and_by_number() {
+    let rows: [(&[Version], &str, Option<Version>); 7] = [
+        (&[Version::V10, Version::V13], "0100000800000001", Some(Version::V10)),
+        (&[Version::V10, Version::V13], "0600000800000001", Some(Version::V13)),
+        (&[Version::V10, Version::V13], "06000010000000010001000800000052", Some(Version::V13)),
+        (&[Version::V10, Version::V13], "05000010000000010001000800000022", Some(Version::V10)),
+        (&[Version::V10], "0400000800000001", Some(Version::V10)),
+        (&[Version::V13], "04000010000000010001000800000002", None),
+        (&[Version::V13], "0100000800000001", None),
+    ];
+    for (ours, hello, expected) in rows {
+        let mut s = Session::new(config(ours), 0);
+        s.consume_output(usize::MAX);
+        let events = s.input(&hex(hello), 0);
+        assert_eq!(s.version(), expected, "{hello}");
+        if expected.is_none() {
+            assert!(matches!(events[..], [Event::Closed(CloseReason::NoCommonVersion { .. })]));
+            let (_, _, Message::Error(e)) = decode(s.output()).unwrap() else { panic!("no error sent") };
+            assert_eq!(e.error, ErrorCode::Known(ErrorKind::HfcIncompatible));
+        }
+    }
+}
+
+#[test]
+fn our_hello_has_a_bitmap_only_when_the_versions_have_a_gap() {
+    let gap = Session::new(config(&[Version::V10, Version::V13]), 0);
+    assert_eq!(gap.output(), hex("04000010 00000001 00010008 00000012"));
+    let one = Session::new(config(&[Version::V10]), 0);
+    assert_eq!(one.output(), hex("0100000800000001"));
+}
+
+#[test]
+fn messages_pass_and_echoes_are_answered() {
+    let (mut a, mut b) = connected();
+    let xid = a.send(&Message::BarrierRequest).unwrap();
+    a.send(&Message::EchoRequest(b"hi".to_vec())).unwrap();
+    assert_eq!(
+        carry(&mut a, &mut b, 1),
+        [Event::Message { xid, message: Box::new(Message::BarrierRequest) }]
+    );
+    assert!(matches!(decode(b.output()), Ok((Version::V13, _, Message::EchoReply(d))) if d == b"hi"));
+    assert_eq!(carry(&mut b, &mut a, 1), []);
+}
+
+#[test]
+fn bad_messages_are_answered_and_errors_are_not() {
+    let (mut a, _) = connected();
+    let events = a.input(&hex("0463000800000077"), 1);
+    let [Event::Refused(e)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((e.kind, e.xid), (ErrorKind::BrcBadType, 0x77));
+    assert_eq!(a.output(), hex("0401001400000077 00010001 0463000800000077"));
+    a.consume_output(usize::MAX);
+    // An error too short to be one.
+    let events = a.input(&hex("0401000a000000770001"), 1);
+    assert!(matches!(events[..], [Event::Refused(_)]));
+    assert!(a.output().is_empty());
+}
+
+#[test]
+fn a_peer_that_breaks_the_framing_or_the_version_is_left() {
+    let (mut a, mut b) = connected();
+    let events = a.input(&hex("0414000700000001"), 1);
+    assert_eq!(events, [Event::Closed(CloseReason::BadLength(7))]);
+    assert!(a.is_over() && a.send(&Message::BarrierRequest) == Err(SendError::NotConnected));
+    let events = b.input(&hex("0112000800000001"), 1);
+    let reason = CloseReason::WrongVersion { got: Version::V10, expected: Version::V13 };
+    assert_eq!(events, [Event::Closed(reason)]);
+    let mut c = Session::new(Config::default(), 0);
+    assert_eq!(c.input(b"GET /", 0), []);
+    let events = c.input(b" HTTP/1.1\r\n\r\n", 0);
+    assert_eq!(events, [Event::Closed(CloseReason::NoHello(b'E'))]);
+}
+
+#[test]
+fn silence_is_probed_and_then_ends_the_session() {
+    let (mut a, mut b) = connected();
+    assert_eq!(a.next_wakeup_ms(), Some(5_000));
+    assert_eq!(a.tick(4_999), []);
+    assert!(a.tick(5_000).is_empty() && !a.output().is_empty());
+    carry(&mut a, &mut b, 5_001);
+    assert_eq!(carry(&mut b, &mut a, 5_002), []);
+    assert_eq!(a.next_wakeup_ms(), Some(10_002));
+    a.tick(10_002);
+    assert_eq!(a.tick(15_001), []);
+    assert_eq!(a.tick(15_002), [Event::Closed(CloseReason::ProbeTimeout)]);
+    let mut waiting = Session::new(Config::default(), 100);
+    assert_eq!(waiting.tick(10_100), [Event::Closed(CloseReason::HelloTimeout)]);
+}
+
+#[test]
+fn output_is_bounded() {
+    let small = Config { max_output_bytes: 1000, ..config(&[Version::V13]) };
+    let mut a = Session::new(small, 0);
+    a.consume_output(usize::MAX);
+    a.input(&hex("0400000800000001"), 0);
+    assert!(a.wants_input());
+    while a.send(&Message::EchoRequest(vec![0; 92])).is_ok() {}
+    assert_eq!(a.send(&Message::BarrierRequest), Err(SendError::Full { waiting_bytes: 1000 }));
+    assert!(!a.wants_input());
+    // A peer that asks on without reading is left.
+    let events = a.input(&hex("0402000800000001"), 1);
+    assert_eq!(events, [Event::Closed(CloseReason::OutputOverflow)]);
+}
+
+#[test]
+fn the_table_id_extension_is_followed() {
+    let mut a = Session::new(config(&[Version::V10]), 0);
+    let mut b = Session::new(config(&[Version::V10]), 0);
+    carry(&mut a, &mut b, 0);
+    carry(&mut b, &mut a, 0);
+    let mut fm = hex("010e0048 00000006 003820ff");
+    fm.extend([0; 36]);
+    fm.extend(hex("0000000000000009 0300 0000 0000 8000 ffffffff ffff 0000"));
+    assert!(matches!(b.input(&fm, 1)[..], [Event::Refused(_)]));
+    b.consume_output(usize::MAX);
+    a.send(&Message::FlowModTableId(true)).unwrap();
+    carry(&mut a, &mut b, 1);
+    let events = b.input(&fm, 1);
+    let [Event::Message { message, .. }] = &events[..] else { panic!("{events:?}") };
+    let Message::FlowMod(got) = &**message else { panic!("{message:?}") };
+    assert_eq!(got.table, flow::TableId(3));
+    // What the other side sends has the table, too.
+    a.send(&Message::FlowMod(got.clone())).unwrap();
+    assert_eq!(fuzz::split_frames(a.output())[0][8..], fm[8..]);
+}

@@ -1,0 +1,532 @@
+//! Sockets of the OpenFlow connections: each bridge's management socket, and its controllers, active and passive.
+//!
+//! The protocol itself is [`Connmgr`]'s; here bytes are moved, connections made again, and events routed.
+
+use super::reactor::Reactor;
+use super::stream::{Conn, Endpoint, Listener};
+use dpif::Datapath;
+use mio::Token;
+use ofproto::backer::Backer;
+use ofproto::connmgr::{ConnId, ConnKind, Connmgr, Ctx, FailMode, RemoteConfig};
+use ofproto::ports::BridgeId;
+use openflow::msg::control::ControllerRole;
+use openflow::msg::stats::SwitchDesc;
+use openflow::reconnect::{Action, Reconnect};
+use openflow::{Version, VersionSet};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use vswitch::config::{BridgeOptions, ControllerConfig};
+use vswitch::status::{ControllerFacts, ControllerRole as FactRole};
+
+/// Default port of controllers (IANA).
+const DEFAULT_PORT: u16 = 6653;
+/// Connections of one bridge at a time, controllers aside.
+const SERVICE_MAX: usize = 128;
+/// Events routed at one turn.
+const EVENTS_MAX: usize = 256;
+
+/// A connection's socket and what it is to the bridge.
+struct Link {
+    conn: Conn,
+    id: Option<ConnId>,
+    /// The controller's target it belongs to; none for the management socket.
+    target: Option<String>,
+}
+
+enum Remote {
+    Active { endpoint: Endpoint, reconnect: Reconnect, token: Option<Token> },
+    Passive { listener: Option<Listener> },
+}
+
+struct Controller {
+    config: ControllerConfig,
+    remote: Remote,
+    last_error: Option<String>,
+}
+
+struct OfBridge {
+    name: String,
+    datapath_id: u64,
+    desc: SwitchDesc,
+    versions: VersionSet,
+    mgr: Connmgr,
+    management: Option<Listener>,
+    controllers: BTreeMap<String, Controller>,
+    links: BTreeMap<Token, Link>,
+    configured: Option<RemoteConfig>,
+}
+
+/// All bridges' connections.
+pub(crate) struct OpenFlow {
+    run_dir: PathBuf,
+    bridges: BTreeMap<BridgeId, OfBridge>,
+}
+
+/// What connections are served with.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub(crate) backer: &'a Backer,
+    pub(crate) datapath: &'a dyn Datapath,
+    pub(crate) now_ms: u64,
+}
+
+impl OpenFlow {
+    /// No bridges.
+    pub(crate) fn new(run_dir: &Path) -> OpenFlow {
+        OpenFlow { run_dir: run_dir.to_path_buf(), bridges: BTreeMap::new() }
+    }
+
+    /// Opens a bridge's management socket.
+    pub(crate) fn create(&mut self, bridge: BridgeId, name: &str, datapath_id: u64, reactor: &mut Reactor) {
+        let path = self.run_dir.join(format!("{name}.mgmt"));
+        let endpoint = Endpoint::PassiveUnix(path);
+        let token = reactor.token();
+        let management = match Listener::open(&endpoint, reactor.registry(), token) {
+            Ok(listener) => {
+                log::info!(target: "connmgr", "{name}: added service controller \"{endpoint}\"");
+                Some(listener)
+            }
+            Err(e) => {
+                log::warn!(target: "connmgr", "{name}: cannot listen at {endpoint}: {e}");
+                None
+            }
+        };
+        let made = OfBridge {
+            name: name.to_string(),
+            datapath_id,
+            desc: describe(None, None),
+            versions: VersionSet::IMPLEMENTED,
+            mgr: Connmgr::new(),
+            management,
+            controllers: BTreeMap::new(),
+            links: BTreeMap::new(),
+            configured: None,
+        };
+        self.bridges.insert(bridge, made);
+    }
+
+    /// Closes all connections of a bridge.
+    pub(crate) fn destroy(&mut self, bridge: BridgeId, reactor: &Reactor) {
+        if let Some(mut b) = self.bridges.remove(&bridge) {
+            b.links.values_mut().for_each(|l| l.conn.close(reactor.registry()));
+        }
+    }
+
+    /// Applies a bridge's settings.
+    pub(crate) fn configure(
+        &mut self,
+        bridge: BridgeId,
+        options: &BridgeOptions,
+        datapath_id: u64,
+        parts: Parts<'_>,
+    ) {
+        let Some(b) = self.bridges.get_mut(&bridge) else { return };
+        b.datapath_id = datapath_id;
+        b.desc = describe(options.dp_desc.as_deref(), options.dp_sn.as_deref());
+        let versions: Vec<Version> = options.protocols.iter().map(|v| Version(v.wire())).collect();
+        b.versions = if versions.is_empty() { VersionSet::IMPLEMENTED } else { VersionSet::of(&versions) };
+        let fail_mode = match options.fail_mode {
+            vswitch::config::FailMode::Standalone => FailMode::Standalone,
+            vswitch::config::FailMode::Secure => FailMode::Secure,
+        };
+        b.apply(bridge, |c| c.fail_mode = fail_mode, parts);
+    }
+
+    /// Replaces a bridge's controllers; those that stay keep their connections.
+    pub(crate) fn set_controllers(
+        &mut self,
+        bridge: BridgeId,
+        wanted: Vec<ControllerConfig>,
+        reactor: &mut Reactor,
+        parts: Parts<'_>,
+    ) {
+        let Some(b) = self.bridges.get_mut(&bridge) else { return };
+        let gone: Vec<String> = b
+            .controllers
+            .iter()
+            .filter(|(target, _)| !wanted.iter().any(|w| w.target == **target))
+            .map(|(target, _)| target.clone())
+            .collect();
+        for target in gone {
+            b.controllers.remove(&target);
+            let tokens: Vec<Token> =
+                b.links.iter().filter(|(_, l)| l.target.as_ref() == Some(&target)).map(|(t, _)| *t).collect();
+            for token in tokens {
+                b.close(bridge, token, reactor, parts);
+            }
+        }
+        let has_controllers = wanted.iter().any(|c| !c.is_passive());
+        let probe_ms =
+            wanted.iter().filter(|c| !c.is_passive()).map(|c| c.inactivity_probe_ms).max().unwrap_or(0);
+        for config in wanted {
+            b.add_controller(config, reactor, parts.now_ms);
+        }
+        b.apply(
+            bridge,
+            |c| {
+                c.has_controllers = has_controllers;
+                c.max_probe_interval_ms = probe_ms;
+            },
+            parts,
+        );
+    }
+
+    /// Something happened to a socket; `false` when it is not one of these.
+    pub(crate) fn event(&mut self, token: Token, reactor: &mut Reactor, parts: Parts<'_>) -> bool {
+        for (id, b) in &mut self.bridges {
+            if b.links.contains_key(&token) {
+                b.ready(*id, token, reactor, parts);
+                return true;
+            }
+            if b.accept(*id, token, reactor, parts) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Routes events, takes the time, makes connections again, sends what waits.
+    pub(crate) fn run(&mut self, reactor: &mut Reactor, parts: Parts<'_>) {
+        for _ in 0..EVENTS_MAX {
+            let Some(event) = parts.backer.packet_ins.pop() else { break };
+            if let Some(b) = self.bridges.get_mut(&event.state.bridge) {
+                b.mgr.deliver_packet_in(&event);
+            }
+        }
+        for _ in 0..EVENTS_MAX {
+            let Some(event) = parts.backer.removed.pop() else { break };
+            if let Some(b) = self.bridges.get_mut(&event.bridge) {
+                b.mgr.deliver_removed(&event, parts.now_ms);
+            }
+        }
+        for (id, b) in &mut self.bridges {
+            b.reconnect(*id, reactor, parts);
+            b.with_mgr(*id, parts, |mgr, ctx| mgr.run(ctx, parts.now_ms));
+            b.send_all(*id, reactor, parts);
+        }
+    }
+
+    /// When [`OpenFlow::run`] has something to do without an event.
+    pub(crate) fn next_ms(&self, now_ms: u64) -> u64 {
+        let mut next = u64::MAX;
+        for b in self.bridges.values() {
+            next = next.min(b.mgr.next_wakeup_ms().unwrap_or(u64::MAX));
+            for c in b.controllers.values() {
+                if let Remote::Active { reconnect, .. } = &c.remote {
+                    next = next.min(reconnect.next_wakeup_ms().unwrap_or(u64::MAX));
+                }
+            }
+        }
+        next.max(now_ms)
+    }
+
+    /// Tells controllers of ports that came, went or changed.
+    pub(crate) fn ports_changed(
+        &mut self,
+        bridge: BridgeId,
+        old: &ofproto::ports::PortTable,
+        new: &ofproto::ports::PortTable,
+        now_ms: u64,
+    ) {
+        let Some(b) = self.bridges.get_mut(&bridge) else { return };
+        for (number, port) in &old.ports {
+            if new.port(*number).is_none_or(|p| p.name != port.name) {
+                b.mgr.port_changed(Some(port), None, now_ms);
+            }
+        }
+        for (number, port) in &new.ports {
+            match old.port(*number).filter(|p| p.name == port.name) {
+                None => b.mgr.port_changed(None, Some(port), now_ms),
+                Some(before) => b.mgr.port_changed(Some(before), Some(port), now_ms),
+            }
+        }
+    }
+
+    /// Facts about controllers, by the rows they come from.
+    pub(crate) fn facts(&self, now_ms: u64) -> BTreeMap<ovsdb::value::Uuid, ControllerFacts> {
+        self.bridges
+            .values()
+            .flat_map(|b| {
+                b.controllers
+                    .iter()
+                    .map(move |(target, c)| (c.config.row, b.controller_facts(target, c, now_ms)))
+            })
+            .collect()
+    }
+}
+
+impl OfBridge {
+    fn with_mgr<R>(
+        &mut self,
+        bridge: BridgeId,
+        parts: Parts<'_>,
+        f: impl FnOnce(&mut Connmgr, &Ctx<'_>) -> R,
+    ) -> R {
+        let ctx = Ctx {
+            backer: parts.backer,
+            datapath: parts.datapath,
+            bridge,
+            datapath_id: self.datapath_id,
+            desc: &self.desc,
+        };
+        f(&mut self.mgr, &ctx)
+    }
+
+    /// Changes what the manager knows of fail mode and controllers.
+    fn apply(&mut self, bridge: BridgeId, change: impl FnOnce(&mut RemoteConfig), parts: Parts<'_>) {
+        let mut config = self.configured.unwrap_or_default();
+        change(&mut config);
+        if self.configured == Some(config) {
+            return;
+        }
+        self.configured = Some(config);
+        self.with_mgr(bridge, parts, |mgr, ctx| mgr.configure(config, ctx, parts.now_ms));
+    }
+
+    fn add_controller(&mut self, config: ControllerConfig, reactor: &mut Reactor, now_ms: u64) {
+        if let Some(known) = self.controllers.get_mut(&config.target) {
+            if let Remote::Active { reconnect, .. } = &mut known.remote {
+                reconnect.set_max_backoff_ms(config.max_backoff_ms);
+            }
+            known.config = config;
+            return;
+        }
+        let target = config.target.clone();
+        let mut last_error = None;
+        let remote = match Endpoint::parse(&target, DEFAULT_PORT) {
+            Ok(endpoint) if endpoint.is_passive() => {
+                let token = reactor.token();
+                let listener = Listener::open(&endpoint, reactor.registry(), token);
+                if let Err(e) = &listener {
+                    log::warn!(target: "connmgr", "{}: cannot listen at {target}: {e}", self.name);
+                    last_error = Some(e.to_string());
+                }
+                Remote::Passive { listener: listener.ok() }
+            }
+            Ok(endpoint) => {
+                let mut reconnect = Reconnect::new(now_ms);
+                reconnect.set_max_backoff_ms(config.max_backoff_ms);
+                // The session probes for itself once it is up.
+                reconnect.set_probe_interval_ms(0);
+                reconnect.enable(now_ms);
+                Remote::Active { endpoint, reconnect, token: None }
+            }
+            Err(e) => {
+                log::warn!(target: "connmgr", "{}: controller {e}", self.name);
+                last_error = Some(e.to_string());
+                Remote::Passive { listener: None }
+            }
+        };
+        log::info!(target: "connmgr", "{}: added {} controller \"{target}\"", self.name,
+            if config.is_passive() { "service" } else { "primary" });
+        self.controllers.insert(target, Controller { config, remote, last_error });
+    }
+
+    /// Takes connections in; `false` when the token is none of this bridge's listeners.
+    fn accept(&mut self, bridge: BridgeId, token: Token, reactor: &mut Reactor, parts: Parts<'_>) -> bool {
+        let service = self.management.as_ref().is_some_and(|l| l.token() == token);
+        let passive =
+            |c: &Controller| matches!(&c.remote, Remote::Passive { listener: Some(l) } if l.token() == token);
+        let target = self.controllers.iter().find(|(_, c)| passive(c)).map(|(t, _)| t.clone());
+        if !service && target.is_none() {
+            return false;
+        }
+        loop {
+            let new = reactor.token();
+            let listener = match &target {
+                None => self.management.as_ref(),
+                Some(t) => match self.controllers.get(t).map(|c| &c.remote) {
+                    Some(Remote::Passive { listener }) => listener.as_ref(),
+                    _ => None,
+                },
+            };
+            let Some(Ok(Some(mut conn))) = listener.map(|l| l.accept(reactor.registry(), new)) else {
+                return true;
+            };
+            if self.links.len() >= SERVICE_MAX {
+                conn.close(reactor.registry());
+                continue;
+            }
+            let id = self.mgr.open(ConnKind::Service, self.versions, parts.now_ms);
+            self.links.insert(new, Link { conn, id: Some(id), target: target.clone() });
+            self.send(bridge, new, reactor, parts);
+        }
+    }
+
+    /// A connection can be read or written.
+    fn ready(&mut self, bridge: BridgeId, token: Token, reactor: &mut Reactor, parts: Parts<'_>) {
+        if self.links.get(&token).is_some_and(|l| l.id.is_none())
+            && !self.came_up(bridge, token, reactor, parts)
+        {
+            return;
+        }
+        loop {
+            let Some(link) = self.links.get_mut(&token) else { return };
+            let Some(id) = link.id else { return };
+            if !self.mgr.wants_input(id) {
+                break;
+            }
+            let (bytes, more) = match link.conn.read() {
+                Ok(Some(read)) => read,
+                Ok(None) => return self.lost(bridge, token, "connection closed by peer", reactor, parts),
+                Err(e) => return self.lost(bridge, token, &e.to_string(), reactor, parts),
+            };
+            self.with_mgr(bridge, parts, |mgr, ctx| mgr.input(id, &bytes, ctx, parts.now_ms));
+            self.send(bridge, token, reactor, parts);
+            if !more {
+                break;
+            }
+        }
+        self.send(bridge, token, reactor, parts);
+    }
+
+    /// A connection that was started is there (`true`), or not yet, or failed.
+    fn came_up(&mut self, bridge: BridgeId, token: Token, reactor: &mut Reactor, parts: Parts<'_>) -> bool {
+        let Some(link) = self.links.get_mut(&token) else { return false };
+        match link.conn.connected() {
+            Ok(false) => return false,
+            Err(e) => {
+                self.lost(bridge, token, &e.to_string(), reactor, parts);
+                return false;
+            }
+            Ok(true) => {}
+        }
+        let Some(controller) = link.target.as_ref().and_then(|t| self.controllers.get_mut(t)) else {
+            return false;
+        };
+        if let Remote::Active { reconnect, .. } = &mut controller.remote {
+            reconnect.connected(parts.now_ms);
+        }
+        log::info!(target: "connmgr", "{}<->{}: connected", self.name, controller.config.target);
+        let kind = ConnKind::Controller { probe_interval_ms: controller.config.inactivity_probe_ms };
+        link.id = Some(self.mgr.open(kind, self.versions, parts.now_ms));
+        true
+    }
+
+    /// Sends what a connection has, goes on with what waited for that, and closes it when it is over.
+    fn send(&mut self, bridge: BridgeId, token: Token, reactor: &mut Reactor, parts: Parts<'_>) {
+        loop {
+            let Some(link) = self.links.get_mut(&token) else { return };
+            let Some(id) = link.id else { return };
+            if link.conn.flush(reactor.registry()).is_err() {
+                return self.lost(bridge, token, "connection reset by peer", reactor, parts);
+            }
+            if link.conn.backlog_bytes() > 0 {
+                return;
+            }
+            let bytes = self.mgr.take_output(id);
+            if bytes.is_empty() {
+                if let Some(reason) = self.mgr.close_reason(id) {
+                    return self.lost(bridge, token, &reason.to_string(), reactor, parts);
+                }
+                if !self.mgr.has_work(id) {
+                    return;
+                }
+                self.with_mgr(bridge, parts, |mgr, ctx| mgr.input(id, &[], ctx, parts.now_ms));
+                if self.mgr.output(id).is_empty() {
+                    return;
+                }
+                continue;
+            }
+            if link.conn.send(&bytes, reactor.registry()).is_err() {
+                return self.lost(bridge, token, "connection reset by peer", reactor, parts);
+            }
+        }
+    }
+
+    fn send_all(&mut self, bridge: BridgeId, reactor: &mut Reactor, parts: Parts<'_>) {
+        let tokens: Vec<Token> = self.links.keys().copied().collect();
+        for token in tokens {
+            self.send(bridge, token, reactor, parts);
+        }
+    }
+
+    /// A connection ended; an active one is made again later.
+    fn lost(&mut self, bridge: BridgeId, token: Token, why: &str, reactor: &mut Reactor, parts: Parts<'_>) {
+        let target = self.links.get(&token).and_then(|l| l.target.clone());
+        self.close(bridge, token, reactor, parts);
+        let Some(controller) = target.and_then(|t| self.controllers.get_mut(&t)) else { return };
+        if let Remote::Active { reconnect, token: at, .. } = &mut controller.remote {
+            *at = None;
+            reconnect.disconnected(parts.now_ms);
+            log::info!(target: "connmgr", "{}<->{}: {why}", self.name, controller.config.target);
+            controller.last_error = Some(why.to_string());
+        }
+    }
+
+    fn close(&mut self, bridge: BridgeId, token: Token, reactor: &Reactor, parts: Parts<'_>) {
+        let Some(mut link) = self.links.remove(&token) else { return };
+        link.conn.close(reactor.registry());
+        if let Some(id) = link.id {
+            self.with_mgr(bridge, parts, |mgr, ctx| mgr.close(id, ctx, parts.now_ms));
+        }
+    }
+
+    /// Starts connections whose time has come and breaks off attempts that take too long.
+    fn reconnect(&mut self, bridge: BridgeId, reactor: &mut Reactor, parts: Parts<'_>) {
+        let targets: Vec<String> = self.controllers.keys().cloned().collect();
+        for target in targets {
+            let Some(controller) = self.controllers.get_mut(&target) else { continue };
+            let Remote::Active { endpoint, reconnect, token } = &mut controller.remote else { continue };
+            match reconnect.run(parts.now_ms) {
+                Some(Action::Connect) => {
+                    let new = reactor.token();
+                    reconnect.connecting(parts.now_ms);
+                    match Conn::connect(endpoint, reactor.registry(), new) {
+                        Ok(conn) => {
+                            *token = Some(new);
+                            self.links.insert(new, Link { conn, id: None, target: Some(target) });
+                        }
+                        Err(e) => {
+                            reconnect.disconnected(parts.now_ms);
+                            controller.last_error = Some(e.to_string());
+                        }
+                    }
+                }
+                Some(Action::Disconnect) => {
+                    if let Some(at) = *token {
+                        self.lost(bridge, at, "connection attempt timed out", reactor, parts);
+                    }
+                }
+                Some(Action::Probe) | None => {}
+            }
+        }
+    }
+
+    fn controller_facts(&self, target: &str, c: &Controller, now_ms: u64) -> ControllerFacts {
+        let up = |l: &&Link| l.target.as_deref() == Some(target) && l.id.is_some();
+        let status = self.links.values().find(up).and_then(|l| self.mgr.status(l.id?));
+        let is_connected = status.is_some_and(|s| s.version.is_some());
+        let role = status.filter(|_| is_connected).map(|s| match s.role {
+            ControllerRole::Master => FactRole::Primary,
+            ControllerRole::Slave => FactRole::Secondary,
+            _ => FactRole::Other,
+        });
+        let mut facts = ControllerFacts { is_connected, role, ..ControllerFacts::default() };
+        let mut say = |k: &str, v: String| facts.status.insert(k.to_string(), v);
+        if let Remote::Active { reconnect, .. } = &c.remote {
+            say("state", reconnect.state().name().to_string());
+            if let Some(at) = reconnect.last_connected_ms() {
+                say("sec_since_connect", (now_ms.saturating_sub(at) / 1000).to_string());
+            }
+            if let Some(at) = reconnect.last_disconnected_ms() {
+                say("sec_since_disconnect", (now_ms.saturating_sub(at) / 1000).to_string());
+            }
+        }
+        if let Some(error) = c.last_error.as_ref().filter(|_| !is_connected) {
+            say("last_error", error.clone());
+        }
+        facts
+    }
+}
+
+/// What OpenFlow's description tells: the texts that tools compare.
+fn describe(datapath: Option<&str>, serial: Option<&str>) -> SwitchDesc {
+    SwitchDesc {
+        manufacturer: "Nicira, Inc.".to_string(),
+        hardware: "Open vSwitch".to_string(),
+        software: "3.5.4".to_string(),
+        serial: serial.unwrap_or("None").to_string(),
+        datapath: datapath.unwrap_or("None").to_string(),
+    }
+}

@@ -1,0 +1,241 @@
+//! The laws that are checked on the whole switch: megaflow, staleness, conservation, bounds, statistics. (Oracle, order and
+//! bundle law are checked where packets leave, in `dp`; isolation in `hub`.)
+
+use crate::frames::{Mark, compose, key_of, random_key};
+use crate::model::VLAN_LIMIT;
+use crate::report::Law;
+use crate::rng::Rng;
+use crate::world::World;
+use dpif::DpAction;
+use flow::extract::Metadata;
+use flow::{Flow, FlowKey, KeyMask, OfPort, RecircId, shape};
+use ofproto::xlate::{Request, Start, translate};
+use sync::Ordering;
+
+/// What a translation comes to in the datapath.
+#[derive(PartialEq)]
+struct Outcome {
+    mask: KeyMask,
+    actions: Vec<DpAction>,
+}
+
+impl std::fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} under {:?}", self.actions, fields(&self.mask))
+    }
+}
+
+/// The fields of a key or mask that are not 0, to be read by people.
+fn fields(key: &FlowKey) -> Flow {
+    key.to_flow(OfPort(key.base.in_port))
+}
+
+/// Keys whose packets are tried for one flow.
+const KEYS_PER_FLOW: usize = 6;
+
+impl World {
+    /// What the tables say now about packets of that key.
+    fn outcome(&self, key: &FlowKey, held: &mut Vec<RecircId>) -> Option<Outcome> {
+        let view = self.backer.view();
+        let (bridge, of_port) = view.of_port(key.in_port())?;
+        let flow = key.to_flow(of_port);
+        let request =
+            Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
+        let t = translate(&request, &mut self.backer.xlate_host(false, self.now_ms()));
+        let actions = t.actions_to_put();
+        held.extend(t.recircs);
+        Some(Outcome { mask: FlowKey::from_mask(&t.wc, key), actions })
+    }
+
+    /// The megaflow law, on one installed flow.
+    pub(crate) fn check_megaflow(&mut self) {
+        let mut rng = self.rng.fork();
+        let flow = {
+            let inner = self.dp.inner();
+            let core = &inner.cores[rng.below(inner.cores.len() as u64) as usize];
+            if core.plain.flows.is_empty() {
+                return;
+            }
+            (core.pmd.id(), rng.pick(&core.plain.flows).clone())
+        };
+        let (pmd, flow) = flow;
+        // Held until the end, so that equal states have equal ids.
+        let mut held = Vec::new();
+        let Some(expected) = self.outcome(&flow.key, &mut held) else { return };
+        let settled = self.settled_for_ms() >= 1000;
+        let current =
+            settled || self.backer.ukeys.with(flow.ufid, pmd, |k| k.epoch) == Some(self.backer.epoch());
+        let mask = if current { flow.mask } else { expected.mask };
+        for _ in 0..KEYS_PER_FLOW {
+            let Some(key) = packet_within(&flow.key, &mask, &mut rng) else { continue };
+            self.report.packets_checked += 1;
+            let got = self.outcome(&key, &mut held);
+            // Its own mask may be another one: there may be several reasons why a rule does not match.
+            if got.as_ref().is_none_or(|got| got.actions != expected.actions) {
+                self.violation(Law::Megaflow, || {
+                    let (from, key) = (fields(&flow.key), fields(&key));
+                    format!("the flow of {from:?}\nexpects {expected:?}\nits packet {key:?}\ngets {got:?}")
+                });
+            }
+        }
+        self.backer.recirc_release(&held);
+    }
+
+    /// No flow contradicts the tables when nothing changed for a second. `false`: too early to tell.
+    pub(crate) fn check_staleness(&mut self) -> bool {
+        if self.settled_for_ms() < 1000 {
+            return false;
+        }
+        let flows: Vec<_> = {
+            let inner = self.dp.inner();
+            inner.cores.iter().flat_map(|c| c.plain.flows.iter().cloned()).collect()
+        };
+        for flow in flows {
+            let id = RecircId(flow.key.base.recirc_id);
+            if id.0 != 0 && self.backer.recirc_state(id).is_none() {
+                // No packet comes by here any more; the flow waits for its idle time.
+                continue;
+            }
+            self.report.flows_checked += 1;
+            let mut held = Vec::new();
+            let now = self.outcome(&flow.key, &mut held);
+            self.backer.recirc_release(&held);
+            let is = Outcome { mask: flow.mask, actions: flow.actions.to_vec() };
+            if now.as_ref().is_some_and(|now| *now != is) {
+                self.violation(Law::Staleness, || {
+                    let of = fields(&flow.key);
+                    format!("flow {} of {of:?}\nis {is:?}\nthe tables say {now:?}", flow.ufid)
+                });
+            }
+        }
+        true
+    }
+
+    /// Where every packet went.
+    pub(crate) fn check_conservation(&mut self) {
+        let inner = self.dp.inner();
+        let mut sum = datapath::Ledger::default();
+        for core in &inner.cores {
+            let l = core.pmd.ledger();
+            sum.received += l.received;
+            sum.executed += l.executed;
+            sum.sent += l.sent;
+            sum.upcalled += l.upcalled;
+            sum.dropped += l.dropped;
+        }
+        let drops: u64 = inner.cores.iter().flat_map(|c| c.pmd.stats().drops).sum();
+        let waiting = inner.hub.waiting() as u64;
+        let executes_waiting = inner.executes_waiting();
+        let (hub, totals, own) = (&inner.hub, &inner.totals, &self.counts);
+        let queued = self.backer.packet_ins.len() as u64;
+        let lost = self.backer.packet_ins_lost.load(Ordering::Relaxed);
+        let pairs = [
+            ("received and offered", sum.received, totals.offered),
+            ("sent and arrived", sum.sent, totals.sent),
+            ("dropped and counted by reason", sum.dropped, drops),
+            ("handed up and queued", sum.upcalled, hub.accepted),
+            ("queued and taken", hub.accepted, hub.taken + waiting + hub.purged),
+            ("taken and answered", hub.taken, own.answered + own.to_controllers),
+            ("for controllers and told", own.to_controllers, own.packet_ins + queued + lost),
+            (
+                "executes made and carried out",
+                own.answered + own.packet_outs,
+                totals.executes + executes_waiting,
+            ),
+            ("executes carried out and counted", totals.executes, sum.executed),
+        ];
+        drop(inner);
+        for (what, a, b) in pairs {
+            if a != b {
+                self.violation(Law::Conservation, || format!("{what} differ: {a} and {b}"));
+            }
+        }
+    }
+
+    /// Limits, at any moment.
+    pub(crate) fn check_bounds(&mut self) {
+        let ukeys = self.backer.ukeys.len();
+        let foreign = self.revalidator.foreign_flows.load(Ordering::Relaxed);
+        let limit = self.backer.limits.flow_limit.load(Ordering::Relaxed) + foreign;
+        let recircs = self.backer.recirc_count();
+        if ukeys > limit {
+            self.violation(Law::Bounds, || format!("{ukeys} flows known, {limit} allowed"));
+        }
+        if recircs > ofproto::recirc::MAX_IDS {
+            self.violation(Law::Bounds, || format!("{recircs} frozen states"));
+        }
+    }
+
+    /// Nothing is left when all flows are gone.
+    pub(crate) fn check_leaks(&mut self) {
+        let (flows, tickets, parked) = {
+            let inner = self.dp.inner();
+            let flows: usize = inner.cores.iter().map(|c| c.plain.flows.len()).sum();
+            let tickets: usize = inner.cores.iter().map(|c| c.pmd.open_tickets()).sum();
+            let parked: u64 = inner.cores.iter().map(|c| c.pmd.ledger().parked).sum();
+            (flows as u64, tickets as u64, parked)
+        };
+        let left = [
+            ("datapath flows", flows),
+            ("ukeys", self.backer.ukeys.len()),
+            ("frozen states", self.backer.recirc_count() as u64),
+            ("open tickets", tickets),
+            ("parked packets", parked),
+        ];
+        for (what, n) in left {
+            if n != 0 {
+                self.violation(Law::Bounds, || format!("{n} {what} are left over"));
+            }
+        }
+    }
+
+    /// Every packet's first pass is one lookup in table 0 of its bridge; so is every way across a patch port. Only when
+    /// nothing is on its way.
+    pub(crate) fn check_statistics(&mut self) {
+        let hits: u64 = self.dp.inner().cores.iter().map(|c| c.plain.first_pass_hits).sum();
+        let view = self.backer.view();
+        let (mut lookups, mut crossed) = (0, 0);
+        for bridge in view.bridges.values() {
+            lookups += bridge.tables.table(flow::TableId(0)).map_or(0, |t| t.counters.counts().0);
+            let ports = bridge.ports.ports.values();
+            crossed += ports.map(|p| p.patch_counters.rx[0].load(Ordering::Relaxed)).sum::<u64>();
+        }
+        let expected = hits + self.counts.first_pass_misses + self.counts.table_outs + crossed;
+        if lookups != expected {
+            self.violation(Law::Statistics, || {
+                format!("{lookups} lookups in tables 0 for {expected} packets")
+            });
+        }
+    }
+}
+
+/// A packet that matches `key` under `mask` and is random in all other bits; `None` when none was found.
+fn packet_within(key: &FlowKey, mask: &KeyMask, rng: &mut Rng) -> Option<FlowKey> {
+    let mut other = random_key(rng, false);
+    other.base.in_port = key.base.in_port;
+    let mut mixed = FlowKey::default();
+    for i in 0..FlowKey::BLOCKS {
+        for w in 0..8 {
+            let (k, m, o) = (key.block(i)[w], mask.block(i)[w], other.block(i)[w]);
+            let free = match rng.below(4) {
+                0 => k,
+                1 => o ^ (1 << rng.below(64)),
+                _ => o,
+            };
+            mixed.block_mut(i)[w] = k & m | free & !m;
+        }
+    }
+    let mut frame = compose(&mixed, Mark { sums_ok: false, stream: 0, number: 0 });
+    if rng.one_in(6) {
+        frame.truncate(rng.range(14, frame.len() as u64) as usize);
+    }
+    let md = Metadata {
+        in_port: key.base.in_port,
+        recirc_id: key.base.recirc_id,
+        pkt_mark: mixed.base.pkt_mark,
+        skb_priority: if key.has(shape::ARP) { key.arp.skb_priority } else { 0 },
+        dp_hash: key.base.dp_hash,
+    };
+    let packet = key_of(&frame, &md, VLAN_LIMIT);
+    key.masked(mask).matches(mask, &packet).then_some(packet)
+}

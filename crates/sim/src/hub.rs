@@ -1,0 +1,154 @@
+//! Upcall queues as the runtime has them: bounded, one pair per port, emptied in deficit round robin. The isolation law is
+//! checked where it can be seen: who is refused, and how many turns an upcall waits.
+
+use crate::report::{Broken, Law, Violations};
+use dpif::{Upcall, UpcallKind};
+use flow::DpPort;
+use ofproto::upcall::{BATCH_MAX_UPCALLS, DeficitRoundRobin};
+use std::collections::VecDeque;
+
+struct Waiting {
+    upcall: Upcall,
+    /// Turns of its handler before it came.
+    turn: u64,
+    /// Upcalls of its queue before it.
+    ahead: usize,
+}
+
+struct PortQueues {
+    port: DpPort,
+    misses: VecDeque<Waiting>,
+    actions: VecDeque<Waiting>,
+}
+
+struct Handler {
+    drr: DeficitRoundRobin,
+    turns: u64,
+}
+
+/// Stands for "received by no port".
+const NO_PORT: DpPort = DpPort(u32::MAX);
+
+/// See the module.
+pub(crate) struct Hub {
+    queues: Vec<PortQueues>,
+    handlers: Vec<Handler>,
+    misses_max: usize,
+    actions_max: usize,
+    broken: Option<Broken>,
+    /// A port came or went: turns are not comparable for a while.
+    changed_at_turn: u64,
+    pub(crate) accepted: u64,
+    pub(crate) refused: u64,
+    pub(crate) taken: u64,
+    pub(crate) purged: u64,
+}
+
+impl Hub {
+    pub(crate) fn new(handlers: usize, misses_max: usize, actions_max: usize, broken: Option<Broken>) -> Hub {
+        let handler = |_| Handler { drr: DeficitRoundRobin::default(), turns: 0 };
+        Hub {
+            // What no port received (packet-outs) has a queue of its own.
+            queues: vec![PortQueues { port: NO_PORT, misses: VecDeque::new(), actions: VecDeque::new() }],
+            handlers: (0..handlers).map(handler).collect(),
+            misses_max,
+            actions_max,
+            broken,
+            changed_at_turn: 0,
+            accepted: 0,
+            refused: 0,
+            taken: 0,
+            purged: 0,
+        }
+    }
+
+    pub(crate) fn port_add(&mut self, port: DpPort) {
+        self.queues.push(PortQueues { port, misses: VecDeque::new(), actions: VecDeque::new() });
+        self.changed_at_turn = self.handlers.iter().map(|h| h.turns).max().unwrap_or(0);
+    }
+
+    pub(crate) fn port_del(&mut self, port: DpPort) {
+        for q in self.queues.iter().filter(|q| q.port == port) {
+            self.purged += (q.misses.len() + q.actions.len()) as u64;
+        }
+        self.queues.retain(|q| q.port != port);
+        self.changed_at_turn = self.handlers.iter().map(|h| h.turns).max().unwrap_or(0);
+    }
+
+    /// Queues an upcall, or gives it back.
+    pub(crate) fn push(&mut self, upcall: Upcall, violations: &mut Violations) -> Result<(), Box<Upcall>> {
+        let own = self.queues.iter().position(|q| q.port == upcall.rx_port);
+        let at = match self.broken {
+            Some(Broken::SharedQueue) => Some(0),
+            _ => own.or(Some(0)),
+        };
+        let Some(at) = at else {
+            self.refused += 1;
+            return Err(Box::new(upcall));
+        };
+        let turn = self.handlers[self.handler_of(self.queues[at].port)].turns;
+        let of_port = |w: &&Waiting| w.upcall.rx_port == upcall.rx_port;
+        let q = &mut self.queues[at];
+        let miss = upcall.kind == UpcallKind::Miss;
+        let (queue, max) =
+            if miss { (&mut q.misses, self.misses_max) } else { (&mut q.actions, self.actions_max) };
+        let own_waiting = queue.iter().filter(of_port).count();
+        let unbounded = self.broken == Some(Broken::UnboundedQueue);
+        if queue.len() >= max && !unbounded {
+            if own_waiting < max && own.is_some() {
+                violations.add(Law::Isolation, || {
+                    format!(
+                        "an upcall of port {} refused with {own_waiting} of its own waiting",
+                        upcall.rx_port.0
+                    )
+                });
+            }
+            self.refused += 1;
+            return Err(Box::new(upcall));
+        }
+        let ahead = if self.broken == Some(Broken::SharedQueue) { own_waiting } else { queue.len() };
+        queue.push_back(Waiting { upcall, turn, ahead });
+        self.accepted += 1;
+        if queue.len() > max {
+            violations.add(Law::Bounds, || format!("{} upcalls in a queue for {max}", queue.len()));
+        }
+        Ok(())
+    }
+
+    fn handler_of(&self, port: DpPort) -> usize {
+        port.0 as usize % self.handlers.len()
+    }
+
+    /// A turn of a handler.
+    pub(crate) fn take(&mut self, handler: usize, violations: &mut Violations) -> Vec<Upcall> {
+        let count = self.handlers.len();
+        let mut own: Vec<&mut PortQueues> =
+            self.queues.iter_mut().filter(|q| q.port.0 as usize % count == handler).collect();
+        let h = &mut self.handlers[handler];
+        let ports = own.len();
+        let pop = |i: usize| own[i].misses.pop_front().or_else(|| own[i].actions.pop_front());
+        let taken = h.drr.take(ports, BATCH_MAX_UPCALLS, pop);
+        if !taken.is_empty() {
+            h.turns += 1;
+        }
+        self.taken += taken.len() as u64;
+        // A queue is served QUANTUM upcalls a round, a round is at most QUANTUM of each port.
+        let rounds_per_upcalls = |n: usize| n / DeficitRoundRobin::QUANTUM + 2;
+        let turns_per_round = (ports * DeficitRoundRobin::QUANTUM).div_ceil(BATCH_MAX_UPCALLS);
+        for w in taken.iter().filter(|w| w.upcall.kind == UpcallKind::Miss && w.turn > self.changed_at_turn) {
+            let (waited, bound) = (h.turns - w.turn, rounds_per_upcalls(w.ahead) * turns_per_round + 1);
+            if waited > bound as u64 {
+                let port = w.upcall.rx_port.0;
+                violations.add(Law::Isolation, || {
+                    format!("an upcall of port {port} waited {waited} turns, {bound} are enough")
+                });
+            }
+        }
+        taken.into_iter().map(|w| w.upcall).collect()
+    }
+
+    /// Upcalls that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queues.iter().map(|q| q.misses.len() + q.actions.len()).sum()
+    }
+}

@@ -1,0 +1,464 @@
+//! The plain forwarding core: what [`datapath::Pmd`] must do, as a scan of a list of flows and one action after the other on
+//! plain bytes, without caches, subtables, batches or incremental checksums. The oracle law compares the two call by call.
+
+use crate::frames::{key_of, without_sums};
+use datapath::{ACTIONS_MAX, RECIRC_DEPTH_MAX};
+use dpif::{DpAction, FlowPut, Masked, MeterConfig, PortsSet, SetAction, Ticket, UpcallKind};
+use flow::extract::{Layout, Metadata, extract};
+use flow::{DpPort, FlowKey, KeyMask, OfPort, Ufid, VlanTag, nw_frag, shape};
+use packet::headers as h;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// VLAN tags that keys tell apart.
+pub(crate) const VLAN_LIMIT: u8 = 1;
+
+/// An upcall, as far as it is compared; its frame has no checksums.
+#[derive(Clone, PartialEq)]
+pub(crate) struct UpcallSeen {
+    pub(crate) kind: UpcallKind,
+    pub(crate) key: FlowKey,
+    pub(crate) frame: Vec<u8>,
+    pub(crate) rx_port: DpPort,
+    pub(crate) has_ticket: bool,
+}
+
+impl std::fmt::Debug for UpcallSeen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (key, frame) = (self.key.to_flow(OfPort(self.key.base.in_port)), &self.frame);
+        write!(f, "{:?} of {key:?} ticket {} {frame:02x?}", self.kind, self.has_ticket)
+    }
+}
+
+/// A flow of the list.
+#[derive(Clone)]
+pub(crate) struct PlainFlow {
+    pub(crate) ufid: Ufid,
+    pub(crate) key: FlowKey,
+    pub(crate) mask: KeyMask,
+    pub(crate) actions: Arc<[DpAction]>,
+    pub(crate) packets: u64,
+}
+
+struct Waiting {
+    frame: Vec<u8>,
+    rx_port: DpPort,
+    depth: u8,
+}
+
+struct OpenTicket {
+    ticket: Option<Ticket>,
+    key: FlowKey,
+    rx_port: DpPort,
+    deadline_us: u64,
+    parked: Vec<Waiting>,
+}
+
+/// A token bucket per band, in exact arithmetic.
+pub(crate) struct PlainMeter {
+    config: MeterConfig,
+    tokens: Vec<u128>,
+    filled_us: Option<u64>,
+}
+
+impl PlainMeter {
+    pub(crate) fn new(config: &MeterConfig) -> PlainMeter {
+        let full = |b: &dpif::MeterBand| u128::from(if b.burst == 0 { b.rate } else { b.burst }) * 1_000_000;
+        let tokens = config.bands.iter().map(full).collect();
+        PlainMeter { config: config.clone(), tokens, filled_us: None }
+    }
+
+    fn admit(&mut self, bytes: usize, now_us: u64) -> bool {
+        let elapsed = u128::from(now_us.saturating_sub(self.filled_us.unwrap_or(now_us)));
+        self.filled_us = Some(self.filled_us.unwrap_or(now_us).max(now_us));
+        let cost = if self.config.per_packet { 1_000_000 } else { bytes as u128 * 8000 };
+        let mut passes = true;
+        for (band, tokens) in self.config.bands.iter().zip(&mut self.tokens) {
+            let full = u128::from(if band.burst == 0 { band.rate } else { band.burst }) * 1_000_000;
+            *tokens = (*tokens + elapsed * u128::from(band.rate)).min(full);
+            if *tokens >= cost {
+                *tokens -= cost;
+            } else {
+                passes = false;
+            }
+        }
+        passes
+    }
+}
+
+/// Meters of all cores.
+pub(crate) type PlainMeters = BTreeMap<u32, PlainMeter>;
+
+/// What a core does in one call, for comparison.
+#[derive(Default)]
+pub(crate) struct Effects {
+    /// Frames handed to ports, in order.
+    pub(crate) sent: Vec<(DpPort, Vec<u8>)>,
+    /// Upcalls tried, in order.
+    pub(crate) upcalls: Vec<UpcallSeen>,
+}
+
+/// What is outside of a plain core during a call.
+pub(crate) struct Around<'a> {
+    pub(crate) now_us: u64,
+    pub(crate) meters: &'a mut PlainMeters,
+    /// Tickets and fates of the upcalls that the real core tried, in order: whether there was room is not the core's doing.
+    pub(crate) accepted: VecDeque<(bool, Option<Ticket>)>,
+    pub(crate) effects: Effects,
+    /// What the real core counted for a flow by the end of the call.
+    pub(crate) counted: &'a mut dyn FnMut(Ufid) -> u64,
+    /// It could not be told which of several flows a packet hit: the cores cannot be compared any more.
+    pub(crate) lost_track: bool,
+}
+
+struct Round {
+    frame: Vec<u8>,
+    key: FlowKey,
+    rx_port: DpPort,
+    depth: u8,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct PlainCore {
+    pub(crate) ports: BTreeSet<DpPort>,
+    pub(crate) flows: Vec<PlainFlow>,
+    tickets: Vec<OpenTicket>,
+    deferred: VecDeque<Round>,
+    parked_per_ticket_max: usize,
+    pub(crate) parked_max: usize,
+    ticket_ttl_us: u64,
+    /// Packets that a flow handled in their first pass.
+    pub(crate) first_pass_hits: u64,
+}
+
+fn metadata(key: &FlowKey) -> Metadata {
+    Metadata {
+        in_port: key.base.in_port,
+        recirc_id: key.base.recirc_id,
+        pkt_mark: key.base.pkt_mark,
+        skb_priority: if key.has(shape::ARP) { key.arp.skb_priority } else { 0 },
+        dp_hash: key.base.dp_hash,
+    }
+}
+
+impl PlainCore {
+    /// A core without ports and flows.
+    pub(crate) fn new(config: &datapath::PmdConfig) -> PlainCore {
+        PlainCore {
+            parked_per_ticket_max: config.parked_per_ticket_max,
+            parked_max: config.parked_max,
+            ticket_ttl_us: config.ticket_ttl_us,
+            ..PlainCore::default()
+        }
+    }
+
+    /// The flow that a packet hits: the first of the list that matches.
+    pub(crate) fn lookup(&self, key: &FlowKey) -> Option<usize> {
+        self.flows.iter().position(|f| f.key.masked(&f.mask).matches(&f.mask, key))
+    }
+
+    /// The flow that a packet hits. While rules change, flows made before and after may both match it; then the one that
+    /// the real core counted a packet more for.
+    fn choose(&self, key: &FlowKey, around: &mut Around<'_>) -> Option<usize> {
+        let first = self.lookup(key)?;
+        let matches = |f: &PlainFlow| f.key.masked(&f.mask).matches(&f.mask, key);
+        let others: Vec<usize> = (first..self.flows.len()).filter(|at| matches(&self.flows[*at])).collect();
+        if others.len() == 1 {
+            return Some(first);
+        }
+        let more = |at: &usize| (around.counted)(self.flows[*at].ufid) > self.flows[*at].packets;
+        let hit: Vec<usize> = others.into_iter().filter(more).collect();
+        around.lost_track |= hit.len() != 1;
+        Some(hit.first().copied().unwrap_or(first))
+    }
+
+    /// A burst received on a port.
+    pub(crate) fn process(&mut self, rx_port: DpPort, frames: Vec<Vec<u8>>, around: &mut Around<'_>) {
+        let there = self.ports.contains(&rx_port);
+        let whole = |f: &&Vec<u8>| there && f.len() >= h::ETH_HEADER_BYTES;
+        let frames: Vec<&Vec<u8>> = frames.iter().filter(whole).collect();
+        for some in frames.chunks(packet::BATCH_MAX_PACKETS) {
+            for &frame in some {
+                let md = Metadata { in_port: rx_port.0, ..Metadata::default() };
+                let key = key_of(frame, &md, VLAN_LIMIT);
+                self.forward(Round { frame: frame.clone(), key, rx_port, depth: 0 }, true, around);
+            }
+            self.go_round(around);
+        }
+    }
+
+    fn go_round(&mut self, around: &mut Around<'_>) {
+        while let Some(round) = self.deferred.pop_front() {
+            self.forward(round, true, around);
+        }
+    }
+
+    fn forward(&mut self, round: Round, park: bool, around: &mut Around<'_>) {
+        let Round { frame, key, rx_port, depth } = round;
+        let waits = park.then(|| self.tickets.iter().position(|t| t.key == key)).flatten();
+        if let Some(at) = waits {
+            let total: usize = self.tickets.iter().map(|t| t.parked.len()).sum();
+            let parked = &mut self.tickets[at].parked;
+            if total < self.parked_max && parked.len() < self.parked_per_ticket_max {
+                parked.push(Waiting { frame, rx_port, depth });
+            }
+            return;
+        }
+        if let Some(at) = self.choose(&key, around) {
+            self.flows[at].packets += 1;
+            self.first_pass_hits += u64::from(key.base.recirc_id == 0);
+            let actions = self.flows[at].actions.clone();
+            self.run(frame, key, rx_port, depth, &actions, around);
+            return;
+        }
+        let frame = without_sums(&frame);
+        let seen = UpcallSeen { kind: UpcallKind::Miss, key, frame, rx_port, has_ticket: park };
+        around.effects.upcalls.push(seen);
+        let (taken, ticket) = around.accepted.pop_front().unwrap_or((false, None));
+        if taken && park {
+            let deadline_us = around.now_us.saturating_add(self.ticket_ttl_us);
+            self.tickets.push(OpenTicket { ticket, key, rx_port, deadline_us, parked: Vec::new() });
+        }
+    }
+
+    /// An `Execute`.
+    pub(crate) fn execute(
+        &mut self,
+        frame: Vec<u8>,
+        key: &FlowKey,
+        actions: &[DpAction],
+        ticket: Option<Ticket>,
+        around: &mut Around<'_>,
+    ) {
+        if actions.len() <= ACTIONS_MAX && frame.len() >= h::ETH_HEADER_BYTES {
+            let key = key_of(&frame, &metadata(key), VLAN_LIMIT);
+            self.run(frame, key, key.in_port(), 0, actions, around);
+            self.go_round(around);
+        }
+        let Some(at) = self.tickets.iter().position(|t| ticket.is_some() && t.ticket == ticket) else {
+            return;
+        };
+        let OpenTicket { key, parked, .. } = self.tickets.remove(at);
+        for Waiting { frame, rx_port, depth } in parked {
+            self.forward(Round { frame, key, rx_port, depth }, false, around);
+        }
+        self.go_round(around);
+    }
+
+    /// A put that the real core took.
+    pub(crate) fn put(&mut self, put: &FlowPut) {
+        match self.flows.iter_mut().find(|f| f.ufid == put.ufid) {
+            Some(f) => f.actions = put.actions.clone(),
+            None => self.flows.push(PlainFlow {
+                ufid: put.ufid,
+                key: put.key,
+                mask: put.mask,
+                actions: put.actions.clone(),
+                packets: 0,
+            }),
+        }
+    }
+
+    /// Gives up tickets that nobody answered.
+    pub(crate) fn tick(&mut self, now_us: u64) {
+        self.tickets.retain(|t| t.deadline_us > now_us);
+    }
+
+    /// Forgets a port.
+    pub(crate) fn port_remove(&mut self, port: DpPort) {
+        self.tickets.retain(|t| t.rx_port != port && t.key.in_port() != port);
+        for t in &mut self.tickets {
+            t.parked.retain(|p| p.rx_port != port);
+        }
+        self.flows.retain(|f| f.key.in_port() != port);
+        self.ports.remove(&port);
+    }
+
+    fn run(
+        &mut self,
+        mut frame: Vec<u8>,
+        mut key: FlowKey,
+        rx_port: DpPort,
+        depth: u8,
+        actions: &[DpAction],
+        around: &mut Around<'_>,
+    ) {
+        let delivers = |a: &DpAction| {
+            matches!(
+                a,
+                DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_) | DpAction::Clone(_)
+            )
+        };
+        // What stands behind the last delivery happens to nothing.
+        let end = actions.iter().rposition(delivers).map_or(actions.len(), |last| last + 1);
+        for action in &actions[..end] {
+            match action {
+                DpAction::Output(port) => {
+                    if self.ports.contains(port) {
+                        around.effects.sent.push((*port, frame.clone()));
+                    }
+                }
+                DpAction::Userspace(cookie) => {
+                    let key = key_of(&frame, &metadata(&key), VLAN_LIMIT);
+                    let kind = UpcallKind::Action(*cookie);
+                    let frame = without_sums(&frame);
+                    around.effects.upcalls.push(UpcallSeen { kind, key, frame, rx_port, has_ticket: false });
+                    around.accepted.pop_front();
+                }
+                DpAction::Recirc(id) => {
+                    if depth < RECIRC_DEPTH_MAX && self.deferred.len() < 1024 {
+                        let md = Metadata { recirc_id: id.0, ..metadata(&key) };
+                        let key = key_of(&frame, &md, VLAN_LIMIT);
+                        self.deferred.push_back(Round {
+                            frame: frame.clone(),
+                            key,
+                            rx_port,
+                            depth: depth + 1,
+                        });
+                    }
+                }
+                DpAction::Clone(inner) => self.run(frame.clone(), key, rx_port, depth, inner, around),
+                DpAction::PushVlan { tpid, tci } => {
+                    let tag = [tpid.to_be_bytes(), (tci & !VlanTag::PRESENT).to_be_bytes()].concat();
+                    frame.splice(12..12, tag);
+                }
+                DpAction::PopVlan => {
+                    let tagged =
+                        matches!(h::be16(&frame, 12), Some(h::ETH_TYPE_VLAN | h::ETH_TYPE_VLAN_8021AD));
+                    if !tagged || frame.len() < 18 {
+                        return;
+                    }
+                    frame.drain(12..16);
+                }
+                DpAction::Set(SetAction::SkbMark(m)) => {
+                    key.base.pkt_mark = key.base.pkt_mark & !m.mask | m.value & m.mask;
+                }
+                DpAction::Set(SetAction::SkbPriority(n)) => {
+                    key.arp.skb_priority = *n;
+                    key.base.shape |= shape::ARP;
+                }
+                DpAction::Set(set) => {
+                    if rewrite(&mut frame, set).is_none() {
+                        return;
+                    }
+                }
+                DpAction::Meter(id) => {
+                    let meter = around.meters.get_mut(id);
+                    if !meter.is_none_or(|m| m.admit(frame.len(), around.now_us)) {
+                        return;
+                    }
+                }
+                DpAction::Trunc(bytes) => frame.truncate((*bytes as usize).max(h::ETH_HEADER_BYTES)),
+                DpAction::Sample { .. } | DpAction::Drop(_) => return,
+            }
+        }
+    }
+}
+
+fn put_bytes(frame: &mut [u8], at: usize, value: &[u8], mask: &[u8]) -> Option<()> {
+    for (i, byte) in frame.get_mut(at..at + value.len())?.iter_mut().enumerate() {
+        *byte = *byte & !mask[i] | value[i] & mask[i];
+    }
+    Some(())
+}
+
+/// Rewrites a header, its checksums excepted; `None`: the frame does not have it.
+fn rewrite(frame: &mut [u8], set: &SetAction) -> Option<()> {
+    let mut key = FlowKey::default();
+    let layout = extract(frame, &Metadata::default(), VLAN_LIMIT, &mut key);
+    let at = |place: u16| (place != Layout::NONE).then_some(usize::from(place));
+    let b = &key.base;
+    let ip = matches!(b.dl_type, h::ETH_TYPE_IP | h::ETH_TYPE_IPV6);
+    let mut ports = |m: &Masked<PortsSet>, proto: u8| {
+        if !ip || b.nw_proto != proto || proto == h::IPPROTO_SCTP && b.nw_frag == nw_frag::ANY {
+            return None;
+        }
+        if b.nw_frag & nw_frag::LATER != 0 {
+            return Some(());
+        }
+        let l4 = at(layout.l4)?;
+        put_bytes(frame, l4, &m.value.src.to_be_bytes(), &m.mask.src.to_be_bytes())?;
+        put_bytes(frame, l4 + 2, &m.value.dst.to_be_bytes(), &m.mask.dst.to_be_bytes())
+    };
+    match set {
+        SetAction::Tcp(m) => ports(m, h::IPPROTO_TCP),
+        SetAction::Udp(m) => ports(m, h::IPPROTO_UDP),
+        SetAction::Sctp(m) => ports(m, h::IPPROTO_SCTP),
+        SetAction::Eth(m) => {
+            put_bytes(frame, 0, &m.value.dst, &m.mask.dst)?;
+            put_bytes(frame, 6, &m.value.src, &m.mask.src)
+        }
+        SetAction::Ipv4(m) => {
+            let l3 = at(layout.l3).filter(|_| b.dl_type == h::ETH_TYPE_IP)?;
+            put_bytes(frame, l3 + 1, &[m.value.tos], &[m.mask.tos])?;
+            put_bytes(frame, l3 + 8, &[m.value.ttl], &[m.mask.ttl])?;
+            put_bytes(frame, l3 + 12, &m.value.src.to_be_bytes(), &m.mask.src.to_be_bytes())?;
+            put_bytes(frame, l3 + 16, &m.value.dst.to_be_bytes(), &m.mask.dst.to_be_bytes())
+        }
+        SetAction::Ipv6(m) => {
+            let l3 = at(layout.l3).filter(|_| b.dl_type == h::ETH_TYPE_IPV6)?;
+            let word = |v: &dpif::Ipv6Set| (u32::from(v.tclass) << 20 | v.label & 0xf_ffff).to_be_bytes();
+            put_bytes(frame, l3, &word(&m.value), &word(&m.mask))?;
+            put_bytes(frame, l3 + 7, &[m.value.hlimit], &[m.mask.hlimit])?;
+            put_bytes(frame, l3 + 8, &m.value.src, &m.mask.src)?;
+            put_bytes(frame, l3 + 24, &m.value.dst, &m.mask.dst)
+        }
+        SetAction::Icmp(m) | SetAction::Icmpv6(m) => {
+            let v4 = matches!(set, SetAction::Icmp(_));
+            let (dl_type, proto) =
+                if v4 { (h::ETH_TYPE_IP, h::IPPROTO_ICMP) } else { (h::ETH_TYPE_IPV6, h::IPPROTO_ICMPV6) };
+            if b.dl_type != dl_type || b.nw_proto != proto {
+                return None;
+            }
+            if b.nw_frag & nw_frag::LATER != 0 {
+                return Some(());
+            }
+            let bytes = |p: &PortsSet| [p.src as u8, p.dst as u8];
+            put_bytes(frame, at(layout.l4)?, &bytes(&m.value), &bytes(&m.mask))
+        }
+        SetAction::Arp(m) => {
+            let l3 = at(layout.l3).filter(|_| matches!(b.dl_type, h::ETH_TYPE_ARP | h::ETH_TYPE_RARP))?;
+            let head: [u8; h::ARP_ETH_BYTES] = h::array(frame, l3)?;
+            if head[..6] != [0, 1, 8, 0, 6, 4] {
+                return None;
+            }
+            put_bytes(frame, l3 + 6, &m.value.op.to_be_bytes(), &m.mask.op.to_be_bytes())?;
+            put_bytes(frame, l3 + 8, &m.value.sha, &m.mask.sha)?;
+            put_bytes(frame, l3 + 14, &m.value.spa.to_be_bytes(), &m.mask.spa.to_be_bytes())?;
+            put_bytes(frame, l3 + 18, &m.value.tha, &m.mask.tha)?;
+            put_bytes(frame, l3 + 24, &m.value.tpa.to_be_bytes(), &m.mask.tpa.to_be_bytes())
+        }
+        SetAction::Nd(m) => rewrite_nd(frame, &key, layout, m),
+        SetAction::SkbMark(_) | SetAction::SkbPriority(_) => Some(()),
+    }
+}
+
+fn rewrite_nd(frame: &mut [u8], key: &FlowKey, layout: Layout, m: &Masked<dpif::NdSet>) -> Option<()> {
+    let b = &key.base;
+    if b.dl_type != h::ETH_TYPE_IPV6 || b.nw_proto != h::IPPROTO_ICMPV6 || layout.l4 == Layout::NONE {
+        return None;
+    }
+    let (l3, l4) = (usize::from(layout.l3), usize::from(layout.l4));
+    let payload = usize::from(h::be16(frame, l3 + 4)?);
+    let end = if payload == 0 { frame.len() } else { (l3 + h::IPV6_HEADER_BYTES + payload).min(frame.len()) };
+    let kind = *frame.get(l4)?;
+    if !matches!(kind, h::ND_NEIGHBOR_SOLICIT | h::ND_NEIGHBOR_ADVERT) || l4 + 24 > end {
+        return None;
+    }
+    put_bytes(frame, l4 + 8, &m.value.target, &m.mask.target)?;
+    let mut at = l4 + 24;
+    while at + 8 <= end {
+        let bytes = usize::from(frame[at + 1]) * 8;
+        if bytes == 0 || at + bytes > end {
+            break;
+        }
+        match (frame[at], frame[at + 1]) {
+            (h::ND_OPT_SOURCE_LINKADDR, 1) => put_bytes(frame, at + 2, &m.value.sll, &m.mask.sll)?,
+            (h::ND_OPT_TARGET_LINKADDR, 1) => put_bytes(frame, at + 2, &m.value.tll, &m.mask.tll)?,
+            _ => {}
+        }
+        at += bytes;
+    }
+    Some(())
+}

@@ -1,0 +1,335 @@
+//! Random rules: matches and actions over the small world of [`crate::frames`], valid by OpenFlow's rules, and the fixed
+//! rules that the checks of bundles need.
+
+use crate::frames::{BUNDLE_MAC, BUNDLE_PORT, HOSTS, ipv4, ipv6, mac};
+use crate::rng::Rng;
+use flow::action::{
+    Action, ControllerAction, LearnAction, LearnDest, LearnSource, LearnSpec, PacketInReason, SetStyle,
+    SubField,
+};
+use flow::fields::FieldId as F;
+use flow::{MacAddr, Match, OfPort, TableId};
+use ofproto::rule::{Rule, RuleFlags, RuleStats};
+use packet::headers as h;
+use std::sync::Arc;
+
+/// Tables of random rules.
+pub(crate) const RANDOM_TABLES: u8 = 5;
+/// Table of learned rules.
+pub(crate) const LEARN_TABLE: TableId = TableId(20);
+/// Tables of the two rules that a bundle changes together.
+pub(crate) const BUNDLE_TABLES: [TableId; 2] = [TableId(60), TableId(61)];
+/// Meters that rules may name.
+pub(crate) const METERS: u32 = 2;
+
+/// What random rules may contain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Profile {
+    /// Packets of a flow must leave in order: nothing that takes single packets another way.
+    pub(crate) ordered: bool,
+    /// Highest OpenFlow port.
+    pub(crate) ports: u32,
+}
+
+fn mac_number(host: u64) -> u128 {
+    MacAddr(mac(host)).to_u64().into()
+}
+
+fn prefix(bits: u64) -> u128 {
+    (u64::from(u32::MAX) << (32 - bits) & u64::from(u32::MAX)).into()
+}
+
+/// A match with its prerequisites.
+pub(crate) fn random_match(rng: &mut Rng, profile: &Profile) -> Match {
+    let mut m = Match::catchall();
+    if rng.one_in(3) {
+        m.set(F::InPort, rng.range(1, profile.ports.into()).into());
+    }
+    if rng.one_in(4) {
+        m.set(F::EthDst, mac_number(rng.below(HOSTS)));
+    }
+    if rng.one_in(8) {
+        m.set_masked(F::EthSrc, mac_number(rng.below(HOSTS)), 0x3);
+    }
+    match rng.below(12) {
+        0 => drop(m.set(F::DlVlan, rng.below(4).into()).set(F::EthType, 0x800)),
+        1 => drop(m.set_masked(F::VlanTci, 0x1000, 0x1000)),
+        2 => drop(m.set(F::VlanTci, 0)),
+        3 => drop(m.set(F::DlVlanPcp, (rng.below(3) * 2).into())),
+        _ => {}
+    }
+    if rng.one_in(10) {
+        m.set(F::Reg0, rng.below(3).into());
+    }
+    if rng.one_in(12) {
+        m.set_masked(F::Metadata, rng.below(4).into(), 3);
+    }
+    match rng.below(8) {
+        0..=2 => match_ipv4(rng, &mut m),
+        3 => match_ipv6(rng, &mut m),
+        4 => match_arp(rng, &mut m),
+        _ => {}
+    }
+    m
+}
+
+fn match_ipv4(rng: &mut Rng, m: &mut Match) {
+    m.set(F::EthType, h::ETH_TYPE_IP.into());
+    if rng.one_in(2) {
+        let mask = prefix(*rng.pick(&[8, 16, 24, 32]));
+        m.set_masked(F::IpDst, ipv4(rng.below(HOSTS)).into(), mask);
+    }
+    if rng.one_in(3) {
+        let mask = prefix(*rng.pick(&[12, 16, 24, 32]));
+        m.set_masked(F::IpSrc, ipv4(rng.below(HOSTS)).into(), mask);
+    }
+    match rng.below(12) {
+        0 => drop(m.set(F::NwTtl, *rng.pick(&[1, 2, 64]))),
+        1 => drop(m.set(F::IpDscp, 4)),
+        2 => drop(m.set_masked(F::IpFrag, rng.below(4).into(), 3)),
+        3 => drop(m.set(F::NwEcn, 2)),
+        _ => {}
+    }
+    match_ports(rng, m);
+}
+
+fn match_ports(rng: &mut Rng, m: &mut Match) {
+    let (proto, src, dst) =
+        *rng.pick(&[(6, F::TcpSrc, F::TcpDst), (17, F::UdpSrc, F::UdpDst), (132, F::SctpSrc, F::SctpDst)]);
+    if rng.one_in(3) {
+        return;
+    }
+    m.set(F::NwProto, proto);
+    if rng.one_in(2) {
+        m.set_masked(dst, rng.range(1, 4).into(), *rng.pick(&[0xffff, 0xfffe, 0xff00]));
+    }
+    if rng.one_in(3) {
+        m.set(src, rng.range(1, 4).into());
+    }
+    if proto == 6 && rng.one_in(3) {
+        m.set_masked(F::TcpFlags, *rng.pick(&[2, 0x10]), *rng.pick(&[0xfff, 0x12]));
+    }
+}
+
+fn match_ipv6(rng: &mut Rng, m: &mut Match) {
+    m.set(F::EthType, h::ETH_TYPE_IPV6.into());
+    if rng.one_in(2) {
+        let mask = u128::MAX << *rng.pick(&[0, 32, 64, 96]);
+        m.set_masked(F::Ipv6Dst, u128::from_be_bytes(ipv6(rng.below(HOSTS))), mask);
+    }
+    match rng.below(4) {
+        0 => {
+            m.set(F::NwProto, 58).set(F::Icmpv6Type, 135).set(F::Icmpv6Code, 0);
+            if rng.one_in(2) {
+                m.set(F::NdTarget, u128::from_be_bytes(ipv6(rng.below(HOSTS))));
+            }
+        }
+        1 => drop(m.set(F::Ipv6Label, rng.below(2).into())),
+        _ => match_ports(rng, m),
+    }
+}
+
+fn match_arp(rng: &mut Rng, m: &mut Match) {
+    m.set(F::EthType, h::ETH_TYPE_ARP.into());
+    if rng.one_in(2) {
+        m.set(F::ArpOp, rng.range(1, 2).into());
+    }
+    if rng.one_in(2) {
+        m.set(F::ArpTpa, ipv4(rng.below(HOSTS)).into());
+    }
+    if rng.one_in(3) {
+        m.set(F::ArpSha, mac_number(rng.below(HOSTS)));
+    }
+}
+
+fn output(port: OfPort) -> Action {
+    Action::Output { port, max_len_bytes: 0 }
+}
+
+fn set(field: F, value: u128) -> Action {
+    Action::SetField { field, value, mask: field.full_mask(), style: SetStyle::SetField }
+}
+
+/// A list of actions for a rule of `table`.
+pub(crate) fn random_actions(rng: &mut Rng, table: u8, profile: &Profile) -> Vec<Action> {
+    let mut actions = Vec::new();
+    if rng.one_in(15) {
+        actions.push(Action::Meter(rng.range(1, METERS.into()) as u32));
+    }
+    for _ in 0..rng.below(4) {
+        actions.push(random_action(rng, table, profile));
+    }
+    match rng.below(6) {
+        0 if table + 1 < RANDOM_TABLES => {
+            let to = rng.range(u64::from(table) + 1, u64::from(RANDOM_TABLES) - 1);
+            actions.push(Action::GotoTable(TableId(to as u8)));
+        }
+        1 | 2 => actions.push(output(OfPort::NORMAL)),
+        3 | 4 => actions.push(output(OfPort(rng.range(1, profile.ports.into()) as u32))),
+        _ => {}
+    }
+    actions
+}
+
+fn random_action(rng: &mut Rng, table: u8, profile: &Profile) -> Action {
+    match rng.below(20) {
+        0 => output(OfPort(rng.range(1, u64::from(profile.ports) + 1) as u32)),
+        1 => output(*rng.pick(&[OfPort::IN_PORT, OfPort::FLOOD, OfPort::ALL, OfPort::NORMAL])),
+        2..=4 if table + 1 < RANDOM_TABLES => {
+            let to = TableId(rng.range(u64::from(table) + 1, u64::from(RANDOM_TABLES) - 1) as u8);
+            Action::Resubmit { in_port: OfPort::IN_PORT, table: Some(to) }
+        }
+        5 => Action::Resubmit { in_port: OfPort::IN_PORT, table: Some(LEARN_TABLE) },
+        6 => Action::Learn(Box::new(random_learn(rng))),
+        7 => Action::DecTtl { controllers: if profile.ordered { vec![] } else { vec![0] } },
+        8 if !profile.ordered => Action::DebugRecirc,
+        9 if !profile.ordered && rng.one_in(2) => Action::DebugSlow,
+        9 if !profile.ordered => Action::Controller(Box::new(controller(rng.below(3) as u16))),
+        10 => random_vlan_action(rng),
+        11 => {
+            let mut inner = vec![random_set(rng)];
+            if rng.one_in(2) {
+                inner.push(output(OfPort(rng.range(1, profile.ports.into()) as u32)));
+            }
+            Action::WriteActions(inner)
+        }
+        12 => Action::ClearActions,
+        13 if rng.one_in(4) => Action::Exit,
+        14 => Action::Move { source: SubField::whole(F::Reg0), dest: SubField::whole(F::Reg1) },
+        15 => Action::Move {
+            source: SubField { field: F::EthSrc, offset_bits: 0, len_bits: 4 },
+            dest: SubField { field: F::Reg0, offset_bits: 0, len_bits: 4 },
+        },
+        16 => rng
+            .pick(&[
+                Action::StackPush(SubField { field: F::EthDst, offset_bits: 0, len_bits: 8 }),
+                Action::StackPop(SubField { field: F::Reg0, offset_bits: 0, len_bits: 8 }),
+                Action::OutputReg {
+                    source: SubField { field: F::Reg0, offset_bits: 0, len_bits: 16 },
+                    max_len_bytes: 0,
+                },
+                Action::WriteMetadata { value: 2, mask: 3 },
+            ])
+            .clone(),
+        _ => random_set(rng),
+    }
+}
+
+fn controller(id: u16) -> ControllerAction {
+    ControllerAction {
+        max_len_bytes: 128,
+        controller_id: id,
+        reason: PacketInReason::Action,
+        userdata: Vec::new(),
+        pause: false,
+        meter_id: None,
+    }
+}
+
+fn random_vlan_action(rng: &mut Rng) -> Action {
+    match rng.below(6) {
+        0 => Action::StripVlan,
+        1 => Action::PushVlan(*rng.pick(&[h::ETH_TYPE_VLAN, h::ETH_TYPE_VLAN_8021AD])),
+        2 => Action::SetVlanVid(rng.below(3) as u16 * 5),
+        3 => Action::SetVlanPcp(rng.below(8) as u8),
+        4 => set(F::VlanVid, 0x1000 | u128::from(rng.below(3) * 5)),
+        _ => set(F::VlanPcp, rng.below(8).into()),
+    }
+}
+
+fn random_set(rng: &mut Rng) -> Action {
+    let host = rng.below(HOSTS);
+    match rng.below(16) {
+        0 => set(F::EthSrc, mac_number(host)),
+        1 => Action::SetEthDst(MacAddr(mac(host))),
+        2 => Action::SetIpv4Src(ipv4(host)),
+        3 => set(F::IpDst, ipv4(host).into()),
+        4 => set(F::Ipv6Dst, u128::from_be_bytes(ipv6(host))),
+        5 => Action::SetIpDscp(0x28),
+        6 => Action::SetIpTtl(rng.range(1, 3) as u8),
+        7 => Action::SetL4Dst(rng.range(1, 4) as u16),
+        8 => set(F::TcpSrc, rng.range(1, 4).into()),
+        9 => set(F::UdpDst, rng.range(1, 4).into()),
+        10 => set(F::Reg0, rng.below(3).into()),
+        11 => set(F::ArpOp, rng.range(1, 2).into()),
+        12 => set(F::NdTarget, u128::from_be_bytes(ipv6(host))),
+        13 => Action::SetField { field: F::IpSrc, value: 5, mask: 0xff, style: SetStyle::SetField },
+        14 => set(F::PktMark, rng.below(3).into()),
+        _ => set(F::Icmpv6Type, 136),
+    }
+}
+
+/// A MAC learner: what is to the packet's source goes back where it came from.
+fn random_learn(rng: &mut Rng) -> LearnAction {
+    let whole = |field| LearnSource::Field(SubField::whole(field));
+    LearnAction {
+        idle_timeout_s: rng.below(4) as u16,
+        hard_timeout_s: if rng.one_in(3) { rng.range(1, 10) as u16 } else { 0 },
+        priority: 100,
+        cookie: rng.below(2),
+        table: LEARN_TABLE,
+        send_flow_rem: false,
+        delete_learned: false,
+        fin_idle_timeout_s: 0,
+        fin_hard_timeout_s: 0,
+        limit: if rng.one_in(3) { 4 } else { 0 },
+        result_dst: rng.one_in(3).then_some(SubField { field: F::Reg2, offset_bits: 0, len_bits: 1 }),
+        specs: vec![
+            LearnSpec {
+                source: whole(F::EthSrc),
+                dest: LearnDest::Match(SubField::whole(F::EthDst)),
+                len_bits: 48,
+            },
+            LearnSpec { source: whole(F::InPort), dest: LearnDest::Output, len_bits: 16 },
+        ],
+    }
+}
+
+/// A rule made now.
+pub(crate) fn rule(table: TableId, priority: i32, m: Match, actions: Vec<Action>, now_ms: u64) -> Rule {
+    let stats = RuleStats::default();
+    stats.credit(0, 0, now_ms);
+    Rule {
+        table,
+        matching: m,
+        priority,
+        cookie: 0,
+        idle_timeout_s: 0,
+        hard_timeout_s: 0,
+        importance: 0,
+        flags: RuleFlags::default(),
+        actions: actions.into(),
+        created_ms: now_ms,
+        modified_ms: now_ms,
+        stats: Arc::new(stats),
+    }
+}
+
+/// The rules of a version of the bundle: two that must agree, in two tables.
+pub(crate) fn bundle_rules(version: u8, now_ms: u64) -> [Rule; 2] {
+    let address = u128::from(MacAddr([BUNDLE_MAC, 0, 0, 0, 0, version]).to_u64());
+    let first = vec![
+        set(F::EthDst, address),
+        Action::Resubmit { in_port: OfPort::IN_PORT, table: Some(BUNDLE_TABLES[1]) },
+    ];
+    let second = vec![set(F::EthSrc, address), output(OfPort(1)), output(OfPort(2))];
+    [
+        rule(BUNDLE_TABLES[0], 1, Match::catchall(), first, now_ms),
+        rule(BUNDLE_TABLES[1], 1, Match::catchall(), second, now_ms),
+    ]
+}
+
+/// The rule that brings marked packets to the bundle's tables, above all random ones.
+pub(crate) fn bundle_entry(now_ms: u64) -> Rule {
+    let m = Match::catchall()
+        .with(F::EthType, h::ETH_TYPE_IP.into())
+        .with(F::NwProto, h::IPPROTO_UDP.into())
+        .with(F::UdpDst, BUNDLE_PORT.into());
+    let to = Action::Resubmit { in_port: OfPort::IN_PORT, table: Some(BUNDLE_TABLES[0]) };
+    rule(TableId(0), 60_000, m, vec![to], now_ms)
+}
+
+/// What stands below all random rules.
+pub(crate) fn fallback(now_ms: u64) -> Rule {
+    rule(TableId(0), 0, Match::catchall(), vec![output(OfPort::NORMAL)], now_ms)
+}

@@ -1,0 +1,145 @@
+//! The laws over many seeds, and each checker shown to notice a switch that is broken on purpose.
+//!
+//! `SLUICE_SIM_SEED=n` runs one seed, `SLUICE_SIM_SEEDS=n` that many, `SLUICE_LONG=1` longer runs.
+
+use crate::{Broken, Law, Report, run, run_broken};
+
+const STEPS: u64 = 1500;
+const SEEDS: u64 = 200;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn show(report: &Report) -> String {
+    let seed = report.seed;
+    let mut text = format!("seed {seed}: repeat with SLUICE_SIM_SEED={seed} cargo test -p sim laws\n");
+    for v in report.violations.iter().take(3) {
+        text += &format!("step {}: {:?} law: {}\n", v.step, v.law, v.detail);
+    }
+    text
+}
+
+#[test]
+fn laws_hold_in_seeded_runs() {
+    if let Some(seed) = number("SLUICE_SIM_SEED") {
+        let report = run(seed, number("SLUICE_SIM_STEPS").unwrap_or(STEPS));
+        assert!(report.violations.is_empty(), "{}", show(&report));
+        return;
+    }
+    let seeds = number("SLUICE_SIM_SEEDS").unwrap_or(SEEDS);
+    let mut sum = Report::default();
+    let mut failed = Vec::new();
+    let half = |odd: u64| (odd..seeds).step_by(2).map(|seed| run(seed, STEPS)).collect::<Vec<_>>();
+    let reports = std::thread::scope(|scope| {
+        let other = scope.spawn(|| half(1));
+        let mut reports = half(0);
+        reports.extend(other.join().expect("the runs of the other half"));
+        reports
+    });
+    for r in reports {
+        sum.received += r.received;
+        sum.sent += r.sent;
+        sum.flows_put += r.flows_put;
+        sum.flows_checked += r.flows_checked;
+        sum.packets_checked += r.packets_checked;
+        if !r.violations.is_empty() {
+            failed.push(show(&r));
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "{} of {seeds} seeds:\n{}",
+        failed.len(),
+        failed[..failed.len().min(5)].join("\n")
+    );
+    // A run in which nothing happens shows nothing.
+    let enough = sum.received > 500 * seeds && sum.sent > 100 * seeds && sum.flows_put > 20 * seeds;
+    assert!(enough && sum.flows_checked > 50 * seeds && sum.packets_checked > 50 * seeds, "{sum:?}");
+}
+
+#[test]
+fn a_seed_gives_the_same_run() {
+    for seed in [3, 4] {
+        let (a, b) = (run(seed, 600), run(seed, 600));
+        assert_eq!(format!("{a:?}"), format!("{b:?}"));
+    }
+}
+
+/// Some seed of a broken switch must show a violation of that law.
+fn notices(broken: Broken, law: Law) {
+    let noticed = (0..12).any(|seed| !run_broken(seed, STEPS, broken, law).violations.is_empty());
+    assert!(noticed, "{broken:?} is no violation of the {law:?} law in any run");
+}
+
+#[test]
+fn the_megaflow_checker_notices_a_mask_that_is_too_wide() {
+    notices(Broken::WideMask, Law::Megaflow);
+}
+
+#[test]
+fn the_oracle_notices_a_changed_byte() {
+    notices(Broken::CorruptFrame, Law::Oracle);
+}
+
+#[test]
+fn conservation_notices_a_lost_packet() {
+    notices(Broken::LostPacket, Law::Conservation);
+}
+
+#[test]
+fn conservation_notices_a_lost_upcall() {
+    notices(Broken::LostUpcall, Law::Conservation);
+}
+
+#[test]
+fn bounds_notice_a_queue_without_limit() {
+    notices(Broken::UnboundedQueue, Law::Bounds);
+}
+
+#[test]
+fn bounds_notice_flows_that_stay() {
+    notices(Broken::ForgottenDelete, Law::Bounds);
+}
+
+#[test]
+fn isolation_notices_a_shared_queue() {
+    notices(Broken::SharedQueue, Law::Isolation);
+}
+
+#[test]
+fn the_bundle_checker_notices_half_a_bundle() {
+    notices(Broken::SplitBundle, Law::Bundle);
+}
+
+#[test]
+fn the_order_checker_notices_packets_that_changed_places() {
+    notices(Broken::Reordered, Law::Order);
+}
+
+#[test]
+fn staleness_notices_flows_that_are_not_revalidated() {
+    notices(Broken::NoRevalidation, Law::Staleness);
+}
+
+#[test]
+fn statistics_notice_a_packet_counted_twice() {
+    notices(Broken::CountedTwice, Law::Statistics);
+}
+
+#[test]
+#[ignore = "long: an hour of virtual time in each of 100 seeds; run by `make check-long`"]
+fn laws_hold_for_an_hour() {
+    if number("SLUICE_LONG").is_none() {
+        return;
+    }
+    for seed in 1000..1100 {
+        let mut steps = 0;
+        let mut elapsed_ms = 0;
+        while elapsed_ms < 3_600_000 {
+            let report = run(seed << 16 | steps, 50_000);
+            assert!(report.violations.is_empty(), "{}", show(&report));
+            (steps, elapsed_ms) = (steps + 1, elapsed_ms + report.elapsed_ms);
+        }
+    }
+}

@@ -1,0 +1,692 @@
+//! The whole switch: datapath, slow path, controller and traffic, and the schedule that says who works next.
+
+use crate::dp::{DpConfig, SimDatapath};
+use crate::frames::{HOSTS, Mark, compose, mac, random_key};
+use crate::report::{Broken, Law, Report};
+use crate::rng::Rng;
+use crate::rules::{self, METERS, Profile, RANDOM_TABLES};
+use dpif::{
+    Datapath, DpifOp, Execute, MeterBand, MeterConfig, OpBatch, OpResult, PmdId, PortKind, PortSpec, PutMode,
+    Upcall, UpcallKind, UserCookie,
+};
+use flow::action::Action;
+use flow::extract::Metadata;
+use flow::{DpPort, MacAddr, Match, OfPort, TableId, Ufid};
+use ofproto::backer::Backer;
+use ofproto::ports::{
+    BridgeId, Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode,
+    VlanSet,
+};
+use ofproto::revalidate::{Replies, ReplyQueue, Revalidator};
+use ofproto::rule::Rule;
+use ofproto::upcall;
+use ofproto::xlate::{Request, Start, translate};
+use packet::Packet;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use sync::Ordering;
+
+/// Physical ports of the first bridge.
+const FIRST_PORTS: u32 = 4;
+/// Physical ports of both bridges.
+const ALL_PORTS: u32 = 6;
+/// OpenFlow number of the patch port of each bridge.
+const PATCH: OfPort = OfPort(7);
+
+struct HandlerState {
+    replies: Arc<Replies>,
+    sink: Arc<dyn dpif::ReplySink>,
+    puts: HashMap<u64, Vec<(usize, Ufid)>>,
+    next_tag: u64,
+}
+
+/// What the checks need to know beside the datapath's own counts.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) answered: u64,
+    pub(crate) to_controllers: u64,
+    pub(crate) packet_ins: u64,
+    pub(crate) packet_outs: u64,
+    pub(crate) table_outs: u64,
+    pub(crate) first_pass_misses: u64,
+}
+
+/// What kind of run a seed gives.
+struct Scenario {
+    dp: DpConfig,
+    ordered: bool,
+    port_changes: bool,
+    flood: Option<DpPort>,
+    flow_limit: u64,
+    max_idle_ms: u64,
+    handlers: usize,
+}
+
+/// See the module.
+pub(crate) struct World {
+    pub(crate) dp: Arc<SimDatapath>,
+    pub(crate) backer: Backer,
+    pub(crate) revalidator: Revalidator,
+    pub(crate) rng: Rng,
+    pub(crate) counts: Counts,
+    pub(crate) report: Report,
+    scenario: Scenario,
+    handlers: Vec<HandlerState>,
+    bridges: [BridgeId; 2],
+    patches: [Arc<PatchCounters>; 2],
+    vlan_modes: [u8; ALL_PORTS as usize],
+    up: BTreeMap<DpPort, OfPort>,
+    profile: Profile,
+    broken: Option<Broken>,
+    next_number: u64,
+    version: u8,
+    half_bundle: Option<Rule>,
+    now_us: u64,
+    next_second_us: u64,
+    seen_epoch: u64,
+    changed_us: u64,
+    step: u64,
+}
+
+fn scenario(rng: &mut Rng, broken: Option<Broken>) -> Scenario {
+    let small = rng.one_in(3);
+    let ordered = rng.one_in(2) || broken == Some(Broken::Reordered);
+    let flow_limit = if small && !ordered { rng.range(4, 40) } else { 5000 };
+    let handlers = rng.range(1, 2) as usize;
+    let dp = DpConfig {
+        cores: rng.range(1, 3) as u16,
+        handlers,
+        inbox_batches: if small { 4 } else { 64 },
+        misses_per_port: if small { 12 } else { 128 },
+        actions_per_port: if small { 8 } else { 64 },
+        flow_limit_hard: if small && !ordered { 30 } else { 10_000 },
+        cache_entries: *rng.pick(&[0, 256, 4096]),
+        check_order: ordered,
+        broken,
+    };
+    Scenario {
+        dp,
+        ordered,
+        port_changes: rng.one_in(3),
+        flood: rng.one_in(2).then(|| DpPort(rng.range(1, ALL_PORTS.into()) as u32)),
+        flow_limit,
+        max_idle_ms: *rng.pick(&[500, 3000, 10_000]),
+        handlers,
+    }
+}
+
+fn reply_sink() -> (Arc<Replies>, Arc<dyn dpif::ReplySink>) {
+    let replies = Arc::new(Replies::default());
+    (replies.clone(), Arc::new(ReplyQueue::new(replies, || {})))
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, broken: Option<Broken>) -> World {
+        let mut rng = Rng::new(seed);
+        let scenario = scenario(&mut rng, broken);
+        let backer = Backer::new(seed);
+        backer.limits.flow_limit.store(scenario.flow_limit, Ordering::Relaxed);
+        backer.limits.max_idle_ms.store(scenario.max_idle_ms, Ordering::Relaxed);
+        let bridges = [backer.add_bridge("first"), backer.add_bridge("second")];
+        let (replies, sink) = reply_sink();
+        let handler = |_| {
+            let (replies, sink) = reply_sink();
+            HandlerState { replies, sink, puts: HashMap::new(), next_tag: 0 }
+        };
+        let mut world = World {
+            dp: Arc::new(SimDatapath::new(scenario.dp.clone(), seed)),
+            revalidator: Revalidator::new(replies, sink),
+            counts: Counts::default(),
+            report: Report { seed, ..Report::default() },
+            handlers: (0..scenario.handlers).map(handler).collect(),
+            bridges,
+            patches: [Arc::default(), Arc::default()],
+            vlan_modes: std::array::from_fn(|_| rng.below(8) as u8),
+            up: BTreeMap::new(),
+            profile: Profile { ordered: scenario.ordered, ports: PATCH.0 },
+            broken,
+            next_number: 1,
+            version: 1,
+            half_bundle: None,
+            now_us: 1_000_000,
+            next_second_us: 1_000_000,
+            seen_epoch: 0,
+            changed_us: 0,
+            step: 0,
+            scenario,
+            backer,
+            rng,
+        };
+        for n in 1..=ALL_PORTS {
+            world.port_up(DpPort(n));
+        }
+        for id in 1..=METERS {
+            let bands = vec![MeterBand { rate: 50 * id, burst: 20 }];
+            // The numbers are in range, so this cannot be refused.
+            let _ = world.dp.meter_set(id, &MeterConfig { per_packet: id == 1, bands });
+        }
+        world.first_rules();
+        world
+    }
+
+    /// Violations of other laws do not count.
+    pub(crate) fn watch_only(&self, law: Law) {
+        self.dp.inner().violations.only = Some(law);
+    }
+
+    fn first_rules(&mut self) {
+        let now_ms = self.now_ms();
+        for bridge in self.bridges {
+            self.backer.change_bridge(bridge, |b| {
+                for rule in rules::bundle_rules(1, now_ms) {
+                    b.tables.insert(Arc::new(rule));
+                }
+                b.tables.insert(Arc::new(rules::bundle_entry(now_ms)));
+                b.tables.insert(Arc::new(rules::fallback(now_ms)));
+            });
+        }
+        for _ in 0..self.rng.below(25) {
+            self.flow_mod();
+        }
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_us / 1000
+    }
+
+    pub(crate) fn violation(&mut self, law: Law, detail: impl FnOnce() -> String) {
+        self.dp.inner().violations.add(law, detail);
+    }
+
+    /// For how long no translation could have changed, in milliseconds of undisturbed time.
+    pub(crate) fn settled_for_ms(&self) -> u64 {
+        if self.seen_epoch == self.backer.epoch() { (self.now_us - self.changed_us) / 1000 } else { 0 }
+    }
+
+    /// Runs for `steps` steps, then lets everything come to rest.
+    pub(crate) fn run(mut self, steps: u64) -> Report {
+        while self.step < steps && self.dp.inner().violations.list.is_empty() {
+            self.busy(self.step + 300);
+            self.settle();
+        }
+        if self.dp.inner().violations.list.is_empty() {
+            self.come_to_rest();
+        }
+        let mut inner = self.dp.inner();
+        self.report.violations = std::mem::take(&mut inner.violations.list);
+        self.report.received = inner.totals.offered;
+        self.report.sent = inner.totals.sent;
+        self.report.flows_put = inner.totals.flows_put;
+        self.report.upcalls = inner.hub.taken;
+        self.report.elapsed_ms = self.now_us / 1000 - 1000;
+        drop(inner);
+        self.report
+    }
+
+    /// Everything happens.
+    fn busy(&mut self, until: u64) {
+        while self.step < until && self.dp.inner().violations.list.is_empty() {
+            match self.rng.below(24) {
+                0..=5 => self.traffic(),
+                6 => self.control(),
+                7 if self.rng.one_in(20) => self.jump(),
+                7 => self.packet_out(),
+                8 => self.check_megaflow(),
+                _ => self.machinery(),
+            }
+            if self.rng.one_in(40) {
+                self.check_staleness();
+                self.check_conservation();
+            }
+            let more = if self.rng.one_in(3) { self.rng.below(4000) } else { 0 };
+            self.advance(more);
+        }
+    }
+
+    /// No packets and no changes for a while: then flows follow the tables and counters are complete.
+    fn settle(&mut self) {
+        self.finish_bundle();
+        for _ in 0..4000 {
+            self.machinery();
+            let more = self.rng.below(8000);
+            self.advance(more);
+            if !self.dp.inner().violations.list.is_empty() {
+                return;
+            }
+            if self.settled_for_ms() > 2000 && self.dp.inner().is_quiet() && self.revalidator.is_idle() {
+                break;
+            }
+        }
+        if !self.check_staleness() {
+            return;
+        }
+        for _ in 0..10 {
+            self.check_megaflow();
+        }
+        self.check_conservation();
+        self.dp.inner().check_counters();
+        if !self.scenario.port_changes && self.dp.inner().is_quiet() {
+            self.check_statistics();
+        }
+    }
+
+    fn come_to_rest(&mut self) {
+        self.finish_bundle();
+        let until_us = self.now_us + (self.scenario.max_idle_ms + 8000) * 1000;
+        while self.now_us < until_us {
+            self.machinery();
+            let more = self.rng.below(12_000);
+            self.advance(more);
+        }
+        self.check_conservation();
+        self.check_leaks();
+    }
+
+    fn advance(&mut self, more_us: u64) {
+        self.now_us += more_us;
+        self.step += 1;
+        let second = self.now_us >= self.next_second_us;
+        {
+            let mut inner = self.dp.inner();
+            (inner.now_us, inner.violations.step) = (self.now_us, self.step);
+            for core in 0..inner.cores.len() {
+                if second {
+                    inner.tick(core);
+                }
+            }
+        }
+        if second {
+            self.next_second_us = self.now_us + 1_000_000;
+            self.backer.expire(self.now_ms());
+        }
+        if self.seen_epoch != self.backer.epoch() {
+            (self.seen_epoch, self.changed_us) = (self.backer.epoch(), self.now_us);
+        }
+        self.check_bounds();
+    }
+
+    fn jump(&mut self) {
+        let seconds = self.rng.range(1, 30);
+        self.now_us += seconds * 1_000_000;
+        // Nobody worked meanwhile.
+        self.changed_us = self.now_us;
+    }
+
+    /// One of those who keep the switch going.
+    fn machinery(&mut self) {
+        match self.rng.below(10) {
+            0..=2 => self.handler(),
+            3..=5 => {
+                let core = self.rng.below(1 + u64::from(self.scenario.dp.cores)) as usize;
+                for _ in 0..self.rng.range(1, 6) {
+                    self.dp.inner().work(core);
+                }
+            }
+            6..=7 => {
+                let core = self.rng.below(1 + u64::from(self.scenario.dp.cores)) as usize;
+                for _ in 0..self.rng.range(1, 4) {
+                    let reply = self.dp.inner().reply(core);
+                    let Some((sink, tag, results)) = reply else { break };
+                    let pmd = self.dp.pmds()[core];
+                    sink.done(pmd, tag, results);
+                }
+            }
+            8 if self.broken != Some(Broken::NoRevalidation) => {
+                let now_ms = self.now_ms();
+                self.revalidator.poll(&self.backer, &*self.dp, now_ms);
+            }
+            8 => {}
+            _ => {
+                while self.backer.packet_ins.pop().is_some() {
+                    self.counts.packet_ins += 1;
+                }
+                while self.backer.removed.pop().is_some() {}
+            }
+        }
+    }
+
+    fn handler(&mut self) {
+        let n = self.rng.below(self.handlers.len() as u64) as usize;
+        let h = &mut self.handlers[n];
+        while let Some((pmd, tag, results)) = h.replies.pop() {
+            for (i, ufid) in h.puts.remove(&tag).unwrap_or_default() {
+                let installed = results.get(i).is_some_and(|r| !matches!(r, OpResult::Failed(_)));
+                upcall::put_done(&self.backer, pmd, ufid, installed);
+            }
+        }
+        let mut upcalls = {
+            let inner = &mut *self.dp.inner();
+            inner.hub.take(n, &mut inner.violations)
+        };
+        if self.broken == Some(Broken::LostUpcall) && self.rng.one_in(10) {
+            upcalls.pop();
+        }
+        self.count_upcalls(&upcalls);
+        let ops = upcall::handle(&self.backer, upcalls, self.now_ms());
+        for (pmd, ops) in ops {
+            self.counts.answered += ops.iter().filter(|op| matches!(op, DpifOp::Execute(_))).count() as u64;
+            self.operate(n, pmd, ops);
+        }
+    }
+
+    fn count_upcalls(&mut self, upcalls: &[Upcall]) {
+        for upcall in upcalls {
+            match upcall.kind {
+                UpcallKind::Miss if upcall.key.base.recirc_id == 0 => {
+                    self.counts.first_pass_misses += 1;
+                    if self.broken == Some(Broken::CountedTwice) {
+                        let view = self.backer.view();
+                        let table = view.bridge(self.bridges[0]).and_then(|b| b.tables.table(TableId(0)));
+                        table.inspect(|t| t.counters.credit(true, 1));
+                    }
+                }
+                UpcallKind::Action(UserCookie::Controller(_)) => self.counts.to_controllers += 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends operations of a handler and remembers what it waits for.
+    fn operate(&mut self, handler: usize, pmd: PmdId, ops: Vec<DpifOp>) {
+        let created = |op: &DpifOp| match op {
+            DpifOp::FlowPut(p) if p.mode == PutMode::Create => Some(p.ufid),
+            _ => None,
+        };
+        let puts: Vec<_> = ops.iter().enumerate().filter_map(|(i, op)| Some((i, created(op)?))).collect();
+        let h = &mut self.handlers[handler];
+        let reply = (!puts.is_empty()).then(|| h.sink.clone());
+        let tag = h.next_tag;
+        if reply.is_some() {
+            h.puts.insert(tag, puts);
+            h.next_tag += 1;
+        }
+        self.dp.operate(OpBatch { pmd, ops, tag, reply });
+    }
+
+    fn traffic(&mut self) {
+        let ports: Vec<DpPort> = self.up.keys().copied().collect();
+        if ports.is_empty() {
+            return;
+        }
+        let flood = self.scenario.flood.filter(|p| self.up.contains_key(p) && self.rng.one_in(2));
+        let port = flood.unwrap_or(*self.rng.pick(&ports));
+        let count = if flood.is_some() { self.rng.range(20, 60) } else { self.rng.range(1, 12) };
+        let mut frames: Vec<Vec<u8>> = Vec::new();
+        for _ in 0..count {
+            let again = !frames.is_empty() && flood.is_none() && self.rng.one_in(3);
+            let frame = match again {
+                true => {
+                    let mut frame = self.rng.pick(&frames).clone();
+                    self.renumber(&mut frame);
+                    frame
+                }
+                false => self.frame(port, flood.is_some()),
+            };
+            frames.push(frame);
+        }
+        let core = 1 + port.0 as usize % usize::from(self.scenario.dp.cores);
+        self.dp.inner().receive(core, port, frames);
+    }
+
+    /// Gives a copy of a frame the next number.
+    fn renumber(&mut self, frame: &mut [u8]) {
+        if Mark::read(frame).is_some() {
+            let at = frame.len() - 8;
+            frame[at..].copy_from_slice(&self.next_number.to_be_bytes());
+            // The checksum covers the number.
+            let sums_at = frame.len() - crate::frames::MARK_BYTES + 4;
+            frame[sums_at] = 0;
+            self.next_number += 1;
+        }
+    }
+
+    fn frame(&mut self, port: DpPort, wide: bool) -> Vec<u8> {
+        let mut key = random_key(&mut self.rng, wide);
+        if self.rng.one_in(4) {
+            // Most hosts stay where they are; some move.
+            key.base.dl_src = mac((u64::from(port.0) + self.rng.below(2)) % HOSTS);
+        }
+        key.base.in_port = port.0;
+        let stream = stream_of(&key);
+        let mark = Mark { sums_ok: true, stream, number: self.next_number };
+        self.next_number += 1;
+        let mut frame = compose(&key, mark);
+        match self.rng.below(40) {
+            0 => frame.truncate(self.rng.below(frame.len() as u64) as usize),
+            1 => {
+                for byte in frame.iter_mut().skip(12) {
+                    *byte = self.rng.next() as u8;
+                }
+            }
+            2 => {
+                let end = frame.len() - crate::frames::MARK_BYTES;
+                let at = self.rng.below(end as u64) as usize;
+                frame[at] ^= 1 << self.rng.below(8);
+                frame[end..].fill(0);
+            }
+            _ => {}
+        }
+        frame
+    }
+
+    fn packet_out(&mut self) {
+        let bridge = *self.rng.pick(&self.bridges);
+        let key = random_key(&mut self.rng, false);
+        let mark = Mark { sums_ok: true, stream: u32::MAX, number: 0 };
+        let mut frame = compose(&key, mark);
+        let end = frame.len() - crate::frames::MARK_BYTES;
+        frame[end] = 0;
+        let md = Metadata { in_port: u32::MAX, ..Metadata::default() };
+        let key = crate::frames::key_of(&frame, &md, crate::model::VLAN_LIMIT);
+        let port = *self.rng.pick(&[OfPort(1), OfPort(2), OfPort::FLOOD, OfPort::TABLE]);
+        let actions = [Action::Output { port, max_len_bytes: 0 }];
+        let view = self.backer.view();
+        let flow = key.to_flow(OfPort::CONTROLLER);
+        let request =
+            Request { view: &view, bridge, flow: &flow, start: Start::Actions(&actions), trace: false };
+        let now_ms = self.now_ms();
+        let t = translate(&request, &mut self.backer.xlate_host(true, now_ms));
+        t.cache.replay(1, frame.len() as u64, now_ms, &mut self.backer.effect_host());
+        self.backer.ukeys.defer_release(&t.recircs);
+        self.counts.packet_outs += 1;
+        self.counts.table_outs += u64::from(port == OfPort::TABLE);
+        let execute =
+            Execute { packet: Packet::from_slice(&frame), key, actions: t.actions.into(), ticket: None };
+        let ops = vec![DpifOp::Execute(Box::new(execute))];
+        self.dp.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
+    }
+
+    fn control(&mut self) {
+        self.report.changes += 1;
+        self.finish_bundle();
+        match self.rng.below(12) {
+            0..=1 => self.change_bundle(),
+            2 if self.scenario.port_changes => self.toggle_port(),
+            3 => {
+                let bridge = *self.rng.pick(&self.bridges);
+                let bundle = BundleId(self.rng.range(1, FIRST_PORTS.into()) as u32);
+                if let Some(b) = self.backer.view().bridge(bridge)
+                    && sync::lock(&b.macs).flush(self.rng.one_in(2).then_some(bundle))
+                {
+                    self.backer.bump_epoch();
+                }
+            }
+            4 => {
+                let bands = vec![MeterBand { rate: self.rng.range(10, 500) as u32, burst: 10 }];
+                let id = self.rng.range(1, METERS.into()) as u32;
+                // The numbers are in range, so this cannot be refused.
+                let _ = self.dp.meter_set(id, &MeterConfig { per_packet: self.rng.one_in(2), bands });
+            }
+            5 => {
+                for _ in 0..self.rng.range(2, 6) {
+                    self.flow_mod();
+                }
+            }
+            _ => self.flow_mod(),
+        }
+    }
+
+    /// Adds, changes or deletes rules.
+    fn flow_mod(&mut self) {
+        let bridge = *self.rng.pick(&self.bridges);
+        let table = self.rng.below(RANDOM_TABLES.into()) as u8;
+        let m = rules::random_match(&mut self.rng, &self.profile);
+        let actions = rules::random_actions(&mut self.rng, table, &self.profile);
+        let priority = self.rng.range(1, 20) as i32;
+        let now_ms = self.now_ms();
+        let mut rule = rules::rule(TableId(table), priority, m, actions, now_ms);
+        rule.cookie = self.rng.below(4);
+        if self.rng.one_in(5) {
+            rule.idle_timeout_s = self.rng.range(1, 5) as u16;
+            rule.hard_timeout_s = if self.rng.one_in(2) { self.rng.range(1, 8) as u16 } else { 0 };
+        }
+        let delete = self.rng.one_in(4);
+        let which = self.rng.next() as usize;
+        self.backer.change_bridge(bridge, |b| {
+            if delete {
+                let within = b.tables.within(TableId(table), &Match::catchall());
+                let mut random: Vec<_> =
+                    within.into_iter().filter(|r| (1..=20).contains(&r.priority)).collect();
+                random.sort_by_key(|r| (r.priority, format!("{:?}", r.matching)));
+                if !random.is_empty() {
+                    let r = &random[which % random.len()];
+                    b.tables.remove(r.table, &r.matching, r.priority);
+                }
+            } else if b.tables.rule_count(TableId(table)) < 60 {
+                b.tables.insert(Arc::new(rule));
+            }
+        });
+    }
+
+    fn change_bundle(&mut self) {
+        self.version = self.version.wrapping_add(1);
+        let now_ms = self.now_ms();
+        let [first, second] = rules::bundle_rules(self.version, now_ms);
+        let split = self.broken == Some(Broken::SplitBundle);
+        let second_now = if split { None } else { Some(second) };
+        if split {
+            let [_, second] = rules::bundle_rules(self.version, now_ms);
+            self.half_bundle = Some(second);
+        }
+        self.backer.change(|view| {
+            for rule in std::iter::once(first).chain(second_now) {
+                let rule = Arc::new(rule);
+                for bridge in view.bridges.values_mut() {
+                    Arc::make_mut(bridge).tables.insert(rule.clone());
+                }
+            }
+        });
+    }
+
+    fn finish_bundle(&mut self) {
+        let Some(rule) = self.half_bundle.take() else { return };
+        let rule = Arc::new(rule);
+        self.backer.change(|view| {
+            for bridge in view.bridges.values_mut() {
+                Arc::make_mut(bridge).tables.insert(rule.clone());
+            }
+        });
+    }
+
+    fn toggle_port(&mut self) {
+        let port = DpPort(self.rng.range(1, ALL_PORTS.into()) as u32);
+        if self.up.remove(&port).is_none() {
+            return self.port_up(port);
+        }
+        let tables_first = self.rng.one_in(2);
+        if tables_first {
+            self.publish_ports();
+        }
+        // It is there: it was among the ports that are up.
+        let _ = self.dp.port_del(port);
+        if !tables_first {
+            self.publish_ports();
+        }
+    }
+
+    fn port_up(&mut self, port: DpPort) {
+        let of_port = OfPort(if port.0 <= FIRST_PORTS { port.0 } else { port.0 - FIRST_PORTS });
+        let spec = PortSpec {
+            name: format!("p{}", port.0),
+            kind: PortKind::System,
+            mac: None,
+            mtu: None,
+            number: Some(port),
+            options: Vec::new(),
+        };
+        if self.dp.port_add(&spec).is_ok() {
+            self.up.insert(port, of_port);
+            self.publish_ports();
+        }
+    }
+
+    fn publish_ports(&mut self) {
+        for (n, bridge) in self.bridges.into_iter().enumerate() {
+            let mut table = PortTable::default();
+            for (dp_port, of_port) in &self.up {
+                if (dp_port.0 > FIRST_PORTS) == (n == 1) {
+                    let mode = self.vlan_modes[dp_port.0 as usize - 1];
+                    add_port(&mut table, *of_port, Some(*dp_port), None, Arc::default(), mode);
+                }
+            }
+            let peer = Some((self.bridges[1 - n], PATCH));
+            add_port(&mut table, PATCH, None, peer, self.patches[n].clone(), 0);
+            self.backer.set_ports(bridge, table);
+        }
+    }
+}
+
+/// Names all frames of one port and one key.
+fn stream_of(key: &flow::FlowKey) -> u32 {
+    use std::hash::{Hash, Hasher};
+    let mut hasher = std::hash::DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish() as u32
+}
+
+fn add_port(
+    table: &mut PortTable,
+    of_port: OfPort,
+    dp_port: Option<DpPort>,
+    patch_peer: Option<(BridgeId, OfPort)>,
+    patch_counters: Arc<PatchCounters>,
+    mode: u8,
+) {
+    let bundle = BundleId(of_port.0);
+    let port = Port {
+        of_port,
+        dp_port,
+        name: format!("p{}", of_port.0),
+        type_name: String::new(),
+        mac: MacAddr(mac(100 + u64::from(of_port.0))),
+        bundle,
+        patch_peer,
+        patch_counters,
+        config: PortConfigBits { no_flood: mode == 7, ..PortConfigBits::default() },
+        link_down: false,
+        speed_mbps: 0,
+    };
+    let vlan_mode = match mode {
+        4 => VlanMode::Access,
+        5 => VlanMode::NativeTagged,
+        6 => VlanMode::NativeUntagged,
+        _ => VlanMode::Trunk,
+    };
+    let bundle = Bundle {
+        id: bundle,
+        name: port.name.clone(),
+        members: vec![of_port],
+        vlan_mode,
+        tag: if vlan_mode == VlanMode::Trunk { 0 } else { 5 },
+        trunks: (mode == 3).then(|| VlanSet::new([0, 5])),
+        priority_tags: match mode {
+            4 => PriorityTags::IfNonzero,
+            2 => PriorityTags::Always,
+            _ => PriorityTags::Never,
+        },
+        protected: mode == 1,
+        floodable: mode != 7,
+    };
+    table.ports.insert(of_port, Arc::new(port));
+    table.bundles.insert(bundle.id, Arc::new(bundle));
+}

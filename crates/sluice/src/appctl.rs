@@ -1,0 +1,213 @@
+//! `sluice appctl` and `sluice dpctl`: one command to a running daemon over its control socket, with the words of
+//! `ovs-appctl(8)`.
+//!
+//! JSON-RPC 1.0: the method is the command, the parameters are its arguments as strings, the result is the text to print.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use ovsdb::jsonrpc::{Framer, FramerLimits, Message};
+use ovsdb::limits::MAX_REPLY_BYTES;
+use serde_json::{Value, json};
+
+use crate::remote::{
+    Deadline, EXIT_TIMED_OUT, Stream, TimedOut, complain, parse_timeout_s, print, reason, run_dir,
+};
+
+/// The daemon that is meant when none is named.
+pub(crate) const DEFAULT_TARGET: &str = "ovs-vswitchd";
+
+const HELP: &str = "\
+Options:
+  -t, --target=TARGET    the daemon: its name, or the path of its control socket
+                         (default: ovs-vswitchd, found by $OVS_RUNDIR/ovs-vswitchd.pid)
+  -T, --timeout=SECONDS  give up after so long (default: never)
+  -h, --help; -V, --version
+
+`list-commands` prints the commands of a daemon.
+Exit codes: 0 done, 1 the daemon cannot be reached, 2 it answered with an error.
+";
+
+/// The answer of a daemon.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Text for the terminal.
+    Text(String),
+    /// The command failed.
+    Error(String),
+}
+
+/// The control socket of a target.
+fn socket_of(target: &str) -> Result<PathBuf> {
+    if target.starts_with('/') {
+        return Ok(PathBuf::from(target));
+    }
+    let pidfile = run_dir().join(format!("{target}.pid"));
+    let text = std::fs::read_to_string(&pidfile).map_err(|error| {
+        anyhow!("cannot read pidfile \"{}\" ({})", pidfile.display(), reason(&error.into()))
+    })?;
+    let pid: u32 = text
+        .trim()
+        .parse()
+        .map_err(|_| anyhow!("pidfile \"{}\" does not hold a process id", pidfile.display()))?;
+    Ok(run_dir().join(format!("{target}.{pid}.ctl")))
+}
+
+/// Sends a command and waits for the answer.
+pub(crate) fn call(target: &str, command: &str, args: &[String], deadline: Deadline) -> Result<Answer> {
+    let socket = socket_of(target)?;
+    let remote = format!("unix:{}", socket.display());
+    let mut stream = Stream::connect(&remote, false, deadline)
+        .map_err(|error| anyhow!("cannot connect to \"{}\" ({})", socket.display(), reason(&error)))?;
+    let params = args.iter().map(|arg| Value::from(arg.as_str())).collect();
+    let request = Message::Request { id: json!(0), method: command.to_string(), params };
+    stream.send(&request.encode(), deadline).with_context(|| format!("{target}: transaction error"))?;
+    let limits = FramerLimits { bytes: MAX_REPLY_BYTES, ..FramerLimits::default() };
+    let mut framer = Framer::new(limits);
+    loop {
+        let bytes = stream.receive(deadline).with_context(|| format!("{target}: transaction error"))?;
+        if bytes.is_empty() {
+            bail!("{target}: transaction error (End of file)");
+        }
+        framer.feed(&bytes);
+        while let Some(text) = framer.next_text().with_context(|| format!("{target}: transaction error"))? {
+            match Message::from_json(text).with_context(|| format!("{target}: transaction error"))? {
+                Message::Reply { result, .. } => return Ok(Answer::Text(plain(result))),
+                Message::Error { error, .. } => return Ok(Answer::Error(plain(error))),
+                // A daemon does not ask anything of its client.
+                _ => {}
+            }
+        }
+    }
+}
+
+fn plain(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        Value::Null => String::new(),
+        other => format!("{other}\n"),
+    }
+}
+
+/// What the words ask for.
+#[derive(Debug, PartialEq, Eq)]
+enum Request {
+    Help,
+    Version,
+    Call { target: String, timeout_s: u32, command: String, args: Vec<String> },
+}
+
+/// The value of an option, from behind `=`, from the rest of a short option, or from the next word.
+fn value_of<'w>(
+    word: &'w str,
+    long: &str,
+    short: &str,
+    rest: &mut impl Iterator<Item = &'w String>,
+) -> Option<Result<&'w str, String>> {
+    if word == long || word == short {
+        let value = rest.next().map(String::as_str);
+        return Some(value.ok_or_else(|| format!("option '{word}' requires an argument")));
+    }
+    if let Some(value) = word.strip_prefix(long).and_then(|rest| rest.strip_prefix('=')) {
+        return Some(Ok(value));
+    }
+    (!word.starts_with("--")).then(|| word.strip_prefix(short)).flatten().map(Ok)
+}
+
+fn parse(words: &[String], prefix: &str) -> Result<Request, String> {
+    let (mut target, mut timeout_s) = (DEFAULT_TARGET.to_string(), 0);
+    let mut rest = words.iter();
+    while let Some(word) = rest.next() {
+        if !word.starts_with('-') || word == "-" || word == "--" {
+            let command = if word == "--" { rest.next() } else { Some(word) };
+            let Some(command) = command else { break };
+            let args = rest.cloned().collect();
+            return Ok(Request::Call { target, timeout_s, command: format!("{prefix}{command}"), args });
+        }
+        match word.as_str() {
+            "-h" | "--help" => return Ok(Request::Help),
+            "-V" | "--version" => return Ok(Request::Version),
+            _ => {}
+        }
+        if let Some(value) = value_of(word, "--target", "-t", &mut rest) {
+            target = value?.to_string();
+        } else if let Some(value) = value_of(word, "--timeout", "-T", &mut rest) {
+            timeout_s = parse_timeout_s(value?)?;
+        } else {
+            return Err(format!("unrecognized option '{word}' (use --help for help)"));
+        }
+    }
+    Err("at least one non-option argument is required (use --help for help)".into())
+}
+
+fn run(program: &str, words: &[String], prefix: &str) -> u8 {
+    let request = match parse(words, prefix) {
+        Ok(request) => request,
+        Err(text) => {
+            complain(program, &text);
+            return 1;
+        }
+    };
+    let (target, timeout_s, command, args) = match request {
+        Request::Help => {
+            print(&format!("usage: {program} [OPTION]... COMMAND [ARG]...\n\n{HELP}"));
+            return 0;
+        }
+        Request::Version => {
+            print(&format!("{program} (Sluice) {}\n", env!("CARGO_PKG_VERSION")));
+            return 0;
+        }
+        Request::Call { target, timeout_s, command, args } => (target, timeout_s, command, args),
+    };
+    match call(&target, &command, &args, Deadline::after_s(timeout_s)) {
+        Ok(Answer::Text(text)) => {
+            print(&text);
+            0
+        }
+        Ok(Answer::Error(text)) => {
+            eprint!("{text}");
+            complain(program, &format!("{target}: server returned an error"));
+            2
+        }
+        Err(error) => {
+            complain(program, &format!("{error:#}"));
+            if error.chain().any(|cause| cause.is::<TimedOut>()) { EXIT_TIMED_OUT } else { 1 }
+        }
+    }
+}
+
+/// `sluice appctl`; gives the exit code.
+pub(crate) fn main(program: &str, words: &[String]) -> u8 {
+    run(program, words, "")
+}
+
+/// `sluice dpctl`; gives the exit code.
+pub(crate) fn dpctl_main(program: &str, words: &[String]) -> u8 {
+    run(program, words, "dpctl/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_line(line: &str, prefix: &str) -> Result<Request, String> {
+        let words: Vec<String> = line.split(' ').filter(|word| !word.is_empty()).map(String::from).collect();
+        parse(&words, prefix)
+    }
+
+    #[test]
+    fn command_lines() {
+        let call = |target: &str, timeout_s, command: &str, args: &[&str]| {
+            let args = args.iter().map(|arg| arg.to_string()).collect();
+            Ok(Request::Call { target: target.into(), timeout_s, command: command.into(), args })
+        };
+        assert_eq!(parse_line("version", ""), call(DEFAULT_TARGET, 0, "version", &[]));
+        assert_eq!(parse_line("-t /x -T5 dump -m x", ""), call("/x", 5, "dump", &["-m", "x"]));
+        assert_eq!(parse_line("--target=a --timeout 7 show", "dpctl/"), call("a", 7, "dpctl/show", &[]));
+        assert_eq!(parse_line("-ta -- show", ""), call("a", 0, "show", &[]));
+        assert_eq!(parse_line("-h x", ""), Ok(Request::Help));
+        for bad in ["", "--", "-t", "--bogus x", "-T 0 x", "-T x y", "--timeout= x", "-x"] {
+            assert!(parse_line(bad, "").is_err(), "{bad}");
+        }
+    }
+}

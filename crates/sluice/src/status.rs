@@ -1,0 +1,350 @@
+//! `sluice status`: what the switch does now, on one screen, from two readings of `sluice/status`.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+use serde_json::Value;
+
+use crate::appctl::{Answer, DEFAULT_TARGET, call};
+use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, print};
+use crate::status_model::{Port, StatusModel};
+
+const PROGRAM: &str = "sluice status";
+/// The control command of the daemon.
+const COMMAND: &str = "sluice/status";
+/// Longest time between the readings.
+const INTERVAL_MAX: Duration = Duration::from_secs(3600);
+
+/// Arguments of `sluice status`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Print the daemon's answer as JSON instead: counters, no rates
+    #[arg(long)]
+    json: bool,
+    /// Time over which rates are taken, such as 500ms or 2s; 0 shows no rates
+    #[arg(long, default_value = "1s", value_parser = parse_interval)]
+    interval: Duration,
+    /// The daemon: its name, or the path of its control socket
+    #[arg(short, long, default_value = DEFAULT_TARGET)]
+    target: String,
+    /// Give up on an answer after so many seconds; 0 never
+    #[arg(long, default_value_t = 10)]
+    timeout: u32,
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let bad = || format!("{text}: not a time such as 500ms or 2s, at most an hour");
+    let (number, unit_s) = match text.strip_suffix("ms") {
+        Some(number) => (number, 0.001),
+        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
+    };
+    let number: f64 = number.parse().map_err(|_| bad())?;
+    let interval = Duration::try_from_secs_f64(number * unit_s).map_err(|_| bad())?;
+    if interval > INTERVAL_MAX { Err(bad()) } else { Ok(interval) }
+}
+
+/// Runs it; gives the exit code.
+pub(crate) fn main(options: &Options) -> u8 {
+    match run(options) {
+        Ok(text) => {
+            print(&text);
+            0
+        }
+        Err(error) => {
+            complain(PROGRAM, &format!("{error:#}"));
+            if error.chain().any(|cause| cause.is::<TimedOut>()) { EXIT_TIMED_OUT } else { 1 }
+        }
+    }
+}
+
+fn read(options: &Options) -> Result<Value> {
+    match call(&options.target, COMMAND, &[], Deadline::after_s(options.timeout))? {
+        Answer::Text(text) => serde_json::from_str(&text)
+            .map_err(|error| anyhow!("{}: the answer to {COMMAND} is not JSON: {error}", options.target)),
+        Answer::Error(text) => {
+            bail!("{}: {} (is it a Sluice daemon?)", options.target, text.trim_end())
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<String> {
+    let first = read(options)?;
+    if options.json {
+        return Ok(format!("{first:#}\n"));
+    }
+    let before = StatusModel::from_json(&first).map_err(anyhow::Error::msg)?;
+    if options.interval.is_zero() {
+        return Ok(screen(&before, None));
+    }
+    let start = Instant::now();
+    std::thread::sleep(options.interval);
+    let now = StatusModel::from_json(&read(options)?).map_err(anyhow::Error::msg)?;
+    Ok(screen(&now, Some((&before, start.elapsed()))))
+}
+
+/// The earlier reading and how long ago it was.
+type Before<'a> = Option<(&'a StatusModel, Duration)>;
+
+fn screen(now: &StatusModel, before: Before<'_>) -> String {
+    let mut out = String::new();
+    let version = if now.version.is_empty() { "of an unknown version" } else { &now.version };
+    let up = now.uptime_ms.map(|ms| format!(", up {}", span(ms))).unwrap_or_default();
+    // Writing to a string cannot fail.
+    let _infallible = writeln!(out, "Sluice {version}{up}");
+    datapath(&mut out, now, before);
+    for bridge in &now.bridges {
+        let id = if bridge.datapath_id.is_empty() { "none" } else { &bridge.datapath_id };
+        let _infallible = writeln!(out, "\nBridge {} (datapath id {id})", bridge.name);
+        let old = |name: &str| {
+            let (before, elapsed) = before?;
+            let bridge = before.bridges.iter().find(|old| old.name == bridge.name)?;
+            Some((bridge.ports.iter().find(|port| port.name == name)?, elapsed))
+        };
+        let mut rows = vec![port_headings(before.is_some())];
+        rows.extend(bridge.ports.iter().map(|port| port_row(port, old(&port.name), before.is_some())));
+        columns(&mut out, &rows);
+        for port in &bridge.ports {
+            port_notes(&mut out, port);
+        }
+    }
+    out
+}
+
+fn datapath(out: &mut String, now: &StatusModel, before: Before<'_>) {
+    let path = &now.datapath;
+    let seen = path.hits.saturating_add(path.misses);
+    let _infallible = writeln!(
+        out,
+        "Datapath {}: {} flows, {} masks; {} packets hit ({}), {} missed, {} lost",
+        path.name,
+        path.flows,
+        path.masks,
+        path.hits,
+        percent(path.hits, seen),
+        path.misses,
+        path.lost
+    );
+    let upcalls = &now.upcalls;
+    let _infallible = writeln!(
+        out,
+        "Upcalls: {} misses, {} by action, {} refused; {} flows installed, at most {} at once",
+        upcalls.misses, upcalls.actions, upcalls.refused, upcalls.installed, upcalls.flow_limit
+    );
+    if path.threads.is_empty() {
+        return;
+    }
+    let words =
+        ["Thread", "Received", "Rx/s", "Cache", "Megaflow", "Subtables/hit", "Upcalls", "Lost", "Busy"];
+    let mut rows = vec![words.map(String::from).to_vec()];
+    for thread in &path.threads {
+        let old = before.and_then(|(before, elapsed)| {
+            Some((before.datapath.threads.iter().find(|old| old.id == thread.id)?, elapsed))
+        });
+        let rate =
+            old.map_or("-".into(), |(old, elapsed)| scaled(rate(old.received, thread.received, elapsed)));
+        // Counted passes: a recirculated packet is looked up again.
+        let lookups = thread.cache_hits.saturating_add(thread.megaflow_hits).saturating_add(thread.upcalls);
+        let cycles = thread.busy_cycles.saturating_add(thread.idle_cycles);
+        rows.push(vec![
+            thread.id.clone(),
+            thread.received.to_string(),
+            rate,
+            percent(thread.cache_hits, lookups),
+            percent(thread.megaflow_hits, lookups),
+            ratio(thread.subtable_lookups, thread.megaflow_hits),
+            thread.upcalls.to_string(),
+            thread.upcalls_lost.to_string(),
+            percent(thread.busy_cycles, cycles),
+        ]);
+    }
+    out.push('\n');
+    columns(out, &rows);
+}
+
+fn port_headings(rates: bool) -> Vec<String> {
+    let words = match rates {
+        true => ["Port", "OfPort", "Type", "Link", "Rx pkt/s", "Rx bit/s", "Tx pkt/s", "Tx bit/s", "Dropped"],
+        false => {
+            ["Port", "OfPort", "Type", "Link", "Rx packets", "Rx bytes", "Tx packets", "Tx bytes", "Dropped"]
+        }
+    };
+    words.map(String::from).to_vec()
+}
+
+/// All packets that were dropped at or from a port.
+fn dropped(port: &Port) -> u64 {
+    let by_switch = port.drops.values().fold(0, |sum: u64, n| sum.saturating_add(*n));
+    port.rx_dropped.saturating_add(port.tx_dropped).saturating_add(by_switch)
+}
+
+fn port_row(port: &Port, old: Option<(&Port, Duration)>, rates: bool) -> Vec<String> {
+    let or_dash = |text: &str| if text.is_empty() { "-".to_string() } else { text.to_string() };
+    let mut row = vec![
+        port.name.clone(),
+        port.ofport.map_or("-".into(), |n| n.to_string()),
+        or_dash(&port.kind),
+        or_dash(&port.link),
+    ];
+    match old {
+        Some((old, elapsed)) => {
+            let of = |a: u64, b: u64| rate(a, b, elapsed);
+            row.push(scaled(of(old.rx_packets, port.rx_packets)));
+            row.push(scaled(of(old.rx_bytes, port.rx_bytes) * 8.0));
+            row.push(scaled(of(old.tx_packets, port.tx_packets)));
+            row.push(scaled(of(old.tx_bytes, port.tx_bytes) * 8.0));
+        }
+        // The port is new since the first reading.
+        None if rates => row.extend(["-"; 4].map(String::from)),
+        None => {
+            let counters = [port.rx_packets, port.rx_bytes, port.tx_packets, port.tx_bytes];
+            row.extend(counters.map(|n| n.to_string()));
+        }
+    }
+    row.push(dropped(port).to_string());
+    row
+}
+
+fn port_notes(out: &mut String, port: &Port) {
+    let own = [("receive", port.rx_dropped), ("transmit", port.tx_dropped)];
+    let own = own.iter().map(|(why, n)| (*why, *n));
+    let reasons = own.chain(port.drops.iter().map(|(why, n)| (why.as_str(), *n)));
+    let reasons: Vec<String> = reasons.filter(|(_, n)| *n > 0).map(|(why, n)| format!("{why} {n}")).collect();
+    if !reasons.is_empty() {
+        let _infallible = writeln!(out, "  {} dropped: {}", port.name, reasons.join(", "));
+    }
+    if let Some(error) = &port.error {
+        let _infallible = writeln!(out, "  {} error: {error}", port.name);
+    }
+}
+
+/// Rows side by side: the first column to the left, numbers to the right.
+fn columns(out: &mut String, rows: &[Vec<String>]) {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    for row in rows {
+        let mut line = String::new();
+        for (number, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _infallible = match number {
+                0 => write!(line, "  {cell:<width$}"),
+                _ => write!(line, "  {cell:>width$}"),
+            };
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+}
+
+/// Per second; 0 when the counter went back (the daemon was restarted).
+fn rate(before: u64, now: u64, elapsed: Duration) -> f64 {
+    let seconds = elapsed.as_secs_f64();
+    if seconds > 0.0 { now.saturating_sub(before) as f64 / seconds } else { 0.0 }
+}
+
+/// With k, M, G or T, three to four digits.
+fn scaled(x: f64) -> String {
+    let mut x = x;
+    for unit in ["", "k", "M", "G"] {
+        if x < 999.5 {
+            let decimals = if unit.is_empty() || x >= 99.95 { 0 } else { 1 };
+            return format!("{x:.decimals$}{unit}");
+        }
+        x /= 1000.0;
+    }
+    format!("{x:.1}T")
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".into() } else { format!("{:.1}%", part as f64 * 100.0 / whole as f64) }
+}
+
+fn ratio(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".into() } else { format!("{:.2}", part as f64 / whole as f64) }
+}
+
+/// A time span in its two largest units.
+fn span(ms: u64) -> String {
+    let s = ms / 1000;
+    match (s / 86_400, s / 3600 % 24, s / 60 % 60, s % 60) {
+        (0, 0, 0, s) => format!("{s}s"),
+        (0, 0, m, s) => format!("{m}m {s}s"),
+        (0, h, m, _) => format!("{h}h {m}m"),
+        (d, h, _, _) => format!("{d}d {h}h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn model(packets: u64) -> StatusModel {
+        let port = json!({"name": "p0", "ofport": 1, "type": "system", "link": "up", "rx_packets": packets,
+            "rx_bytes": packets * 1000, "tx_packets": 0, "tx_bytes": 0, "rx_dropped": 0, "tx_dropped": 2,
+            "drops": {"no-rule": 3}, "error": null});
+        let broken = json!({"name": "p1", "error": "no such device"});
+        let thread = json!({"id": "pmd-c00", "received": packets, "cache_hits": 90, "megaflow_hits": 8,
+            "subtable_lookups": 12, "upcalls": 2, "upcalls_lost": 0, "busy_cycles": 1, "idle_cycles": 3});
+        StatusModel::from_json(&json!({"version": "0.1.0", "uptime_ms": 61_000,
+            "datapath": {"name": "netdev@ovs-netdev", "flows": 5, "masks": 2, "hits": 98, "misses": 2, "lost": 0,
+                "threads": [thread]},
+            "bridges": [{"name": "br0", "datapath_id": "00000000000000aa", "ports": [port, broken]}],
+            "upcalls": {"misses": 2, "actions": 0, "refused": 1, "installed": 2, "flow_limit": 200_000}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_screen() {
+        let (before, now) = (model(100), model(12_600));
+        let expected = "\
+Sluice 0.1.0, up 1m 1s
+Datapath netdev@ovs-netdev: 5 flows, 2 masks; 98 packets hit (98.0%), 2 missed, 0 lost
+Upcalls: 2 misses, 0 by action, 1 refused; 2 flows installed, at most 200000 at once
+
+  Thread   Received  Rx/s  Cache  Megaflow  Subtables/hit  Upcalls  Lost   Busy
+  pmd-c00     12600  6.2k  90.0%      8.0%           1.50        2     0  25.0%
+
+Bridge br0 (datapath id 00000000000000aa)
+  Port  OfPort    Type  Link  Rx pkt/s  Rx bit/s  Tx pkt/s  Tx bit/s  Dropped
+  p0         1  system    up      6.2k     50.0M         0         0        5
+  p1         -       -     -         0         0         0         0        0
+  p0 dropped: transmit 2, no-rule 3
+  p1 error: no such device
+";
+        assert_eq!(screen(&now, Some((&before, Duration::from_secs(2)))), expected);
+        let totals = screen(&now, None);
+        assert!(totals.contains("Rx packets") && totals.contains("12600000"), "{totals}");
+    }
+
+    #[test]
+    fn an_answer_of_another_age_is_shown_as_far_as_it_goes() {
+        let model = StatusModel::from_json(&json!({"bridges": [{}, {"ports": "x"}], "datapath": 7})).unwrap();
+        assert!(screen(&model, None).starts_with("Sluice of an unknown version\n"));
+        assert!(StatusModel::from_json(&json!([])).is_err());
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        for (x, text) in
+            [(0.0, "0"), (999.0, "999"), (999.6, "1.0k"), (1e6, "1.0M"), (123e9, "123G"), (5e15, "5000.0T")]
+        {
+            assert_eq!(scaled(x), text);
+        }
+        for (ms, text) in [(0, "0s"), (59_999, "59s"), (3_600_000, "1h 0m"), (90_000_000, "1d 1h")] {
+            assert_eq!(span(ms), text);
+        }
+    }
+
+    #[test]
+    fn intervals() {
+        assert_eq!(parse_interval("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_interval("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(parse_interval("0"), Ok(Duration::ZERO));
+        for bad in ["", "s", "-1s", "1h", "nan", "inf", "1e9s", "4000"] {
+            assert!(parse_interval(bad).is_err(), "{bad}");
+        }
+    }
+}

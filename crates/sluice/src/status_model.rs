@@ -1,0 +1,234 @@
+//! What the daemon tells with the control command `sluice/status`: one JSON object of this shape, read into
+//! [`StatusModel`].
+//!
+//! ```json
+//! {"version": "0.1.0", "uptime_ms": 61000,
+//!  "datapath": {"name": "netdev@ovs-netdev", "flows": 12, "masks": 3, "hits": 1000, "misses": 12, "lost": 0,
+//!    "threads": [{"id": "pmd-c00", "received": 1012, "cache_hits": 900, "megaflow_hits": 100,
+//!      "subtable_lookups": 150, "upcalls": 12, "upcalls_lost": 0, "busy_cycles": 5, "idle_cycles": 95}]},
+//!  "bridges": [{"name": "br0", "datapath_id": "0000aabbccddeeff", "ports": [{"name": "p0", "ofport": 1,
+//!    "type": "system", "link": "up", "rx_packets": 1, "rx_bytes": 60, "tx_packets": 1, "tx_bytes": 60,
+//!    "rx_dropped": 0, "tx_dropped": 0, "drops": {"no-rule": 3}, "error": null}]}],
+//!  "upcalls": {"misses": 12, "actions": 0, "refused": 0, "installed": 12, "flow_limit": 200000}}
+//! ```
+//!
+//! Counters count from the daemon's start. A member that is missing or of another type reads as zero, empty or unknown,
+//! and members not named here are ignored, so that daemon and program may be of different ages. Only a reply that is
+//! not an object is an error.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// The whole object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct StatusModel {
+    /// Of the daemon.
+    pub(crate) version: String,
+    /// Since the daemon's start; `None` if it does not tell.
+    pub(crate) uptime_ms: Option<u64>,
+    /// Totals of the datapath.
+    pub(crate) datapath: Datapath,
+    /// In the order in which to show them.
+    pub(crate) bridges: Vec<Bridge>,
+    /// Packets that the datapath could not handle alone.
+    pub(crate) upcalls: Upcalls,
+}
+
+/// `datapath`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Datapath {
+    /// As `dpif/show` calls it.
+    pub(crate) name: String,
+    /// Megaflows installed now.
+    pub(crate) flows: u64,
+    /// Different masks among them.
+    pub(crate) masks: u64,
+    /// Packets that a megaflow or a cache entry handled.
+    pub(crate) hits: u64,
+    /// Packets that no megaflow matched.
+    pub(crate) misses: u64,
+    /// Misses that could not be passed on and were dropped.
+    pub(crate) lost: u64,
+    /// Its forwarding threads.
+    pub(crate) threads: Vec<Thread>,
+}
+
+/// An element of `datapath.threads`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Thread {
+    /// A name for people.
+    pub(crate) id: String,
+    /// Packets taken from its queues.
+    pub(crate) received: u64,
+    /// Packets found in its cache.
+    pub(crate) cache_hits: u64,
+    /// Packets found in its megaflow table.
+    pub(crate) megaflow_hits: u64,
+    /// Subtables looked at for those.
+    pub(crate) subtable_lookups: u64,
+    /// Packets passed to the slow path.
+    pub(crate) upcalls: u64,
+    /// Packets that should have been and were dropped.
+    pub(crate) upcalls_lost: u64,
+    /// Processor cycles in passes that found packets.
+    pub(crate) busy_cycles: u64,
+    /// Processor cycles in passes that found none.
+    pub(crate) idle_cycles: u64,
+}
+
+/// `upcalls`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Upcalls {
+    /// Handled because no megaflow matched.
+    pub(crate) misses: u64,
+    /// Handled because an action asked for it.
+    pub(crate) actions: u64,
+    /// Refused: a port's queue or budget was full.
+    pub(crate) refused: u64,
+    /// Megaflows installed in answer.
+    pub(crate) installed: u64,
+    /// Most megaflows at once.
+    pub(crate) flow_limit: u64,
+}
+
+/// An element of `bridges`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Bridge {
+    /// Its name.
+    pub(crate) name: String,
+    /// 16 hexadecimal digits.
+    pub(crate) datapath_id: String,
+    /// In the order in which to show them.
+    pub(crate) ports: Vec<Port>,
+}
+
+/// An element of `bridges[].ports`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Port {
+    /// Of the interface.
+    pub(crate) name: String,
+    /// OpenFlow port number; `None` when it has none (yet).
+    pub(crate) ofport: Option<u64>,
+    /// Member `type`: of the interface.
+    pub(crate) kind: String,
+    /// `up` or `down`.
+    pub(crate) link: String,
+    /// Received packets.
+    pub(crate) rx_packets: u64,
+    /// Received bytes.
+    pub(crate) rx_bytes: u64,
+    /// Sent packets.
+    pub(crate) tx_packets: u64,
+    /// Sent bytes.
+    pub(crate) tx_bytes: u64,
+    /// Received packets that the port itself dropped.
+    pub(crate) rx_dropped: u64,
+    /// Packets that it could not send.
+    pub(crate) tx_dropped: u64,
+    /// Packets from this port that the switch dropped, by reason.
+    pub(crate) drops: BTreeMap<String, u64>,
+    /// Why the port does not work.
+    pub(crate) error: Option<String>,
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or(0)
+}
+
+fn text(value: &Value, name: &str) -> String {
+    value[name].as_str().unwrap_or("").to_string()
+}
+
+fn list<T>(value: &Value, name: &str, read: fn(&Value) -> T) -> Vec<T> {
+    value[name].as_array().map(|items| items.iter().map(read).collect()).unwrap_or_default()
+}
+
+impl StatusModel {
+    /// Reads the daemon's answer.
+    pub(crate) fn from_json(value: &Value) -> Result<StatusModel, String> {
+        if !value.is_object() {
+            return Err("the daemon's answer to sluice/status is not a JSON object".into());
+        }
+        Ok(StatusModel {
+            version: text(value, "version"),
+            uptime_ms: value["uptime_ms"].as_u64(),
+            datapath: Datapath::from_json(&value["datapath"]),
+            bridges: list(value, "bridges", Bridge::from_json),
+            upcalls: Upcalls::from_json(&value["upcalls"]),
+        })
+    }
+}
+
+impl Datapath {
+    fn from_json(value: &Value) -> Datapath {
+        Datapath {
+            name: text(value, "name"),
+            flows: number(value, "flows"),
+            masks: number(value, "masks"),
+            hits: number(value, "hits"),
+            misses: number(value, "misses"),
+            lost: number(value, "lost"),
+            threads: list(value, "threads", Thread::from_json),
+        }
+    }
+}
+
+impl Thread {
+    fn from_json(value: &Value) -> Thread {
+        Thread {
+            id: text(value, "id"),
+            received: number(value, "received"),
+            cache_hits: number(value, "cache_hits"),
+            megaflow_hits: number(value, "megaflow_hits"),
+            subtable_lookups: number(value, "subtable_lookups"),
+            upcalls: number(value, "upcalls"),
+            upcalls_lost: number(value, "upcalls_lost"),
+            busy_cycles: number(value, "busy_cycles"),
+            idle_cycles: number(value, "idle_cycles"),
+        }
+    }
+}
+
+impl Upcalls {
+    fn from_json(value: &Value) -> Upcalls {
+        Upcalls {
+            misses: number(value, "misses"),
+            actions: number(value, "actions"),
+            refused: number(value, "refused"),
+            installed: number(value, "installed"),
+            flow_limit: number(value, "flow_limit"),
+        }
+    }
+}
+
+impl Bridge {
+    fn from_json(value: &Value) -> Bridge {
+        Bridge {
+            name: text(value, "name"),
+            datapath_id: text(value, "datapath_id"),
+            ports: list(value, "ports", Port::from_json),
+        }
+    }
+}
+
+impl Port {
+    fn from_json(value: &Value) -> Port {
+        let drops = value["drops"].as_object();
+        let drops = drops.map(|drops| drops.iter().filter_map(|(why, n)| Some((why.clone(), n.as_u64()?))));
+        Port {
+            name: text(value, "name"),
+            ofport: value["ofport"].as_u64(),
+            kind: text(value, "type"),
+            link: text(value, "link"),
+            rx_packets: number(value, "rx_packets"),
+            rx_bytes: number(value, "rx_bytes"),
+            tx_packets: number(value, "tx_packets"),
+            tx_bytes: number(value, "tx_bytes"),
+            rx_dropped: number(value, "rx_dropped"),
+            tx_dropped: number(value, "tx_dropped"),
+            drops: drops.map(Iterator::collect).unwrap_or_default(),
+            error: value["error"].as_str().map(str::to_string),
+        }
+    }
+}

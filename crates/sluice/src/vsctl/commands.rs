@@ -1,0 +1,118 @@
+//! The table of commands: one row is name, arguments, options, help and the function that does it.
+
+use super::context::Context;
+use super::options::Invocation;
+use super::{Stop, bridge, database, edit, show, targets};
+
+/// An option of a command.
+#[derive(Debug)]
+pub(crate) struct OptionSpec {
+    pub(crate) name: &'static str,
+    pub(crate) takes_value: bool,
+}
+
+/// A command.
+#[derive(Debug)]
+pub(crate) struct CommandSpec {
+    pub(crate) name: &'static str,
+    pub(crate) min_args: usize,
+    pub(crate) max_args: usize,
+    pub(crate) options: &'static [OptionSpec],
+    /// Arguments as the help shows them.
+    pub(crate) usage: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) run: fn(&mut Context<'_>, &Invocation) -> Result<(), Stop>,
+}
+
+const MAY_EXIST: OptionSpec = OptionSpec { name: "may-exist", takes_value: false };
+const IF_EXISTS: OptionSpec = OptionSpec { name: "if-exists", takes_value: false };
+const MUST_EXIST: OptionSpec = OptionSpec { name: "must-exist", takes_value: false };
+const WITH_IFACE: OptionSpec = OptionSpec { name: "with-iface", takes_value: false };
+const FAKE_IFACE: OptionSpec = OptionSpec { name: "fake-iface", takes_value: false };
+const ALL: OptionSpec = OptionSpec { name: "all", takes_value: false };
+const ID: OptionSpec = OptionSpec { name: "id", takes_value: true };
+const COLUMNS: OptionSpec = OptionSpec { name: "columns", takes_value: true };
+const INACTIVITY: OptionSpec = OptionSpec { name: "inactivity-probe", takes_value: true };
+const ANY: usize = usize::MAX;
+
+macro_rules! commands {
+    ($($name:literal $min:literal..$max:tt [$($option:expr),*] $usage:literal $help:literal => $run:path;)*) => {
+        &[$(CommandSpec {
+            name: $name, min_args: $min, max_args: $max, options: &[$($option),*], usage: $usage, help: $help, run: $run,
+        }),*]
+    };
+}
+
+/// All commands, in the order of the help.
+pub(crate) const COMMANDS: &[CommandSpec] = commands! {
+    "init" 0..0 [] "" "make sure that the database has its root record" => show::init;
+    "show" 0..0 [] "" "print bridges, ports and interfaces as a tree" => show::show;
+    "add-br" 1..3 [MAY_EXIST] "BRIDGE" "add a bridge" => bridge::add_br;
+    "del-br" 1..1 [IF_EXISTS] "BRIDGE" "remove a bridge and all its ports" => bridge::del_br;
+    "list-br" 0..0 [] "" "print the names of all bridges" => bridge::list_br;
+    "br-exists" 1..1 [] "BRIDGE" "exit with 2 if there is no such bridge" => bridge::br_exists;
+    "br-to-vlan" 1..1 [] "BRIDGE" "print the VLAN of a fake bridge, else 0" => bridge::br_to_vlan;
+    "br-to-parent" 1..1 [] "BRIDGE" "print the bridge that holds it: itself" => bridge::br_to_parent;
+    "br-set-external-id" 2..3 [] "BRIDGE KEY [VALUE]" "set a key of external_ids, or remove it" => targets::br_set_external_id;
+    "br-get-external-id" 1..2 [] "BRIDGE [KEY]" "print external_ids, or one of them" => targets::br_get_external_id;
+    "list-ports" 1..1 [] "BRIDGE" "print the ports of a bridge" => bridge::list_ports;
+    "add-port" 2..ANY [MAY_EXIST] "BRIDGE PORT [COLUMN=VALUE]..." "add a port to a bridge" => bridge::add_port;
+    "add-bond" 4..ANY [MAY_EXIST, FAKE_IFACE] "BRIDGE PORT IFACE IFACE... [COLUMN=VALUE]..." "add a bond of interfaces" => bridge::add_bond;
+    "del-port" 1..2 [IF_EXISTS, MUST_EXIST, WITH_IFACE] "[BRIDGE] PORT" "remove a port" => bridge::del_port;
+    "port-to-br" 1..1 [] "PORT" "print the bridge that has the port" => bridge::port_to_br;
+    "list-ifaces" 1..1 [] "BRIDGE" "print the interfaces of a bridge" => bridge::list_ifaces;
+    "iface-to-br" 1..1 [] "IFACE" "print the bridge that has the interface" => bridge::iface_to_br;
+    "get-controller" 1..1 [] "BRIDGE" "print the controllers of a bridge" => targets::get_controller;
+    "del-controller" 1..1 [] "BRIDGE" "remove the controllers of a bridge" => targets::del_controller;
+    "set-controller" 2..ANY [INACTIVITY] "BRIDGE TARGET..." "set the controllers of a bridge" => targets::set_controller;
+    "get-fail-mode" 1..1 [] "BRIDGE" "print what a bridge does without a controller" => targets::get_fail_mode;
+    "del-fail-mode" 1..1 [] "BRIDGE" "go back to the default fail mode" => targets::del_fail_mode;
+    "set-fail-mode" 2..2 [] "BRIDGE standalone|secure" "say what a bridge does without a controller" => targets::set_fail_mode;
+    "get-manager" 0..0 [] "" "print the database's managers" => targets::get_manager;
+    "del-manager" 0..0 [] "" "remove the database's managers" => targets::del_manager;
+    "set-manager" 1..ANY [INACTIVITY] "TARGET..." "set the database's managers" => targets::set_manager;
+    "list" 1..ANY [IF_EXISTS, COLUMNS] "TABLE [RECORD]..." "print records" => database::list;
+    "find" 1..ANY [COLUMNS] "TABLE [COLUMN[:KEY]=VALUE]..." "print the records that meet all conditions" => database::find;
+    "get" 2..ANY [IF_EXISTS, ID] "TABLE RECORD [COLUMN[:KEY]]..." "print values" => database::get;
+    "wait-until" 2..ANY [] "TABLE RECORD [COLUMN[:KEY]=VALUE]..." "wait until a record meets all conditions" => database::wait_until;
+    "set" 3..ANY [IF_EXISTS] "TABLE RECORD COLUMN[:KEY]=VALUE..." "set values" => edit::set;
+    "add" 4..ANY [IF_EXISTS] "TABLE RECORD COLUMN [KEY=]VALUE..." "add values to a set or map" => edit::add;
+    "remove" 4..ANY [IF_EXISTS] "TABLE RECORD COLUMN KEY|VALUE|KEY=VALUE..." "remove values from a set or map" => edit::remove;
+    "clear" 3..ANY [IF_EXISTS] "TABLE RECORD COLUMN..." "make sets or maps empty" => edit::clear;
+    "create" 2..ANY [ID] "TABLE COLUMN[:KEY]=VALUE..." "add a record and print its UUID" => edit::create;
+    "destroy" 1..ANY [IF_EXISTS, ALL] "TABLE RECORD..." "remove records" => edit::destroy;
+    "comment" 0..ANY [] "[WORD]..." "put a comment into the database's log" => show::comment;
+};
+
+/// The text of `--help`.
+pub(crate) fn help(program: &str) -> String {
+    let mut text =
+        format!("usage: {program} [OPTION]... COMMAND [ARG]... [-- [OPTION]... COMMAND [ARG]...]...\n\n");
+    text.push_str("The commands of one line take effect together or not at all.\n\nCommands:\n");
+    for spec in COMMANDS {
+        text.push_str(&format!(
+            "  {}\n        {}\n",
+            format!("{} {}", spec.name, spec.usage).trim_end(),
+            spec.help
+        ));
+    }
+    text.push_str(
+        "
+Options:
+  --db=unix:PATH|tcp:HOST:PORT  the database server (default: unix:$OVS_RUNDIR/db.sock)
+  -t, --timeout=SECONDS         give up after so long (default: never)
+  --no-wait                     do not wait until the switch has taken the change
+  --retry                       keep trying to connect
+  --dry-run                     change nothing
+  --oneline                     print the result of each command on one line
+  -f, --format=list|table|csv|json, -d, --data=string|bare|json, --no-headings, --pretty,
+  --bare, --max-column-width=N  how records are printed
+  -h, --help; -V, --version
+
+Before a command: --may-exist, --if-exists, --with-iface, --columns=A,B, --id=@NAME, --all,
+--inactivity-probe=MS, where the command has them.
+Exit codes: 0 done, 1 an error, 2 `br-exists` found no bridge.
+",
+    );
+    text
+}

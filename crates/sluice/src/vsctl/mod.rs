@@ -1,0 +1,225 @@
+//! `sluice vsctl`: reads and changes the configuration database with the words of `ovs-vsctl(8)`.
+//!
+//! All commands of a line run on one view of the database ([`work`]) and become one transaction. If what it rests on
+//! has changed meanwhile they run again. Unless told otherwise the program then waits until the switch has taken the
+//! configuration.
+
+mod bridge;
+mod commands;
+mod context;
+mod database;
+mod edit;
+mod names;
+mod options;
+mod session;
+mod show;
+mod table;
+mod targets;
+#[cfg(test)]
+mod tests;
+mod text;
+mod work;
+
+use anyhow::{Context as _, Result, bail};
+use ovsdb::client::{Replica, TxnOutcome};
+use ovsdb::value::Uuid;
+
+use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, print};
+use context::{Context, Output};
+use options::{Invocation, Options, Request};
+use session::Session;
+use work::Plan;
+
+/// Why a command does not go on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// An error of the user's or in the database.
+    Fatal(String),
+    /// The answer is an exit code.
+    Exit(u8),
+    /// A condition does not hold yet: run again when the database has changed.
+    Wait,
+}
+
+impl Stop {
+    pub(crate) fn fatal(text: impl Into<String>) -> Stop {
+        Stop::Fatal(text.into())
+    }
+}
+
+impl From<String> for Stop {
+    fn from(text: String) -> Stop {
+        Stop::Fatal(text)
+    }
+}
+
+/// Runs the program; `program` is how it calls itself in messages. Gives the exit code.
+pub(crate) fn main(program: &str, words: &[String]) -> u8 {
+    let request = match options::parse(words) {
+        Ok(request) => request,
+        Err(text) => {
+            complain(program, &text);
+            return 1;
+        }
+    };
+    let (options, commands) = match request {
+        Request::Help => {
+            print(&commands::help(program));
+            return 0;
+        }
+        Request::Version => {
+            print(&format!("{program} (Sluice) {}\n", env!("CARGO_PKG_VERSION")));
+            return 0;
+        }
+        Request::Run(options, commands) => (options, commands),
+    };
+    match run(program, words, &options, &commands) {
+        Ok(code) => code,
+        Err(error) => {
+            complain(program, &format!("{error:#}"));
+            if error.chain().any(|cause| cause.is::<TimedOut>()) { EXIT_TIMED_OUT } else { 1 }
+        }
+    }
+}
+
+/// What an attempt wants of the database.
+struct Attempt {
+    outputs: Vec<Output>,
+    plan: Option<Plan>,
+    new_interfaces: Vec<Uuid>,
+    warnings: Vec<String>,
+}
+
+enum Tried {
+    Done(Attempt),
+    Exit(u8),
+    Wait,
+}
+
+fn attempt(replica: &Replica, log: &str, options: &Options, commands: &[Invocation]) -> Result<Tried> {
+    let mut context = Context::new(replica);
+    let mut work = || {
+        let root = context.root()?;
+        let mut outputs = Vec::new();
+        for command in commands {
+            (command.spec.run)(&mut context, command)?;
+            outputs.push(context.take_output());
+        }
+        context.finish()?;
+        Ok((root, outputs))
+    };
+    let (root, outputs) = match work() {
+        Ok(done) => done,
+        Err(Stop::Fatal(text)) => bail!(text),
+        Err(Stop::Exit(code)) => return Ok(Tried::Exit(code)),
+        Err(Stop::Wait) => return Ok(Tried::Wait),
+    };
+    let mut comments = vec![log.to_string()];
+    comments.append(&mut context.comments);
+    let plan = context.work.plan(&comments, options.wait.then_some(root));
+    Ok(Tried::Done(Attempt {
+        outputs,
+        plan: plan.filter(|_| !options.dry_run),
+        new_interfaces: context.new_interfaces,
+        warnings: context.warnings,
+    }))
+}
+
+fn run(program: &str, words: &[String], options: &Options, commands: &[Invocation]) -> Result<u8> {
+    let log = format!("{program}: {}", words.join(" "));
+    let mut session = Session::open(&options.db, options.retry, Deadline::after_s(options.timeout_s))?;
+    loop {
+        let mut attempt = match attempt(session.replica(), &log, options, commands)? {
+            Tried::Exit(code) => return Ok(code),
+            Tried::Wait => {
+                session.exchange()?;
+                continue;
+            }
+            Tried::Done(attempt) => attempt,
+        };
+        let Some(plan) = attempt.plan.take() else {
+            finish_output(program, &attempt, options, &[]);
+            return Ok(0);
+        };
+        let outcome = session.transact(plan.operations.clone())?;
+        let results = match outcome {
+            TxnOutcome::Success { results, .. } => results,
+            TxnOutcome::TryAgain => continue,
+            TxnOutcome::NotLocked => bail!("database not locked"),
+            TxnOutcome::Error(text) => bail!("transaction error: {text}"),
+            TxnOutcome::Lost => bail!("the connection broke before the answer to the transaction"),
+        };
+        let uuid_of = |operation: usize| results.get(operation)?["uuid"][1].as_str()?.parse().ok();
+        let created: Vec<(Uuid, Uuid)> =
+            plan.inserts.iter().filter_map(|(old, operation)| Some((*old, uuid_of(*operation)?))).collect();
+        finish_output(program, &attempt, options, &created);
+        if let Some(operation) = plan.next_cfg {
+            let next_cfg = results.get(operation).and_then(|result| result["rows"][0]["next_cfg"].as_i64());
+            let next_cfg = next_cfg.context("the answer to the transaction has no next_cfg")?;
+            wait_for_switch(&mut session, next_cfg)?;
+            report_errors(program, session.replica(), &attempt.new_interfaces, &created);
+        }
+        return Ok(0);
+    }
+}
+
+fn finish_output(program: &str, attempt: &Attempt, options: &Options, created: &[(Uuid, Uuid)]) {
+    for warning in &attempt.warnings {
+        complain(program, &format!("warning: {warning}"));
+    }
+    let mut out = String::new();
+    let mut tables = 0;
+    for output in &attempt.outputs {
+        let text = match output {
+            Output::Table(table) => {
+                out.push_str(&table.print(&options.style, tables == 0));
+                tables += 1;
+                continue;
+            }
+            Output::Text(text) => text.clone(),
+            Output::Created(provisional) => {
+                let real = created.iter().find(|(old, _)| old == provisional);
+                real.map(|(_, new)| format!("{new}\n")).unwrap_or_default()
+            }
+        };
+        if options.oneline {
+            out.push_str(&one_line(&text));
+        } else {
+            out.push_str(&text);
+        }
+    }
+    print(&out);
+}
+
+/// The text on one line: newlines as `\n`, backslashes doubled.
+fn one_line(text: &str) -> String {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    format!("{}\n", text.replace('\\', "\\\\").replace('\n', "\\n"))
+}
+
+fn wait_for_switch(session: &mut Session, next_cfg: i64) -> Result<()> {
+    while !session.replica().rows("Open_vSwitch").any(|row| row.int("cur_cfg") >= next_cfg) {
+        session.exchange()?;
+    }
+    Ok(())
+}
+
+fn report_errors(program: &str, replica: &Replica, interfaces: &[Uuid], created: &[(Uuid, Uuid)]) {
+    let mut failed = false;
+    for provisional in interfaces {
+        let real = created.iter().find(|(old, _)| old == provisional).map(|(_, new)| *new);
+        let Some(row) = real.and_then(|uuid| replica.row("Interface", uuid)) else { continue };
+        if let Some(error) = row.opt_str("error") {
+            let name = row.str("name");
+            let text = format!(
+                "Error detected while setting up '{name}': {error}.  See ovs-vswitchd log for details."
+            );
+            complain(program, &text);
+            failed = true;
+        }
+    }
+    if failed {
+        let dir = std::env::var("OVS_LOGDIR").unwrap_or_else(|_| "/var/log/openvswitch".into());
+        complain(program, &format!("The default log directory is \"{dir}\"."));
+    }
+}

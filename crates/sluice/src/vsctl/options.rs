@@ -1,0 +1,246 @@
+//! The command line of `sluice vsctl`: options for all, then commands with options of their own, separated by `--`.
+//!
+//! As in `ovs-vsctl`, options of the first command may also stand before it without a `--`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::commands::{COMMANDS, CommandSpec};
+use super::table::{CellFormat, Format, TableStyle};
+use super::text::Style;
+use crate::remote::{parse_timeout_s, run_dir};
+
+/// One command with what was given to it.
+#[derive(Debug)]
+pub(crate) struct Invocation {
+    pub(crate) spec: &'static CommandSpec,
+    pub(crate) args: Vec<String>,
+    pub(crate) options: BTreeMap<String, String>,
+}
+
+impl Invocation {
+    /// Whether an option was given.
+    pub(crate) fn has(&self, option: &str) -> bool {
+        self.options.contains_key(option)
+    }
+
+    /// An argument; empty where fewer were given.
+    pub(crate) fn arg(&self, at: usize) -> &str {
+        self.args.get(at).map_or("", String::as_str)
+    }
+}
+
+/// What holds for the whole run.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) db: String,
+    pub(crate) timeout_s: u32,
+    pub(crate) wait: bool,
+    pub(crate) retry: bool,
+    pub(crate) dry_run: bool,
+    pub(crate) oneline: bool,
+    pub(crate) style: TableStyle,
+}
+
+/// What the words ask for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Help,
+    Version,
+    Run(Options, Vec<Invocation>),
+}
+
+/// Options that take a value.
+const WITH_VALUE: [&str; 6] = ["db", "timeout", "format", "data", "max-column-width", "log-file"];
+
+impl Options {
+    fn new() -> Result<Options, String> {
+        let timeout_s = match std::env::var("OVS_CTL_TIMEOUT") {
+            Ok(text) if !text.is_empty() => parse_timeout_s(&text)?,
+            _ => 0,
+        };
+        Ok(Options {
+            db: format!("unix:{}", run_dir().join("db.sock").display()),
+            timeout_s,
+            wait: true,
+            retry: false,
+            dry_run: false,
+            oneline: false,
+            style: TableStyle::default(),
+        })
+    }
+
+    /// Takes a global option; `false` if it is none.
+    fn take(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        match name {
+            "db" => self.db = value.to_string(),
+            "timeout" => self.timeout_s = parse_timeout_s(value)?,
+            "no-wait" => self.wait = false,
+            "retry" => self.retry = true,
+            "dry-run" => self.dry_run = true,
+            "oneline" => self.oneline = true,
+            "format" => self.style.format = parse_format(value)?,
+            "data" => self.style.cells = parse_cells(value)?,
+            "no-headings" | "no-heading" => self.style.headings = false,
+            "pretty" => self.style.pretty = true,
+            "max-column-width" => {
+                self.style.max_column_width =
+                    value.parse().map_err(|_| format!("--max-column-width={value}: not a number"))?;
+            }
+            "bare" => {
+                self.style.format = Format::List;
+                self.style.cells = CellFormat::Text(Style::Bare);
+                self.style.headings = false;
+            }
+            // Nothing is logged here: what there is to say is said on the standard error.
+            "no-syslog" | "verbose" | "log-file" => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn parse_format(text: &str) -> Result<Format, String> {
+    match text {
+        "list" => Ok(Format::List),
+        "table" => Ok(Format::Table),
+        "csv" => Ok(Format::Csv),
+        "json" => Ok(Format::Json),
+        _ => Err(format!("--format={text}: must be list, table, csv or json")),
+    }
+}
+
+fn parse_cells(text: &str) -> Result<CellFormat, String> {
+    match text {
+        "string" => Ok(CellFormat::Text(Style::Quoted)),
+        "bare" => Ok(CellFormat::Text(Style::Bare)),
+        "json" => Ok(CellFormat::Json),
+        _ => Err(format!("--data={text}: must be string, bare or json")),
+    }
+}
+
+/// The long name and value of a short option.
+fn short_option(word: &str) -> Result<(String, Option<String>), String> {
+    let mut rest = word.chars().skip(1);
+    let letter = rest.next();
+    let value: String = rest.collect();
+    let name = match letter {
+        Some('t') => "timeout",
+        Some('f') => "format",
+        Some('d') => "data",
+        Some('v') => return Ok(("verbose".into(), Some(value))),
+        Some('h') => "help",
+        Some('V') => "version",
+        _ => return Err(format!("unrecognized option '{word}'")),
+    };
+    Ok((name.to_string(), (!value.is_empty()).then_some(value)))
+}
+
+/// Reads the words.
+pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
+    let mut options = Options::new()?;
+    let mut own = BTreeMap::new();
+    let mut words = words.iter();
+    let mut rest: Vec<&String> = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "--" || !word.starts_with('-') || word == "-" {
+            rest = std::iter::once(word).chain(words).collect();
+            break;
+        }
+        let (name, value) = match word.strip_prefix("--") {
+            Some(long) => match long.split_once('=') {
+                Some((name, value)) => (name.to_string(), Some(value.to_string())),
+                None => (long.to_string(), None),
+            },
+            None => short_option(word)?,
+        };
+        match name.as_str() {
+            "help" => return Ok(Request::Help),
+            "version" => return Ok(Request::Version),
+            _ => {}
+        }
+        let known_locally = COMMANDS.iter().flat_map(|c| c.options).find(|option| option.name == name);
+        let takes_value = WITH_VALUE.contains(&name.as_str()) || known_locally.is_some_and(|o| o.takes_value);
+        let value = match value {
+            None if takes_value => {
+                Some(words.next().ok_or_else(|| format!("option '{word}' requires an argument"))?.clone())
+            }
+            Some(_) if !takes_value && name != "verbose" => {
+                return Err(format!("option '--{name}' doesn't allow an argument"));
+            }
+            value => value,
+        };
+        if options.take(&name, value.as_deref().unwrap_or(""))? {
+            continue;
+        }
+        if known_locally.is_none() {
+            return Err(format!("unrecognized option '{word}'"));
+        }
+        if own.insert(name, value.unwrap_or_default()).is_some() {
+            return Err(format!("'{word}' option specified multiple times"));
+        }
+    }
+    let commands = parse_commands(&rest, own)?;
+    Ok(Request::Run(options, commands))
+}
+
+fn parse_commands(words: &[&String], own: BTreeMap<String, String>) -> Result<Vec<Invocation>, String> {
+    let mut own = Some(own);
+    let mut commands = Vec::new();
+    for words in words.split(|word| *word == "--") {
+        // Options before the first "--" belong to the command after it.
+        if words.is_empty() {
+            continue;
+        }
+        commands.push(parse_command(words, own.take().unwrap_or_default())?);
+    }
+    if commands.is_empty() {
+        return Err("missing command name (use --help for help)".into());
+    }
+    Ok(commands)
+}
+
+fn parse_command(words: &[&String], mut options: BTreeMap<String, String>) -> Result<Invocation, String> {
+    let number = words.iter().take_while(|word| word.starts_with('-')).count();
+    let mut without_value = BTreeSet::new();
+    for word in &words[..number] {
+        let (name, value) = match word.trim_start_matches('-').split_once('=') {
+            Some((name, value)) => (name, value),
+            None => (word.trim_start_matches('-'), ""),
+        };
+        if !word.contains('=') {
+            without_value.insert(name);
+        }
+        if options.insert(name.to_string(), value.to_string()).is_some() {
+            return Err(format!("'{word}' option specified multiple times"));
+        }
+    }
+    let Some(name) = words.get(number) else {
+        return Err("missing command name (use --help for help)".into());
+    };
+    let Some(spec) = COMMANDS.iter().find(|spec| spec.name == **name) else {
+        return Err(format!("unknown command '{name}'; use --help for help"));
+    };
+    for (option, value) in &options {
+        match spec.options.iter().find(|known| known.name == *option) {
+            None => return Err(format!("'{name}' command has no '--{option}' option")),
+            Some(known) if known.takes_value && without_value.contains(option.as_str()) => {
+                return Err(format!("missing argument to '--{option}' option on '{name}' command"));
+            }
+            Some(known) if !known.takes_value && !value.is_empty() => {
+                return Err(format!("'--{option}' option on '{name}' does not accept an argument"));
+            }
+            Some(_) => {}
+        }
+    }
+    let args: Vec<String> = words[number + 1..].iter().map(|word| word.to_string()).collect();
+    if args.len() < spec.min_args {
+        return Err(format!("'{name}' command requires at least {} arguments", spec.min_args));
+    }
+    if args.len() > spec.max_args {
+        let misplaced = args.iter().any(|arg| arg.starts_with('-'));
+        let hint = " (note that options must precede command names and follow a \"--\" argument)";
+        let hint = if misplaced { hint } else { "" };
+        return Err(format!("'{name}' command takes at most {} arguments{hint}", spec.max_args));
+    }
+    Ok(Invocation { spec, args, options })
+}

@@ -1,0 +1,113 @@
+//! The tree of `show`, and the commands that print and change nothing.
+
+use std::collections::BTreeSet;
+
+use ovsdb::schema::TableIx;
+use ovsdb::value::{Atom, Uuid};
+
+use super::Stop;
+use super::context::Context;
+use super::options::Invocation;
+use super::text::{Style, datum_text};
+use super::work::{Row, Work};
+
+/// A table in the tree: its name column, and the columns under it in their order.
+struct Shown {
+    table: &'static str,
+    name: Option<&'static str>,
+    columns: &'static [&'static str],
+}
+
+const SHOWN: [Shown; 6] = [
+    Shown { table: "Open_vSwitch", name: None, columns: &["manager_options", "bridges", "ovs_version"] },
+    Shown {
+        table: "Bridge",
+        name: Some("name"),
+        columns: &["controller", "fail_mode", "datapath_type", "ports"],
+    },
+    Shown { table: "Port", name: Some("name"), columns: &["tag", "trunks", "interfaces"] },
+    Shown { table: "Interface", name: Some("name"), columns: &["type", "options", "error"] },
+    Shown { table: "Controller", name: Some("target"), columns: &["is_connected"] },
+    Shown { table: "Manager", name: Some("target"), columns: &["is_connected"] },
+];
+
+fn shown(work: &Work<'_>, table: TableIx) -> Option<&'static Shown> {
+    let name = &*work.table_schema(table).name;
+    SHOWN.iter().find(|shown| shown.table == name)
+}
+
+struct Tree<'w, 'a> {
+    work: &'w Work<'a>,
+    text: String,
+    /// Tables on the way to here: a reference back to one of them is not followed.
+    open: BTreeSet<TableIx>,
+}
+
+impl Tree<'_, '_> {
+    fn line(&mut self, level: usize, text: &str) {
+        self.text.push_str(&" ".repeat(level * 4));
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    fn row(&mut self, row: Row, level: usize) -> Result<(), Stop> {
+        let Some(shown) = shown(self.work, row.table) else { return Ok(()) };
+        match shown.name {
+            Some(name) => {
+                let column = self.work.column(row.table, name)?;
+                let ty = &self.work.column_schema(row.table, column).ty;
+                let name = datum_text(&self.work.get(row, column), ty, Style::Quoted);
+                self.line(level, &format!("{} {name}", shown.table));
+            }
+            None => self.line(level, &row.uuid.to_string()),
+        }
+        if !self.open.insert(row.table) {
+            return Ok(());
+        }
+        for name in shown.columns {
+            self.column(row, name, level + 1)?;
+        }
+        self.open.remove(&row.table);
+        Ok(())
+    }
+
+    fn column(&mut self, row: Row, name: &str, level: usize) -> Result<(), Stop> {
+        let column = self.work.column(row.table, name)?;
+        let schema = self.work.column_schema(row.table, column);
+        let datum = self.work.get(row, column);
+        if let Some(reference) = &schema.ty.key.reference {
+            let table = reference.table_ix;
+            let uuids: Vec<Uuid> = datum.atoms().iter().filter_map(Atom::as_uuid).collect();
+            for row in uuids.into_iter().map(|uuid| Row { table, uuid }) {
+                if self.work.exists(row) {
+                    self.row(row, level)?;
+                }
+            }
+        } else if datum != schema.default {
+            let text = format!("{name}: {}", datum_text(&datum, &schema.ty, Style::Quoted));
+            self.line(level, &text);
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn show(ctx: &mut Context<'_>, _call: &Invocation) -> Result<(), Stop> {
+    let table = ctx.work.table("Open_vSwitch")?;
+    let mut tree = Tree { work: &ctx.work, text: String::new(), open: BTreeSet::new() };
+    for row in ctx.work.rows(table) {
+        tree.row(row, 0)?;
+    }
+    let text = tree.text;
+    ctx.say(text.strip_suffix('\n').unwrap_or(&text));
+    Ok(())
+}
+
+/// The root record is made before any command runs.
+pub(crate) fn init(_ctx: &mut Context<'_>, _call: &Invocation) -> Result<(), Stop> {
+    Ok(())
+}
+
+pub(crate) fn comment(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+    ctx.comments.push(call.args.join(" "));
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Controllers, managers, fail mode and external identifiers.
+
+use ovsdb::value::{Atom, Datum};
+
+use super::Stop;
+use super::bridge::need_bridge;
+use super::context::Context;
+use super::options::Invocation;
+use super::work::Row;
+
+pub(crate) fn br_set_external_id(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+    let bridge = need_bridge(ctx, call.arg(0))?;
+    let column = ctx.work.column(bridge.table, "external_ids")?;
+    let old = ctx.work.get(bridge, column);
+    let key = Atom::string(call.arg(1));
+    let mut pairs: Vec<(Atom, Atom)> = old.pairs().iter().filter(|(k, _)| *k != key).cloned().collect();
+    if let Some(value) = call.args.get(2) {
+        pairs.push((key, Atom::string(value)));
+    }
+    ctx.work.verify(bridge, column);
+    ctx.work.set(bridge, column, Datum::map(pairs));
+    Ok(())
+}
+
+pub(crate) fn br_get_external_id(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+    let bridge = need_bridge(ctx, call.arg(0))?;
+    let ids = ctx.work.named(bridge, "external_ids")?;
+    match call.args.get(1) {
+        Some(key) => {
+            if let Some(value) = ids.get(&Atom::string(key)) {
+                ctx.say(&value.to_string());
+            }
+        }
+        None => {
+            for (key, value) in ids.pairs() {
+                ctx.say(&format!("{key}={value}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A column of references to records with a `target`.
+struct Targets {
+    owner: Row,
+    column: &'static str,
+    table: &'static str,
+}
+
+fn controllers(ctx: &mut Context<'_>, call: &Invocation) -> Result<Targets, Stop> {
+    let owner = need_bridge(ctx, call.arg(0))?;
+    Ok(Targets { owner, column: "controller", table: "Controller" })
+}
+
+fn managers(ctx: &mut Context<'_>) -> Result<Targets, Stop> {
+    Ok(Targets { owner: ctx.root()?, column: "manager_options", table: "Manager" })
+}
+
+impl Targets {
+    fn print(&self, ctx: &mut Context<'_>) -> Result<(), Stop> {
+        let table = ctx.work.table(self.table)?;
+        let rows = ctx.work.refs(self.owner, self.column, table)?;
+        let targets: Result<Vec<String>, Stop> =
+            rows.iter().map(|row| ctx.work.text(*row, "target")).collect();
+        let mut targets = targets?;
+        targets.sort();
+        for target in &targets {
+            ctx.say(target);
+        }
+        Ok(())
+    }
+
+    fn clear(&self, ctx: &mut Context<'_>) -> Result<(), Stop> {
+        let table = ctx.work.table(self.table)?;
+        for row in ctx.work.refs(self.owner, self.column, table)? {
+            ctx.work.delete(row);
+        }
+        ctx.work.change_refs(self.owner, self.column, |rows| rows.clear())
+    }
+
+    fn replace(&self, ctx: &mut Context<'_>, call: &Invocation, targets: &[String]) -> Result<(), Stop> {
+        self.clear(ctx)?;
+        let table = ctx.work.table(self.table)?;
+        let mut probe = None;
+        if let Some(text) = call.options.get("inactivity-probe") {
+            let ms: i64 =
+                text.parse().map_err(|_| Stop::fatal(format!("{text}: not a number of milliseconds")))?;
+            probe = Some(ms);
+        }
+        let mut targets = targets.to_vec();
+        targets.sort();
+        targets.dedup();
+        let mut uuids = Vec::new();
+        for target in &targets {
+            let row = ctx.work.insert_new(table);
+            ctx.work.set_named(row, "target", target.as_str())?;
+            if let Some(ms) = probe {
+                ctx.work.set_named(row, "inactivity_probe", ms)?;
+            }
+            uuids.push(row.uuid);
+        }
+        ctx.work.change_refs(self.owner, self.column, |rows| rows.extend(uuids))
+    }
+}
+
+pub(crate) fn get_controller(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+    controllers(ctx, call)?.print(ctx)
+}
+
+pub(crate) fn del_controller(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+    controllers(ctx, call)?.clear(ctx)
+}
+
+pub(crate) fn set_controller(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+    controllers(ctx, call)?.replace(ctx, call, &call.args[1..])
+}
+
+pub(crate) fn get_manager(ctx: &mut Context<'_>, _call: &Invocation) -> Result<(), Stop> {
+    managers(ctx)?.print(ctx)
+}
+
+pub(crate) fn del_manager(ctx: &mut Context<'_>, _call: &Invocation) -> Result<(), Stop> {
+    managers(ctx)?.clear(ctx)
+}
+
+pub(crate) fn set_manager(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+    managers(ctx)?.replace(ctx, call, &call.args)
+}
+
+pub(crate) fn get_fail_mode(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+    let bridge = need_bridge(ctx, call.arg(0))?;
+    let mode = ctx.work.text(bridge, "fail_mode")?;
+    if !mode.is_empty() {
+        ctx.say(&mode);
+    }
+    Ok(())
+}
+
+pub(crate) fn del_fail_mode(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+    let bridge = need_bridge(ctx, call.arg(0))?;
+    ctx.work.set_named(bridge, "fail_mode", Datum::empty_set())
+}
+
+pub(crate) fn set_fail_mode(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+    let bridge = need_bridge(ctx, call.arg(0))?;
+    let mode = call.arg(1);
+    if !matches!(mode, "standalone" | "secure") {
+        return Err(Stop::fatal("fail-mode must be \"standalone\" or \"secure\""));
+    }
+    ctx.work.set_named(bridge, "fail_mode", mode)
+}

@@ -1,0 +1,144 @@
+//! A database server in a thread: a small blocking loop around `ovsdb::server`.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ovsdb::db::Database;
+use ovsdb::schema::open_vswitch;
+use ovsdb::server::{Server, ServerLimits, SessionId, Time};
+use ovsdb::value::SeededUuids;
+use testkit::{Cmd, Output, TempDir};
+
+/// The time that the server knows; nothing here depends on it.
+const WALL_MS: i64 = 1_700_000_000_000;
+
+pub(crate) struct DbServer {
+    pub(crate) dir: TempDir,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl DbServer {
+    /// An empty database; the same seed gives the same UUIDs.
+    pub(crate) fn new(seed: u64) -> Self {
+        let dir = TempDir::new("cli").unwrap();
+        let listener = UnixListener::bind(dir.path().join("db.sock")).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || serve(&listener, seed, &stopped));
+        DbServer { dir, stop, thread: Some(thread) }
+    }
+
+    fn tool(&self, mut cmd: Cmd, words: &[&str]) -> Cmd {
+        for name in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
+            cmd = cmd.env(name, self.dir.path());
+        }
+        cmd.args(words)
+    }
+
+    /// Our program on this database, to be run or spawned.
+    pub(crate) fn ours(&self, words: &[&str]) -> Cmd {
+        self.tool(sluice().args(["vsctl", "--timeout=20"]), words)
+    }
+
+    /// The stock program on this database.
+    pub(crate) fn stock(&self, words: &[&str]) -> Cmd {
+        let db = format!("--db=unix:{}", self.dir.path().join("db.sock").display());
+        self.tool(Cmd::new("ovs-vsctl").args(["--timeout=20", "--no-syslog", &db]), words)
+    }
+
+    /// Our program, which must succeed and leave no message; what it prints.
+    pub(crate) fn run(&self, words: &[&str]) -> String {
+        let no_wait: Vec<&str> = std::iter::once("--no-wait").chain(words.iter().copied()).collect();
+        let output = self.ours(&no_wait).run().unwrap();
+        assert_eq!(output.stderr, "", "{words:?}");
+        output.stdout
+    }
+}
+
+impl Drop for DbServer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "the server panicked");
+        }
+    }
+}
+
+/// The program under test.
+pub(crate) fn sluice() -> Cmd {
+    Cmd::new(env!("CARGO_BIN_EXE_sluice"))
+}
+
+/// The exit code; a signal's as a shell shows it.
+pub(crate) fn code(output: &Output) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    let status = output.status;
+    status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
+}
+
+fn serve(listener: &UnixListener, seed: u64, stop: &AtomicBool) {
+    let mut server = Server::new(Box::new(SeededUuids::new(seed)), ServerLimits::default());
+    server.add_database(Database::new(open_vswitch()), true).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let mut streams: Vec<(SessionId, UnixStream)> = Vec::new();
+    let begin = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let now = Time { mono_ms: begin.elapsed().as_millis() as u64, wall_ms: WALL_MS };
+        if let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(true).unwrap();
+            streams.push((server.session_open().unwrap(), stream));
+        }
+        server.tick(now);
+        streams.retain_mut(|(id, stream)| exchange(&mut server, *id, stream, now));
+        server.take_log();
+        server.log_synced(server.log_seq());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Moves bytes of one session; false when it ended.
+fn exchange(server: &mut Server, id: SessionId, stream: &mut UnixStream, now: Time) -> bool {
+    let mut buffer = [0; 65536];
+    let open = match stream.read(&mut buffer) {
+        Ok(0) => false,
+        Ok(length) => {
+            server.session_input(id, &buffer[..length], now);
+            true
+        }
+        Err(error) => error.kind() == ErrorKind::WouldBlock,
+    };
+    let output = server.session_output(id);
+    stream.set_nonblocking(false).unwrap();
+    let written = stream.write_all(&output);
+    stream.set_nonblocking(true).unwrap();
+    let open = open && written.is_ok() && server.session_closing(id).is_none();
+    if !open {
+        server.session_close(id);
+    }
+    open
+}
+
+/// Serves a control socket at `path` for one request: its text must hold `request`; `answer` is sent back.
+pub(crate) fn answer_once(path: &Path, request: &'static str, answer: &'static [u8]) -> JoinHandle<()> {
+    let listener = UnixListener::bind(path).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
+        while !text.ends_with(b"}") {
+            let length = stream.read(&mut buffer).unwrap();
+            assert!(length > 0, "the program hung up");
+            text.extend_from_slice(&buffer[..length]);
+        }
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains(request), "{text}");
+        stream.write_all(answer).unwrap();
+    })
+}

@@ -1,0 +1,619 @@
+use ofproto::ports::{PriorityTags, VlanMode};
+use ofproto::{MacAddr, OfPort};
+use ovsdb::client::{ColumnValue, TxnBuilder};
+use ovsdb::value::Datum;
+use proptest::prelude::*;
+
+use super::*;
+use crate::plan::Planner;
+use crate::testbed::{Bed, Fake, map};
+
+/// What is told, sorted.
+fn messages(desired: &Desired) -> Vec<String> {
+    let mut told: Vec<_> =
+        desired.notices.iter().map(|n| format!("{} {}: {}", n.table, n.name, n.message)).collect();
+    told.sort();
+    told
+}
+
+fn interface<'d>(desired: &'d Desired, bridge: &str, name: &str) -> &'d InterfaceConfig {
+    let ports = desired.bridges[bridge].ports.values();
+    ports.flat_map(|port| &port.interfaces).find(|i| i.name == name).expect("there is that interface")
+}
+
+#[test]
+fn an_empty_database_asks_for_nothing() {
+    let bed = Bed::new();
+    let desired = bed.desired();
+    assert_eq!(desired.row, Some(bed.root()));
+    assert!(desired.bridges.is_empty() && desired.notices.is_empty());
+    assert_eq!(*desired.global, GlobalConfig::default());
+}
+
+#[test]
+fn a_bridge_as_add_br_makes_it() {
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    let desired = bed.desired();
+    let bridge = &desired.bridges["br0"];
+    assert_eq!((desired.next_cfg, bridge.datapath_type.as_str()), (1, "netdev"));
+    assert_eq!(bridge.options, BridgeOptions::default());
+    let local = interface(&desired, "br0", "br0");
+    assert_eq!((local.type_name.as_str(), local.row), ("internal", Some(bed.row("Interface", "br0"))));
+    assert!(desired.notices.is_empty());
+}
+
+#[test]
+fn the_own_port_needs_no_row_and_is_internal_whatever_its_row_says() {
+    let mut bed = Bed::new();
+    let root = bed.root();
+    bed.txn(|txn| {
+        let bridge = txn.insert("Bridge", [("name", ColumnValue::from("br0"))]);
+        txn.mutate("Open_vSwitch", root, "bridges", "insert", bridge);
+    });
+    let desired = bed.desired();
+    assert_eq!(desired.bridges["br0"].ports["br0"].row, None);
+    assert_eq!(interface(&desired, "br0", "br0").type_name, "internal");
+    bed.add_port("br0", "br0", &[], &[("type", "dummy".into()), ("mac", "00:00:00:00:00:09".into())]);
+    let desired = bed.desired();
+    assert_eq!(interface(&desired, "br0", "br0").type_name, "internal");
+    assert_eq!(interface(&desired, "br0", "br0").mac, None);
+    assert_eq!(
+        messages(&desired),
+        [
+            "Bridge br0: there is no kernel datapath; the userspace datapath (netdev) serves this bridge",
+            "Interface br0: the address of a bridge's own port is set by the bridge's other_config:hwaddr: mac is ignored"
+        ]
+    );
+}
+
+#[test]
+fn global_settings() {
+    let mut bed = Bed::new();
+    bed.set(
+        "Open_vSwitch",
+        "",
+        "other_config",
+        map(&[
+            ("flow-limit", "5000"),
+            ("max-idle", "1"),
+            ("max-revalidator", "x"),
+            ("n-handler-threads", "2"),
+            ("n-revalidator-threads", "0"),
+            ("pmd-cpu-mask", "0x3F"),
+            ("stats-update-interval", "10000"),
+            ("userspace-tso-enable", "true"),
+            ("vlan-limit", "0"),
+        ]),
+    );
+    bed.set("Open_vSwitch", "", "external_ids", map(&[("system-id", "s")]));
+    let desired = bed.desired();
+    assert_eq!(desired.external_ids["system-id"], "s");
+    let expected = GlobalConfig {
+        flow_limit: 5000,
+        max_idle_ms: 500,
+        handler_threads: Some(2),
+        pmd_cpu_mask: Some("3f".into()),
+        stats_update_interval_ms: 10_000,
+        userspace_tso_enable: true,
+        vlan_limit: 0,
+        other_config: desired.global.other_config.clone(),
+        ..GlobalConfig::default()
+    };
+    assert_eq!(*desired.global, expected);
+    assert_eq!(
+        messages(&desired),
+        [
+            "Open_vSwitch : other_config:max-idle=1 is not from 500 to 4294967295: 500 is used",
+            "Open_vSwitch : other_config:max-revalidator=\"x\" is not a number: 500 is used",
+            "Open_vSwitch : other_config:n-revalidator-threads=\"0\" is not a number from 1 to 1024: ignored",
+        ]
+    );
+}
+
+#[test]
+fn bridge_settings() {
+    let mut bed = Bed::new();
+    bed.add_br("br0", "dummy");
+    let row = bed.row("Bridge", "br0");
+    bed.txn(|txn| {
+        let columns = [
+            ("name", ColumnValue::from("first")),
+            ("flow_limit", 10.into()),
+            ("overflow_policy", "evict".into()),
+        ];
+        let table = txn.insert("Flow_Table", columns);
+        let other_config = map(&[
+            ("datapath-id", "00000000000000ab"),
+            ("hwaddr", "00:00:00:00:00:05"),
+            ("mac-aging-time", "60"),
+            ("mac-table-size", "9"),
+            ("forward-bpdu", "true"),
+            ("disable-in-band", "true"),
+            ("dp-desc", "a switch"),
+        ]);
+        let columns = [
+            ("fail_mode", "secure".into()),
+            ("protocols", Datum::set(["OpenFlow13", "OpenFlow10"]).into()),
+            ("flow_tables", ColumnValue::ref_map([(3, table)])),
+            ("other_config", other_config),
+        ];
+        txn.update("Bridge", row, columns);
+    });
+    let desired = bed.desired();
+    let table = FlowTableConfig {
+        name: Some("first".into()),
+        flow_limit: Some(10),
+        evict: true,
+        ..FlowTableConfig::default()
+    };
+    let expected = BridgeOptions {
+        datapath_id: Some(0xab),
+        hwaddr: Some(MacAddr([0, 0, 0, 0, 0, 5])),
+        fail_mode: FailMode::Secure,
+        protocols: vec![OpenFlowVersion::V10, OpenFlowVersion::V13],
+        mac_aging_time_s: 60,
+        mac_table_size: 10,
+        forward_bpdu: true,
+        disable_in_band: true,
+        dp_desc: Some("a switch".into()),
+        flow_tables: [(3, table)].into(),
+        ..BridgeOptions::default()
+    };
+    assert_eq!(desired.bridges["br0"].options, expected);
+    assert_eq!(OpenFlowVersion::V13.wire(), 4);
+    assert_eq!(
+        messages(&desired),
+        ["Bridge br0: other_config:mac-table-size=9 is not from 10 to 1000000: 10 is used"]
+    );
+}
+
+#[test]
+fn controllers() {
+    use ConnectionMode::{InBand, OutOfBand};
+    let mut bed = Bed::new();
+    bed.add_br("br0", "dummy");
+    let row = bed.row("Bridge", "br0");
+    bed.txn(|txn| {
+        let target = |target: &'static str| [("target", ColumnValue::from(target))];
+        let rows = [
+            txn.insert("Controller", [("target", "tcp:127.0.0.1".into()), ("max_backoff", 1500.into())]),
+            txn.insert("Controller", target("ptcp:6653")),
+            txn.insert("Controller", target("ssl:127.0.0.1")),
+            txn.insert("Controller", target("bogus:x")),
+        ];
+        txn.update("Bridge", row, [("controller", ColumnValue::refs(rows))]);
+    });
+    let read = |desired: &Desired| -> Vec<_> {
+        let controllers = desired.bridges["br0"].controllers.iter();
+        let mut read: Vec<_> = controllers
+            .map(|c| (c.target.clone(), c.kind, c.connection_mode, c.max_backoff_ms, c.inactivity_probe_ms))
+            .collect();
+        read.sort_by(|a, b| a.0.cmp(&b.0));
+        read
+    };
+    let desired = bed.desired();
+    let passive = ("ptcp:6653".to_string(), ControllerKind::Service, OutOfBand, 8000, 5000);
+    let active = ("tcp:127.0.0.1".to_string(), ControllerKind::Primary, InBand, 1500, 5000);
+    assert_eq!(read(&desired), [passive, active]);
+    assert_eq!(
+        messages(&desired),
+        [
+            "Controller bogus:x: \"bogus:x\" does not say how to reach a controller: left out",
+            "Controller ssl:127.0.0.1: SSL is not supported in this version: this controller is left out",
+        ]
+    );
+    bed.set("Bridge", "br0", "other_config", map(&[("disable-in-band", "true")]));
+    assert_eq!(read(&bed.desired())[1].2, OutOfBand);
+}
+
+#[test]
+fn datapath_ids() {
+    for (text, expected) in [
+        ("0000000000000001", Some(1)),
+        ("0x00000000000000ff", Some(0xff)),
+        ("FFFFFFFFFFFFFFFF", Some(u64::MAX)),
+        ("0000000000000000", None),
+        ("1", None),
+        ("+000000000000001", None),
+        ("00000000000000011", None),
+    ] {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        bed.set("Bridge", "br0", "other_config", map(&[("datapath-id", text)]));
+        let desired = bed.desired();
+        assert_eq!(desired.bridges["br0"].options.datapath_id, expected, "{text}");
+        assert_eq!(desired.notices.len(), usize::from(expected.is_none()), "{text}");
+    }
+}
+
+#[test]
+fn vlan_treatment() {
+    type Case<'a> = (&'a str, Vec<(&'a str, ColumnValue)>, VlanMode, u16, Vec<u16>, usize);
+    let trunks = || ColumnValue::from(Datum::set([7, 8]));
+    let cases: Vec<Case<'_>> = vec![
+        ("plain", vec![], VlanMode::Trunk, 0, vec![], 0),
+        ("tag", vec![("tag", 5.into())], VlanMode::Access, 5, vec![], 0),
+        ("trunks", vec![("trunks", trunks())], VlanMode::Trunk, 0, vec![7, 8], 0),
+        ("tag and trunks", vec![("tag", 5.into()), ("trunks", trunks())], VlanMode::Access, 5, vec![], 1),
+        (
+            "native",
+            vec![("tag", 5.into()), ("trunks", trunks()), ("vlan_mode", "native-untagged".into())],
+            VlanMode::NativeUntagged,
+            5,
+            vec![7, 8],
+            0,
+        ),
+        ("native tagged", vec![("vlan_mode", "native-tagged".into())], VlanMode::NativeTagged, 0, vec![], 0),
+        ("access", vec![("vlan_mode", "access".into())], VlanMode::Access, 0, vec![], 0),
+        (
+            "trunk with tag",
+            vec![("vlan_mode", "trunk".into()), ("tag", 5.into())],
+            VlanMode::Trunk,
+            0,
+            vec![],
+            1,
+        ),
+    ];
+    for (what, columns, mode, tag, trunks, notices) in cases {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        bed.add_port("br0", "p1", &columns, &[]);
+        let desired = bed.desired();
+        let port = &desired.bridges["br0"].ports["p1"];
+        assert_eq!((port.vlan_mode, port.tag, &port.trunks), (mode, tag, &trunks), "{what}");
+        assert_eq!(desired.notices.len(), notices, "{what}");
+    }
+}
+
+#[test]
+fn ports_and_interfaces() {
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    bed.add_port(
+        "br0",
+        "p1",
+        &[("protected", true.into()), ("other_config", map(&[("priority-tags", "true")]))],
+        &[("ofport_request", 9.into()), ("mtu_request", 2000.into()), ("ofport", 4.into())],
+    );
+    bed.add_port("br0", "i1", &[], &[("type", "internal".into()), ("mac", "02:00:00:00:00:07".into())]);
+    bed.add_port("br0", "p2", &[], &[("mac", "02:00:00:00:00:07".into()), ("ofport", (-1).into())]);
+    let desired = bed.desired();
+    let port = &desired.bridges["br0"].ports["p1"];
+    assert!(port.protected && port.priority_tags == PriorityTags::IfNonzero);
+    let p1 = interface(&desired, "br0", "p1");
+    assert_eq!(
+        (p1.type_name.as_str(), p1.ofport_request, p1.ofport, p1.mtu_request),
+        ("system", Some(OfPort(9)), Some(OfPort(4)), Some(2000))
+    );
+    assert_eq!(interface(&desired, "br0", "i1").mac, Some(MacAddr([2, 0, 0, 0, 0, 7])));
+    assert_eq!((interface(&desired, "br0", "p2").mac, interface(&desired, "br0", "p2").ofport), (None, None));
+    assert_eq!(
+        messages(&desired),
+        ["Interface p2: only internal interfaces can be given an address: mac is ignored"]
+    );
+}
+
+#[test]
+fn interfaces_that_cannot_be_served_have_an_error() {
+    let cases: &[(&str, &str, &[(&str, &str)], Option<&str>)] = &[
+        ("p1", "", &[], None),
+        ("t1", "tap", &[], None),
+        ("a-patch-with-a-long-name", "patch", &[("peer", "x")], None),
+        ("a-dummy-with-a-long-name", "dummy", &[], None),
+        ("0123456789abcde", "", &[], None),
+        (
+            "0123456789abcdef",
+            "",
+            &[],
+            Some("could not open network device 0123456789abcdef (the name has 16 bytes, the most is 15)"),
+        ),
+        (
+            "a/b",
+            "internal",
+            &[],
+            Some("could not open network device a/b (the name is not one that a device can have)"),
+        ),
+        (
+            "..",
+            "",
+            &[],
+            Some("could not open network device .. (the name is not one that a device can have)"),
+        ),
+        ("", "", &[], Some("could not open network device  (the name is empty)")),
+        ("ovs-netdev", "", &[], Some("could not open network device ovs-netdev (the name is reserved)")),
+        (
+            "g1",
+            "geneve",
+            &[],
+            Some("could not open network device g1 (interface type geneve is not supported in this version)"),
+        ),
+        (
+            "g1",
+            "bogus",
+            &[],
+            Some("could not open network device g1 (Address family not supported by protocol)"),
+        ),
+        ("pa", "patch", &[], Some("pa: patch type requires valid 'peer' argument")),
+        ("pa", "patch", &[("peer", "pa")], Some("pa: patch peer must not be self")),
+    ];
+    for (name, type_name, options, error) in cases {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        bed.add_port("br0", name, &[], &[("type", (*type_name).into()), ("options", map(options))]);
+        let desired = bed.desired();
+        let refused = desired.refused.get(&bed.row("Interface", name)).map(String::as_str);
+        assert_eq!(refused, *error);
+        let served = !desired.bridges["br0"].ports[*name].interfaces.is_empty();
+        assert_eq!(served, error.is_none(), "{name}");
+        assert_eq!(desired.notices.len(), usize::from(error.is_some()), "{name}");
+    }
+}
+
+#[test]
+fn bridges_that_cannot_be_served() {
+    for (name, datapath_type, error) in [
+        ("br0", "bogus", "could not create bridge br0: unknown datapath type \"bogus\""),
+        ("a/b", "netdev", "could not create bridge \"a/b\": the name is not one that a device can have"),
+        (
+            "0123456789abcdef",
+            "netdev",
+            "could not create bridge \"0123456789abcdef\": the name has 16 bytes, the most is 15",
+        ),
+    ] {
+        let mut bed = Bed::new();
+        bed.add_br(name, datapath_type);
+        let desired = bed.desired();
+        assert!(desired.bridges.is_empty());
+        assert_eq!(desired.refused[&bed.row("Interface", name)], error);
+        assert_eq!(messages(&desired), [format!("Bridge {name}: {error}")]);
+    }
+    let mut bed = Bed::new();
+    bed.add_br("0123456789abcdef", "dummy");
+    assert_eq!(bed.desired().bridges.len(), 1, "no device of the kernel has this name");
+}
+
+#[test]
+fn a_bond_uses_its_first_usable_interface() {
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    let bogus: &[(&str, ColumnValue)] = &[("type", "bogus".into())];
+    bed.add_bond("br0", "bond0", &[("lacp", "active".into())], &[("p10", &[]), ("p9", &[]), ("p1", bogus)]);
+    let desired = bed.desired();
+    let names: Vec<_> =
+        desired.bridges["br0"].ports["bond0"].interfaces.iter().map(|i| i.name.as_str()).collect();
+    assert_eq!(names, ["p9"]);
+    let unused = "bonds are not supported in this version: port bond0 uses only p9";
+    assert_eq!(desired.refused[&bed.row("Interface", "p10")], unused);
+    let mut expected = vec![
+        "Port bond0: LACP (lacp) is not supported in this version: it has no effect".to_string(),
+        "Port bond0: bonds are not supported in this version: interface p9 is used alone".to_string(),
+        format!("Interface p10: {unused}"),
+        "Interface p1: could not open network device p1 (Address family not supported by protocol)"
+            .to_string(),
+    ];
+    expected.sort();
+    assert_eq!(messages(&desired), expected);
+}
+
+#[test]
+fn one_row_in_two_places_belongs_to_the_first() {
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    bed.add_br("br1", "netdev");
+    bed.add_port("br0", "p1", &[], &[]);
+    let (bridge, port, interface) =
+        (bed.row("Bridge", "br1"), bed.row("Port", "p1"), bed.row("Interface", "p1"));
+    bed.txn(|txn| {
+        txn.mutate("Bridge", bridge, "ports", "insert", port);
+        let other = txn.insert("Port", [("name", ColumnValue::from("p2")), ("interfaces", interface.into())]);
+        txn.mutate("Bridge", bridge, "ports", "insert", other);
+    });
+    let desired = bed.desired();
+    assert_eq!(desired.bridges["br0"].ports["p1"].interfaces.len(), 1);
+    assert!(!desired.bridges["br1"].ports.contains_key("p1"));
+    assert!(desired.bridges["br1"].ports["p2"].interfaces.is_empty());
+    assert_eq!(
+        messages(&desired),
+        [
+            "Port p1: port p1 is already in bridge br0: bridge br1 goes without it",
+            "Port p2: interface p1 is already in port p1: port p2 goes without it"
+        ]
+    );
+    assert!(desired.refused.is_empty(), "the row works, in its first place");
+}
+
+#[test]
+fn a_port_cannot_have_the_name_of_another_bridge() {
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    let root = bed.root();
+    bed.txn(|txn| {
+        let bridge =
+            txn.insert("Bridge", [("name", ColumnValue::from("br1")), ("datapath_type", "netdev".into())]);
+        txn.mutate("Open_vSwitch", root, "bridges", "insert", bridge);
+    });
+    bed.add_port("br0", "br1", &[], &[("type", "internal".into())]);
+    let desired = bed.desired();
+    assert!(desired.bridges["br0"].ports["br1"].interfaces.is_empty());
+    assert_eq!(interface(&desired, "br1", "br1").row, None);
+    assert_eq!(
+        desired.refused[&bed.row("Interface", "br1")],
+        "br1 is the name of a bridge, whose own port has it"
+    );
+}
+
+#[test]
+fn what_is_not_supported_is_told() {
+    let cases: Vec<(&str, &str, ColumnValue, &str)> = vec![
+        ("Bridge", "stp_enable", true.into(), "spanning tree"),
+        ("Bridge", "rstp_enable", true.into(), "rapid spanning tree"),
+        ("Bridge", "mcast_snooping_enable", true.into(), "multicast snooping"),
+        ("Port", "lacp", "passive".into(), "LACP"),
+        ("Port", "vlan_mode", "dot1q-tunnel".into(), "dot1q-tunnel"),
+        ("Interface", "cfm_mpid", 3.into(), "CFM"),
+        ("Interface", "bfd", map(&[("enable", "true")]), "BFD"),
+        ("Interface", "lldp", map(&[("enable", "true")]), "LLDP"),
+        ("Interface", "ingress_policing_rate", 3.into(), "ingress policing"),
+        ("Open_vSwitch", "other_config", map(&[("hw-offload", "true")]), "hardware offload"),
+        ("Open_vSwitch", "other_config", map(&[("dpdk-init", "true")]), "DPDK"),
+    ];
+    for (table, column, value, expected) in cases {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        bed.add_port("br0", "p1", &[], &[]);
+        let name = if table == "Bridge" { "br0" } else { "p1" };
+        bed.set(table, name, column, value);
+        let told = messages(&bed.desired());
+        assert!(told.len() == 1 && told[0].contains(expected), "{column}: {told:?}");
+    }
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    let (root, row, port) = (bed.root(), bed.row("Bridge", "br0"), bed.row("Port", "br0"));
+    bed.txn(|txn| {
+        let targets = || [("targets", ColumnValue::from("127.0.0.1:1"))];
+        let (netflow, sflow) = (txn.insert("NetFlow", targets()), txn.insert("sFlow", targets()));
+        let ipfix = txn.insert("IPFIX", targets());
+        let mirror = txn.insert("Mirror", [("name", ColumnValue::from("m0"))]);
+        let attach = txn.insert("AutoAttach", [("system_name", ColumnValue::from("a"))]);
+        let qos = txn.insert("QoS", [("type", ColumnValue::from("linux-htb"))]);
+        let ssl = txn.insert("SSL", ["private_key", "certificate", "ca_cert"].map(|k| (k, "f".into())));
+        txn.insert(
+            "Flow_Sample_Collector_Set",
+            [("id", ColumnValue::from(1)), ("bridge", ColumnValue::refs([row]))],
+        );
+        txn.update(
+            "Bridge",
+            row,
+            [
+                ("netflow", ColumnValue::from(netflow)),
+                ("sflow", sflow.into()),
+                ("ipfix", ipfix.into()),
+                ("mirrors", mirror.into()),
+                ("auto_attach", attach.into()),
+            ],
+        );
+        txn.update("Port", port, [("qos", ColumnValue::from(qos))]);
+        txn.update("Open_vSwitch", root, [("ssl", ColumnValue::from(ssl))]);
+    });
+    let desired = bed.desired();
+    assert_eq!(desired.notices.len(), 8, "{:?}", messages(&desired));
+}
+
+#[test]
+fn names_in_natural_order() {
+    let mut names = ["p10", "p2", "p", "p02", "q1", "p2a", "p1", "10", "9", "p2"];
+    names.sort_by(|a, b| natural_order(a, b));
+    assert_eq!(names, ["9", "10", "p", "p1", "p02", "p2", "p2", "p2a", "p10", "q1"]);
+}
+
+#[test]
+fn what_the_switch_writes_itself_is_no_reason_to_look_again() {
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    bed.add_port("br0", "p1", &[], &[]);
+    let cases: Vec<(&str, &str, &str, ColumnValue, bool)> = vec![
+        ("Interface", "p1", "ofport", 3.into(), false),
+        ("Interface", "p1", "error", "no".into(), false),
+        ("Interface", "p1", "statistics", Datum::map([("rx_packets", 3)]).into(), false),
+        ("Interface", "p1", "external_ids", map(&[("iface-id", "x")]), false),
+        ("Interface", "p1", "options", map(&[("a", "b")]), true),
+        ("Port", "p1", "tag", 3.into(), true),
+        ("Bridge", "br0", "datapath_id", "0000000000000001".into(), false),
+        ("Bridge", "br0", "fail_mode", "secure".into(), true),
+        ("Open_vSwitch", "", "cur_cfg", 3.into(), false),
+        ("Open_vSwitch", "", "next_cfg", 3.into(), true),
+        ("Open_vSwitch", "", "external_ids", map(&[("system-id", "x")]), true),
+    ];
+    bed.client.take_changes();
+    for (table, name, column, value, expected) in cases {
+        let before = bed.desired();
+        bed.set(table, name, column, value);
+        let changes = bed.client.take_changes();
+        assert_eq!(changes.len(), 1);
+        assert_eq!(affects_desired(bed.replica(), &changes), expected, "{table}.{column}");
+        // Only the number of before a restart differs unseen: it is read when an interface is new.
+        assert_eq!(before != bed.desired(), expected || column == "ofport", "{table}.{column}");
+    }
+    bed.del_port("br0", "p1");
+    let changes = bed.client.take_changes();
+    assert!(affects_desired(bed.replica(), &changes));
+    let root = bed.root();
+    bed.txn(|txn| {
+        let manager = txn.insert("Manager", [("target", ColumnValue::from("ptcp:6640"))]);
+        txn.update("Open_vSwitch", root, [("manager_options", ColumnValue::from(manager))]);
+    });
+    let changes = bed.client.take_changes();
+    assert!(!affects_desired(bed.replica(), &changes));
+}
+
+/// Texts that are close to what is meant, and others.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just("br0".to_string()),
+        "[0-9]{1,25}",
+        "-?[0-9]{1,3}",
+        "(0x)?[0-9a-fA-F]{15,17}",
+        "([0-9a-f]{2}:){5}[0-9a-f]{2}",
+        "(true|patch|system|internal|netdev|always|secure)",
+        "[a-z0-9./ _-]{1,18}",
+        "[^\0]{0,20}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #[test]
+    fn no_text_in_the_database_does_harm(texts in proptest::collection::vec(text(), 16), number in any::<i64>()) {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        let (root, bridge) = (bed.root(), bed.row("Bridge", "br0"));
+        let settings = |keys: &[&str]| {
+            Datum::map(keys.iter().copied().zip(texts.iter().skip(4).map(String::as_str)))
+        };
+        let mut txn = TxnBuilder::new();
+        let interface = txn.insert("Interface", [
+            ("name", ColumnValue::from(texts[0].clone())),
+            ("type", texts[1].clone().into()),
+            ("mac", texts[2].clone().into()),
+            ("ofport", number.into()),
+            ("options", settings(&["peer", "x"]).into()),
+        ]);
+        let port = txn.insert("Port", [
+            ("name", ColumnValue::from(texts[0].clone())),
+            ("interfaces", interface.into()),
+            ("other_config", settings(&["priority-tags"]).into()),
+            ("mac", texts[2].clone().into()),
+        ]);
+        txn.mutate("Bridge", bridge, "ports", "insert", port);
+        let controller = txn.insert("Controller", [("target", texts[3].clone())]
+            .map(|(name, text)| (name, ColumnValue::from(text))));
+        let of_bridge = ["datapath-id", "hwaddr", "mac-aging-time", "mac-table-size", "in-band-queue", "dp-desc"];
+        txn.update("Bridge", bridge, [
+            ("other_config", ColumnValue::from(settings(&of_bridge))),
+            ("controller", controller.into()),
+        ]);
+        let of_switch = ["flow-limit", "max-idle", "n-handler-threads", "pmd-cpu-mask", "vlan-limit"];
+        txn.update("Open_vSwitch", root, [("other_config", ColumnValue::from(settings(&of_switch)))]);
+        let made = matches!(bed.commit(txn), ovsdb::client::TxnOutcome::Success { .. });
+        prop_assert_eq!(made, texts[0] != "br0", "only that name is taken");
+        let (mut planner, mut fake) = (Planner::new(0), Fake::default());
+        fake.apply(&mut planner, bed.desired());
+        let mut writeback = crate::Writeback::new(None);
+        if let Some(txn) = writeback.next(bed.replica(), &planner.facts(), 0) {
+            let outcome = bed.commit(txn);
+            prop_assert!(matches!(outcome, ovsdb::client::TxnOutcome::Success { .. }), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn natural_order_is_an_order(mut names in proptest::collection::vec("[a0-2]{0,5}", 3)) {
+        names.sort();
+        names.sort_by(|a, b| natural_order(a, b));
+        for (a, b) in [(0, 1), (1, 2), (0, 2)] {
+            prop_assert!(natural_order(&names[a], &names[b]).is_le());
+            prop_assert_eq!(natural_order(&names[a], &names[b]), natural_order(&names[b], &names[a]).reverse());
+        }
+    }
+}

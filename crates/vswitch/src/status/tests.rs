@@ -1,0 +1,311 @@
+use ofproto::MacAddr;
+use ovsdb::client::ColumnValue;
+
+use super::*;
+use crate::plan::Planner;
+use crate::testbed::{Bed, Fake, map};
+
+struct World {
+    bed: Bed,
+    writeback: Writeback,
+    facts: Facts,
+}
+
+impl World {
+    /// A bridge with a port `p1`.
+    fn new() -> Self {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        bed.add_port("br0", "p1", &[], &[]);
+        let mut writeback = Writeback::new(Some("L".into()));
+        writeback.set_lock_held(true);
+        World { bed, writeback, facts: Facts::default() }
+    }
+
+    fn interface(&mut self, name: &str) -> &mut InterfaceFacts {
+        let row = self.bed.row("Interface", name);
+        self.facts.interfaces.entry(row).or_default()
+    }
+
+    /// Writes what is due and gives the number of rows written.
+    fn write(&mut self, now_ms: u64) -> usize {
+        let Some(txn) = self.writeback.next(self.bed.replica(), &self.facts, now_ms) else { return 0 };
+        assert!(self.writeback.next(self.bed.replica(), &self.facts, now_ms).is_none(), "one in flight");
+        let outcome = self.bed.commit(txn);
+        self.writeback.outcome(&outcome, now_ms);
+        match outcome {
+            TxnOutcome::Success { results, .. } => results.len() - 1,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn shown(&self, table: &str, name: &str, column: &str) -> String {
+        format!("{:?}", self.bed.datum(table, name, column))
+    }
+
+    fn cur_cfg(&self) -> i64 {
+        self.bed.replica().row("Open_vSwitch", self.bed.root()).unwrap().int("cur_cfg")
+    }
+}
+
+#[test]
+fn all_columns_of_an_interface_and_their_clearing() {
+    let mut world = World::new();
+    *world.interface("p1") = InterfaceFacts {
+        ofport: 1,
+        error: None,
+        ifindex: Some(7),
+        mac_in_use: Some(MacAddr([0, 1, 2, 3, 4, 5])),
+        mtu: Some(1500),
+        admin_state: Some(UpDown::Up),
+        link_state: Some(UpDown::Down),
+        link_speed_bps: Some(10_000_000_000),
+        duplex: Some(Duplex::Full),
+        link_resets: Some(3),
+        status: [("driver_name".to_string(), "veth".to_string())].into(),
+        statistics: [("rx_packets".to_string(), 5)].into(),
+        bfd_status: [("state".to_string(), "up".to_string())].into(),
+        lacp_current: Some(true),
+    };
+    assert_eq!(world.write(0), 1);
+    let columns = [
+        ("ofport", "1", "-1"),
+        ("error", "{}", "\"no\""),
+        ("ifindex", "7", "{}"),
+        ("mac_in_use", "\"00:01:02:03:04:05\"", "{}"),
+        ("mtu", "1500", "{}"),
+        ("admin_state", "\"up\"", "{}"),
+        ("link_state", "\"down\"", "{}"),
+        ("link_speed", "10000000000", "{}"),
+        ("duplex", "\"full\"", "{}"),
+        ("link_resets", "3", "{}"),
+        ("status", "{\"driver_name\": \"veth\"}", "{}"),
+        ("statistics", "{\"rx_packets\": 5}", "{}"),
+        ("bfd_status", "{\"state\": \"up\"}", "{}"),
+        ("lacp_current", "true", "{}"),
+    ];
+    for (column, expected, _) in columns {
+        assert_eq!(world.shown("Interface", "p1", column), expected, "{column}");
+    }
+    assert_eq!(world.write(0), 0, "nothing differs");
+    *world.interface("p1") = InterfaceFacts::broken("no".into());
+    assert_eq!(world.write(5000), 1);
+    for (column, _, expected) in columns {
+        assert_eq!(world.shown("Interface", "p1", column), expected, "{column}");
+    }
+    assert_eq!(world.shown("Interface", "br0", "ofport"), "{}", "a row without facts is left alone");
+}
+
+#[test]
+fn statistics_wait_for_their_time() {
+    let mut world = World::new();
+    let count = |world: &mut World, n: i64| {
+        world.interface("p1").statistics.insert("rx_packets".into(), n);
+    };
+    count(&mut world, 1);
+    assert_eq!(world.write(100), 1);
+    count(&mut world, 2);
+    assert_eq!((world.write(5099), world.writeback.wants_statistics(5099)), (0, false));
+    world.interface("p1").ofport = 4;
+    assert_eq!(world.write(5099), 1);
+    assert_eq!(world.shown("Interface", "p1", "ofport"), "4");
+    assert_eq!(world.shown("Interface", "p1", "statistics"), "{\"rx_packets\": 1}");
+    assert_eq!(world.writeback.next_due_ms(), 5100);
+    assert_eq!(world.write(5100), 1);
+    assert_eq!(world.shown("Interface", "p1", "statistics"), "{\"rx_packets\": 2}");
+    world.writeback.set_stats_interval_ms(10_000);
+    count(&mut world, 3);
+    assert_eq!((world.write(15_099), world.write(15_100)), (0, 1));
+    assert_eq!(world.write(25_100), 0);
+    count(&mut world, 4);
+    assert_eq!(world.write(25_101), 0, "the time for statistics passed with nothing to write");
+}
+
+#[test]
+fn cur_cfg_follows_the_acknowledgement_only() {
+    let mut world = World::new();
+    world.bed.set("Open_vSwitch", "", "next_cfg", 5);
+    assert_eq!((world.write(0), world.cur_cfg()), (0, 0));
+    world.writeback.acknowledged(5);
+    world.interface("p1").ofport = 1;
+    assert_eq!((world.write(0), world.cur_cfg()), (2, 5));
+    world.bed.set("Open_vSwitch", "", "next_cfg", 6);
+    assert_eq!((world.write(0), world.cur_cfg()), (0, 5));
+}
+
+#[test]
+fn failures_pause_longer_and_longer() {
+    let mut world = World::new();
+    world.interface("p1").ofport = 1;
+    let mut now_ms = 0;
+    for pause_ms in [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000] {
+        let txn = world.writeback.next(world.bed.replica(), &world.facts, now_ms);
+        assert!(txn.is_some(), "at {now_ms}");
+        world.writeback.outcome(&TxnOutcome::Error("constraint violation".into()), now_ms);
+        assert!(world.writeback.next(world.bed.replica(), &world.facts, now_ms + pause_ms - 1).is_none());
+        now_ms += pause_ms;
+    }
+    assert_eq!(world.write(now_ms), 1);
+    for outcome in [TxnOutcome::Lost, TxnOutcome::TryAgain] {
+        world.interface("p1").ofport += 1;
+        assert!(world.writeback.next(world.bed.replica(), &world.facts, now_ms).is_some());
+        world.writeback.outcome(&outcome, now_ms);
+        assert_eq!((world.write(now_ms + 999), world.write(now_ms + 1000)), (0, 1));
+        now_ms += 1000;
+    }
+    world.interface("p1").ofport = 9;
+    assert!(world.writeback.next(world.bed.replica(), &world.facts, now_ms).is_some());
+    world.writeback.not_sent(now_ms);
+    assert_eq!(world.write(now_ms + 1000), 1);
+}
+
+#[test]
+fn nothing_is_written_without_the_lock() {
+    let mut world = World::new();
+    world.interface("p1").ofport = 1;
+    world.writeback.set_lock_held(false);
+    assert_eq!((world.write(0), world.writeback.wants_statistics(0)), (0, false));
+    world.writeback.set_lock_held(true);
+    assert!(world.writeback.next(world.bed.replica(), &world.facts, 0).is_some());
+    world.writeback.outcome(&TxnOutcome::NotLocked, 0);
+    assert_eq!(world.write(9000), 0);
+    world.writeback.set_lock_held(true);
+    assert_eq!(world.write(9000), 1);
+    let mut other = Writeback::new(Some("not_ours".into()));
+    other.set_lock_held(true);
+    world.interface("p1").ofport = 2;
+    let txn = other.next(world.bed.replica(), &world.facts, 0).unwrap();
+    assert_eq!(world.bed.commit(txn), TxnOutcome::NotLocked, "the server has the last word");
+    let mut embedded = Writeback::new(None);
+    embedded.set_lock_held(false);
+    assert!(embedded.next(world.bed.replica(), &world.facts, 0).is_some());
+}
+
+#[test]
+fn a_controllers_times_wait_for_the_statistics() {
+    let mut world = World::new();
+    let bridge = world.bed.row("Bridge", "br0");
+    world.bed.txn(|txn| {
+        let row = txn.insert("Controller", [("target", ColumnValue::from("tcp:127.0.0.1"))]);
+        txn.update("Bridge", bridge, [("controller", ColumnValue::from(row))]);
+    });
+    let row = world.bed.replica().rows("Controller").next().unwrap().uuid();
+    let facts = |connected: bool, state: &str, seconds: u32| ControllerFacts {
+        is_connected: connected,
+        role: connected.then_some(ControllerRole::Primary),
+        status: [("state", state.to_string()), ("sec_since_connect", seconds.to_string())]
+            .map(|(k, v)| (k.to_string(), v))
+            .into(),
+    };
+    let read = |world: &World| {
+        let row = world.bed.replica().row("Controller", row).unwrap();
+        let status = |key: &str| row.map_str("status", key).unwrap_or("").to_string();
+        (row.bool("is_connected"), row.str("role").to_string(), status("state"), status("sec_since_connect"))
+    };
+    let steps = [
+        (0, facts(false, "BACKOFF", 0), 1, (false, "", "BACKOFF", "0")),
+        (1000, facts(true, "ACTIVE", 0), 1, (true, "master", "ACTIVE", "0")),
+        (2000, facts(true, "ACTIVE", 1), 0, (true, "master", "ACTIVE", "0")),
+        (5000, facts(true, "ACTIVE", 4), 1, (true, "master", "ACTIVE", "4")),
+        (6000, facts(true, "IDLE", 5), 1, (true, "master", "IDLE", "5")),
+    ];
+    for (now_ms, facts, rows, (connected, role, state, seconds)) in steps {
+        world.facts.controllers.insert(row, facts);
+        assert_eq!(world.write(now_ms), rows, "at {now_ms}");
+        let expected = (connected, role.to_string(), state.to_string(), seconds.to_string());
+        assert_eq!(read(&world), expected, "at {now_ms}");
+    }
+}
+
+#[test]
+fn the_switch_its_bridges_and_ports() {
+    let mut world = World::new();
+    let root = world.bed.root();
+    world.bed.txn(|txn| {
+        let datapath = txn.insert("Datapath", [("datapath_version", ColumnValue::from("<built-in>"))]);
+        txn.update("Open_vSwitch", root, [("datapaths", ColumnValue::ref_map([("netdev", datapath)]))]);
+        let manager = txn.insert("Manager", [("target", ColumnValue::from("ptcp:6640"))]);
+        txn.update("Open_vSwitch", root, [("manager_options", ColumnValue::from(manager))]);
+    });
+    world.facts.switch = SwitchFacts {
+        iface_types: Some(vec!["system".into(), "internal".into()]),
+        datapath_types: Some(vec!["netdev".into()]),
+        ovs_version: Some("3.5.0".into()),
+        statistics: Some([("cpu".to_string(), "2".to_string())].into()),
+        capabilities: [("netdev".to_string(), [("ct_zero_snat".to_string(), "true".to_string())].into())]
+            .into(),
+        ..SwitchFacts::default()
+    };
+    let (bridge, port) = (world.bed.row("Bridge", "br0"), world.bed.row("Port", "p1"));
+    let status: std::collections::BTreeMap<_, _> = [("notice".to_string(), "x\0y".to_string())].into();
+    let of_bridge = BridgeFacts {
+        datapath_id: Some("0000000000000001".into()),
+        datapath_version: "<built-in>".into(),
+        status: status.clone(),
+        ..BridgeFacts::default()
+    };
+    world.facts.bridges.insert(bridge, of_bridge);
+    world.facts.ports.insert(port, PortFacts { status, ..PortFacts::default() });
+    let manager = world.bed.replica().rows("Manager").next().unwrap().uuid();
+    world.facts.managers.insert(manager, ManagerFacts { is_connected: true, ..ManagerFacts::default() });
+    world.facts.bridges.insert(Uuid::ZERO, BridgeFacts::default());
+    assert_eq!(world.write(0), 5, "switch, datapath, bridge, port, manager; not a row that is gone");
+    assert_eq!(world.write(10_000), 0);
+    let row = world.bed.replica().row("Open_vSwitch", root).unwrap();
+    assert_eq!(row.string_set("iface_types"), ["internal", "system"]);
+    assert_eq!((row.str("ovs_version"), row.opt_str("system_type")), ("3.5.0", None));
+    assert_eq!(row.map_str("statistics", "cpu"), Some("2"));
+    assert_eq!(
+        world.bed.replica().rows("Datapath").next().unwrap().map_str("capabilities", "ct_zero_snat"),
+        Some("true")
+    );
+    assert_eq!(world.shown("Bridge", "br0", "datapath_id"), "\"0000000000000001\"");
+    assert_eq!(world.shown("Bridge", "br0", "status"), "{\"notice\": \"x\u{fffd}y\"}");
+    assert!(world.bed.replica().row("Manager", manager).unwrap().bool("is_connected"));
+}
+
+#[test]
+fn what_the_server_lacks_is_not_written() {
+    let mut world = World::new();
+    world.writeback.set_missing(&["Interface.ifindex".into(), "Bridge".into()]);
+    world.interface("p1").ifindex = Some(3);
+    world.facts.bridges.insert(
+        world.bed.row("Bridge", "br0"),
+        BridgeFacts { datapath_version: "1".into(), ..BridgeFacts::default() },
+    );
+    world.interface("p1").ofport = 2;
+    assert_eq!(world.write(0), 1);
+    assert_eq!(world.shown("Interface", "p1", "ifindex"), "{}");
+    assert_eq!(world.write(0), 0);
+}
+
+#[test]
+fn from_rows_to_commands_to_rows() {
+    let mut world = World::new();
+    let (mut planner, mut fake) = (Planner::new(1), Fake::default());
+    fake.missing.insert("p1".into());
+    world.bed.add_port("br0", "g1", &[], &[("type", "gre".into())]);
+    world.bed.add_port("br0", "pa", &[], &[("type", "patch".into()), ("options", map(&[("peer", "pb")]))]);
+    let desired = world.bed.desired();
+    let next_cfg = desired.next_cfg;
+    fake.apply(&mut planner, desired);
+    assert!(planner.is_settled());
+    world.writeback.acknowledged(next_cfg);
+    world.facts = planner.facts();
+    assert_eq!(world.write(0), 6, "the switch, four interfaces, the bridge");
+    assert_eq!(world.cur_cfg(), next_cfg);
+    for (name, ofport, error) in [
+        ("br0", "65534", "{}"),
+        ("p1", "-1", "\"could not open network device p1 (No such device)\""),
+        (
+            "g1",
+            "-1",
+            "\"could not open network device g1 (interface type gre is not supported in this version)\"",
+        ),
+        ("pa", "1", "\"No usable peer 'pb' exists in 'netdev' datapath.\""),
+    ] {
+        assert_eq!(world.shown("Interface", name, "ofport"), ofport, "{name}");
+        assert_eq!(world.shown("Interface", name, "error"), error, "{name}");
+    }
+    assert_eq!(planner.plan(world.bed.desired()), vec![], "what was written asks for nothing");
+}
