@@ -248,3 +248,16 @@ fn an_idle_switch_rests() {
     let used = used_ticks(daemon.pid()) - before;
     assert!(used <= 20, "{used} ticks of 10 ms in {window:?}");
 }
+
+#[test]
+fn memory_is_locked_when_asked_for() {
+    require_netns!();
+    let netns = Netns::new("mlock").unwrap();
+    let locked_kib = |daemon: &testkit::Daemon| -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+        let line = status.lines().find(|l| l.starts_with("VmLck:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    assert_eq!(locked_kib(&serving(&spec(&netns))), 0);
+    assert!(locked_kib(&serving(&spec(&netns).args(["--mlockall"]))) > 1000);
+}
