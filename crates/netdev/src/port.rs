@@ -175,6 +175,16 @@ impl Port {
         }
     }
 
+    /// Whether a tap's device still is there. It may have been moved into another network namespace, where it goes on
+    /// working; link events tell of that as of its end. `None` for devices that are not of this port's making: those
+    /// are lost when they are moved.
+    pub fn exists(&self) -> Option<bool> {
+        match &self.way_out {
+            WayOut::System(_) => None,
+            WayOut::Tap(fd, _) => Some(tap::exists(fd, &self.name)),
+        }
+    }
+
     /// The device's name.
     pub fn name(&self) -> &str {
         &self.name

@@ -72,6 +72,13 @@ pub(crate) fn create(name: &str, options: &TapOptions) -> io::Result<Tap> {
     Ok(Tap { name: name.to_owned(), ifindex, fd: Arc::new(fd) })
 }
 
+/// Whether the device still is there, be it in another network namespace.
+pub(crate) fn exists(fd: &OwnedFd, name: &str) -> bool {
+    let Ok(mut req) = raw::ifreq(name) else { return false };
+    // SAFETY: TUNGETIFF writes name and flags into the ifreq.
+    unsafe { raw::ioctl_ifreq(fd, libc::TUNGETIFF as _, &mut req) }.is_ok()
+}
+
 /// Tells the kernel what it may leave undone: all that it knows (UDP segmentation since Linux 6.2), or nothing.
 fn set_offload(fd: &OwnedFd, wanted: bool) -> io::Result<()> {
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;

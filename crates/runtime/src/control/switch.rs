@@ -237,6 +237,7 @@ impl Switch {
         }
         if now_ms >= self.next_retry_ms {
             self.next_retry_ms = now_ms + RETRY_MS;
+            self.drop_lost_devices();
             self.planner.retry_failed();
         }
         let commands = self.planner.commands();
@@ -434,7 +435,14 @@ impl Switch {
     }
 
     fn link_gone_named(&mut self, name: &str, ifindex: u32, reactor: &mut Reactor) {
-        if self.devices.get(name).is_some_and(|d| d.ifindex != ifindex) {
+        let Some(device) = self.devices.get_mut(name) else { return };
+        if device.ifindex == ifindex {
+            return;
+        }
+        if self.datapath.own_device_exists(device.dp_port) == Some(true) {
+            // Ours, come back from another namespace.
+            device.ifindex = ifindex;
+        } else {
             self.planner.device_gone(name);
             let commands = self.planner.commands();
             self.carry_out(commands, reactor);
@@ -445,6 +453,24 @@ impl Switch {
     fn link_gone(&mut self, gone: impl Fn(&Device) -> bool) {
         let names: Vec<String> =
             self.devices.iter().filter(|(_, d)| gone(d)).map(|(n, _)| n.clone()).collect();
+        for name in names {
+            if self.own_device_exists(&name) == Some(true) {
+                log::info!(target: "netdev_linux", "device {name} was moved into another namespace; it stays a port");
+                continue;
+            }
+            log::info!(target: "netdev_linux", "device {name} is gone");
+            self.planner.device_gone(&name);
+        }
+    }
+
+    fn own_device_exists(&self, name: &str) -> Option<bool> {
+        self.datapath.own_device_exists(self.devices.get(name)?.dp_port)
+    }
+
+    /// Finds devices of ours that ended in another namespace, of which no event tells.
+    fn drop_lost_devices(&mut self) {
+        let lost = |name: &&String| self.own_device_exists(name) == Some(false);
+        let names: Vec<String> = self.devices.keys().filter(lost).cloned().collect();
         for name in names {
             log::info!(target: "netdev_linux", "device {name} is gone");
             self.planner.device_gone(&name);

@@ -42,7 +42,7 @@ struct Thread {
 
 struct OpenPort {
     info: PortInfo,
-    _device: Port,
+    device: Port,
 }
 
 /// The main loop's own core, for packet-outs.
@@ -119,6 +119,12 @@ impl UserspaceDatapath {
     /// Wakes all handlers.
     pub(crate) fn wake_handlers(&self) {
         self.hub.wake();
+    }
+
+    /// Whether the device that a port made still is there, be it in another network namespace; `None` when the port did not
+    /// make it.
+    pub fn own_device_exists(&self, port: DpPort) -> Option<bool> {
+        lock(&self.ports).get(&port)?.device.exists()
     }
 
     fn request(&self, thread: &Thread, request: Control) {
@@ -218,7 +224,7 @@ impl Datapath for UserspaceDatapath {
         drop(done);
         while answers.recv().is_ok() {}
         let info = PortInfo { number, name: spec.name.clone(), type_name: type_name.to_string() };
-        ports.insert(number, OpenPort { info, _device: device });
+        ports.insert(number, OpenPort { info, device });
         Ok(number)
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Cmd, DaemonSpec, Netns, RunDir, Signal, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, SLUICED, appctl, ping_all, serving, spec, switch, vsctl, wait_log};
+use crate::helpers::{LIMIT, SLUICED, appctl, ping_all, serving, spec, switch, vsctl, wait_log, wait_until};
 
 /// How long an end may take that was asked for.
 const END_LIMIT: Duration = Duration::from_secs(3);
@@ -220,4 +220,44 @@ fn a_named_control_socket_is_used() {
     wait_for(LIMIT, "the socket", || socket.exists()).unwrap();
     let out = daemon.tool("ovs-appctl").arg("-t").arg(socket).arg("version").run().unwrap();
     assert!(out.stdout.contains("3.5."));
+}
+
+/// Processor time that a process has used, in ticks of 10 ms (proc(5)).
+fn used_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split_whitespace().collect();
+    [11, 12].iter().map(|i| fields[*i].parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn an_idle_switch_rests() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let (net, daemon) = switch(3);
+    let [one, two, three] = &net.hosts[..] else { panic!("three hosts") };
+    vsctl(&daemon, "add-port br0 tap1 -- set Interface tap1 type=tap -- add-port br0 missing");
+    ping_all(&one.netns, two.ipv4.into(), 3);
+    // States in which a careless loop would spin: no carrier, taken down, gone.
+    one.netns.ip(&format!("link set dev {} down", one.dev)).unwrap();
+    net.switch.ip(&format!("link set dev {} down", two.port)).unwrap();
+    net.switch.ip(&format!("link del dev {}", three.port)).unwrap();
+    net.switch.up("tap1").unwrap();
+    wait_until(&daemon, &format!("Interface {} ofport=-1", three.port));
+    let (window, before) = (Duration::from_secs(2), used_ticks(daemon.pid()));
+    std::thread::sleep(window);
+    let used = used_ticks(daemon.pid()) - before;
+    assert!(used <= 20, "{used} ticks of 10 ms in {window:?}");
+}
+
+#[test]
+fn memory_is_locked_when_asked_for() {
+    require_netns!();
+    let netns = Netns::new("mlock").unwrap();
+    let locked_kib = |daemon: &testkit::Daemon| -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+        let line = status.lines().find(|l| l.starts_with("VmLck:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    assert_eq!(locked_kib(&serving(&spec(&netns))), 0);
+    assert!(locked_kib(&serving(&spec(&netns).args(["--mlockall"]))) > 1000);
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use testkit::{Daemon, DaemonSpec, Netns, RunDir, Topology, require_netns, require_programs, wait_for};
 
 use crate::helpers::{
-    LIMIT, PYTHON, ping_all, serving, spec, start, switch, vsctl, vsctl_output, wait_log, wait_until,
+    LIMIT, PYTHON, SLUICED, ping_all, serving, spec, start, switch, vsctl, vsctl_output, wait_log, wait_until,
 };
 
 /// A client of a JSON-RPC socket.
@@ -453,4 +453,72 @@ fn managers_are_listened_for() {
     vsctl(&daemon, "del-manager");
     wait_for(LIMIT, "the port to be closed", || list().is_err()).unwrap();
     wait_until(&daemon, "Bridge br0 name=br0");
+}
+
+#[test]
+fn many_clients_change_things_at_once() {
+    require_netns!();
+    require_programs!("ovs-vsctl");
+    let (net, daemon) = switch(0);
+    std::thread::scope(|scope| {
+        for n in 0..6 {
+            let daemon = &daemon;
+            scope.spawn(move || {
+                for _ in 0..5 {
+                    vsctl(daemon, &format!("add-port br0 c{n} -- set Interface c{n} type=internal"));
+                    let number: i32 = vsctl(daemon, &format!("get Interface c{n} ofport")).parse().unwrap();
+                    assert!(number > 0);
+                    vsctl(daemon, &format!("del-port c{n}"));
+                }
+            });
+        }
+    });
+    assert_eq!(vsctl(&daemon, "list-ports br0"), "");
+    assert!(!net.switch.ip("-o link show").unwrap().contains(" c"), "devices stay behind");
+    assert!(!daemon.log().contains("|WARN|"), "{}", daemon.log());
+}
+
+#[test]
+fn a_full_disk_takes_a_transaction_back_and_no_more() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "nsenter", "mount", "ping");
+    let net = Topology::new(2).unwrap();
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    // The mount is seen by the daemon alone: each program in a namespace has a view of mounts of its own.
+    let script = format!(
+        "mount -t tmpfs -o size=128k none \"$OVS_DBDIR\" && exec {SLUICED} --pidfile --log-file -vconsole:off"
+    );
+    let spec = DaemonSpec::new("sh").unwrap().netns(&net.switch).args(["-c", &script]);
+    let disk = spec.run_directory().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let daemon = serving(&spec.env("OVS_DBDIR", &disk));
+    vsctl(&daemon, &format!("add-br br0 -- add-port br0 {} -- add-port br0 {}", one.port, two.port));
+    let value = "x".repeat(20_000);
+    let mut kept = 0;
+    let refused = loop {
+        let out =
+            vsctl_output(&daemon, &format!("--timeout=5 set Open_vSwitch . other_config:k{kept}={value}"));
+        if !out.status.success() {
+            break out.stderr;
+        }
+        kept += 1;
+        assert!(kept < 20, "the disk is never full");
+    };
+    assert!(refused.contains("No space left on device"), "{refused}");
+    wait_log(&daemon, "No space left on device");
+    let known = vsctl(&daemon, "--no-wait get Open_vSwitch . other_config");
+    assert!(known.contains(&format!("k{}=", kept - 1)) && !known.contains(&format!("k{kept}=")));
+    ping_all(&one.netns, two.ipv4.into(), 3);
+    // With room again all goes on, and the file is whole.
+    let pid = daemon.pid().to_string();
+    let disk = disk.to_string_lossy();
+    let remount = ["-t", &pid, "-m", "mount", "-o", "remount,size=2m", &disk];
+    testkit::Cmd::new("nsenter").args(remount).run().unwrap();
+    vsctl(&daemon, &format!("set Open_vSwitch . other_config:k{kept}={value}"));
+    let file = format!("{disk}/conf.db");
+    let log = testkit::Cmd::new("nsenter")
+        .args(["-t", &pid, "-m", "ovsdb-tool", "db-version", &file])
+        .run()
+        .unwrap();
+    assert_eq!(log.stdout.trim(), "8.8.0");
 }

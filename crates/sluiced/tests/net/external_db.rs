@@ -15,11 +15,15 @@ fn create(dir: &RunDir) {
     dir.ovs("ovsdb-tool", &["create", &file, SCHEMA]).unwrap();
 }
 
-/// Starts the stock server on the directory's socket.
-fn serve(dir: &RunDir) -> Running {
+/// Starts the stock server on the directory's socket, and in `tcp` on port 6640 too.
+fn serve_also(dir: &RunDir, tcp: Option<&Netns>) -> Running {
     let option = |name: &str, value: String| format!("--{name}={value}");
     let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
-    let server = Cmd::new("ovsdb-server")
+    let mut cmd = Cmd::new("ovsdb-server");
+    if let Some(netns) = tcp {
+        cmd = cmd.netns(netns).arg("--remote=ptcp:6640:127.0.0.1");
+    }
+    let server = cmd
         .arg(path("conf.db"))
         .arg(option("remote", format!("p{}", dir.db())))
         .arg(option("unixctl", path("ovsdb-server.ctl")))
@@ -29,6 +33,11 @@ fn serve(dir: &RunDir) -> Running {
     let list = || dir.ovs("ovsdb-client", &["list-dbs", &dir.db()]).is_ok();
     wait_for(LIMIT, "ovsdb-server to listen", list).unwrap();
     server
+}
+
+/// Starts the stock server on the directory's socket.
+fn serve(dir: &RunDir) -> Running {
+    serve_also(dir, None)
 }
 
 fn follower(netns: &Netns, dir: &RunDir) -> DaemonSpec {
@@ -108,4 +117,22 @@ fn a_second_switch_is_idle_until_the_first_ends() {
         dir.ovs("ovs-vsctl", &["add-port", "br0", "last", "--", "set", "Interface", "last", "type=internal"]);
     out.unwrap();
     wait_log(&spare, "added interface last");
+}
+
+#[test]
+fn a_database_can_be_followed_over_tcp() {
+    require_netns!();
+    require_programs!(TOOLS[0], "ovsdb-server", "ovsdb-tool", "ovsdb-client", "ping");
+    let net = Topology::new(2).unwrap();
+    let dir = RunDir::new("tcp").unwrap();
+    create(&dir);
+    let server = serve_also(&dir, Some(&net.switch));
+    let daemon = spec(&net.switch).rundir(&dir).args(["tcp:127.0.0.1:6640"]).start().unwrap();
+    add_ports(&daemon, &net);
+    ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 3);
+    server.stop(Signal::TERM, LIMIT).unwrap();
+    wait_log(&daemon, "waiting");
+    let _server = serve_also(&dir, Some(&net.switch));
+    vsctl(&daemon, "add-port br0 later -- set Interface later type=internal");
+    assert!(net.switch.ip("link show dev later").is_ok());
 }

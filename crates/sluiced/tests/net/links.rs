@@ -175,3 +175,66 @@ fn many_ports_at_once() {
     assert_eq!(numbers.len(), 33, "{ports}");
     ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 3);
 }
+
+#[test]
+fn a_port_survives_being_taken_down_again_and_again() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let (net, daemon) = switch(2);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    vsctl(&daemon, "add-port br0 int1 -- set Interface int1 type=internal");
+    net.switch.add_addr("int1", "10.0.8.8/16").unwrap();
+    // Without packets in between: the hosts say nothing of their own.
+    for host in [one, two] {
+        host.netns.ip(&format!("addr flush dev {}", host.dev)).unwrap();
+        host.netns.ip(&format!("link set dev {} addrgenmode none", host.dev)).unwrap();
+    }
+    for _ in 0..8 {
+        for (port, state) in [(&*two.port, "down"), ("int1", "up"), (&*two.port, "up"), ("int1", "down")] {
+            net.switch.ip(&format!("link set dev {port} {state}")).unwrap();
+            wait_until(&daemon, &format!("Interface {port} admin_state={state}"));
+        }
+    }
+    net.switch.up("int1").unwrap();
+    for host in [one, two] {
+        host.netns.add_addr(&host.dev, &format!("{}/16", host.ipv4)).unwrap();
+    }
+    ping_all(&two.netns, one.ipv4.into(), 3);
+    ping_all(&two.netns, "10.0.8.8".parse().unwrap(), 3);
+}
+
+#[test]
+fn wished_numbers_are_given_and_kept() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let net = Topology::new(2).unwrap();
+    let daemon = start(&net.switch);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    vsctl(
+        &daemon,
+        &format!("add-br br0 -- add-port br0 {} -- set Interface {} ofport_request=77", one.port, one.port),
+    );
+    vsctl(&daemon, &format!("add-port br0 {}", two.port));
+    assert_eq!(vsctl(&daemon, &format!("get Interface {} ofport", one.port)), "77");
+    vsctl(&daemon, &format!("set Interface {} ofport_request=78", two.port));
+    wait_until(&daemon, &format!("Interface {} ofport=78", two.port));
+    ping_all(&one.netns, two.ipv4.into(), 3);
+}
+
+#[test]
+fn a_device_belongs_to_one_bridge() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let (net, daemon) = switch(2);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    // By hand: `add-port` itself would refuse.
+    let line = format!(
+        "add-br br1 -- --id=@i create Interface name={} -- --id=@p create Port name=twice interfaces=@i -- add Bridge br1 \
+         ports @p",
+        one.port
+    );
+    let out = vsctl_output(&daemon, &line);
+    // Names of interfaces are unique in the schema.
+    assert!(!out.status.success() && out.stderr.contains("constraint violation"), "{}", out.stderr);
+    ping_all(&one.netns, two.ipv4.into(), 3);
+}

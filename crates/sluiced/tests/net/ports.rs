@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 
-use testkit::{Iperf3Options, Netns, iperf3_client, iperf3_server, require_netns, require_programs};
+use testkit::{
+    Iperf3Options, Netns, iperf3_client, iperf3_server, require_netns, require_programs, wait_for,
+};
 
-use crate::helpers::{ping_all, switch, unreachable, vsctl, wait_until};
+use crate::helpers::{LIMIT, ping_all, switch, unreachable, vsctl, wait_until};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -74,4 +76,42 @@ fn patch_ports_join_bridges() {
     vsctl(&daemon, "del-port to0");
     unreachable(&one.netns, two.ipv4.into());
     ping_all(&one.netns, three.ipv4.into(), 2);
+}
+
+#[test]
+fn internal_ports_can_be_moved_into_namespaces() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let (net, daemon) = switch(1);
+    let one = &net.hosts[0];
+    let inner = Netns::new("inner").unwrap();
+    vsctl(&daemon, "add-port br0 int1 -- set Interface int1 type=internal");
+    let number = vsctl(&daemon, "get Interface int1 ofport");
+    net.switch.ip(&format!("link set dev int1 netns {}", inner.name())).unwrap();
+    address(&inner, "int1", "10.0.8.8/16");
+    ping_all(&one.netns, ip("10.0.8.8"), 3);
+    // Other links' events and other commands change nothing about it.
+    vsctl(&daemon, "add-port br0 int2 -- set Interface int2 type=internal");
+    ping_all(&inner, one.ipv4.into(), 3);
+    assert_eq!(vsctl(&daemon, "get Interface int1 ofport"), number);
+    inner.ip(&format!("link set dev int1 netns {}", net.switch.name())).unwrap();
+    address(&net.switch, "int1", "10.0.8.8/16");
+    ping_all(&one.netns, ip("10.0.8.8"), 3);
+    vsctl(&daemon, "del-port int1");
+    assert!(net.switch.ip("link show dev int1").is_err());
+}
+
+#[test]
+fn an_internal_port_whose_device_is_deleted_comes_back() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let (net, daemon) = switch(1);
+    vsctl(&daemon, "add-port br0 int1 -- set Interface int1 type=internal");
+    let inner = Netns::new("inner").unwrap();
+    net.switch.ip(&format!("link set dev int1 netns {}", inner.name())).unwrap();
+    inner.ip("link del dev int1").unwrap();
+    wait_for(LIMIT * 2, "the device to be made anew", || net.switch.ip("link show dev int1").is_ok())
+        .unwrap();
+    address(&net.switch, "int1", "10.0.8.8/16");
+    ping_all(&net.hosts[0].netns, ip("10.0.8.8"), 3);
 }

@@ -24,8 +24,8 @@ fn untouched_ports_lose_nothing_while_others_come_and_go() {
     let (net, daemon) = switch(4);
     let [one, two, three, four] = &net.hosts[..] else { panic!("four hosts") };
     testkit::reachable(&one.netns, two.ipv4.into(), run).unwrap();
-    let count = (run.as_millis() / 2).to_string();
-    let pings = one.netns.cmd("ping").args(["-n", "-q", "-i", "0.002", "-W", "2", "-c", &count]);
+    let count = (run.as_millis() / 5).to_string();
+    let pings = one.netns.cmd("ping").args(["-n", "-q", "-i", "0.004", "-W", "2", "-c", &count]);
     let pings = pings.arg(two.ipv4.to_string()).spawn().unwrap();
     let start = Instant::now();
     let mut settled_kib = 0;

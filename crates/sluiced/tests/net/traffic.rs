@@ -206,3 +206,55 @@ fn a_bridge_that_is_deleted_stops_and_can_be_made_anew() {
     vsctl(&daemon, &format!("add-br br1 -- add-port br1 {} -- add-port br1 {}", one.port, two.port));
     ping_all(&one.netns, two.ipv4.into(), 2);
 }
+
+#[test]
+fn fragments_pass() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let (net, _daemon) = switch(2);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    for to in [IpAddr::from(two.ipv4), two.ipv6.into()] {
+        testkit::reachable(&one.netns, to, LIMIT).unwrap();
+        let out =
+            one.netns.run("ping", &["-n", "-s", "7000", "-c", "5", "-i", "0.05", &to.to_string()]).unwrap();
+        assert!(out.stdout.contains("5 received, 0% packet loss"), "{}", out.stdout);
+    }
+}
+
+#[test]
+fn a_secure_bridge_forwards_nothing_by_itself() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let net = testkit::Topology::new(2).unwrap();
+    let daemon = start(&net.switch);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    let ports = format!("add-port br0 {} -- add-port br0 {}", one.port, two.port);
+    vsctl(&daemon, &format!("add-br br0 -- set Bridge br0 fail_mode=secure -- {ports}"));
+    unreachable(&one.netns, two.ipv4.into());
+    vsctl(&daemon, "set-fail-mode br0 standalone");
+    ping_all(&one.netns, two.ipv4.into(), 3);
+    vsctl(&daemon, "set-fail-mode br0 secure");
+    unreachable(&one.netns, two.ipv4.into());
+    vsctl(&daemon, "del-fail-mode br0");
+    ping_all(&one.netns, two.ipv4.into(), 3);
+}
+
+#[test]
+fn a_bridge_replaced_in_one_transaction_works_at_once() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let (net, daemon) = switch(2);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    let ports = format!("add-port br0 {} -- add-port br0 {}", two.port, one.port);
+    for _ in 0..3 {
+        vsctl(&daemon, &format!("del-br br0 -- add-br br0 -- {ports}"));
+        ping_all(&one.netns, two.ipv4.into(), 3);
+        assert!(net.switch.ip("link show dev br0").is_ok());
+    }
+    // The ports change over to another bridge in one step.
+    vsctl(&daemon, "add-br br1");
+    let moved = ports.replace("add-port br0", "add-port br1");
+    vsctl(&daemon, &format!("del-port {} -- del-port {} -- {moved}", one.port, two.port));
+    ping_all(&one.netns, two.ipv4.into(), 3);
+    assert_eq!(vsctl(&daemon, &format!("port-to-br {}", one.port)), "br1");
+}
