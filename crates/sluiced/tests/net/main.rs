@@ -1,0 +1,6 @@
+//! The daemon with real traffic and with the stock tools of OVS: every test has namespaces, a run directory and a daemon of
+//! its own, so all of them run beside each other. Conditions are waited for; what must not come is judged
+//! after something that came later on the same way.
+#![forbid(unsafe_code)]
+
+mod openflow;
