@@ -128,8 +128,8 @@ fn datapath(out: &mut String, now: &StatusModel, before: Before<'_>) {
     let upcalls = &now.upcalls;
     let _infallible = writeln!(
         out,
-        "Upcalls: {} misses, {} by action, {} refused; {} flows installed, at most {} at once",
-        upcalls.misses, upcalls.actions, upcalls.refused, upcalls.installed, upcalls.flow_limit
+        "Upcalls: {} misses, {} refused; {} flows installed, at most {} at once",
+        upcalls.misses, upcalls.refused, upcalls.installed, upcalls.flow_limit
     );
     if path.threads.is_empty() {
         return;
@@ -292,7 +292,7 @@ mod tests {
             "datapath": {"name": "netdev@ovs-netdev", "flows": 5, "masks": 2, "hits": 98, "misses": 2, "lost": 0,
                 "threads": [thread]},
             "bridges": [{"name": "br0", "datapath_id": "00000000000000aa", "ports": [port, broken]}],
-            "upcalls": {"misses": 2, "actions": 0, "refused": 1, "installed": 2, "flow_limit": 200_000}}))
+            "upcalls": {"misses": 2, "refused": 1, "installed": 2, "flow_limit": 200_000}}))
         .unwrap()
     }
 
@@ -302,7 +302,7 @@ mod tests {
         let expected = "\
 Sluice 0.1.0, up 1m 1s
 Datapath netdev@ovs-netdev: 5 flows, 2 masks; 98 packets hit (98.0%), 2 missed, 0 lost
-Upcalls: 2 misses, 0 by action, 1 refused; 2 flows installed, at most 200000 at once
+Upcalls: 2 misses, 1 refused; 2 flows installed, at most 200000 at once
 
   Thread   Received  Rx/s  Cache  Megaflow  Subtables/hit  Upcalls  Lost   Busy
   pmd-c00     12600  6.2k  90.0%      8.0%           1.50        2     0  25.0%

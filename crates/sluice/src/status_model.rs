@@ -9,7 +9,7 @@
 //!  "bridges": [{"name": "br0", "datapath_id": "0000aabbccddeeff", "ports": [{"name": "p0", "ofport": 1,
 //!    "type": "system", "link": "up", "rx_packets": 1, "rx_bytes": 60, "tx_packets": 1, "tx_bytes": 60,
 //!    "rx_dropped": 0, "tx_dropped": 0, "drops": {"no-rule": 3}, "error": null}]}],
-//!  "upcalls": {"misses": 12, "actions": 0, "refused": 0, "installed": 12, "flow_limit": 200000}}
+//!  "upcalls": {"misses": 12, "refused": 0, "installed": 12, "flow_limit": 200000}}
 //! ```
 //!
 //! Counters count from the daemon's start. A member that is missing or of another type reads as zero, empty or unknown,
@@ -82,11 +82,9 @@ pub(crate) struct Thread {
 pub(crate) struct Upcalls {
     /// Handled because no megaflow matched.
     pub(crate) misses: u64,
-    /// Handled because an action asked for it.
-    pub(crate) actions: u64,
     /// Refused: a port's queue or budget was full.
     pub(crate) refused: u64,
-    /// Megaflows installed in answer.
+    /// Megaflows that the slow path keeps now.
     pub(crate) installed: u64,
     /// Most megaflows at once.
     pub(crate) flow_limit: u64,
@@ -194,7 +192,6 @@ impl Upcalls {
     fn from_json(value: &Value) -> Upcalls {
         Upcalls {
             misses: number(value, "misses"),
-            actions: number(value, "actions"),
             refused: number(value, "refused"),
             installed: number(value, "installed"),
             flow_limit: number(value, "flow_limit"),

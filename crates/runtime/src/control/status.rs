@@ -27,8 +27,10 @@ pub(super) fn report(switch: &Switch, uptime_ms: u64) -> Value {
         },
         "bridges": bridges(switch),
         "upcalls": {
+            "misses": sum(|s| s.upcalls),
+            "refused": sum(|s| s.upcalls_lost),
+            "installed": backer.ukeys.len(),
             "flow_limit": backer.limits.flow_limit.load(Ordering::Relaxed),
-            "keys": backer.ukeys.len(),
             "dump_duration_ms": rounds.dump_duration_ms,
         },
     })

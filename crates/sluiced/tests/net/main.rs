@@ -9,6 +9,7 @@ mod database;
 mod external_db;
 mod helpers;
 mod links;
+mod openflow;
 mod ports;
 mod soak;
 mod traffic;

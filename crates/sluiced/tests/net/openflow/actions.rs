@@ -1,0 +1,336 @@
+//! What actions do to packets, seen on the wire to the byte, checksums included.
+
+use testkit::{require_netns, require_programs, wait_for};
+
+use super::frames::{HOST_2, IP, IP_DST, IP_SRC, Ip, arp, eth, ip6, source, tagged};
+use super::{LIMIT, Lab, VERSIONS, number_after, received, send, wait_text};
+
+/// Rules behind which one frame arrives as another, or not at all.
+struct Case {
+    /// Rules; `SRC` stands for the frame's source, `in_port` and `priority` are for the test to add.
+    rules: &'static str,
+    sent: String,
+    arrives: Option<String>,
+    /// Whether the rules need 1.1's instructions or actions.
+    new: bool,
+}
+
+fn case(rules: &'static str, sent: String, arrives: impl Into<Option<String>>) -> Case {
+    Case { rules, sent, arrives: arrives.into(), new: false }
+}
+
+fn new(rules: &'static str, sent: String, arrives: impl Into<Option<String>>) -> Case {
+    Case { new: true, ..case(rules, sent, arrives) }
+}
+
+/// A frame to host 2, from the source that all cases start with; [`run`] numbers it.
+fn frame(rest: &str) -> String {
+    eth(HOST_2, &source(0), rest)
+}
+
+fn with_tag(tci: u16, rest: &str) -> String {
+    tagged(HOST_2, &source(0), tci, rest)
+}
+
+/// Runs the cases side by side: each frame has a source of its own, by which it is found again.
+fn run(lab: &Lab, version: &str, cases: &[Case]) {
+    let cases: Vec<(u8, &Case)> =
+        (1..).zip(cases).filter(|(_, c)| !c.new || version != "OpenFlow10").collect();
+    let number = |n: u8, frame: &str| frame.replacen(&source(0), &source(n), 1);
+    let mut rules = String::new();
+    for (n, c) in &cases {
+        let mac = format!("dl_src=02:aa:00:00:00:{n:02x}");
+        rules += &c.rules.replace("SRC", &mac);
+        rules += "\n";
+    }
+    // A frame at the end of each round says that all before it have come.
+    rules += "priority=1,dl_type=0x88b6,actions=2\n";
+    lab.rules(version, &rules);
+    let end = frame("88b6");
+    let mut frames: Vec<String> = cases.iter().map(|(n, c)| number(*n, &c.sent)).collect();
+    frames.push(end.clone());
+    for round in ["first", "later"] {
+        let capture = lab.watch(2);
+        send(lab.host(1), &frames);
+        capture.wait_for("88b6", LIMIT).unwrap();
+        let seen = received(&capture.stop().unwrap());
+        for (n, c) in &cases {
+            let from: Vec<&String> = seen.iter().filter(|f| f[12..24] == source(*n)).collect();
+            let expected: Vec<String> = c.arrives.iter().map(|f| number(*n, f)).collect();
+            let trace = || lab.appctl("dpctl/dump-flows");
+            assert!(
+                from.iter().copied().eq(&expected),
+                "{version}, {round} packet, {}\n     sent {}\nreceived {from:?}\nexpected {expected:?}\n{}",
+                c.rules,
+                c.sent,
+                trace()
+            );
+        }
+    }
+}
+
+fn header_cases() -> Vec<Case> {
+    let udp = |ip: Ip<'_>| frame(&ip.udp(1000, 53));
+    let plain = || udp(IP);
+    let tcp = || frame(&IP.tcp(1000, 80, 2));
+    let to = |dst: &str| eth(dst, &source(0), &IP.udp(1000, 53));
+    vec![
+        case("SRC,actions=2", plain(), plain()),
+        case("SRC,actions=drop", plain(), None),
+        case("SRC,actions=mod_dl_dst:02:00:00:00:00:09,2", plain(), to("020000000009")),
+        case("SRC,actions=load:0x9->NXM_OF_ETH_DST[0..7],2", plain(), to("020000000009")),
+        case("SRC,actions=move:NXM_OF_ETH_SRC[0..31]->NXM_OF_ETH_DST[0..31],load:7->NXM_OF_ETH_DST[0..15],2", plain(), to("020000000007")),
+        case("SRC,udp,actions=mod_nw_src:10.9.8.7,2", plain(), udp(Ip { src: "0a090807", ..IP })),
+        case("SRC,udp,actions=mod_nw_dst:10.9.8.7,2", plain(), udp(Ip { dst: "0a090807", ..IP })),
+        case("SRC,udp,actions=mod_nw_tos:184,2", plain(), udp(Ip { tos: 184, ..IP })),
+        case("SRC,udp,actions=set_field:2->ip_ecn,2", plain(), udp(Ip { tos: 2, ..IP })),
+        case("SRC,udp,actions=load:9->NXM_NX_IP_TTL[],2", plain(), udp(Ip { ttl: 9, ..IP })),
+        case("SRC,udp,actions=mod_tp_src:7,mod_tp_dst:8,2", plain(), frame(&IP.udp(7, 8))),
+        case("SRC,tcp,actions=mod_tp_src:7,mod_tp_dst:8,mod_nw_src:1.2.3.4,2", tcp(), frame(&Ip { src: "01020304", ..IP }.tcp(7, 8, 2))),
+        case("SRC,udp,actions=dec_ttl,2", plain(), udp(Ip { ttl: 63, ..IP })),
+        case("SRC,udp,actions=dec_ttl,dec_ttl,2", plain(), udp(Ip { ttl: 62, ..IP })),
+        case("SRC,udp,actions=dec_ttl,2", udp(Ip { ttl: 1, ..IP }), None),
+        // An address by way of a register, and two exchanged over the stack.
+        case("SRC,udp,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],load:5->NXM_NX_REG0[0..7],move:NXM_NX_REG0[]->NXM_OF_IP_DST[],2", plain(), udp(Ip { dst: "0a010105", ..IP })),
+        case("SRC,udp,actions=push:NXM_OF_IP_SRC[],push:NXM_OF_IP_DST[],pop:NXM_OF_IP_SRC[],pop:NXM_OF_IP_DST[],2", plain(), udp(Ip { src: IP_DST, dst: IP_SRC, ..IP })),
+        case("SRC,arp,actions=load:2->NXM_OF_ARP_OP[],set_field:10.0.0.9->arp_spa,2", frame(&arp(1, "02aa00000000", "0a000001", "0a000002")), frame(&arp(2, "02aa00000000", "0a000009", "0a000002"))),
+        // The output of before a change is the packet of before it.
+        case("SRC,udp,actions=3,mod_nw_tos:4,2", plain(), udp(Ip { tos: 4, ..IP })),
+        case("SRC,actions=note:01.02.03,load:2->NXM_NX_REG2[],output:NXM_NX_REG2[]", plain(), plain()),
+        case("SRC,actions=load:2->NXM_NX_REG2[16..31],output:NXM_NX_REG2[16..31]", plain(), plain()),
+        case("SRC,actions=in_port", plain(), None),
+        case("SRC,actions=1", plain(), None),
+        case("SRC,actions=debug_recirc,2", plain(), plain()),
+        case("SRC,udp,actions=mod_nw_tos:8,debug_recirc,load:2->NXM_NX_REG0[],output:NXM_NX_REG0[]", plain(), udp(Ip { tos: 8, ..IP })),
+        case("SRC,actions=debug_slow,2", plain(), plain()),
+        case("SRC,udp6,actions=set_field:2001:db8::2->ipv6_dst,set_field:64->nw_ttl,2", frame(&ip6(17, "03e80035000c000061626364")), frame(&ip6(17, "03e80035000c000061626364"))),
+    ]
+}
+
+fn vlan_cases() -> Vec<Case> {
+    let body = IP.udp(1000, 53);
+    let plain = || frame(&body);
+    vec![
+        case("SRC,actions=mod_vlan_vid:7,2", plain(), with_tag(7, &body)),
+        case("SRC,actions=mod_vlan_vid:7,mod_vlan_pcp:5,2", plain(), with_tag(0xa007, &body)),
+        case("SRC,dl_vlan=7,actions=mod_vlan_vid:9,2", with_tag(0x6007, &body), with_tag(0x6009, &body)),
+        case("SRC,dl_vlan=7,actions=strip_vlan,2", with_tag(0x6007, &body), plain()),
+        case("SRC,actions=load:0x1005->NXM_OF_VLAN_TCI[],2", plain(), with_tag(5, &body)),
+        case("SRC,dl_vlan=7,actions=load:0->NXM_OF_VLAN_TCI[],2", with_tag(7, &body), plain()),
+        case("SRC,dl_vlan=7,udp,actions=mod_nw_tos:4,2", with_tag(7, &body), with_tag(7, &Ip { tos: 4, ..IP }.udp(1000, 53))),
+        new("SRC,actions=push_vlan:0x8100,set_field:4103->vlan_vid,set_field:3->vlan_pcp,2", plain(), with_tag(0x6007, &body)),
+        new("SRC,vlan_tci=0x1000/0x1000,actions=pop_vlan,2", with_tag(7, &body), plain()),
+    ]
+}
+
+fn table_cases() -> Vec<Case> {
+    let udp = |ip: Ip<'_>| frame(&ip.udp(1000, 53));
+    let plain = || udp(IP);
+    vec![
+        case("SRC,actions=load:0x77->NXM_NX_REG1[],resubmit(,1)\ntable=1,reg1=0x77,SRC,udp,actions=mod_nw_tos:4,resubmit(,2)\ntable=2,SRC,udp,nw_tos=4,actions=2", plain(), udp(Ip { tos: 4, ..IP })),
+        // A resubmit with another input port, and what comes behind a resubmit.
+        case("SRC,in_port=1,actions=resubmit(3,),2\nSRC,in_port=3,actions=load:1->NXM_NX_REG0[]", plain(), plain()),
+        case("SRC,actions=resubmit(,3),2\ntable=3,SRC,actions=exit", plain(), None),
+        case("SRC,actions=resubmit(,4),2\ntable=4,SRC,udp,actions=mod_nw_tos:4", plain(), udp(Ip { tos: 4, ..IP })),
+        // A table without a rule for it.
+        case("SRC,actions=resubmit(,5),2", plain(), plain()),
+        // Resubmits without end: the packet goes nowhere, and the switch goes on.
+        case("SRC,actions=2,resubmit(,6)\ntable=6,SRC,actions=resubmit(,6),resubmit(,6)", plain(), None),
+        new("SRC,actions=write_metadata:0x1200000034,goto_table:7\ntable=7,SRC,metadata=0x1200000034,actions=2", plain(), plain()),
+        new("SRC,actions=write_metadata:0xff/0xf0,goto_table:8\ntable=8,SRC,metadata=0xf0,actions=goto_table:9\ntable=9,SRC,actions=2", plain(), plain()),
+        new("SRC,actions=goto_table:250\ntable=250,SRC,actions=write_actions(output:2)", plain(), plain()),
+        // An action set runs at the end, in its own order, with the last of a kind.
+        new("SRC,udp,actions=write_actions(output:2,set_field:10.0.0.9->ip_dst),goto_table:10\ntable=10,SRC,udp,actions=write_actions(set_field:10.0.0.8->ip_dst)", plain(), udp(Ip { dst: "0a000008", ..IP })),
+        new("SRC,actions=write_actions(output:2),goto_table:11\ntable=11,SRC,actions=clear_actions", plain(), None),
+        new("SRC,actions=write_actions(output:2),goto_table:12\ntable=12,SRC,actions=clear_actions,write_actions(output:3)", plain(), None),
+        // A miss ends the pipeline; the action set is what is left.
+        new("SRC,actions=write_actions(output:2),goto_table:13", plain(), plain()),
+    ]
+}
+
+#[test]
+fn headers_are_rewritten_with_their_checksums() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "tcpdump");
+    let lab = Lab::new(3);
+    for version in VERSIONS {
+        run(&lab, version, &header_cases());
+    }
+}
+
+#[test]
+fn tags_are_set_pushed_and_stripped() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "tcpdump");
+    let lab = Lab::new(3);
+    for version in VERSIONS {
+        run(&lab, version, &vlan_cases());
+    }
+}
+
+#[test]
+fn packets_walk_through_tables() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "tcpdump");
+    let lab = Lab::new(3);
+    for version in VERSIONS {
+        run(&lab, version, &table_cases());
+    }
+    assert!(lab.daemon.log().contains("resubmit"), "nothing said of the endless resubmits");
+}
+
+#[test]
+fn special_ports_reach_whom_they_name() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "tcpdump");
+    let lab = Lab::new(3);
+    lab.net.switch.up("br0").unwrap();
+    let rule = |n: u8, port: &str| format!("dl_src=02:aa:00:00:00:{n:02x},actions={port}\n");
+    let ports = ["in_port", "flood", "all", "local", "NORMAL", "1", "2,3", "resubmit(,1)"];
+    let mut rules: String = (1..).zip(ports).map(|(n, p)| rule(n, p)).collect();
+    rules += "dl_src=02:aa:00:00:00:20,actions=all,in_port\n";
+    let local = testkit::Capture::start(&lab.net.switch, "br0", "ether[6:2] = 0x02aa", &["-xx", "-Q", "in"]).unwrap();
+    let hosts = [1, 2, 3].map(|n| lab.watch(n));
+    lab.rules("OpenFlow10", &rules);
+    let frame = |n: u8| eth("ffffffffffff", &source(n), "88b5");
+    let numbers = [1, 2, 3, 4, 5, 6, 7, 8, 0x20];
+    send(lab.host(1), &numbers.map(frame));
+    for capture in hosts.iter().chain([&local]) {
+        let last = |c: &testkit::Capture| received(&c.lines()).contains(&frame(0x20));
+        wait_for(LIMIT, "the last frame", || last(capture)).unwrap();
+    }
+    let seen = |c: testkit::Capture| -> Vec<String> { received(&c.stop().unwrap()) };
+    let expect = |of: &[u8]| -> Vec<String> { of.iter().map(|n| frame(*n)).collect() };
+    let [one, two, three] = hosts.map(seen);
+    assert_eq!(one, expect(&[1, 0x20]));
+    assert_eq!(two, expect(&[2, 3, 5, 7, 0x20]));
+    assert_eq!(three, expect(&[2, 3, 5, 7, 0x20]));
+    assert_eq!(seen(local), expect(&[2, 3, 4, 5, 0x20]));
+}
+
+#[test]
+fn a_slow_action_keeps_its_flow_in_userspace_and_passes() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ping");
+    let lab = Lab::new(2);
+    lab.rules("OpenFlow10", "in_port=1,actions=debug_slow,2\nin_port=2,actions=1");
+    let (one, two) = (lab.host(1), lab.host(2));
+    testkit::reachable(&one.netns, two.ipv4.into(), LIMIT).unwrap();
+    let before = lab.packets("in_port=1");
+    let report = testkit::ping(&one.netns, two.ipv4.into(), 10).unwrap();
+    assert_eq!(report.received, 10);
+    let flows = lab.appctl("dpctl/dump-flows");
+    assert!(flows.contains("actions:userspace(slow_path(action))"), "{flows}");
+    wait_for(LIMIT, "ten packets", || lab.packets("in_port=1") >= before + 10).unwrap();
+    // Large packets come in fragments, in both directions.
+    let out = one.netns.run("ping", &["-n", "-c", "2", "-s", "3000", &two.ipv4.to_string()]).unwrap();
+    assert!(out.stdout.contains("2 received"), "{}", out.stdout);
+}
+
+#[test]
+fn rules_learn_addresses() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "tcpdump");
+    let lab = Lab::new(3);
+    // A learning switch of rules: table 10 holds where addresses are, register 0 the answer.
+    let learn = "learn(table=10,idle_timeout=60,NXM_OF_VLAN_TCI[0..11],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
+                 load:NXM_OF_IN_PORT[]->NXM_NX_REG0[0..15])";
+    for version in VERSIONS {
+        let rules = format!(
+            "table=0,actions={learn},resubmit(,10),resubmit(,2)\ntable=10,priority=0,actions=load:0->NXM_NX_REG0[0..15]\n\
+             table=2,reg0=0,actions=flood\ntable=2,priority=1,actions=output:NXM_NX_REG0[0..15]\n"
+        );
+        lab.rules(version, &rules);
+        let (two, three) = (lab.watch(2), lab.watch(3));
+        let (a, b) = (source(1), source(2));
+        // Unknown: flooded. The answer, and then more, goes where the address was learned.
+        send(lab.host(1), &[eth(&b, &a, "88b5")]);
+        two.wait_for("88b5", LIMIT).unwrap();
+        three.wait_for("88b5", LIMIT).unwrap();
+        send(lab.host(2), &[eth(&a, &b, "88b5")]);
+        wait_for(LIMIT, "two learned rules", || {
+            lab.dump(version).iter().filter(|l| l.contains("table=10, ") && l.contains("dl_dst=02:aa")).count() == 2
+        })
+        .unwrap();
+        send(lab.host(1), &[eth(&b, &a, "88b5ff")]);
+        two.wait_for("88b5 ff", LIMIT).unwrap();
+        send(lab.host(1), &[eth("ffffffffffff", &a, "88b5ee")]);
+        three.wait_for("88b5 ee", LIMIT).unwrap();
+        let seen = received(&three.stop().unwrap());
+        assert_eq!(seen, [eth(&b, &a, "88b5"), eth("ffffffffffff", &a, "88b5ee")], "{version}");
+        drop(two);
+        let learned = lab.dump(version).into_iter().find(|l| l.contains("dl_dst=02:aa:00:00:00:02")).unwrap();
+        assert!(learned.contains("vlan_tci=0x0000/0x0fff") && learned.contains("0x2->NXM_NX_REG0[0..15]"), "{learned}");
+    }
+}
+
+#[test]
+fn learning_keeps_to_its_limit() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
+    let lab = Lab::new(2);
+    // `limit` counts rules with the same cookie; result_dst says whether the rule is there.
+    let rules = "actions=learn(table=1,cookie=0x99,limit=2,result_dst=NXM_NX_REG0[0],delete_learned,NXM_OF_ETH_SRC[]),resubmit(,5)\n\
+                 table=5,cookie=5,reg0=1,actions=2\ntable=5,cookie=6,reg0=0,actions=drop";
+    for version in VERSIONS {
+        lab.rules(version, rules);
+        for n in 1..=4 {
+            send(lab.host(1), &[eth(HOST_2, &source(n), "88b5")]);
+            lab.wait_packets("table=5", n.into());
+        }
+        assert_eq!(lab.dump(version).iter().filter(|l| l.contains("cookie=0x99, table=1")).count(), 2);
+        lab.wait_packets("cookie=5/-1,table=5", 2);
+        lab.wait_packets("cookie=6/-1,table=5", 2);
+        // What was learned ends with the rule that learns.
+        lab.ofctl("del-flows br0 table=0");
+        assert_eq!(lab.dump(version).len(), 2, "{:?}", lab.dump(version));
+    }
+}
+
+#[test]
+fn a_ttl_that_ends_goes_to_the_controller() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
+    let lab = Lab::new(2);
+    for version in VERSIONS {
+        lab.rules(version, "cookie=0x42,ip,actions=dec_ttl,2");
+        // Expired packets go to those that asked (in the configuration of 1.0, by their mask in 1.3).
+        let monitor = lab.monitor(&format!("-O {version} monitor br0 65534 invalid_ttl"));
+        send(lab.host(1), &[eth(HOST_2, &source(1), &Ip { ttl: 1, ..IP }.udp(1000, 53))]);
+        wait_text(&monitor, "via invalid_ttl");
+        assert!(monitor.stderr().contains("nw_ttl=1"), "{}", monitor.stderr());
+    }
+}
+
+#[test]
+fn patch_ports_join_bridges_in_one_flow() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "python3", "tcpdump");
+    let lab = Lab::new(2);
+    let two = &lab.host(2).port;
+    lab.vsctl(&format!(
+        "del-port br0 {two} -- add-br br1 -- set bridge br1 fail_mode=secure \
+         -- add-port br1 {two} -- set interface {two} ofport_request=2 \
+         -- add-port br0 pa -- set interface pa type=patch options:peer=pb ofport_request=9 \
+         -- add-port br1 pb -- set interface pb type=patch options:peer=pa ofport_request=8"
+    ));
+    lab.rules("OpenFlow10", "in_port=1,udp,actions=mod_nw_tos:4,output:9");
+    lab.ofctl("add-flow br1 cookie=7,in_port=8,udp,nw_tos=4,actions=mod_nw_tos:8,output:2");
+    let capture = lab.watch(2);
+    let sent = eth(HOST_2, &source(1), &IP.udp(1000, 53));
+    send(lab.host(1), &[sent.clone(), sent.clone(), sent]);
+    lab.wait_packets("in_port=1", 3);
+    wait_for(LIMIT, "the rule of the second bridge", || {
+        number_after(&lab.ofctl("dump-aggregate br1 cookie=7/-1"), "packet_count=") == 3
+    })
+    .unwrap();
+    let expected = eth(HOST_2, &source(1), &Ip { tos: 8, ..IP }.udp(1000, 53));
+    wait_for(LIMIT, "three frames", || received(&capture.lines()).len() == 3).unwrap();
+    assert!(received(&capture.stop().unwrap()).iter().all(|f| *f == expected));
+    // One flow through both bridges; the patch ports have counted.
+    let flows = lab.appctl("dpctl/dump-flows");
+    let udp: Vec<&str> = flows.lines().filter(|l| l.contains("proto=17")).collect();
+    assert!(udp.len() == 1 && udp[0].contains("tos=0x8"), "{flows}");
+    assert_eq!(number_after(&lab.ofctl("dump-ports br0 9"), "tx pkts="), 3);
+    assert_eq!(number_after(&lab.ofctl("dump-ports br1 8"), "rx pkts="), 3);
+}

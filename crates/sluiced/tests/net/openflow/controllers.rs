@@ -1,0 +1,243 @@
+//! Controllers: stock ones by TCP and Unix sockets, roles, what a bridge does without them, and Faucet.
+
+use std::path::Path;
+use std::time::Duration;
+
+use testkit::{Cmd, Netns, Running, TempDir, require_netns, require_programs, wait_for};
+
+use super::{LIMIT, Lab, number_after, wait_text};
+
+/// Starts the stock learning-switch controller in a namespace.
+fn testcontroller(lab: &Lab, target: &str) -> Running {
+    let tool = lab.daemon.tool("ovs-testcontroller");
+    tool.args(["-v", "rconn:dbg", target]).args(["--unixctl=none"]).spawn().unwrap()
+}
+
+fn connected(lab: &Lab, want: bool) {
+    let is = || lab.vsctl("get Controller . is_connected") == want.to_string();
+    let _ = is;
+    wait_for(LIMIT, &format!("is_connected={want}"), || {
+        lab.vsctl("--columns=is_connected --bare list Controller") == want.to_string()
+    })
+    .unwrap_or_else(|why| panic!("{why}\n{}", lab.vsctl("list Controller")));
+}
+
+/// The hosts reach each other by way of a controller.
+fn reach(lab: &Lab) {
+    let (one, two) = (lab.host(1), lab.host(2));
+    testkit::reachable(&one.netns, two.ipv4.into(), LIMIT).unwrap();
+}
+
+#[test]
+fn a_learning_controller_is_obeyed_and_met_again() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");
+    let lab = Lab::new(2);
+    lab.ofctl("add-flow br0 cookie=0x77,table=9,actions=drop");
+    let controller = testcontroller(&lab, "ptcp:6653:127.0.0.1");
+    lab.vsctl("set-controller br0 tcp:127.0.0.1:6653 -- set controller br0 max_backoff=1000 inactivity_probe=1000");
+    connected(&lab, true);
+    reach(&lab);
+    let row = lab.vsctl("list Controller");
+    assert!(row.contains("role                : other") && row.contains("state=ACTIVE"), "{row}");
+    // It sets up rules for what it has learned; its first controller cleared the bridge's own.
+    let flows = lab.ofctl("dump-flows br0");
+    assert!(flows.contains("idle_timeout=60") && !flows.contains("cookie=0x77"), "{flows}");
+    // The controller dies: rules stay (secure), the row tells; a new one is found by itself.
+    drop(controller);
+    connected(&lab, false);
+    let row = lab.vsctl("list Controller");
+    assert!(row.contains("last_error") && (row.contains("BACKOFF") || row.contains("CONNECTING")), "{row}");
+    reach(&lab);
+    lab.ofctl("del-flows br0");
+    let _again = testcontroller(&lab, "ptcp:6653:127.0.0.1");
+    connected(&lab, true);
+    reach(&lab);
+    // Without controllers, in secure mode: no rule, no traffic.
+    lab.vsctl("del-controller br0");
+    wait_for(LIMIT, "no rules", || lab.dump("OpenFlow13").is_empty()).unwrap();
+    let report = testkit::ping(&lab.host(1).netns, lab.host(2).ipv4.into(), 2).unwrap();
+    assert_eq!(report.received, 0);
+    lab.vsctl("del-fail-mode br0");
+    reach(&lab);
+    assert_eq!(lab.dump("OpenFlow10"), ["cookie=0x0, priority=0 actions=NORMAL"]);
+}
+
+#[test]
+fn a_bridge_that_lost_its_controllers_switches_by_itself() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");
+    let lab = Lab::new(2);
+    lab.vsctl(
+        "set-fail-mode br0 standalone -- set-controller br0 tcp:127.0.0.1:6654 \
+         -- set controller br0 inactivity_probe=1000 max_backoff=1000",
+    );
+    // Nobody listens there: after three probe intervals the hosts reach each other.
+    let (one, two) = (lab.host(1), lab.host(2));
+    testkit::reachable(&one.netns, two.ipv4.into(), Duration::from_secs(15)).unwrap();
+    // The rule for that is not for controllers to see, until one comes.
+    assert!(lab.dump("OpenFlow10").is_empty(), "{:?}", lab.dump("OpenFlow10"));
+    let _controller = testcontroller(&lab, "ptcp:6654:127.0.0.1");
+    connected(&lab, true);
+    reach(&lab);
+    assert!(lab.ofctl("dump-flows br0").contains("idle_timeout=60"));
+}
+
+#[test]
+fn controllers_may_come_by_themselves() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");
+    let lab = Lab::new(2);
+    let socket = lab.daemon.rundir().join("ctl.sock");
+    lab.vsctl(&format!("set-controller br0 ptcp:6655 punix:{}", socket.display()));
+    wait_for(LIMIT, "the listening socket", || socket.exists()).unwrap();
+    for target in ["tcp:127.0.0.1:6655".to_string(), format!("unix:{}", socket.display())] {
+        let tool = || lab.daemon.tool("ovs-ofctl");
+        wait_for(LIMIT, &target, || tool().args(["show", &target]).run().is_ok()).unwrap();
+        let controller = testcontroller(&lab, &target);
+        reach(&lab);
+        drop(controller);
+        lab.ofctl("del-flows br0");
+    }
+}
+
+/// A client of OpenFlow 1.3, a line per word of its script: see the test below.
+const ROLES: &str = "\
+import socket, struct, sys
+class Peer:
+    def __init__(self, path):
+        self.s = socket.socket(socket.AF_UNIX); self.s.settimeout(5); self.s.connect(path)
+        self.xid = 1
+        self.send(0, b'')
+    def send(self, kind, body):
+        self.xid += 1
+        self.s.sendall(struct.pack('!BBHI', 4, kind, 8 + len(body), self.xid) + body)
+    def take(self, n):
+        data = b''
+        while len(data) < n:
+            more = self.s.recv(n - len(data))
+            if not more: raise EOFError
+            data += more
+        return data
+    def recv(self, *kinds):
+        while True:
+            _, kind, length, _ = struct.unpack('!BBHI', self.take(8))
+            body = self.take(length - 8)
+            if kind in kinds: return kind, body
+    def role(self, role, generation):
+        self.send(24, struct.pack('!I4xQ', role, generation))
+        kind, body = self.recv(25, 1)
+        if kind == 1: return 'error %d %d' % struct.unpack('!HH', body[:4])
+        return 'role %d' % struct.unpack('!I', body[:4])
+    def add_flow(self):
+        fm = struct.pack('!QQBBHHHIIIHHHH4x', 0, 0, 0, 0, 0, 0, 1, 0xffffffff, 0xffffffff, 0xffffffff, 0, 0, 1, 4)
+        self.send(14, fm); self.send(20, b'')
+        kind, body = self.recv(21, 1)
+        if kind == 1:
+            self.recv(21)
+            return 'error %d %d' % struct.unpack('!HH', body[:4])
+        return 'ok'
+a, b = Peer(sys.argv[1]), Peer(sys.argv[1])
+print(a.role(0, 0), b.role(0, 0))
+print(a.role(2, 5), a.add_flow())
+print(b.role(3, 6), b.add_flow())
+print(b.role(2, 4))
+print(b.role(2, 7), b.add_flow(), a.role(0, 0), a.add_flow())
+";
+
+#[test]
+fn one_master_at_a_time_and_slaves_change_nothing() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "python3");
+    let lab = Lab::new(1);
+    let socket = lab.daemon.rundir().join("br0.mgmt");
+    let out = Cmd::new("/usr/bin/python3").args(["-c", ROLES]).arg(socket).run().unwrap();
+    // Errors: OFPET_BAD_REQUEST (1), OFPBRC_IS_SLAVE (10); OFPET_ROLE_REQUEST_FAILED (11), OFPRRFC_STALE (0).
+    let expected = ["role 1 role 1", "role 2 ok", "role 3 error 1 10", "error 11 0", "role 2 ok role 3 error 1 10"];
+    assert_eq!(out.stdout.lines().collect::<Vec<_>>(), expected, "{}", out.stderr);
+}
+
+const FAUCET: &str = "\
+vlans:
+  office: {vid: 100}
+  lab: {vid: 200}
+acls:
+  no-http:
+    - rule: {dl_type: 0x800, nw_proto: 6, tcp_dst: 80, actions: {allow: 0}}
+    - rule: {actions: {allow: 1}}
+dps:
+  sw:
+    dp_id: DPID
+    hardware: Open vSwitch
+    interfaces:
+      1: {native_vlan: office, acls_in: [no-http]}
+      2: {native_vlan: office}
+      3: {native_vlan: lab}
+      4: {tagged_vlans: [office, lab]}
+";
+
+/// Faucet with a configuration, in the switch's namespace; `None`, aloud, when it cannot be had.
+fn faucet(dir: &Path, netns: &Netns) -> Option<Running> {
+    let install = || -> anyhow::Result<()> {
+        Cmd::new("python3").args(["-m", "venv"]).arg(dir.join("venv")).limit(Duration::from_secs(60)).run()?;
+        let pip = Cmd::new(dir.join("venv/bin/pip")).args(["install", "-q", "faucet"]);
+        pip.limit(Duration::from_secs(300)).run().map(drop)
+    };
+    if let Err(why) = install() {
+        eprintln!("SKIP: faucet cannot be installed: {why:#}");
+        return None;
+    }
+    let path = |name: &str| dir.join(name).into_os_string();
+    let cmd = Cmd::new(dir.join("venv/bin/faucet")).netns(netns).args(["--ryu-ofp-tcp-listen-port", "6653"]);
+    let cmd = cmd.env("FAUCET_CONFIG", path("faucet.yaml")).env("FAUCET_LOG", path("faucet.log"));
+    let cmd = cmd.env("FAUCET_EXCEPTION_LOG", path("exception.log")).env("FAUCET_EVENT_SOCK", "");
+    Some(cmd.env("FAUCET_PROMETHEUS_ADDR", "127.0.0.1").spawn().unwrap())
+}
+
+#[test]
+fn faucet_switches_vlans_and_its_acl_holds() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "iperf3");
+    if !testkit::long() {
+        eprintln!("SKIP: Faucet runs with SLUICE_LONG=1");
+        return;
+    }
+    let lab = Lab::new(4);
+    let dir = TempDir::new("faucet").unwrap();
+    let dpid = lab.vsctl("get bridge br0 datapath_id").replace('"', "");
+    std::fs::write(dir.path().join("faucet.yaml"), FAUCET.replace("DPID", &format!("0x{dpid}"))).unwrap();
+    let Some(faucet) = faucet(dir.path(), &lab.net.switch) else { return };
+    lab.vsctl("set bridge br0 protocols=OpenFlow13 -- set-controller br0 tcp:127.0.0.1:6653");
+    let log = || std::fs::read_to_string(dir.path().join("faucet.log")).unwrap_or_default();
+    let logs = || format!("{}\n{}\n{}", log(), faucet.stderr(), lab.ofctl("-O OpenFlow13 dump-flows br0"));
+    wait_for(Duration::from_secs(60), "Faucet's rules", || log().contains("Cold start complete") || lab.dump("OpenFlow13").len() > 20)
+        .unwrap_or_else(|why| panic!("{why}\n{}", logs()));
+    let [one, two, three, four] = &lab.net.hosts[..] else { panic!("four hosts") };
+    testkit::reachable(&one.netns, two.ipv4.into(), Duration::from_secs(20))
+        .unwrap_or_else(|why| panic!("{why}\n{}", logs()));
+    // Between VLANs nothing passes; the trunk has both, tagged.
+    assert_eq!(testkit::ping(&one.netns, three.ipv4.into(), 2).unwrap().received, 0, "{}", logs());
+    for (vid, peer, address) in [(100, one, "10.0.1.100/16"), (200, three, "10.0.1.200/16")] {
+        four.netns.ip(&format!("addr flush dev {}", four.dev)).unwrap();
+        four.netns.ip(&format!("link add link {} name v{vid} type vlan id {vid}", four.dev)).unwrap();
+        four.netns.up(&format!("v{vid}")).unwrap();
+        four.netns.add_addr(&format!("v{vid}"), address).unwrap();
+        testkit::reachable(&four.netns, peer.ipv4.into(), Duration::from_secs(20))
+            .unwrap_or_else(|why| panic!("{why}\n{}", logs()));
+        four.netns.ip(&format!("link del v{vid}")).unwrap();
+    }
+    // Port 80 of host 2 is closed to host 1 and another port is not.
+    let get = |port: &str| {
+        let script = "import socket,sys; s=socket.create_connection((sys.argv[1],int(sys.argv[2])),2); print('open')";
+        let out = one.netns.cmd("python3").args(["-c", script, &two.ipv4.to_string(), port]).output().unwrap();
+        out.stdout.contains("open")
+    };
+    let _servers = [80, 81].map(|port| testkit::iperf3_server(&two.netns, port).unwrap());
+    assert!(get("81"), "{}", logs());
+    assert!(!get("80"), "{}", logs());
+    let errors = log();
+    assert!(!errors.contains("OFPErrorMsg") && !errors.contains("ERROR"), "{errors}");
+    let flows = lab.ofctl("-O OpenFlow13 dump-flows br0 tcp,tp_dst=80");
+    assert!(number_after(&flows, "n_packets=") > 0, "{flows}");
+    let _ = wait_text;
+}

@@ -1,0 +1,173 @@
+//! OpenFlow against real traffic: the stock `ovs-ofctl` and controllers on one side, frames made by hand on the other.
+
+mod actions;
+mod controllers;
+mod flows;
+mod frames;
+mod matches;
+mod packets;
+mod ports;
+mod trace;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use testkit::{Capture, Daemon, DaemonSpec, Host, Running, Topology, wait_for};
+
+/// How long anything may take that a user would wait for.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// What the tools are told to speak: the default (1.0 with its extensions), and 1.3.
+const VERSIONS: [&str; 2] = ["OpenFlow10", "OpenFlow13"];
+
+const SEND: &str = "\
+import socket, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind((sys.argv[1], 0))
+for frame in sys.argv[2:]:
+    s.send(bytes.fromhex(frame))
+";
+
+/// Sends frames (hexadecimal digits) out of a host's interface as they are.
+fn send(host: &Host, frames: &[String]) {
+    host.netns.cmd("/usr/bin/python3").args(["-c", SEND, &host.dev]).args(frames).run().unwrap();
+}
+
+/// A daemon with the bridge `br0` in secure mode: without any rule. Host `n` is at port `n`.
+struct Lab {
+    net: Topology,
+    daemon: Daemon,
+}
+
+impl Lab {
+    fn new(hosts: usize) -> Lab {
+        let net = Topology::new(hosts).unwrap();
+        // What a kernel says of itself in IPv6 would be counted too.
+        for netns in net.hosts.iter().map(|h| &h.netns).chain([&net.switch]) {
+            netns.run("sysctl", &["-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1"]).unwrap();
+        }
+        let args = ["--pidfile", "--log-file", "-vconsole:off"];
+        let spec = DaemonSpec::new(env!("CARGO_BIN_EXE_sluiced")).unwrap().netns(&net.switch).args(args);
+        let daemon = spec.start().unwrap();
+        let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
+        wait_for(LIMIT, "the control socket", || socket.exists()).unwrap();
+        let lab = Lab { net, daemon };
+        let mut line = "add-br br0 -- set bridge br0 fail_mode=secure".to_string();
+        for (n, port) in (1..).zip(lab.net.ports()) {
+            let _ = write!(line, " -- add-port br0 {port} -- set interface {port} ofport_request={n}");
+        }
+        lab.vsctl(&line);
+        lab
+    }
+
+    /// Runs `ovs-vsctl` with the words of `line`; what it printed.
+    fn vsctl(&self, line: &str) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        self.daemon.ovs("ovs-vsctl", &words).unwrap().stdout.trim_end().to_string()
+    }
+
+    /// Runs `ovs-appctl` likewise.
+    fn appctl(&self, line: &str) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        self.daemon.ovs("ovs-appctl", &words).unwrap().stdout
+    }
+
+    /// Runs `ovs-ofctl` likewise, in OpenFlow 1.0 unless the line begins with another version.
+    fn ofctl(&self, line: &str) -> String {
+        self.ofctl_input(line, "")
+    }
+
+    /// The same with something on its standard input, for the file `-`.
+    fn ofctl_input(&self, line: &str, input: &str) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        self.daemon.tool("ovs-ofctl").args(words).input(input).run().unwrap().stdout
+    }
+
+    /// Runs `ovs-ofctl`, which must fail; what it complained of.
+    fn refused(&self, line: &str, input: &str) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let out = self.daemon.tool("ovs-ofctl").args(words).input(input).output().unwrap();
+        assert!(!out.status.success(), "{line}: {out:?}");
+        out.stderr + &out.stdout
+    }
+
+    /// Replaces all rules by these lines.
+    fn rules(&self, version: &str, lines: &str) {
+        self.ofctl("del-flows br0");
+        self.ofctl_input(&format!("-O {version} add-flows br0 -"), lines);
+    }
+
+    /// The rules, without what changes by itself: `ovs-ofctl --no-stats --no-names`.
+    fn dump(&self, version: &str) -> Vec<String> {
+        let text = self.ofctl(&format!("-O {version} --no-stats --no-names dump-flows br0"));
+        let mut lines: Vec<String> = text.lines().map(|l| l.trim().to_string()).collect();
+        lines.sort();
+        lines
+    }
+
+    /// How many packets the rules found by `filter` have carried.
+    fn packets(&self, filter: &str) -> u64 {
+        let text = self.ofctl(&format!("dump-aggregate br0 {filter}"));
+        number_after(&text, "packet_count=")
+    }
+
+    /// Waits for this many packets, and sees that no more follow once all statistics are collected.
+    fn wait_packets(&self, filter: &str, count: u64) {
+        let what = format!("{count} packets of {filter}");
+        if let Err(why) = wait_for(LIMIT, &what, || self.packets(filter) >= count) {
+            panic!("{why}\n{}", self.ofctl("dump-flows br0"));
+        }
+        self.appctl("revalidator/wait");
+        assert_eq!(self.packets(filter), count, "{filter}:\n{}", self.ofctl("dump-flows br0"));
+    }
+
+    fn host(&self, number: usize) -> &Host {
+        &self.net.hosts[number - 1]
+    }
+
+    /// Starts `ovs-ofctl monitor` and waits until the switch has answered it.
+    fn monitor(&self, args: &str) -> Running {
+        let cmd = self.daemon.tool("ovs-ofctl").arg("-vvconn:console:dbg").args(args.split_whitespace());
+        let running = cmd.spawn().unwrap();
+        wait_text(&running, "received: OFPT_BARRIER_REPLY");
+        running
+    }
+
+    /// Watches what a host receives, for [`received`].
+    fn watch(&self, number: usize) -> Capture {
+        let host = self.host(number);
+        Capture::start(&host.netns, &host.dev, "ether[6:2] = 0x02aa", &["-xx", "-Q", "in"]).unwrap()
+    }
+}
+
+/// Waits until a program has written this text.
+fn wait_text(running: &Running, text: &str) {
+    let seen = || running.stderr().contains(text) || running.stdout().contains(text);
+    if let Err(why) = wait_for(LIMIT, text, seen) {
+        panic!("{why}\n{}{}", running.stdout(), running.stderr());
+    }
+}
+
+/// The number behind the first `key` in a text.
+fn number_after(text: &str, key: &str) -> u64 {
+    let rest = text.split(key).nth(1).unwrap_or_else(|| panic!("no {key} in {text}"));
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or_else(|_| panic!("no number after {key} in {text}"))
+}
+
+/// The frames of a capture by [`Lab::watch`], in hexadecimal digits.
+fn received(lines: &[String]) -> Vec<String> {
+    let mut frames: Vec<String> = Vec::new();
+    for line in lines {
+        match line.trim_start().strip_prefix("0x") {
+            Some(dump) => {
+                let digits = dump.split_once(':').map_or("", |(_, d)| d).replace(' ', "");
+                if let Some(frame) = frames.last_mut() {
+                    frame.push_str(&digits);
+                }
+            }
+            None => frames.push(String::new()),
+        }
+    }
+    frames
+}

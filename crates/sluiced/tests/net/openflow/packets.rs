@@ -1,0 +1,121 @@
+//! Packets to controllers and from them, as `ovs-ofctl` shows and sends them.
+
+use testkit::{require_netns, require_programs, wait_for};
+
+use super::frames::{HOST_2, IP, eth, source, tagged};
+use super::{LIMIT, Lab, VERSIONS, number_after, received, send, wait_text};
+
+/// How many packet-ins a monitor has printed, without what its debug log repeats.
+fn packet_ins(text: &str) -> usize {
+    text.lines().filter(|l| l.contains("PACKET_IN") && !l.contains("|vconn|")).count()
+}
+
+#[test]
+fn packets_reach_the_controller_with_what_a_rule_knew() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
+    let lab = Lab::new(2);
+    for version in VERSIONS {
+        let rules = "cookie=0xabc,in_port=1,udp,actions=load:0x5->NXM_NX_REG3[],resubmit(,4)\n\
+                     table=4,cookie=0xdef,reg3=5,actions=controller(max_len=64),2\n\
+                     in_port=1,dl_type=0x88b5,actions=controller(userdata=01.02.03)";
+        lab.rules(version, rules);
+        let monitor = lab.monitor(&format!("-O {version} -P nxt_packet_in monitor br0 65534"));
+        let sent = tagged(HOST_2, &source(1), 0x6007, &IP.udp(1000, 53));
+        send(lab.host(1), &[sent.clone(), sent]);
+        wait_for(LIMIT, "two packets", || packet_ins(&monitor.stderr()) == 2).unwrap_or_else(|why| {
+            panic!("{version}: {why}\n{}", monitor.stderr());
+        });
+        let text = monitor.stderr();
+        for part in [
+            "table_id=4", "cookie=0xdef", "in_port=1", "reg3=0x5", "(via action)", "(unbuffered)", "total_len=60",
+            "dl_vlan=7,dl_vlan_pcp=3", "nw_src=10.1.1.1", "tp_dst=53",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        lab.wait_packets("table=4", 2);
+        let frame = eth(HOST_2, &source(2), "88b5");
+        drop(monitor);
+        let nxt2 = lab.monitor(&format!("-O {version} -P nxt_packet_in2 monitor br0 65534"));
+        send(lab.host(1), &[frame]);
+        wait_text(&nxt2, "userdata=01.02.03");
+        // Once for each packet, also of those that went by the datapath's flow.
+        assert_eq!(packet_ins(&nxt2.stderr()), 1, "{}", nxt2.stderr());
+    }
+}
+
+#[test]
+fn a_table_miss_goes_where_the_version_says() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
+    let lab = Lab::new(1);
+    let frame = |n: u8| eth(HOST_2, &source(n), "88b5");
+    // 1.0: to whom asked for it by a length. 1.3: by a rule of priority 0 only.
+    let old = lab.monitor("monitor br0 65534");
+    let new = lab.monitor("-O OpenFlow13 monitor br0 65534");
+    send(lab.host(1), &[frame(1)]);
+    wait_text(&old, "(via no_match)");
+    assert!(old.stderr().contains("dl_src=02:aa:00:00:00:01"), "{}", old.stderr());
+    lab.ofctl("-O OpenFlow13 add-flow br0 priority=0,actions=controller");
+    send(lab.host(1), &[frame(2)]);
+    wait_text(&new, "dl_src=02:aa:00:00:00:02");
+    wait_text(&old, "dl_src=02:aa:00:00:00:02");
+    assert!(new.stderr().contains("(via no_match)"), "{}", new.stderr());
+    assert!(!new.stderr().contains("dl_src=02:aa:00:00:00:01"), "{}", new.stderr());
+    assert!(old.stderr().contains("(via action)"), "{}", old.stderr());
+}
+
+#[test]
+fn controllers_send_packets() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "tcpdump");
+    let lab = Lab::new(2);
+    for version in VERSIONS {
+        lab.rules(version, "cookie=1,in_port=1,dl_type=0x88b5,actions=2\ncookie=2,in_port=controller,actions=2");
+        let capture = lab.watch(2);
+        let frame = |n: u8| eth(HOST_2, &source(n), "88b5");
+        let out = |in_port: &str, packet: &str, actions: &str| {
+            lab.ofctl(&format!("-O {version} packet-out br0 in_port={in_port},packet={packet},actions={actions}"));
+        };
+        out("controller", &frame(1), "2");
+        out("1", &frame(2), "table");
+        out("controller", &frame(3), "resubmit(,0)");
+        out("controller", &frame(4), "mod_vlan_vid:5,2");
+        out("none", &frame(5), "flood");
+        wait_for(LIMIT, "five frames", || received(&capture.lines()).len() >= 5).unwrap();
+        let expected = [frame(1), frame(2), frame(3), tagged(HOST_2, &source(4), 5, "88b5"), frame(5)];
+        let seen = received(&capture.stop().unwrap());
+        let short = |f: &String| f.trim_end_matches('0').to_string();
+        assert!(seen.iter().map(short).eq(expected.iter().map(short)), "{version}: {seen:#?}");
+        assert_eq!(lab.packets("cookie=1/-1"), 1);
+        assert_eq!(lab.packets("cookie=2/-1"), 1);
+        let why = lab.refused(&format!("-O {version} packet-out br0 in_port=controller,packet={},actions=output:65000", frame(1)), "");
+        assert!(why.contains("OFPBAC_BAD_OUT_PORT"), "{why}");
+    }
+}
+
+#[test]
+fn every_packet_counts_once() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "python3");
+    let lab = Lab::new(2);
+    let rules = "cookie=1,in_port=1,actions=resubmit(,1),resubmit(,1)\n\
+                 table=1,cookie=2,udp,actions=2\ntable=1,cookie=3,actions=drop";
+    lab.rules("OpenFlow10", rules);
+    // Flows that come and go while rules change around them.
+    for round in 1..=4_u64 {
+        let frames: Vec<String> =
+            (0..200).map(|n| eth(HOST_2, &source((n % 20) as u8), &IP.udp(n % 50, 53))).collect();
+        send(lab.host(1), &frames);
+        match round {
+            1 => drop(lab.ofctl("add-flow br0 table=1,cookie=2,priority=40000,udp,tp_src=7,actions=2")),
+            2 => drop(lab.appctl("revalidator/purge")),
+            _ => drop(lab.ofctl("mod-flows br0 cookie=3/-1,actions=2")),
+        }
+        lab.wait_packets("cookie=1/-1", 200 * round);
+        lab.wait_packets("cookie=2/-1", 400 * round);
+    }
+    let bytes = number_after(&lab.ofctl("dump-aggregate br0 cookie=1/-1"), "byte_count=");
+    assert_eq!(bytes, 800 * 60);
+    assert_eq!(lab.packets("cookie=3/-1"), 0);
+}

@@ -1,0 +1,104 @@
+//! Ports as controllers see and set them.
+
+use testkit::{Capture, require_netns, require_programs, wait_for};
+
+use super::frames::{eth, source};
+use super::{LIMIT, Lab, VERSIONS, received, send, wait_text};
+
+const BROADCAST: &str = "ffffffffffff";
+
+#[test]
+fn changes_of_ports_are_told() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ip");
+    let lab = Lab::new(2);
+    let (one, two) = (lab.host(1), lab.host(2));
+    for version in VERSIONS {
+        let monitor = lab.monitor(&format!("-O {version} --no-names monitor br0 65534"));
+        let told = |words: &[&str]| {
+            let text = monitor.stderr();
+            text.split("OFPT_PORT_STATUS").skip(1).any(|t| words.iter().all(|w| t.contains(w)))
+        };
+        let wait = |words: &[&str]| {
+            let waited = wait_for(LIMIT, &format!("{words:?}"), || told(words));
+            waited.unwrap_or_else(|why| panic!("{version}: {why}\n{}", monitor.stderr()));
+        };
+        // The far end goes down: no carrier here.
+        one.netns.ip(&format!("link set dev {} down", one.dev)).unwrap();
+        wait(&["MOD: 1(", "LINK_DOWN"]);
+        one.netns.up(&one.dev).unwrap();
+        let state = || lab.ofctl(&format!("-O {version} --no-names dump-ports-desc br0 1"));
+        wait_for(LIMIT, "the link", || !state().contains("LINK_DOWN")).unwrap();
+        lab.vsctl(&format!("del-port br0 {}", two.port));
+        wait(&["DEL: 2("]);
+        lab.vsctl(&format!("add-port br0 {} -- set interface {} ofport_request=2", two.port, two.port));
+        wait(&["ADD: 2("]);
+        lab.ofctl(&format!("-O {version} --no-names mod-port br0 2 no-flood"));
+        // In 1.1 to 1.4 the flag does not exist; 1.0 has it.
+        if version == "OpenFlow10" {
+            wait(&["MOD: 2(", "NO_FLOOD"]);
+            lab.ofctl("--no-names mod-port br0 2 flood");
+        }
+    }
+}
+
+#[test]
+fn a_port_does_what_its_configuration_says() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "tcpdump");
+    let lab = Lab::new(3);
+    lab.rules("OpenFlow10", "in_port=1,actions=flood\nin_port=3,actions=all");
+    let frame = |n: u8| eth(BROADCAST, &source(n), "88b5");
+    let watch: Capture = lab.watch(2);
+    // The third host sees all of host 1's frames: by its copy one knows that the switch is done with a frame.
+    let third = lab.watch(3);
+    let pass = |n: u8| {
+        send(lab.host(1), &[frame(n)]);
+        third.wait_for(&format!("{n:02x}88 b5"), LIMIT).or_else(|_| third.wait_for(&format!("{n:02x} 88b5"), LIMIT)).unwrap();
+    };
+    pass(1);
+    lab.ofctl("mod-port br0 2 no-flood");
+    assert!(lab.ofctl("show br0").contains("NO_FLOOD"));
+    pass(2);
+    // ALL goes to ports that FLOOD leaves out.
+    send(lab.host(3), &[frame(3)]);
+    lab.ofctl("mod-port br0 2 flood");
+    pass(4);
+    lab.ofctl("mod-port br0 2 no-forward");
+    pass(5);
+    lab.ofctl("mod-port br0 2 forward");
+    pass(6);
+    lab.ofctl("mod-port br0 2 down");
+    wait_for(LIMIT, "port 2 down", || lab.ofctl("show br0").contains("PORT_DOWN")).unwrap();
+    pass(7);
+    lab.ofctl("mod-port br0 2 up");
+    wait_for(LIMIT, "port 2 up", || {
+        let desc = lab.ofctl("dump-ports-desc br0 2");
+        !desc.contains("PORT_DOWN") && !desc.contains("LINK_DOWN")
+    })
+    .unwrap();
+    pass(8);
+    // A port that does not receive.
+    lab.ofctl("mod-port br0 1 no-receive");
+    send(lab.host(1), &[frame(9)]);
+    lab.ofctl("mod-port br0 1 receive");
+    pass(10);
+    let seen: Vec<String> = received(&watch.stop().unwrap());
+    let expected: Vec<String> = [1, 3, 4, 6, 8, 10].map(frame).into();
+    assert_eq!(seen, expected);
+    drop(third);
+}
+
+#[test]
+fn a_quiet_port_asks_no_controller() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
+    let lab = Lab::new(2);
+    lab.rules("OpenFlow10", "in_port=2,actions=controller");
+    lab.ofctl("mod-port br0 1 no-packet-in");
+    let monitor = lab.monitor("monitor br0 65534");
+    send(lab.host(1), &[eth(BROADCAST, &source(1), "88b5")]);
+    send(lab.host(2), &[eth(BROADCAST, &source(2), "88b5")]);
+    wait_text(&monitor, "dl_src=02:aa:00:00:00:02");
+    assert!(!monitor.stderr().contains("dl_src=02:aa:00:00:00:01"), "{}", monitor.stderr());
+}
