@@ -35,7 +35,9 @@ fn a_learning_controller_is_obeyed_and_met_again() {
     let lab = Lab::new(2);
     lab.ofctl("add-flow br0 cookie=0x77,table=9,actions=drop");
     let controller = testcontroller(&lab, "ptcp:6653:127.0.0.1");
-    lab.vsctl("set-controller br0 tcp:127.0.0.1:6653 -- set controller br0 max_backoff=1000 inactivity_probe=1000");
+    lab.vsctl(
+        "set-controller br0 tcp:127.0.0.1:6653 -- set controller br0 max_backoff=1000 inactivity_probe=1000",
+    );
     connected(&lab, true);
     reach(&lab);
     let row = lab.vsctl("list Controller");
@@ -153,7 +155,8 @@ fn one_master_at_a_time_and_slaves_change_nothing() {
     let socket = lab.daemon.rundir().join("br0.mgmt");
     let out = Cmd::new("/usr/bin/python3").args(["-c", ROLES]).arg(socket).run().unwrap();
     // Errors: OFPET_BAD_REQUEST (1), OFPBRC_IS_SLAVE (10); OFPET_ROLE_REQUEST_FAILED (11), OFPRRFC_STALE (0).
-    let expected = ["role 1 role 1", "role 2 ok", "role 3 error 1 10", "error 11 0", "role 2 ok role 3 error 1 10"];
+    let expected =
+        ["role 1 role 1", "role 2 ok", "role 3 error 1 10", "error 11 0", "role 2 ok role 3 error 1 10"];
     assert_eq!(out.stdout.lines().collect::<Vec<_>>(), expected, "{}", out.stderr);
 }
 
@@ -179,7 +182,11 @@ dps:
 /// Faucet with a configuration, in the switch's namespace; `None`, aloud, when it cannot be had.
 fn faucet(dir: &Path, netns: &Netns) -> Option<Running> {
     let install = || -> anyhow::Result<()> {
-        Cmd::new("python3").args(["-m", "venv"]).arg(dir.join("venv")).limit(Duration::from_secs(60)).run()?;
+        Cmd::new("python3")
+            .args(["-m", "venv"])
+            .arg(dir.join("venv"))
+            .limit(Duration::from_secs(60))
+            .run()?;
         let pip = Cmd::new(dir.join("venv/bin/pip")).args(["install", "-q", "faucet"]);
         pip.limit(Duration::from_secs(300)).run().map(drop)
     };
@@ -210,8 +217,10 @@ fn faucet_switches_vlans_and_its_acl_holds() {
     lab.vsctl("set bridge br0 protocols=OpenFlow13 -- set-controller br0 tcp:127.0.0.1:6653");
     let log = || std::fs::read_to_string(dir.path().join("faucet.log")).unwrap_or_default();
     let logs = || format!("{}\n{}\n{}", log(), faucet.stderr(), lab.ofctl("-O OpenFlow13 dump-flows br0"));
-    wait_for(Duration::from_secs(60), "Faucet's rules", || log().contains("Cold start complete") || lab.dump("OpenFlow13").len() > 20)
-        .unwrap_or_else(|why| panic!("{why}\n{}", logs()));
+    wait_for(Duration::from_secs(60), "Faucet's rules", || {
+        log().contains("Cold start complete") || lab.dump("OpenFlow13").len() > 20
+    })
+    .unwrap_or_else(|why| panic!("{why}\n{}", logs()));
     let [one, two, three, four] = &lab.net.hosts[..] else { panic!("four hosts") };
     testkit::reachable(&one.netns, two.ipv4.into(), Duration::from_secs(20))
         .unwrap_or_else(|why| panic!("{why}\n{}", logs()));
@@ -228,8 +237,10 @@ fn faucet_switches_vlans_and_its_acl_holds() {
     }
     // Port 80 of host 2 is closed to host 1 and another port is not.
     let get = |port: &str| {
-        let script = "import socket,sys; s=socket.create_connection((sys.argv[1],int(sys.argv[2])),2); print('open')";
-        let out = one.netns.cmd("python3").args(["-c", script, &two.ipv4.to_string(), port]).output().unwrap();
+        let script =
+            "import socket,sys; s=socket.create_connection((sys.argv[1],int(sys.argv[2])),2); print('open')";
+        let out =
+            one.netns.cmd("python3").args(["-c", script, &two.ipv4.to_string(), port]).output().unwrap();
         out.stdout.contains("open")
     };
     let _servers = [80, 81].map(|port| testkit::iperf3_server(&two.netns, port).unwrap());

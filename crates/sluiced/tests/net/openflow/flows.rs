@@ -104,7 +104,10 @@ fn rules_are_replaced_and_compared() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl");
     let lab = Lab::new(2);
-    let (old, new) = ("priority=1,arp,actions=1\npriority=2,ip,actions=2", "priority=2,ip,actions=1\npriority=3,tcp,actions=2");
+    let (old, new) = (
+        "priority=1,arp,actions=1\npriority=2,ip,actions=2",
+        "priority=2,ip,actions=1\npriority=3,tcp,actions=2",
+    );
     for version in VERSIONS {
         lab.rules(version, old);
         let file = lab.daemon.rundir().join("flows");
@@ -114,7 +117,10 @@ fn rules_are_replaced_and_compared() {
         std::fs::write(&file, new).unwrap();
         let told = lab.daemon.tool("ovs-ofctl").args(diff.split(' ')).output().unwrap();
         assert_eq!(told.status.code(), Some(2), "{told:?}");
-        assert!(told.stdout.contains("-priority=1,arp") && told.stdout.contains("+priority=3,tcp"), "{told:?}");
+        assert!(
+            told.stdout.contains("-priority=1,arp") && told.stdout.contains("+priority=3,tcp"),
+            "{told:?}"
+        );
         lab.ofctl_input(&format!("-O {version} replace-flows br0 -"), new);
         assert_eq!(lab.ofctl(&diff), "");
         assert_eq!(lab.dump(version).len(), 2);
@@ -174,7 +180,8 @@ fn a_bundle_happens_whole_or_not_at_all() {
         lab.ofctl_input(&add, "priority=1,ip,actions=1\npriority=2,arp,actions=2");
         assert_eq!(lab.dump(version).len(), 2);
         // The last line overlaps: nothing of the bundle stays, the deletion neither.
-        let bad = "delete_strict priority=1,ip\npriority=9,ipv6,actions=1\ncheck_overlap,priority=9,udp6,actions=1";
+        let bad =
+            "delete_strict priority=1,ip\npriority=9,ipv6,actions=1\ncheck_overlap,priority=9,udp6,actions=1";
         let why = lab.refused(&add, bad);
         assert!(why.contains("OFPFMFC_OVERLAP"), "{why}");
         assert_eq!(lab.dump(version).len(), 2);
@@ -207,7 +214,7 @@ fn a_meter_limits_a_flood() {
     let dropped = number_after(stats.split("0:").last().unwrap_or_default(), "packet_count:");
     assert!((400..=485).contains(&dropped), "{stats}");
     let passed = number_after(&lab.ofctl("dump-ports br0 2"), "tx pkts=") - before;
-    assert!(passed <= 100 && passed >= 15, "{passed} passed, {stats}");
+    assert!((15..=100).contains(&passed), "{passed} passed, {stats}");
     // A changed meter lets everything through, and rules end with their meter.
     of("mod-meter br0 meter=1,pktps,burst,stats,bands=type=drop,rate=100000,burst_size=100000");
     let before = number_after(&lab.ofctl("dump-ports br0 2"), "tx pkts=");

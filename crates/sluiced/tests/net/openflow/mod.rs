@@ -44,7 +44,12 @@ impl Lab {
         let net = Topology::new(hosts).unwrap();
         // What a kernel says of itself in IPv6 would be counted too.
         for netns in net.hosts.iter().map(|h| &h.netns).chain([&net.switch]) {
-            netns.run("sysctl", &["-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1"]).unwrap();
+            netns
+                .run(
+                    "sysctl",
+                    &["-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1"],
+                )
+                .unwrap();
         }
         let args = ["--pidfile", "--log-file", "-vconsole:off"];
         let spec = DaemonSpec::new(env!("CARGO_BIN_EXE_sluiced")).unwrap().netns(&net.switch).args(args);
