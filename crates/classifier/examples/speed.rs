@@ -1,4 +1,4 @@
-//! Speed and size of the classifier: `cargo run --release -p classifier --example speed [rules]`.
+//! Speed and size of the classifier: `cargo run --release -p classifier --example speed [rules [case]]`.
 //!
 //! Sizes are differences of the resident set (`/proc/self/statm`), so they include what the allocator wastes; rules carry
 //! one pointer-sized payload.
@@ -129,12 +129,26 @@ fn looking_up(masks: usize, rules: usize) {
     }
 }
 
-fn main() {
-    let rules = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
-    inserting("eth_dst", rules, mac_rule);
-    inserting("5-tuple", rules, five_tuple);
-    inserting("routes", rules, route);
-    for masks in [1, 10, 100] {
-        looking_up(masks, 100_000);
+const CASES: [&str; 6] = ["eth_dst", "5-tuple", "routes", "lookup-1", "lookup-10", "lookup-100"];
+
+fn run(case: &str, rules: usize) {
+    match case {
+        "eth_dst" => inserting(case, rules, mac_rule),
+        "5-tuple" => inserting(case, rules, five_tuple),
+        "routes" => inserting(case, rules, route),
+        _ => looking_up(case.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(1), rules / 10),
     }
+}
+
+fn main() -> std::io::Result<()> {
+    let rules = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    if let Some(case) = std::env::args().nth(2) {
+        run(&case, rules);
+        return Ok(());
+    }
+    // Each case in a process of its own, so that one does not find the memory that another left.
+    for case in CASES {
+        std::process::Command::new(std::env::current_exe()?).args([&rules.to_string(), case]).status()?;
+    }
+    Ok(())
 }

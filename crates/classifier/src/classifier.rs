@@ -4,9 +4,9 @@
 //! mask; each trie holds the prefixes of all rules whose mask is a prefix on its field.
 
 use crate::hash::BuildKeyed;
+use crate::prefixes::{PrefixSet, leading};
 use crate::shape::{Element, MaskWords};
 use crate::subtable::{PrefixLookup, Subtable};
-use crate::trie::{Found, Trie, leading};
 use flow::fields::FieldId;
 use flow::{Flow, Mask, Match};
 use std::cmp::Reverse;
@@ -25,11 +25,11 @@ struct Rank {
 
 type Ranks = imbl::GenericHashMap<Arc<[Element]>, Rank, BuildKeyed, imbl::shared_ptr::DefaultSharedPtr>;
 
-/// A field and the trie of its prefixes.
+/// A field and its prefixes.
 #[derive(Clone)]
 pub(crate) struct PrefixField {
     field: FieldId,
-    trie: Trie,
+    set: PrefixSet,
 }
 
 impl PrefixField {
@@ -56,13 +56,43 @@ impl PrefixField {
     fn value(&self, flow: &Flow) -> u128 {
         self.field.get(flow) << (128 - self.width())
     }
+}
 
-    /// What the trie says of `flow`. It says nothing of a packet that does not have the field.
-    pub(crate) fn lookup(&self, flow: &Flow) -> Found {
-        if !self.field.prereq_holds(flow, None) {
-            return Found::ANY;
+/// What a lookup has learnt from the prefixes of one field about its flow.
+#[derive(Default)]
+pub(crate) struct PrefixesOfFlow {
+    value: Option<u128>,
+    /// By length less one: whether it was asked for, and whether the set has it.
+    asked: u128,
+    present: u128,
+    deciding_bits: Option<u8>,
+    /// The packet does not have the field, so nothing is said.
+    is_mute: bool,
+}
+
+impl PrefixesOfFlow {
+    fn value(&mut self, field: &PrefixField, flow: &Flow) -> u128 {
+        *self.value.get_or_insert_with(|| {
+            self.is_mute = !field.field.prereq_holds(flow, None);
+            field.value(flow)
+        })
+    }
+
+    /// Whether a rule with a prefix of `len` bits may match `flow`.
+    pub(crate) fn may_match(&mut self, field: &PrefixField, flow: &Flow, len: u8) -> bool {
+        let value = self.value(field, flow);
+        let bit = 1 << (len - 1);
+        if self.asked & bit == 0 && !self.is_mute {
+            self.asked |= bit;
+            self.present |= if field.set.contains(value, len) { bit } else { 0 };
         }
-        self.trie.lookup(self.value(flow), self.width())
+        self.is_mute || self.present & bit != 0
+    }
+
+    /// Number of leading bits that decide this for all lengths.
+    pub(crate) fn deciding_bits(&mut self, field: &PrefixField, flow: &Flow) -> u8 {
+        let value = self.value(field, flow);
+        *self.deciding_bits.get_or_insert_with(|| field.set.deciding_bits(value))
     }
 }
 
@@ -77,10 +107,10 @@ pub struct Footprint {
     pub masks: usize,
     /// Entries of all stage indices.
     pub index_entries: usize,
-    /// Nodes of the prefix tries.
-    pub trie_nodes: usize,
-    /// Nodes of the subtables' port tries.
-    pub port_trie_nodes: usize,
+    /// Prefixes in all tries.
+    pub prefixes: usize,
+    /// Port prefixes in the tries of all subtables.
+    pub port_prefixes: usize,
 }
 
 /// The rules of an OpenFlow table. Cloning is O(1) and gives a snapshot.
@@ -138,7 +168,7 @@ impl<R: Clone> Classifier<R> {
             self.len += 1;
             for (i, prefix) in self.prefixes.iter_mut().enumerate() {
                 if let Some(prefix) = prefix.as_mut().filter(|_| table.prefix_len(i) > 0) {
-                    prefix.trie.insert(prefix.value(m.flow()), table.prefix_len(i));
+                    prefix.set.insert(prefix.value(m.flow()), table.prefix_len(i));
                 }
             }
             if priority > rank.max_priority.0 {
@@ -159,7 +189,7 @@ impl<R: Clone> Classifier<R> {
         self.len -= 1;
         for (i, prefix) in self.prefixes.iter_mut().enumerate() {
             if let Some(prefix) = prefix.as_mut().filter(|_| table.prefix_len(i) > 0) {
-                prefix.trie.remove(prefix.value(m.flow()), table.prefix_len(i));
+                prefix.set.remove(prefix.value(m.flow()), table.prefix_len(i));
             }
         }
         match table.priorities().max() {
@@ -283,7 +313,7 @@ impl<R: Clone> Classifier<R> {
         }
         let mut prefixes: [Option<PrefixField>; MAX_PREFIX_FIELDS] = Default::default();
         for (slot, field) in prefixes.iter_mut().zip(taken) {
-            *slot = Some(PrefixField { field, trie: Trie::default() });
+            *slot = Some(PrefixField { field, set: PrefixSet::default() });
         }
         let ranks: Vec<Rank> = self.subtables.keys().copied().collect();
         for rank in ranks {
@@ -296,26 +326,26 @@ impl<R: Clone> Classifier<R> {
                 let len = table.prefix_len(i);
                 let Some(prefix) = prefix.as_mut().filter(|_| len > 0) else { continue };
                 for (m, _, _) in table.iter() {
-                    prefix.trie.insert(prefix.value(m.flow()), len);
+                    prefix.set.insert(prefix.value(m.flow()), len);
                 }
             }
         }
         self.prefixes = prefixes;
     }
 
-    /// Sizes of all parts, for tests and diagnosis. Walks all tries.
+    /// Sizes of all parts, for tests and diagnosis.
     pub fn debug_footprint(&self) -> Footprint {
         let mut sum = Footprint {
             subtables: self.subtables.len(),
             masks: self.ranks.len(),
-            trie_nodes: self.prefixes.iter().flatten().map(|p| p.trie.nodes()).sum(),
+            prefixes: self.prefixes.iter().flatten().map(|p| p.set.len()).sum(),
             ..Footprint::default()
         };
         for table in self.subtables.values() {
-            let (rules, index_entries, port_trie_nodes) = table.footprint();
+            let (rules, index_entries, port_prefixes) = table.footprint();
             sum.rules += rules;
             sum.index_entries += index_entries;
-            sum.port_trie_nodes += port_trie_nodes;
+            sum.port_prefixes += port_prefixes;
         }
         sum
     }

@@ -12,7 +12,7 @@
 //! - *Staged lookup*: a subtable is looked at in up to four stages (metadata, layer 2, layer 3, layer 4). A miss in an early
 //!   stage adds only the bits of the stages so far to the wildcards.
 //! - *Prefix tries* over address fields tell which prefix lengths can match at all, and how many bits of the address show
-//!   that; other subtables are skipped. A trie over the ports of a subtable narrows what a miss in its last stage adds.
+//!   that; other subtables are skipped (the tries are kept as sorted maps). A trie over the ports of a subtable narrows what a miss in its last stage adds.
 //!
 //! Not here: versions of single rules, timeouts and counters of rules (they belong to the rule), conjunctions (the
 //! translation of a table combines the soft matches), and any lock: publishing is the caller's.
@@ -21,11 +21,11 @@
 mod bucket;
 mod classifier;
 mod hash;
+mod prefixes;
 mod priorities;
 pub mod reference;
 mod shape;
 mod subtable;
-mod trie;
 
 pub use classifier::{Classifier, Footprint, MAX_PREFIX_FIELDS};
 

@@ -4,11 +4,11 @@
 //! index, it looks into `rules`. `ports` holds the ports of all rules if the mask has bits there.
 
 use crate::bucket::{Bucket, Key, Removed};
-use crate::classifier::{MAX_PREFIX_FIELDS, PrefixField};
+use crate::classifier::{MAX_PREFIX_FIELDS, PrefixField, PrefixesOfFlow};
 use crate::hash::{HashedMap, Running};
+use crate::prefixes::PrefixSet;
 use crate::priorities::Priorities;
 use crate::shape::{MAX_STEPS, Shape, ports_of};
-use crate::trie::{Found, Trie};
 use flow::{Flow, Mask, Match};
 use std::sync::Arc;
 
@@ -31,18 +31,18 @@ pub(crate) struct Subtable<R> {
     len: usize,
     rules: HashedMap<Arc<Bucket<R>>>,
     indices: [HashedMap<usize>; MAX_STEPS - 1],
-    ports: Trie,
+    ports: PrefixSet,
 }
 
 /// The tries of a lookup and what they said so far about its flow.
 pub(crate) struct PrefixLookup<'a> {
     fields: &'a [Option<PrefixField>; MAX_PREFIX_FIELDS],
-    found: [Option<Found>; MAX_PREFIX_FIELDS],
+    found: [PrefixesOfFlow; MAX_PREFIX_FIELDS],
 }
 
 impl<'a> PrefixLookup<'a> {
     pub(crate) fn new(fields: &'a [Option<PrefixField>; MAX_PREFIX_FIELDS]) -> PrefixLookup<'a> {
-        PrefixLookup { fields, found: [None; MAX_PREFIX_FIELDS] }
+        PrefixLookup { fields, found: Default::default() }
     }
 }
 
@@ -60,7 +60,7 @@ impl<R: Clone> Subtable<R> {
             len: 0,
             rules: HashedMap::default(),
             indices: Default::default(),
-            ports: Trie::default(),
+            ports: PrefixSet::default(),
         };
         table.use_prefixes(fields);
         table
@@ -115,7 +115,9 @@ impl<R: Clone> Subtable<R> {
         self.len += 1;
         self.priorities.add(priority);
         for (index, hash) in self.indices.iter_mut().zip(index_hashes(&self.shape, self.seed, m.flow())) {
-            *index.entry(hash).or_insert(0) += 1;
+            if let Some(n) = index.insert(hash, 1) {
+                index.insert(hash, n + 1);
+            }
         }
         if self.shape.ports() != 0 {
             self.ports.insert(align_ports(ports_of(m.flow())), self.shape.ports_len());
@@ -185,7 +187,7 @@ impl<R: Clone> Subtable<R> {
         let found = bucket.and_then(|b| b.best(|values| self.shape.equals(values, flow)));
         if found.is_none() && self.shape.ports() != 0 {
             let ports = align_ports(ports_of(flow) & self.shape.ports());
-            self.shape.add_with_ports_prefix(self.ports.lookup(ports, 32).bits, wc);
+            self.shape.add_with_ports_prefix(self.ports.deciding_bits(ports), wc);
         } else {
             self.shape.add_steps_before(last + 1, wc);
         }
@@ -206,13 +208,13 @@ impl<R: Clone> Subtable<R> {
                 continue;
             }
             let Some(field) = &tries.fields[i] else { continue };
-            let found = tries.found[i].get_or_insert_with(|| field.lookup(flow));
-            if found.may_match(prefix.len) {
+            let found = &mut tries.found[i];
+            if found.may_match(field, flow, prefix.len) {
                 continue;
             }
-            let bits = field.leading_bits(found.bits);
-            let free = field.id().get(&wc.0) & bits == bits;
-            if found.bits <= prefix.len || free {
+            let deciding = found.deciding_bits(field, flow);
+            let bits = field.leading_bits(deciding);
+            if deciding <= prefix.len || field.id().get(&wc.0) & bits == bits {
                 field.id().add_mask(&mut wc.0, bits);
                 return true;
             }
@@ -252,9 +254,9 @@ impl<R: Clone> Subtable<R> {
                 .any(|(key, _)| key.priority() == priority && self.shape.agrees(key.values(), m))
     }
 
-    /// Numbers of rules, index entries, nodes of the ports trie.
+    /// Numbers of rules, index entries, port prefixes.
     pub(crate) fn footprint(&self) -> (usize, usize, usize) {
-        (self.len, self.indices.iter().map(HashedMap::len).sum(), self.ports.nodes())
+        (self.len, self.indices.iter().map(HashedMap::len).sum(), self.ports.len())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The parts one by one: what the laws would find late or not at all.
 
 use super::text::parse_match;
-use crate::trie::{Trie, leading};
+use crate::prefixes::{PrefixSet, leading};
 use crate::{Classifier, Footprint};
 use flow::fields::FieldId;
 use flow::{Flow, Mask};
@@ -24,7 +24,7 @@ proptest! {
     ) {
         // Few distinct bits in different places, so that prefixes nest and part late.
         let spread = |b: u8, by: u8| u128::from(b).wrapping_mul(0x0101_0101_0101_0101_0101_0101_0101_0101).rotate_left(by.into()) & 0xf0f0_0ff0_00f0_000f_0f0f_0000_0000_00ff;
-        let mut trie = Trie::default();
+        let mut trie = PrefixSet::default();
         for (b, by, len) in &prefixes {
             trie.insert(spread(*b, *by), *len);
         }
@@ -35,16 +35,15 @@ proptest! {
         for (b, by) in values {
             let value = spread(b, by);
             let (bits, matching) = plain_lookup(&left, value);
-            let found = trie.lookup(value, 128);
-            prop_assert_eq!(found.bits, bits);
+            prop_assert_eq!(trie.deciding_bits(value), bits);
             for len in 1..=128 {
-                prop_assert_eq!(found.may_match(len), matching.contains(&len), "length {}", len);
+                prop_assert_eq!(trie.contains(value, len), matching.contains(&len), "length {}", len);
             }
         }
         for (value, len) in left {
             trie.remove(value, len);
         }
-        prop_assert_eq!(trie.nodes(), 0);
+        prop_assert_eq!(trie.len(), 0);
     }
 }
 
