@@ -33,7 +33,7 @@ use std::time::Duration;
 #[derive(Parser, Debug)]
 #[command(name = "bench")]
 struct Options {
-    /// A few seconds in all: shows that everything works, measures nothing
+    /// As short as can be: shows that everything works, measures nothing
     #[arg(long)]
     quick: bool,
     /// Rounds in which all sides are asked
