@@ -287,8 +287,9 @@ impl Backer {
             && *there.actions == l.actions[..]
             && there.cookie == l.cookie
         {
-            // A rule with a hard timeout counts anew from the packet that would have made it.
-            let stale = l.hard_timeout_s != 0 && there.modified_ms < used_ms;
+            // A rule with a hard timeout counts anew from the packet that would have made it; within a second, the unit of
+            // timeouts, it is not worth a new version of the tables.
+            let stale = l.hard_timeout_s != 0 && there.modified_ms + 1000 <= used_ms;
             if !stale {
                 there.stats.credit(0, 0, used_ms);
                 return true;

@@ -231,12 +231,12 @@ impl Revalidator {
             (Sent::Modify, OpResult::Failed(_)) => {
                 self.send(dp, pmd, vec![(ufid, Sent::Delete, DpifOp::FlowDel(ufid))]);
             }
-            (Sent::Delete, OpResult::Flow(record)) => deleted(backer, pmd, ufid, Some(&record.stats), now_ms),
+            (Sent::Delete, OpResult::Flow(record)) => deleted(backer, pmd, ufid, Some(&record.stats)),
             (Sent::Delete, OpResult::Failed(DpifError::Full(_))) => {
                 // The thread's inbox is full: the flow stays, the next round tries again.
                 backer.ukeys.with(ufid, pmd, |k| k.state = UkeyState::Operational);
             }
-            (Sent::Delete, _) => deleted(backer, pmd, ufid, None, now_ms),
+            (Sent::Delete, _) => deleted(backer, pmd, ufid, None),
             _ => {}
         }
     }
@@ -296,6 +296,11 @@ impl Revalidator {
     }
 }
 
+/// A flow ended with its port: its last statistics are pushed.
+pub fn purged(backer: &Backer, pmd: PmdId, flow: &FlowRecord) {
+    deleted(backer, pmd, flow.ufid, Some(&flow.stats));
+}
+
 /// A flow that the datapath has and nobody here made.
 fn foreign_ukey(r: &FlowRecord, now_ms: u64) -> Ukey {
     Ukey {
@@ -319,7 +324,7 @@ fn push(backer: &Backer, k: &mut Ukey, now: &FlowStats) {
     }
 }
 
-fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>, _now_ms: u64) {
+fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>) {
     let Some(mut k) = backer.ukeys.remove(ufid, pmd) else { return };
     if let Some(last) = last {
         push(backer, &mut k, last);

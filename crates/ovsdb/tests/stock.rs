@@ -1,6 +1,7 @@
 //! Against the programs that everyone has: `ovs-vsctl`, `ovsdb-client`, `ovsdb-tool`, `ovsdb-server` and the Python
 //! library. Each test is skipped, and says so, where they are not installed. Sockets are unix sockets in a directory
 //! of the test's own.
+#![allow(clippy::disallowed_methods, reason = "a test that speaks with real programs does I/O")]
 
 mod backends;
 

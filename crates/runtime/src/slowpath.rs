@@ -4,7 +4,7 @@ use crate::userspace::{Handler, UserspaceDatapath};
 use dpif::{Datapath, DpifOp, OpBatch, OpResult, PutMode, ReplySink};
 use flow::Ufid;
 use ofproto::backer::Backer;
-use ofproto::revalidate::{Replies, ReplyQueue, Revalidator, RevalidatorStats};
+use ofproto::revalidate::{self, Replies, ReplyQueue, Revalidator, RevalidatorStats};
 use ofproto::upcall;
 use std::collections::HashMap;
 use std::io;
@@ -50,15 +50,16 @@ impl SlowPath {
         wake: Wake,
     ) -> io::Result<SlowPath> {
         let stop = Arc::new(AtomicBool::new(false));
+        let parker = Parker::new();
+        let revalidator = parker.unparker().clone();
         let mut threads = Vec::new();
         for (n, handler) in handlers.into_iter().enumerate() {
             let (backer, datapath, stop, wake) =
                 (backer.clone(), datapath.clone(), stop.clone(), wake.clone());
-            let run = move || HandlerThread::new(n, backer, datapath).run(handler, &stop, &wake);
+            let thread = HandlerThread::new(n, backer, datapath, revalidator.clone());
+            let run = move || thread.run(handler, &stop, &wake);
             threads.push(std::thread::Builder::new().name(format!("handler{n}")).spawn(run)?);
         }
-        let parker = Parker::new();
-        let revalidator = parker.unparker().clone();
         let state = Arc::new(RevalidatorState {
             stats: Mutex::default(),
             paused: AtomicBool::new(false),
@@ -66,7 +67,7 @@ impl SlowPath {
             settled: AtomicBool::new(false),
         });
         let (backer, dp, ending, shown) = (backer.clone(), datapath.clone(), stop.clone(), state.clone());
-        let run = move || revalidate(&backer, &dp, &parker, &ending, &shown, &wake);
+        let run = move || revalidator_thread(&backer, &dp, &parker, &ending, &shown, &wake);
         threads.push(std::thread::Builder::new().name("revalidator0".to_string()).spawn(run)?);
         Ok(SlowPath { stop, datapath: datapath.clone(), revalidator, state, threads })
     }
@@ -88,10 +89,10 @@ impl Drop for SlowPath {
     }
 }
 
-/// Longest time that the revalidator sleeps; an epoch that changed is seen after this at the latest.
-const REVALIDATOR_LOOK_MS: u64 = 20;
+/// Longest time that the revalidator sleeps, should nobody wake it.
+const REVALIDATOR_LOOK_MS: u64 = 100;
 
-fn revalidate(
+fn revalidator_thread(
     backer: &Backer,
     datapath: &Arc<UserspaceDatapath>,
     parker: &Parker,
@@ -106,6 +107,9 @@ fn revalidate(
     let mut next_expiry_ms = 0;
     while !stop.load(Ordering::Acquire) {
         let now_ms = sys::clock::monotonic_ms();
+        while let Some((pmd, flow)) = datapath.next_purged() {
+            revalidate::purged(backer, pmd, &flow);
+        }
         let idle = revalidator.is_idle();
         if !(idle && state.paused.load(Ordering::Acquire)) {
             revalidator.poll(backer, &**datapath, now_ms);
@@ -131,14 +135,20 @@ struct HandlerThread {
     sink: Arc<dyn ReplySink>,
     puts: HashMap<u64, Vec<(usize, Ufid)>>,
     next_tag: u64,
+    revalidator: Unparker,
 }
 
 impl HandlerThread {
-    fn new(number: usize, backer: Arc<Backer>, datapath: Arc<UserspaceDatapath>) -> HandlerThread {
+    fn new(
+        number: usize,
+        backer: Arc<Backer>,
+        datapath: Arc<UserspaceDatapath>,
+        revalidator: Unparker,
+    ) -> HandlerThread {
         let replies = Arc::new(Replies::default());
         let unparker = datapath.handler_unparker(number);
         let sink = Arc::new(ReplyQueue::new(replies.clone(), move || unparker.unpark()));
-        HandlerThread { backer, datapath, replies, sink, puts: HashMap::new(), next_tag: 0 }
+        HandlerThread { backer, datapath, replies, sink, puts: HashMap::new(), next_tag: 0, revalidator }
     }
 
     fn run(mut self, mut handler: Handler, stop: &AtomicBool, wake: &Wake) {
@@ -148,7 +158,11 @@ impl HandlerThread {
             if upcalls.is_empty() {
                 continue;
             }
+            let epoch = self.backer.epoch();
             let ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
+            if self.backer.epoch() != epoch {
+                self.revalidator.unpark();
+            }
             if !self.backer.packet_ins.is_empty() {
                 wake();
             }

@@ -20,6 +20,7 @@ pub(crate) struct PortQueues {
     actions: BoundedQueue<Upcall>,
     handler: Unparker,
     waiting: AtomicU64,
+    turn: AtomicU64,
 }
 
 impl PortQueues {
@@ -37,7 +38,11 @@ impl PortQueues {
     }
 
     fn pop(&self) -> Option<Upcall> {
-        let upcall = self.misses.pop().or_else(|| self.actions.pop())?;
+        // In turn, so that neither kind keeps the other waiting.
+        let upcall = match self.turn.fetch_add(1, Ordering::Relaxed) % 2 {
+            0 => self.misses.pop().or_else(|| self.actions.pop()),
+            _ => self.actions.pop().or_else(|| self.misses.pop()),
+        }?;
         self.waiting.fetch_sub(1, Ordering::AcqRel);
         Some(upcall)
     }
@@ -88,6 +93,7 @@ impl UpcallHub {
             actions: BoundedQueue::new(ACTIONS_PER_PORT),
             handler: handler.unparker.clone(),
             waiting: AtomicU64::new(0),
+            turn: AtomicU64::new(0),
         });
         let mut all = Queues::clone(&handler.queues.load());
         all.push(queues.clone());

@@ -11,13 +11,13 @@ mod tests;
 
 use datapath::{DpShared, Pmd, PmdConfig};
 use dpif::{
-    Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, OpBatch, PmdId, PortInfo, PortKind,
-    PortSpec, PortStats,
+    Capabilities, Datapath, DpifError, DpifOp, DropReason, FlowRecord, MeterConfig, OpBatch, PmdId, PortInfo,
+    PortKind, PortSpec, PortStats,
 };
 use flow::DpPort;
 use hub::UpcallHub;
 use netdev::{Port, SystemOptions, TapOptions};
-use pmd::{Control, Inbox, PmdThread, ThreadIo, TxSide};
+use pmd::{Control, Inbox, PmdThread, Purged, ThreadIo, TxSide};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -59,6 +59,7 @@ pub struct UserspaceDatapath {
     threads: Vec<Thread>,
     ports: Mutex<BTreeMap<DpPort, OpenPort>>,
     main: Mutex<MainCore>,
+    purged: Arc<Purged>,
 }
 
 /// How the userspace datapath is made.
@@ -85,7 +86,9 @@ impl UserspaceDatapath {
             let seed = config.hash_seed ^ salt;
             Pmd::new(PmdConfig { vlan_limit: config.vlan_limit, ..PmdConfig::new(id, seed) }, shared.clone())
         };
-        let main = MainCore { core: core(PmdId::Main, 0x6d61_696e), io: ThreadIo::default() };
+        let portless = hub.port_add(DpPort::NONE);
+        let purged = Arc::new(Purged::default());
+        let main = MainCore { core: core(PmdId::Main, 0x6d61_696e), io: ThreadIo::new(portless.clone()) };
         let mut threads = Vec::new();
         for n in 0..config.pmd_threads.max(1) as u16 {
             let (control, requests) = std::sync::mpsc::channel();
@@ -95,7 +98,13 @@ impl UserspaceDatapath {
                 waker: sys::Waker::new()?,
                 control: AtomicBool::new(false),
             });
-            let thread = PmdThread::new(core(PmdId::Core(n), n.into()), inbox.clone(), requests);
+            let thread = PmdThread::new(
+                core(PmdId::Core(n), n.into()),
+                ThreadIo::new(portless.clone()),
+                inbox.clone(),
+                requests,
+                purged.clone(),
+            );
             let join =
                 std::thread::Builder::new().name(format!("pmd-c{n:02}")).spawn(move || thread.run())?;
             threads.push(Thread { id: PmdId::Core(n), inbox, control, join: Some(join) });
@@ -107,6 +116,7 @@ impl UserspaceDatapath {
             threads,
             ports: Mutex::default(),
             main: Mutex::new(main),
+            purged,
         };
         Ok((datapath, handlers))
     }
@@ -114,6 +124,11 @@ impl UserspaceDatapath {
     /// Wakes a handler, so that it looks at the answers to its operations.
     pub(crate) fn handler_unparker(&self, handler: usize) -> sync::Unparker {
         self.hub.unparker(handler)
+    }
+
+    /// The next flow that ended with its port, with its last statistics.
+    pub(crate) fn next_purged(&self) -> Option<(PmdId, FlowRecord)> {
+        self.purged.pop()
     }
 
     /// Wakes all handlers.
@@ -241,7 +256,9 @@ impl Datapath for UserspaceDatapath {
         while answers.recv().is_ok() {}
         {
             let main = &mut *lock(&self.main);
-            main.core.port_remove(port, &mut main.io);
+            for flow in main.core.port_remove(port, &mut main.io) {
+                self.purged.push((PmdId::Main, flow));
+            }
             main.io.remove(port);
         }
         self.hub.port_del(port);

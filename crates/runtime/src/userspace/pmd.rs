@@ -5,7 +5,9 @@
 
 use super::hub::PortQueues;
 use datapath::{Pmd, PmdIo, TxReport};
-use dpif::{DpifError, DpifOp, DropReason, OpBatch, OpResult, PortStats, Upcall, UpcallSink};
+use dpif::{
+    DpifError, DpifOp, DropReason, FlowRecord, OpBatch, OpResult, PmdId, PortStats, Upcall, UpcallSink,
+};
 use flow::DpPort;
 use netdev::{RxQueue, TxDrop, TxQueue};
 use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool};
@@ -13,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
-use sync::{AtomicBool, BoundedQueue, Ordering};
+use sync::{AtomicBool, BoundedQueue, Ordering, ReplyRing};
 
 /// How long an idle thread spins before it sleeps.
 const SPIN_US: u64 = 50;
@@ -29,6 +31,9 @@ pub(crate) struct TxSide {
     pub(crate) tx: Box<dyn TxQueue>,
     pub(crate) upcalls: Arc<PortQueues>,
 }
+
+/// Flows that ended with their port, with their last statistics, for the slow path.
+pub(crate) type Purged = ReplyRing<(PmdId, FlowRecord)>;
 
 /// Requests of the control thread.
 pub(crate) enum Control {
@@ -63,12 +68,17 @@ impl Inbox {
 }
 
 /// Ports of a thread, as its core sees them.
-#[derive(Default)]
 pub(crate) struct ThreadIo {
     ports: BTreeMap<DpPort, TxSide>,
+    /// For packets that no port received.
+    portless: Arc<PortQueues>,
 }
 
 impl ThreadIo {
+    pub(crate) fn new(portless: Arc<PortQueues>) -> ThreadIo {
+        ThreadIo { ports: BTreeMap::new(), portless }
+    }
+
     pub(crate) fn add(&mut self, port: DpPort, side: TxSide) {
         self.ports.insert(port, side);
     }
@@ -80,11 +90,9 @@ impl ThreadIo {
 
 impl UpcallSink for ThreadIo {
     fn upcall(&mut self, upcall: Upcall) -> Result<(), Box<Upcall>> {
-        // A packet that no port received (a packet-out) waits in the queue of the first port.
-        let side = self.ports.get(&upcall.rx_port).or_else(|| self.ports.values().next());
-        match side {
+        match self.ports.get(&upcall.rx_port) {
             Some(side) => side.upcalls.push(upcall),
-            None => Err(Box::new(upcall)),
+            None => self.portless.push(upcall),
         }
     }
 }
@@ -128,6 +136,7 @@ pub(crate) struct PmdThread {
     pub(crate) io: ThreadIo,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) control: Receiver<Control>,
+    purged: Arc<Purged>,
     rx: Vec<Rx>,
     batch: PacketBatch,
     last_work_us: u64,
@@ -135,12 +144,19 @@ pub(crate) struct PmdThread {
 }
 
 impl PmdThread {
-    pub(crate) fn new(core: Pmd, inbox: Arc<Inbox>, control: Receiver<Control>) -> PmdThread {
+    pub(crate) fn new(
+        core: Pmd,
+        io: ThreadIo,
+        inbox: Arc<Inbox>,
+        control: Receiver<Control>,
+        purged: Arc<Purged>,
+    ) -> PmdThread {
         PmdThread {
             core,
-            io: ThreadIo::default(),
+            io,
             inbox,
             control,
+            purged,
             rx: Vec::new(),
             batch: PacketBatch::new(),
             last_work_us: 0,
@@ -239,7 +255,9 @@ impl PmdThread {
                 Control::PortDel(port, done) => {
                     self.rx.retain(|rx| rx.port != port);
                     while self.carry_out_ops() {}
-                    self.core.port_remove(port, &mut self.io);
+                    for flow in self.core.port_remove(port, &mut self.io) {
+                        self.purged.push((self.core.id(), flow));
+                    }
                     self.core.flush_output(&mut self.io);
                     self.io.remove(port);
                     let _ = done.send(());

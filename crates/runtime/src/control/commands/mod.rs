@@ -99,7 +99,7 @@ const COMMANDS: &[Command] = &[
 pub fn run(daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
     let Some(command) = COMMANDS.iter().find(|c| c.name == name) else {
         return Answer::Now(Err(format!(
-            "\"{name}\" is not a valid command (use \"list-commands\" to see a list)"
+            "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
         )));
     };
     if args.len() < command.min_args {
