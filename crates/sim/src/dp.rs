@@ -8,7 +8,7 @@ use crate::report::{Broken, Law, Violations};
 use crate::rng::Rng;
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
 use dpif::{
-    Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, OpBatch, OpResult, PmdId, PortInfo,
+    Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PortInfo,
     PortSpec, PortStats, PutMode, ReplySink, Ticket, Upcall, UpcallSink,
 };
 use flow::{DpPort, Ufid};
@@ -494,5 +494,9 @@ impl Datapath for SimDatapath {
     fn meter_del(&self, id: u32) -> Result<(), DpifError> {
         self.inner().meters.remove(&id);
         self.shared.meter_del(id)
+    }
+
+    fn meter_stats(&self, id: u32) -> Result<MeterStats, DpifError> {
+        self.shared.meter_stats(id)
     }
 }

@@ -11,7 +11,7 @@ mod tests;
 
 use datapath::{DpShared, Pmd, PmdConfig};
 use dpif::{
-    Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, OpBatch, PmdId, PortInfo, PortKind,
+    Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch, PmdId, PortInfo, PortKind,
     PortSpec, PortStats,
 };
 use flow::DpPort;
@@ -307,6 +307,10 @@ impl Datapath for UserspaceDatapath {
 
     fn meter_del(&self, id: u32) -> Result<(), DpifError> {
         self.shared.meter_del(id)
+    }
+
+    fn meter_stats(&self, id: u32) -> Result<MeterStats, DpifError> {
+        self.shared.meter_stats(id)
     }
 }
 
