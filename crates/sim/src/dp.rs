@@ -8,8 +8,8 @@ use crate::report::{Broken, Law, Violations};
 use crate::rng::Rng;
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
 use dpif::{
-    Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PortInfo,
-    PortSpec, PortStats, PutMode, ReplySink, Ticket, Upcall, UpcallSink,
+    Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch, OpResult, PmdId,
+    PortInfo, PortSpec, PortStats, PutMode, ReplySink, Ticket, Upcall, UpcallSink,
 };
 use flow::{DpPort, Ufid};
 use packet::{Packet, PacketBatch, PacketPool};

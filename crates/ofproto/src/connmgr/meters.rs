@@ -6,7 +6,9 @@ use crate::rule::Rule;
 use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig};
 use flow::action::Action;
 use openflow::ErrorKind;
-use openflow::msg::meter::{Band, BandType, METER_ALL, Meter, MeterFeatures, MeterMod, MeterModCommand, MeterStats, flags};
+use openflow::msg::meter::{
+    Band, BandType, METER_ALL, Meter, MeterFeatures, MeterMod, MeterModCommand, MeterStats, flags,
+};
 use std::collections::BTreeMap;
 
 /// Meters have numbers below this.
@@ -112,9 +114,8 @@ impl MeterTable {
     /// that are not known.
     pub(super) fn stats(&self, id: u32, ctx: &Ctx<'_>, now_ms: u64) -> Result<Vec<MeterStats>, ErrorKind> {
         let view = ctx.bridge_view();
-        let users = |id: u32| {
-            view.as_ref().map_or(0, |b| b.tables.iter().filter(|r| uses(r, id)).count() as u32)
-        };
+        let users =
+            |id: u32| view.as_ref().map_or(0, |b| b.tables.iter().filter(|r| uses(r, id)).count() as u32);
         let tell = |e: &Entry| {
             let age_ms = now_ms.saturating_sub(e.since_ms);
             let unknown = MeterBandStats { packets: u64::MAX, bytes: u64::MAX };

@@ -461,7 +461,9 @@ impl Switch {
             let after = self.backer.change_bridge(b.id, |b| {
                 let table = Arc::make_mut(&mut b.ports);
                 for port in table.ports.values_mut() {
-                    if let (Some(down), Some(speed)) = (facts.link_down(&port.name), facts.speed_mbps(&port.name)) {
+                    if let (Some(down), Some(speed)) =
+                        (facts.link_down(&port.name), facts.speed_mbps(&port.name))
+                    {
                         let port = Arc::make_mut(port);
                         (port.link_down, port.speed_mbps) = (down, speed);
                     }

@@ -11,8 +11,8 @@ mod tests;
 
 use datapath::{DpShared, Pmd, PmdConfig};
 use dpif::{
-    Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch, PmdId, PortInfo, PortKind,
-    PortSpec, PortStats,
+    Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch, PmdId, PortInfo,
+    PortKind, PortSpec, PortStats,
 };
 use flow::DpPort;
 use hub::UpcallHub;
