@@ -61,9 +61,8 @@ impl Ip<'_> {
     pub(super) fn packet(&self, proto: u8, payload: &str) -> String {
         let len = 20 + payload.len() / 2;
         let Ip { src, dst, tos, ttl, frag } = self;
-        let header = |sum: u16| {
-            format!("45{tos:02x}{len:04x}0001{frag:04x}{ttl:02x}{proto:02x}{sum:04x}{src}{dst}")
-        };
+        let header =
+            |sum: u16| format!("45{tos:02x}{len:04x}0001{frag:04x}{ttl:02x}{proto:02x}{sum:04x}{src}{dst}");
         format!("0800{}{payload}", header(checksum(&header(0))))
     }
 

@@ -44,7 +44,12 @@ impl Lab {
         let net = Topology::new(hosts).unwrap();
         // What a kernel says of itself in IPv6 would be counted too.
         for netns in net.hosts.iter().map(|h| &h.netns).chain([&net.switch]) {
-            netns.run("sysctl", &["-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1"]).unwrap();
+            netns
+                .run(
+                    "sysctl",
+                    &["-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1"],
+                )
+                .unwrap();
         }
         let args = ["--pidfile", "--log-file", "-vconsole:off"];
         let spec = DaemonSpec::new(env!("CARGO_BIN_EXE_sluiced")).unwrap().netns(&net.switch).args(args);
@@ -115,7 +120,8 @@ impl Lab {
     fn wait_packets(&self, filter: &str, count: u64) {
         let what = format!("{count} packets of {filter}");
         if let Err(why) = wait_for(LIMIT, &what, || self.packets(filter) >= count) {
-            panic!("{why}\n{}", self.ofctl("dump-flows br0"));
+            let datapath = self.appctl("dpctl/show") + &self.ofctl("dump-ports br0");
+            panic!("{why}\n{}{datapath}", self.ofctl("dump-flows br0"));
         }
         self.appctl("revalidator/wait");
         assert_eq!(self.packets(filter), count, "{filter}:\n{}", self.ofctl("dump-flows br0"));
