@@ -60,10 +60,7 @@ fn a_port_does_what_its_configuration_says() {
     let third = lab.watch(3);
     let pass = |n: u8| {
         send(lab.host(1), &[frame(n)]);
-        third
-            .wait_for(&format!("{n:02x}88 b5"), LIMIT)
-            .or_else(|_| third.wait_for(&format!("{n:02x} 88b5"), LIMIT))
-            .unwrap();
+        third.wait_for(&format!("02aa 0000 00{n:02x}"), LIMIT).unwrap();
     };
     pass(1);
     lab.ofctl("mod-port br0 2 no-flood");
