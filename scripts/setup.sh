@@ -72,6 +72,7 @@ disable_services() {
     for package in "$@"; do
         case $package in
         openvswitch-switch) systemctl disable --quiet openvswitch-switch.service ovs-vswitchd.service ovsdb-server.service || true ;;
+        openvswitch-testcontroller) systemctl disable --quiet openvswitch-testcontroller.service || true ;;
         iperf3) systemctl disable --quiet iperf3.service || true ;;
         esac
     done
@@ -101,7 +102,7 @@ case $target in
 demo) packages=(iproute2 iputils-ping iperf3 ethtool) ;;
 check)
     packages=(openvswitch-switch openvswitch-common python3-openvswitch tcpdump iperf3 iproute2 iputils-ping
-        ethtool procps)
+        ethtool procps openvswitch-testcontroller)
     ;;
 *)
     say "usage: scripts/setup.sh check|demo"

@@ -383,4 +383,6 @@ pub trait Datapath: Send + Sync {
     fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError>;
     /// Removes a meter.
     fn meter_del(&self, id: u32) -> Result<(), DpifError>;
+    /// Counters of a meter.
+    fn meter_stats(&self, id: u32) -> Result<MeterStats, DpifError>;
 }

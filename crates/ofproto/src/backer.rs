@@ -67,6 +67,8 @@ pub struct Limits {
     pub flow_limit: AtomicU64,
     /// `max-idle`: a megaflow without packets for so long goes, in milliseconds.
     pub max_idle_ms: AtomicU64,
+    /// Flows made until then are to be deleted by the next round (`revalidator/purge`): the time of the last order.
+    pub purge_until_ms: AtomicU64,
 }
 
 /// What the bridges of one datapath share.
@@ -101,7 +103,11 @@ impl Backer {
             packet_ins: BoundedQueue::new(PACKET_IN_QUEUE),
             packet_ins_lost: AtomicU64::new(0),
             removed: BoundedQueue::new(REMOVED_QUEUE),
-            limits: Limits { flow_limit: AtomicU64::new(200_000), max_idle_ms: AtomicU64::new(10_000) },
+            limits: Limits {
+                flow_limit: AtomicU64::new(200_000),
+                max_idle_ms: AtomicU64::new(10_000),
+                purge_until_ms: AtomicU64::new(0),
+            },
             hash_seed,
             next_bridge: AtomicU64::new(1),
         }

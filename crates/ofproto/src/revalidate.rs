@@ -262,6 +262,7 @@ impl Revalidator {
             true => 100,
             false => backer.limits.max_idle_ms.load(Ordering::Relaxed),
         };
+        let purge_until_ms = backer.limits.purge_until_ms.load(Ordering::Relaxed);
         let verdict = backer.ukeys.with(ufid, pmd, |k| {
             if k.state == UkeyState::Evicting {
                 return Verdict::Keep;
@@ -276,7 +277,7 @@ impl Revalidator {
             }
             push(backer, k, &r.stats);
             let last_ms = r.stats.used_ms.max(k.created_ms);
-            if now_ms >= last_ms + max_idle_ms {
+            if now_ms >= last_ms + max_idle_ms || k.created_ms <= purge_until_ms {
                 return Verdict::Delete;
             }
             let epoch = backer.epoch();

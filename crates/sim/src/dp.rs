@@ -8,8 +8,8 @@ use crate::report::{Broken, Law, Violations};
 use crate::rng::Rng;
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
 use dpif::{
-    Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, OpBatch, OpResult, PmdId, PortInfo,
-    PortSpec, PortStats, PutMode, ReplySink, Ticket, Upcall, UpcallSink,
+    Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch, OpResult, PmdId,
+    PortInfo, PortSpec, PortStats, PutMode, ReplySink, Ticket, Upcall, UpcallSink,
 };
 use flow::{DpPort, Ufid};
 use packet::{Packet, PacketBatch, PacketPool};
@@ -548,5 +548,9 @@ impl Datapath for SimDatapath {
     fn meter_del(&self, id: u32) -> Result<(), DpifError> {
         self.inner().meters.remove(&id);
         self.shared.meter_del(id)
+    }
+
+    fn meter_stats(&self, id: u32) -> Result<MeterStats, DpifError> {
+        self.shared.meter_stats(id)
     }
 }

@@ -3,7 +3,7 @@
 use super::Ctx;
 use crate::flow_mod;
 use crate::rule::Rule;
-use dpif::{DpifError, MeterBand, MeterConfig};
+use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig};
 use flow::action::Action;
 use openflow::ErrorKind;
 use openflow::msg::meter::{
@@ -110,22 +110,26 @@ impl MeterTable {
         Ok(self.chosen(id)?.into_iter().map(|e| e.meter.clone()).collect())
     }
 
-    /// Statistics of a meter, or of all. Packets are counted by the datapath, which does not tell them: all ones, as the
-    /// standard asks for counters that are not known.
+    /// Statistics of a meter, or of all. What the datapath does not tell is all ones, as the standard asks for counters
+    /// that are not known.
     pub(super) fn stats(&self, id: u32, ctx: &Ctx<'_>, now_ms: u64) -> Result<Vec<MeterStats>, ErrorKind> {
         let view = ctx.bridge_view();
         let users =
             |id: u32| view.as_ref().map_or(0, |b| b.tables.iter().filter(|r| uses(r, id)).count() as u32);
         let tell = |e: &Entry| {
             let age_ms = now_ms.saturating_sub(e.since_ms);
+            let unknown = MeterBandStats { packets: u64::MAX, bytes: u64::MAX };
+            let counted = ctx.datapath.meter_stats(e.meter.id).ok();
+            let band = |n: usize| counted.as_ref().and_then(|c| c.bands.get(n)).copied().unwrap_or(unknown);
+            let bands = (0..e.meter.bands.len()).map(|n| (band(n).packets, band(n).bytes)).collect();
             MeterStats {
                 id: e.meter.id,
                 flow_count: users(e.meter.id),
-                packet_in_count: u64::MAX,
-                byte_in_count: u64::MAX,
+                packet_in_count: counted.as_ref().map_or(u64::MAX, |c| c.packets),
+                byte_in_count: counted.as_ref().map_or(u64::MAX, |c| c.bytes),
                 duration_s: (age_ms / 1000) as u32,
                 duration_ns: (age_ms % 1000) as u32 * 1_000_000,
-                bands: vec![(u64::MAX, u64::MAX); e.meter.bands.len()],
+                bands,
             }
         };
         Ok(self.chosen(id)?.into_iter().map(tell).collect())

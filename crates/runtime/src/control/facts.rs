@@ -142,6 +142,11 @@ impl FactKeeper {
         self.links.get(name).map(|l| !l.info.carrier())
     }
 
+    /// Speed of a device in Mbit/s, 0 when its driver does not tell; `None` when nothing is known of it.
+    pub(crate) fn speed_mbps(&self, name: &str) -> Option<u32> {
+        self.links.get(name).map(|l| l.settings.as_ref().and_then(|s| s.speed_mbps).unwrap_or(0))
+    }
+
     /// Writes what differs and is due.
     pub(crate) fn write_back(
         &mut self,

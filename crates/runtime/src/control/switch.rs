@@ -477,12 +477,13 @@ impl Switch {
         }
     }
 
-    /// Tells translation which ports have no carrier.
+    /// Tells translation and controllers which ports have no carrier, and how fast they are.
     fn follow_carriers(&mut self) {
         let view = self.backer.view();
         for b in view.bridges.values() {
             let differs = |p: &ofproto::ports::Port| {
                 self.facts.link_down(&p.name).is_some_and(|down| down != p.link_down)
+                    || self.facts.speed_mbps(&p.name).is_some_and(|speed| speed != p.speed_mbps)
             };
             if !b.ports.ports.values().any(|p| differs(p)) {
                 continue;
@@ -492,8 +493,11 @@ impl Switch {
             let after = self.backer.change_bridge(b.id, |b| {
                 let table = Arc::make_mut(&mut b.ports);
                 for port in table.ports.values_mut() {
-                    if let Some(down) = facts.link_down(&port.name) {
-                        Arc::make_mut(port).link_down = down;
+                    if let (Some(down), Some(speed)) =
+                        (facts.link_down(&port.name), facts.speed_mbps(&port.name))
+                    {
+                        let port = Arc::make_mut(port);
+                        (port.link_down, port.speed_mbps) = (down, speed);
                     }
                 }
                 b.ports.clone()

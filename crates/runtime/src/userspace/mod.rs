@@ -11,8 +11,8 @@ mod tests;
 
 use datapath::{DpShared, Pmd, PmdConfig};
 use dpif::{
-    Capabilities, Datapath, DpifError, DpifOp, DropReason, FlowRecord, MeterConfig, OpBatch, PmdId, PortInfo,
-    PortKind, PortSpec, PortStats,
+    Capabilities, Datapath, DpifError, DpifOp, DropReason, FlowRecord, MeterConfig, MeterStats, OpBatch,
+    PmdId, PortInfo, PortKind, PortSpec, PortStats,
 };
 use flow::DpPort;
 use hub::UpcallHub;
@@ -330,6 +330,10 @@ impl Datapath for UserspaceDatapath {
 
     fn meter_del(&self, id: u32) -> Result<(), DpifError> {
         self.shared.meter_del(id)
+    }
+
+    fn meter_stats(&self, id: u32) -> Result<MeterStats, DpifError> {
+        self.shared.meter_stats(id)
     }
 }
 

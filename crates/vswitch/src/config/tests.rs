@@ -61,7 +61,6 @@ fn the_own_port_needs_no_row_and_is_internal_whatever_its_row_says() {
     assert_eq!(
         messages(&desired),
         [
-            "Bridge br0: there is no kernel datapath; the userspace datapath (netdev) serves this bridge",
             "Interface br0: the address of a bridge's own port is set by the bridge's other_config:hwaddr: mac is ignored"
         ]
     );

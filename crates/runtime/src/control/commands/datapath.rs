@@ -313,14 +313,11 @@ pub(super) fn revalidator_resume(daemon: &mut Daemon, _: &[String]) -> Answer {
     String::new().into()
 }
 
-pub(super) fn revalidator_purge(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let switch = &daemon.switch;
-    for pmd in switch.datapath().pmds() {
-        if let Err(e) = switch.ask(pmd, vec![DpifOp::FlowFlush]) {
-            return Answer::Now(Err(e));
-        }
-    }
-    String::new().into()
+/// Deletes all flows by way of the revalidator, which keeps what they have counted.
+pub(super) fn revalidator_purge(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let limits = &daemon.switch.backer().limits;
+    limits.purge_until_ms.store(sys::clock::monotonic_ms(), Ordering::Relaxed);
+    revalidator_wait(daemon, args)
 }
 
 fn bridge(

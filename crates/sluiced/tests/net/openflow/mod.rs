@@ -120,7 +120,8 @@ impl Lab {
     fn wait_packets(&self, filter: &str, count: u64) {
         let what = format!("{count} packets of {filter}");
         if let Err(why) = wait_for(LIMIT, &what, || self.packets(filter) >= count) {
-            panic!("{why}\n{}", self.ofctl("dump-flows br0"));
+            let datapath = self.appctl("dpctl/show") + &self.ofctl("dump-ports br0");
+            panic!("{why}\n{}{datapath}", self.ofctl("dump-flows br0"));
         }
         self.appctl("revalidator/wait");
         assert_eq!(self.packets(filter), count, "{filter}:\n{}", self.ofctl("dump-flows br0"));
