@@ -5,8 +5,8 @@
 #![allow(clippy::disallowed_methods, reason = "a test that speaks with real programs does I/O")]
 
 use dpif::{
-    Capabilities, Datapath, DpAction, DpifError, DpifOp, MeterConfig, OpBatch, PmdId, PortInfo, PortSpec,
-    PortStats, UserCookie,
+    Capabilities, Datapath, DpAction, DpifError, DpifOp, MeterConfig, MeterStats, OpBatch, PmdId, PortInfo,
+    PortSpec, PortStats, UserCookie,
 };
 use flow::{DpPort, MacAddr, OfPort};
 use ofproto::backer::{Backer, PacketInEvent};
@@ -75,6 +75,10 @@ impl Datapath for TestDatapath {
     fn meter_set(&self, _: u32, _: &MeterConfig) -> Result<(), DpifError> {
         Ok(())
     }
+    fn meter_stats(&self, _: u32) -> Result<MeterStats, DpifError> {
+        Err(DpifError::NotFound("meter"))
+    }
+
     fn meter_del(&self, _: u32) -> Result<(), DpifError> {
         Ok(())
     }
