@@ -95,6 +95,10 @@ impl Datapath for Flows {
     fn meter_set(&self, _: u32, _: &MeterConfig) -> Result<(), DpifError> {
         Ok(())
     }
+    fn meter_stats(&self, _: u32) -> Result<dpif::MeterStats, DpifError> {
+        Err(DpifError::NotFound("meter"))
+    }
+
     fn meter_del(&self, _: u32) -> Result<(), DpifError> {
         Ok(())
     }

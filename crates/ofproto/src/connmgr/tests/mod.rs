@@ -85,6 +85,10 @@ impl Datapath for RecordingDatapath {
         Ok(())
     }
 
+    fn meter_stats(&self, _: u32) -> Result<dpif::MeterStats, DpifError> {
+        Err(DpifError::NotFound("meter"))
+    }
+
     fn meter_del(&self, id: u32) -> Result<(), DpifError> {
         self.meters.lock().unwrap().remove(&id).map(drop).ok_or(DpifError::NotFound("meter"))
     }
