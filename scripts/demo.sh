@@ -75,6 +75,20 @@ pids+=($!)
 sleep 0.5
 in_host 1 iperf3 -c 10.0.0.2 -p 5202 -u -b 1G -l 1400 -t 3 -f g | grep -E 'sender|receiver'
 
+say "A rule changes the path of live traffic: what host 1 sends to host 2 is answered by host 3"
+mac() { in_host "$1" cat /sys/class/net/eth0/address; }
+in_host 1 ping -i 0.2 -c 20 10.0.0.2 >"$work/ping.txt" &
+pids+=($!)
+sleep 1
+sluice ofctl add-flow br0 "priority=100,ip,in_port=1,nw_dst=10.0.0.2,actions=mod_dl_dst:$(mac 3),mod_nw_dst:10.0.0.3,output:3"
+sluice ofctl add-flow br0 "priority=100,ip,in_port=3,nw_dst=10.0.0.1,actions=mod_dl_src:$(mac 2),mod_nw_src:10.0.0.2,output:1"
+in_host 2 ip addr del 10.0.0.2/24 dev eth0
+wait "${pids[-1]}" || true
+echo "host 2 has given its address up in between, and host 1 went on:"
+tail -n 3 "$work/ping.txt"
+sluice ofctl dump-flows br0
+sluice appctl ofproto/trace br0 "in_port=1,icmp,dl_src=$(mac 1),dl_dst=$(mac 2),nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_ttl=64"
+
 say "What the switch learned and installed"
 sluice appctl fdb/show br0
 sluice appctl dpctl/dump-flows

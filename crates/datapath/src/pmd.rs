@@ -49,8 +49,8 @@ impl PmdConfig {
             hash_seed,
             flow_limit_hard: 4_000_000,
             cache_entries_max: 1_572_864,
-            parked_per_ticket_max: 64,
-            parked_max: 4096,
+            parked_per_ticket_max: 256,
+            parked_max: 8192,
             ticket_ttl_us: 5_000_000,
         }
     }

@@ -257,6 +257,13 @@ pub struct PmdStats {
     pub drops: [u64; DropReason::COUNT],
 }
 
+impl PmdStats {
+    /// Packets without a megaflow that were dropped: their upcall, or their place behind one, found no room.
+    pub fn lost(&self) -> u64 {
+        self.upcalls_lost + self.drops[DropReason::ParkedOverflow as usize]
+    }
+}
+
 impl Default for PortStats {
     fn default() -> PortStats {
         PortStats {

@@ -164,8 +164,8 @@ fn totals(switch: &Switch) -> (u64, u64, u64, u64) {
     let sum = |f: fn(&dpif::PmdStats) -> u64| stats.iter().map(|(_, s)| f(s)).sum::<u64>();
     (
         sum(|s| s.cache_hits + s.megaflow_hits),
-        sum(|s| s.upcalls + s.upcalls_lost),
-        sum(|s| s.upcalls_lost),
+        sum(|s| s.upcalls + s.lost()),
+        sum(|s| s.lost()),
         sum(|s| s.flows),
     )
 }
