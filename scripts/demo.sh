@@ -17,6 +17,8 @@ say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 run() { printf '\033[2m$ %s\033[0m\n' "$*"; "$@"; }
 in_switch() { ip netns exec "$switch" "$@"; }
 in_host() { local n=$1; shift; ip netns exec "${hosts[$((n - 1))]}" "$@"; }
+# Started beside us: the process itself, not a shell around it, so that ending it by its id ends it.
+beside() { local ns=$1; shift; ip netns exec "$ns" "$@" & pids+=($!); }
 # The command line of the switch, shown as a user would type it.
 sluice() { printf '\033[2m$ sluice %s\033[0m\n' "$*"; in_switch "$bin/sluice" "$@"; }
 
@@ -52,10 +54,10 @@ for n in 1 2 3; do
 done
 
 say "Starting the switch: sluiced, serving its own database"
-in_switch "$bin/sluiced" --pidfile --log-file "-vconsole:off" &
-pids+=($!)
+beside "$switch" "$bin/sluiced" --pidfile --log-file "-vconsole:off"
+daemon=${pids[-1]}
 for _ in $(seq 100); do [ -S "$OVS_RUNDIR/db.sock" ] && break; sleep 0.1; done
-[ -S "$OVS_RUNDIR/db.sock" ] || { echo "sluiced did not start:" >&2; cat "$OVS_LOGDIR"/*.log >&2; exit 1; }
+kill -0 "$daemon" && [ -S "$OVS_RUNDIR/db.sock" ] || { echo "sluiced did not start:" >&2; cat "$OVS_LOGDIR"/*.log >&2; exit 1; }
 sluice vsctl add-br br0 -- set bridge br0 datapath_type=netdev
 for n in 1 2 3; do sluice vsctl add-port br0 "port$n"; done
 sluice vsctl show
@@ -66,19 +68,16 @@ run in_host 1 ping -c 3 -i 0.2 10.0.0.2
 run in_host 3 ping -c 2 -i 0.2 10.0.0.1
 
 say "Rates between host 1 and host 2"
-in_host 2 iperf3 -s -1 -p 5201 >/dev/null 2>&1 &
-pids+=($!)
+beside "${hosts[1]}" iperf3 -s -1 -p 5201 >"$work/iperf1" 2>&1
 sleep 0.5
 in_host 1 iperf3 -c 10.0.0.2 -p 5201 -t 3 -f g | grep -E 'sender|receiver'
-in_host 2 iperf3 -s -1 -p 5202 >/dev/null 2>&1 &
-pids+=($!)
+beside "${hosts[1]}" iperf3 -s -1 -p 5202 >"$work/iperf2" 2>&1
 sleep 0.5
 in_host 1 iperf3 -c 10.0.0.2 -p 5202 -u -b 1G -l 1400 -t 3 -f g | grep -E 'sender|receiver'
 
 say "A rule changes the path of live traffic: what host 1 sends to host 2 is answered by host 3"
 mac() { in_host "$1" cat /sys/class/net/eth0/address; }
-in_host 1 ping -i 0.2 -c 20 10.0.0.2 >"$work/ping.txt" &
-pids+=($!)
+beside "${hosts[0]}" ping -i 0.2 -c 20 10.0.0.2 >"$work/ping.txt"
 sleep 1
 sluice ofctl add-flow br0 "priority=100,ip,in_port=1,nw_dst=10.0.0.2,actions=mod_dl_dst:$(mac 3),mod_nw_dst:10.0.0.3,output:3"
 sluice ofctl add-flow br0 "priority=100,ip,in_port=3,nw_dst=10.0.0.1,actions=mod_dl_src:$(mac 2),mod_nw_src:10.0.0.2,output:1"
