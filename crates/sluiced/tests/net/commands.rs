@@ -213,3 +213,62 @@ fn garbage_on_the_control_socket_disturbs_nobody() {
         "{reply}"
     );
 }
+
+#[test]
+fn flows_are_put_shown_changed_and_deleted_by_hand() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let (_net, daemon) = switch(2);
+    // What translation makes of such a packet, so that the revalidator lets the flow be.
+    let flow = "recirc_id(0),in_port(2),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:01,dst=01:80:c2:00:00:01),eth_type(0x1234)";
+    appctl(&daemon, "revalidator/pause");
+    appctl(&daemon, &format!("dpctl/add-flow {flow} 3"));
+    let line = appctl(&daemon, "dpctl/dump-flows -m")
+        .lines()
+        .find(|l| l.contains("eth_type(0x1234)"))
+        .unwrap()
+        .to_string();
+    let ufid = line.split(',').next().unwrap().to_string();
+    let get = || appctl(&daemon, &format!("dpctl/get-flow {ufid}"));
+    assert!(get().contains("packets:0, bytes:0, used:never, actions:3"), "{}", get());
+    appctl(&daemon, &format!("dpctl/mod-flow {flow} drop"));
+    assert!(get().contains("actions:drop"), "{}", get());
+    appctl(&daemon, &format!("dpctl/del-flow {flow}"));
+    let gone = appctl_output(&daemon, &format!("dpctl/get-flow {ufid}"));
+    assert_eq!(gone.status.code(), Some(2));
+    assert!(gone.stderr.contains("no such flow"), "{}", gone.stderr);
+    let wrong = appctl_output(&daemon, "dpctl/add-flow in_port(nonsense) 3");
+    assert!(wrong.stderr.contains("parsing flow key"), "{}", wrong.stderr);
+    appctl(&daemon, "revalidator/resume");
+}
+
+#[test]
+fn a_flow_that_the_tables_do_not_agree_with_is_put_right() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let (_net, daemon) = switch(2);
+    let flow = "recirc_id(0),in_port(2),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02),eth_type(0x1234)";
+    appctl(&daemon, &format!("dpctl/add-flow {flow} 2"));
+    wait_for(LIMIT, "the flow to go or to be as the tables say", || {
+        !appctl(&daemon, "dpctl/dump-flows").lines().any(|l| l.contains("0x1234") && l.ends_with("actions:2"))
+    })
+    .unwrap();
+}
+
+#[test]
+fn tables_and_abilities_are_shown() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let (_net, daemon) = switch(1);
+    let flows = appctl(&daemon, "bridge/dump-flows br0");
+    assert!(
+        flows.starts_with("duration=") && flows.trim_end().ends_with("priority=0,actions=NORMAL"),
+        "{flows}"
+    );
+    let features = appctl(&daemon, "dpif/show-dp-features br0");
+    for row in ["Masked set action: Yes", "Recirc: Yes", "Max VLAN headers: 1", "CT state: No"] {
+        assert!(features.lines().any(|l| l == row), "{row} in {features}");
+    }
+    let unknown = appctl_output(&daemon, "bridge/dump-flows nope");
+    assert!(unknown.stderr.contains("Unknown bridge"), "{}", unknown.stderr);
+}

@@ -15,10 +15,10 @@ use sync::{Ordering, lock};
 const DUMP_FLOWS: usize = 512;
 
 /// Names of the datapath's ports.
-struct Names(BTreeMap<DpPort, String>);
+pub(super) struct Names(BTreeMap<DpPort, String>);
 
 impl Names {
-    fn of(switch: &Switch) -> Names {
+    pub(super) fn of(switch: &Switch) -> Names {
         Names(switch.datapath().ports().into_iter().map(|p| (p.number, p.name)).collect())
     }
 }
@@ -41,7 +41,7 @@ fn thread_name(pmd: PmdId) -> String {
 }
 
 /// Whether a name given on the command line is that of the datapath.
-fn check_datapath(switch: &Switch, name: Option<&String>) -> Result<(), String> {
+pub(super) fn check_datapath(switch: &Switch, name: Option<&String>) -> Result<(), String> {
     let own = switch.datapath().name();
     match name {
         Some(n) if n != own && own.split_once('@').is_none_or(|(_, short)| n != short) => {

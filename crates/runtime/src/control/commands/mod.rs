@@ -1,6 +1,7 @@
 //! The commands of the control socket: one table of rows, each with its arguments and what it does.
 
 mod datapath;
+mod flows;
 mod general;
 mod trace;
 
@@ -63,15 +64,21 @@ const fn command(name: &'static str, usage: &'static str, min: usize, max: usize
 }
 
 const COMMANDS: &[Command] = &[
+    command("bridge/dump-flows", "bridge", 1, 1, flows::bridge_tables),
     command("coverage/read-counter", "counter", 1, 1, general::coverage_read),
     command("coverage/show", "", 0, 0, general::coverage_show),
+    command("dpctl/add-flow", "[dp] flow actions", 2, 3, flows::add),
+    command("dpctl/del-flow", "[dp] flow | ufid:ufid", 1, 2, flows::delete),
     command("dpctl/del-flows", "[dp]", 0, 1, datapath::del_flows),
     command("dpctl/dump-flows", "[-m] [dp]", 0, 8, datapath::dump_flows),
+    command("dpctl/get-flow", "[dp] ufid:ufid", 1, 2, flows::get),
+    command("dpctl/mod-flow", "[dp] flow actions", 2, 3, flows::modify),
     command("dpctl/show", "[dp]", 0, 2, datapath::dpctl_show),
     command("dpif-netdev/pmd-stats-clear", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_clear),
     command("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_show),
     command("dpif/dump-flows", "[-m] bridge", 1, 3, datapath::bridge_flows),
     command("dpif/show", "", 0, 0, datapath::dpif_show),
+    command("dpif/show-dp-features", "bridge", 1, 1, flows::features),
     command("exit", "[--cleanup]", 0, 1, general::exit),
     command("fdb/flush", "[bridge]", 0, 1, datapath::fdb_flush),
     command("fdb/show", "bridge", 1, 1, datapath::fdb_show),

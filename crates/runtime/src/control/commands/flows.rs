@@ -1,0 +1,194 @@
+//! Single flows: those of the datapath, by hand, and those of a bridge's tables, hidden ones included.
+//!
+//! A flow put into the datapath by hand stays as long as the tables agree with it: the revalidator treats it as any other.
+
+use super::Answer;
+use super::datapath::{Names, check_datapath, flows_of};
+use crate::control::daemon::Daemon;
+use crate::control::switch::Switch;
+use dpif::text::{FlowFormat, NumbersOnly, format_flow, parse_actions, parse_key_mask};
+use dpif::{Datapath, DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
+use flow::text::{NoPortNames, format_actions, format_match};
+use flow::{FlowKey, TableId, Ufid};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// The arguments behind the name of the datapath, which may be left out.
+fn own<'a>(switch: &Switch, args: &'a [String], wanted: usize) -> Result<&'a [String], String> {
+    if let Some(option) = args.iter().find(|a| a.starts_with('-')) {
+        return Err(format!("unknown option {option}"));
+    }
+    if args.len() > wanted {
+        check_datapath(switch, args.first())?;
+        return Ok(&args[1..]);
+    }
+    Ok(args)
+}
+
+/// What names a flow on the command line.
+enum Name {
+    Ufid(Ufid),
+    Match(Box<(FlowKey, FlowKey)>),
+}
+
+fn name(switch: &Switch, text: &str) -> Result<Name, String> {
+    if let Some(ufid) = text.strip_prefix("ufid:") {
+        let digits: String = ufid.chars().filter(|c| *c != '-').collect();
+        return u128::from_str_radix(&digits, 16)
+            .map(|n| Name::Ufid(Ufid(n)))
+            .map_err(|_| format!("{ufid}: not a ufid"));
+    }
+    let parsed = parse_key_mask(text, &Names::of(switch)).map_err(|e| format!("parsing flow key ({e})"))?;
+    Ok(Name::Match(Box::new(parsed)))
+}
+
+/// The flows of that name, with their threads.
+fn find(switch: &Switch, text: &str) -> Result<Vec<(PmdId, FlowRecord)>, String> {
+    let name = name(switch, text)?;
+    let named = |f: &FlowRecord| match &name {
+        Name::Ufid(ufid) => f.ufid == *ufid,
+        Name::Match(m) => f.mask == m.1 && f.key.masked(&f.mask) == m.0.masked(&m.1),
+    };
+    let mut found = Vec::new();
+    for pmd in switch.datapath().pmds() {
+        found.extend(flows_of(switch, pmd)?.into_iter().filter(named).map(|f| (pmd, f)));
+    }
+    if found.is_empty() { Err(format!("no such flow: {text}")) } else { Ok(found) }
+}
+
+/// Sends one operation and takes its result.
+fn one(switch: &Switch, pmd: PmdId, op: DpifOp) -> Result<OpResult, String> {
+    match switch.ask(pmd, vec![op])?.pop() {
+        Some(OpResult::Failed(e)) => Err(e.to_string()),
+        Some(result) => Ok(result),
+        None => Err("a forwarding thread gave no result".to_string()),
+    }
+}
+
+pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let switch = &daemon.switch;
+    let add = || {
+        let args = own(switch, args, 2)?;
+        let (key, mask) =
+            parse_key_mask(&args[0], &Names::of(switch)).map_err(|e| format!("parsing flow key ({e})"))?;
+        let actions =
+            parse_actions(&args[1], &Names::of(switch)).map_err(|e| format!("parsing actions ({e})"))?;
+        let actions: Arc<[_]> = actions.into();
+        let ufid = Ufid(sys::random::u128().map_err(|e| e.to_string())?);
+        for pmd in switch.datapath().pmds() {
+            let put = FlowPut { ufid, key, mask, actions: actions.clone(), mode: PutMode::Create };
+            one(switch, pmd, DpifOp::FlowPut(Box::new(put)))?;
+        }
+        Ok(String::new())
+    };
+    Answer::Now(add())
+}
+
+pub(super) fn modify(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let switch = &daemon.switch;
+    let modify = || {
+        let args = own(switch, args, 2)?;
+        let actions =
+            parse_actions(&args[1], &Names::of(switch)).map_err(|e| format!("parsing actions ({e})"))?;
+        let actions: Arc<[_]> = actions.into();
+        for (pmd, f) in find(switch, &args[0])? {
+            let put = FlowPut {
+                ufid: f.ufid,
+                key: f.key,
+                mask: f.mask,
+                actions: actions.clone(),
+                mode: PutMode::Modify,
+            };
+            one(switch, pmd, DpifOp::FlowPut(Box::new(put)))?;
+        }
+        Ok(String::new())
+    };
+    Answer::Now(modify())
+}
+
+pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let switch = &daemon.switch;
+    let delete = || {
+        let args = own(switch, args, 1)?;
+        for (pmd, f) in find(switch, &args[0])? {
+            one(switch, pmd, DpifOp::FlowDel(f.ufid))?;
+        }
+        Ok(String::new())
+    };
+    Answer::Now(delete())
+}
+
+pub(super) fn get(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let switch = &daemon.switch;
+    let get = || {
+        let args = own(switch, args, 1)?;
+        let format = FlowFormat { verbose: false, names: &NumbersOnly, extra_info: None };
+        let now_ms = sys::clock::monotonic_ms();
+        let found = find(switch, &args[0])?;
+        Ok(found.iter().map(|(_, f)| format_flow(f, now_ms, &format) + "\n").collect())
+    };
+    Answer::Now(get())
+}
+
+pub(super) fn bridge_tables(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let view = daemon.switch.backer().view();
+    let Some(bridge) = view.bridge_by_name(&args[0]) else {
+        return Answer::Now(Err("Unknown bridge".to_string()));
+    };
+    let now_ms = sys::clock::monotonic_ms();
+    let mut out = String::new();
+    for rule in bridge.tables.iter() {
+        if rule.table != TableId(0) {
+            let _ = write!(out, "table_id={}, ", rule.table.0);
+        }
+        let (packets, bytes) = rule.stats.counts();
+        let age_s = now_ms.saturating_sub(rule.created_ms) / 1000;
+        let matching = format_match(&rule.matching, Some(rule.priority));
+        let separator = if matching.is_empty() { "" } else { "," };
+        let actions = format_actions(&rule.actions, &NoPortNames);
+        let _ = writeln!(
+            out,
+            "duration={age_s}s, n_packets={packets}, n_bytes={bytes}, {matching}{separator}actions={actions}"
+        );
+    }
+    out.into()
+}
+
+pub(super) fn features(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let switch = &daemon.switch;
+    if switch.backer().view().bridge_by_name(&args[0]).is_none() {
+        return Answer::Now(Err("no such bridge".to_string()));
+    }
+    let can = switch.datapath().capabilities();
+    let yes = |b: bool| if b { "Yes" } else { "No" }.to_string();
+    let rows = [
+        ("Masked set action", yes(true)),
+        ("Tunnel push pop", yes(false)),
+        ("Ufid", yes(true)),
+        ("Truncate action", yes(true)),
+        ("Clone action", yes(true)),
+        ("Sample nesting", can.sample_nesting.to_string()),
+        ("Conntrack eventmask", yes(false)),
+        ("Conntrack clear", yes(false)),
+        ("Max dp_hash algorithm", "0".to_string()),
+        ("Check pkt length action", yes(false)),
+        ("Conntrack timeout policy", yes(false)),
+        ("Explicit Drop action", yes(can.explicit_drop)),
+        ("Optimized Balance TCP mode", yes(false)),
+        ("Conntrack all-zero IP SNAT", yes(false)),
+        ("MPLS Label add", yes(false)),
+        ("psample action", yes(false)),
+        ("Max VLAN headers", can.max_vlan_headers.to_string()),
+        ("Max MPLS depth", can.max_mpls_depth.to_string()),
+        ("Recirc", yes(can.recirc)),
+        ("CT state", yes(false)),
+        ("CT zone", yes(false)),
+        ("CT mark", yes(false)),
+        ("CT label", yes(false)),
+        ("CT state NAT", yes(false)),
+        ("CT orig tuple", yes(false)),
+        ("CT orig tuple for IPv6", yes(false)),
+        ("IPv6 ND Extension", yes(false)),
+    ];
+    rows.iter().map(|(name, value)| format!("{name}: {value}\n")).collect::<String>().into()
+}
