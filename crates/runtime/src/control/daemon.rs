@@ -178,13 +178,17 @@ impl Daemon {
             if !self.waiting.is_empty() {
                 wait_ms = wait_ms.min(10);
             }
+            if self.reactor.has_again() {
+                wait_ms = 0;
+            }
             let polled = self.reactor.poll().poll(&mut events, Some(Duration::from_millis(wait_ms)));
             if let Err(e) = polled
                 && e.kind() != std::io::ErrorKind::Interrupted
             {
                 bail!("the main loop cannot wait for events: {e}");
             }
-            let tokens: Vec<Token> = events.iter().map(|e| e.token()).collect();
+            let mut tokens = self.reactor.take_again();
+            tokens.extend(events.iter().map(|e| e.token()));
             for token in tokens {
                 self.event(token);
             }
@@ -216,7 +220,7 @@ impl Daemon {
                 }
             }
         } else if self.unixctl.has(token) {
-            for request in self.unixctl.ready(token, self.reactor.registry()) {
+            for request in self.unixctl.ready(token, &mut self.reactor) {
                 self.command(request);
             }
         } else if !self.db.event(token, &mut self.reactor) {

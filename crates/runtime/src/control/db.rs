@@ -233,12 +233,12 @@ impl Embedded {
         }
         let Some((conn, session)) = self.conns.get_mut(&token) else { return false };
         let mut open = conn.flush(reactor.registry()).is_ok();
-        while open {
+        if open {
             match conn.read() {
                 Ok(Some((bytes, more))) => {
                     self.server.session_input(*session, &bytes, now());
-                    if !more {
-                        break;
+                    if more {
+                        reactor.serve_again(token);
                     }
                 }
                 Ok(None) | Err(_) => open = false,

@@ -360,22 +360,21 @@ impl OfBridge {
         {
             return;
         }
-        loop {
-            let Some(link) = self.links.get_mut(&token) else { return };
-            let Some(id) = link.id else { return };
-            if !self.mgr.wants_input(id) {
-                break;
-            }
-            let (bytes, more) = match link.conn.read() {
-                Ok(Some(read)) => read,
-                Ok(None) => return self.lost(bridge, token, "connection closed by peer", reactor, parts),
-                Err(e) => return self.lost(bridge, token, &e.to_string(), reactor, parts),
-            };
-            self.with_mgr(bridge, parts, |mgr, ctx| mgr.input(id, &bytes, ctx, parts.now_ms));
-            self.send(bridge, token, reactor, parts);
-            if !more {
-                break;
-            }
+        // What a slow reader has not taken yet goes first: its requests wait until there is room for their answers.
+        self.send(bridge, token, reactor, parts);
+        let Some(link) = self.links.get_mut(&token) else { return };
+        let Some(id) = link.id else { return };
+        if !self.mgr.wants_input(id) {
+            return;
+        }
+        let (bytes, more) = match link.conn.read() {
+            Ok(Some(read)) => read,
+            Ok(None) => return self.lost(bridge, token, "connection closed by peer", reactor, parts),
+            Err(e) => return self.lost(bridge, token, &e.to_string(), reactor, parts),
+        };
+        self.with_mgr(bridge, parts, |mgr, ctx| mgr.input(id, &bytes, ctx, parts.now_ms));
+        if more {
+            reactor.serve_again(token);
         }
         self.send(bridge, token, reactor, parts);
     }

@@ -13,17 +13,33 @@ pub const WAKER: Token = Token(0);
 pub struct Reactor {
     poll: Poll,
     next: usize,
+    again: Vec<Token>,
 }
 
 impl Reactor {
     /// A new poll.
     pub fn new() -> io::Result<Reactor> {
-        Ok(Reactor { poll: Poll::new()?, next: WAKER.0 + 1 })
+        Ok(Reactor { poll: Poll::new()?, next: WAKER.0 + 1, again: Vec::new() })
     }
 
     /// The poll itself, to wait.
     pub fn poll(&mut self) -> &mut Poll {
         &mut self.poll
+    }
+
+    /// A socket has more to read than its turn allows: it is served again after the others.
+    pub fn serve_again(&mut self, token: Token) {
+        self.again.push(token);
+    }
+
+    /// Whether sockets wait to be served again.
+    pub fn has_again(&self) -> bool {
+        !self.again.is_empty()
+    }
+
+    /// The sockets to serve again.
+    pub fn take_again(&mut self) -> Vec<Token> {
+        std::mem::take(&mut self.again)
     }
 
     /// Where sources are registered.

@@ -1,6 +1,7 @@
 //! The control socket that `ovs-appctl` speaks to: JSON-RPC 1.0 requests whose method is the command and whose parameters
 //! are its arguments, all strings.
 
+use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener};
 use anyhow::{Context, Result};
 use mio::{Registry, Token};
@@ -78,24 +79,24 @@ impl Unixctl {
     }
 
     /// Reads what a client sent; its requests.
-    pub fn ready(&mut self, token: Token, registry: &Registry) -> Vec<Request> {
+    pub fn ready(&mut self, token: Token, reactor: &mut Reactor) -> Vec<Request> {
         let mut requests = Vec::new();
         let Some(client) = self.clients.get_mut(&token) else { return requests };
-        let mut open = client.conn.flush(registry).is_ok();
-        while open {
+        let mut open = client.conn.flush(reactor.registry()).is_ok();
+        if open {
             match client.conn.read() {
                 Ok(Some((bytes, more))) => {
                     client.framer.feed(&bytes);
                     open = client.requests(token, &mut requests);
-                    if !more {
-                        break;
+                    if more {
+                        reactor.serve_again(token);
                     }
                 }
                 Ok(None) | Err(_) => open = false,
             }
         }
         if !open && requests.is_empty() {
-            self.close(token, registry);
+            self.close(token, reactor.registry());
         } else if !open {
             client.closing = true;
         }
