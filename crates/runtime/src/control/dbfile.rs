@@ -34,7 +34,6 @@ enum Job {
 
 /// An open database file.
 pub struct DbFile {
-    path: PathBuf,
     _lock: sys::lock::FileLock,
     jobs: Option<Sender<Job>>,
     written: Receiver<Written>,
@@ -111,15 +110,8 @@ pub fn open(
     let writer = std::thread::Builder::new()
         .name("ovsdb-log".into())
         .spawn(move || writer.run(&todo, &tell, &wake))?;
-    let file = DbFile {
-        path: path.to_path_buf(),
-        _lock: lock,
-        jobs: Some(jobs),
-        written,
-        writer: Some(writer),
-        bytes,
-        base_bytes: bytes,
-    };
+    let file =
+        DbFile { _lock: lock, jobs: Some(jobs), written, writer: Some(writer), bytes, base_bytes: bytes };
     Ok((file, db))
 }
 
@@ -158,11 +150,6 @@ impl DbFile {
     /// What the writer has told since the last call.
     pub fn written(&self) -> Vec<Written> {
         self.written.try_iter().collect()
-    }
-
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 }
 
