@@ -5,6 +5,7 @@
 //! epoch first and the view second, so a flow that was made from an older view always carries an older epoch.
 
 use crate::mac_table::MacTable;
+use crate::meter_ids::MeterIds;
 use crate::ports::{BridgeId, PortTable};
 use crate::recirc::{FrozenState, RecircTable};
 use crate::rule::{Expiry, Rule, RuleStats};
@@ -77,6 +78,7 @@ pub struct Backer {
     writer: Mutex<()>,
     epoch: AtomicU64,
     recirc: Mutex<RecircTable>,
+    pub(crate) meter_ids: Mutex<MeterIds>,
     /// Installed flows.
     pub ukeys: Ukeys,
     /// Packets for controllers.
@@ -99,6 +101,7 @@ impl Backer {
             writer: Mutex::new(()),
             epoch: AtomicU64::new(1),
             recirc: Mutex::new(RecircTable::default()),
+            meter_ids: Mutex::default(),
             ukeys: Ukeys::default(),
             packet_ins: BoundedQueue::new(PACKET_IN_QUEUE),
             packet_ins_lost: AtomicU64::new(0),
@@ -143,6 +146,7 @@ impl Backer {
             tables: Tables::new(self.hash_seed ^ u64::from(id.0) << 32),
             ports: Arc::new(PortTable::default()),
             macs: Arc::new(Mutex::new(MacTable::default())),
+            meters: Arc::default(),
             miss_to_controller: false,
             forward_bpdu: false,
         };

@@ -9,6 +9,7 @@ use crate::view::{BridgeView, View};
 use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
 use flow::action::{Action, ControllerAction, PacketInReason};
 use flow::{Flow, Mask, OfPort, RecircId, TableId, VlanTag, nw_frag};
+use openflow::msg::meter;
 use packet::headers as h;
 use std::sync::Arc;
 
@@ -301,7 +302,7 @@ impl<'a> Ctx<'a> {
             Action::GotoTable(table) => self.resubmit(*table, self.flow.in_port(), true),
             Action::Learn(learn) => self.learn(learn),
             Action::Exit => self.exit = true,
-            Action::Meter(id) => self.actions.push(DpAction::Meter(*id)),
+            Action::Meter(id) => self.meter(*id),
             Action::ClearActions => self.action_set.clear(),
             Action::WriteActions(actions) => super::set::merge(&mut self.action_set, actions),
             Action::DebugRecirc => {
@@ -316,6 +317,13 @@ impl<'a> Ctx<'a> {
             Action::Enqueue { port, .. } => self.output(*port, 0),
             Action::SetQueue(_) | Action::PopQueue => {}
             _ => self.set_action(action),
+        }
+    }
+
+    /// Passes a meter of the bridge. One that is gone limits nothing: the rules that use it end with it.
+    fn meter(&mut self, id: u32) {
+        if let Some(dp_id) = self.bridge.meters.get(&id) {
+            self.actions.push(DpAction::Meter(*dp_id));
         }
     }
 
@@ -413,13 +421,23 @@ impl<'a> Ctx<'a> {
             PacketInReason::Action if self.rule_is_miss => PacketInReason::NoMatch,
             reason => reason,
         };
-        self.actions.push(DpAction::Userspace(UserCookie::Controller(ControllerCookie {
+        let hand_up = DpAction::Userspace(UserCookie::Controller(ControllerCookie {
             recirc_id,
             rule_cookie: self.rule_cookie,
             reason: reason as u8,
             controller_id: action.controller_id,
             max_len_bytes: action.max_len_bytes,
-        })));
+        }));
+        // Who asks for no meter, or for one that is not there, gets the one of all packets for controllers, if there is one.
+        let meters = &self.bridge.meters;
+        let meter = action.meter_id.and_then(|id| meters.get(&id)).or_else(|| meters.get(&meter::CONTROLLER));
+        self.actions.push(match meter {
+            // The meter drops the controllers' copy only.
+            Some(id) => {
+                DpAction::Sample { probability: u32::MAX, actions: vec![DpAction::Meter(*id), hand_up] }
+            }
+            None => hand_up,
+        });
     }
 
     pub(super) fn finish(mut self) -> Translation {

@@ -163,6 +163,7 @@ fn show(actions: &[DpAction]) -> String {
         DpAction::PopVlan => "pop_vlan".to_string(),
         DpAction::Recirc(id) => format!("recirc({})", id.0),
         DpAction::Meter(id) => format!("meter({id})"),
+        DpAction::Sample { probability: u32::MAX, actions } => format!("sample({})", show(actions)),
         DpAction::Drop(XlateDrop::Ok) => "drop".to_string(),
         DpAction::Drop(why) => format!("drop:{why:?}"),
         DpAction::Set(SetAction::Ipv4(m)) => {
@@ -491,13 +492,26 @@ fn slow_flows_keep_their_packets_actions_apart() {
 #[test]
 fn controllers_meters_and_misses() {
     let rig = Rig::new();
-    let a = rig.a;
-    let rig = rig.rules(
-        a,
-        "priority=2,tcp actions=meter:3,controller(id=4),2
-         priority=0 actions=controller",
-    );
-    rig.acts(TCP, "meter(3),controller(reason=1,id=4),2");
+    let (a, b) = (rig.a, rig.b);
+    let rig = rig
+        .rules(
+            a,
+            "priority=2,tcp actions=meter:3,controller(id=4),2
+             priority=1,udp actions=meter:9,controller(id=4,meter_id=3),controller(meter_id=9),9
+             priority=0 actions=controller",
+        )
+        .rules(b, "actions=meter:3,1");
+    // Each bridge has meters of its own; one that is not there limits nothing.
+    rig.backer.set_meter(a, 3, Some(1));
+    rig.backer.set_meter(b, 3, Some(0));
+    rig.acts(TCP, "meter(1),controller(reason=1,id=4),2");
+    let udp = TCP.replace("tcp", "udp");
+    let of_copy = "sample(meter(1),controller(reason=1,id=4))";
+    rig.acts(&udp, &format!("{of_copy},controller(reason=1,id=0),meter(0),11"));
+    // The meter of all packets for controllers limits those without one of their own.
+    rig.backer.set_meter(a, openflow::msg::meter::CONTROLLER, Some(2));
+    rig.acts(&udp, &format!("{of_copy},sample(meter(2),controller(reason=1,id=0)),meter(0),11"));
+    rig.backer.set_meter(a, openflow::msg::meter::CONTROLLER, None);
     // From the table-miss rule the reason is "no match".
     rig.acts("in_port=1,arp", "controller(reason=0,id=0)");
     Rig::new().acts(TCP, "drop");

@@ -78,7 +78,8 @@ fn check_action(a: &Action, flow: &mut Flow, cx: &CheckContext<'_>, depth: u8) -
         }
         Action::SetL4Src(_) | Action::SetL4Dst(_) => fits(l4),
         Action::Learn(l) => check_learn(l, flow, cx),
-        Action::Controller(c) => c.meter_id.map_or(Ok(()), |id| check_meter(id, cx)),
+        // A meter that is not there limits nothing, as in OVS; to freeze for a controller is not known here.
+        Action::Controller(c) if c.pause => Err(ErrorKind::BpcBadType),
         Action::Meter(id) => check_meter(*id, cx),
         Action::WriteActions(set) => check_list(set, &mut flow.clone(), cx, depth + 1),
         Action::GotoTable(to) => check_goto(*to, cx),

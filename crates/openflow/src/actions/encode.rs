@@ -361,10 +361,10 @@ fn put_controller2(w: &mut Writer, c: &ControllerAction) {
     use crate::msg::prop;
     w.zeros(6);
     if c.max_len_bytes != u16::MAX {
-        prop::put(w, 0, |w| w.u16(c.max_len_bytes));
+        prop::put_u16(w, 0, c.max_len_bytes);
     }
     if c.controller_id != 0 {
-        prop::put(w, 1, |w| w.u16(c.controller_id));
+        prop::put_u16(w, 1, c.controller_id);
     }
     if c.reason != PacketInReason::Action {
         prop::put(w, 2, |w| w.u8(c.reason as u8));

@@ -1,6 +1,7 @@
 //! The rows of the actions that can be decoded.
 
 use crate::error::{ErrorKind, NX_VENDOR, ONF_VENDOR};
+use crate::msg::prop;
 use crate::nxm;
 use crate::version::Version;
 use crate::wire::{Reader, Res};
@@ -315,16 +316,14 @@ fn controller2(r: &mut Reader<'_>) -> Res<Action> {
     r.sub(6)?.zeros(ErrorKind::NxbacMustBeZero)?;
     let mut c = plain_controller(u16::MAX);
     while !r.is_empty() {
-        let (ty, mut p) = crate::msg::prop::read(r)?;
+        let (ty, mut p) = prop::read(r)?;
         match ty {
-            0 => c.max_len_bytes = p.u16()?,
-            1 => c.controller_id = p.u16()?,
-            2 => c.reason = reason(p.u8()?)?,
+            0 => c.max_len_bytes = prop::small_u16(&mut p)?,
+            1 => c.controller_id = prop::small_u16(&mut p)?,
+            2 => c.reason = reason(prop::small_u8(&mut p)?)?,
             3 => c.userdata = p.rest().to_vec(),
             4 => c.pause = true,
-            5 => {
-                c.meter_id = Some(p.u32()?);
-            }
+            5 => c.meter_id = Some(p.u32()?).filter(|id| *id != 0),
             _ => return Err(ErrorKind::BpcBadType),
         }
         if !p.is_empty() {

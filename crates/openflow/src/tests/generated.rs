@@ -129,7 +129,7 @@ fn controller() -> impl Strategy<Value = Action> {
                 reason,
                 userdata,
                 pause,
-                meter_id,
+                meter_id: meter_id.filter(|id| *id != 0),
             }))
         },
     )
