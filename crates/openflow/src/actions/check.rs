@@ -7,6 +7,7 @@ use crate::error::ErrorKind;
 use crate::version::Version;
 use crate::wire::Res;
 use flow::action::{Action, LearnAction, LearnDest, LearnSource, SubField};
+use flow::fields::Prereq;
 use flow::{Flow, Match, OfPort, TableId, VlanTag};
 
 /// Lists deeper than this are refused (a list of actions holds action sets, and those hold none).
@@ -28,7 +29,12 @@ pub struct CheckContext<'a> {
 
 /// Checks `actions` for use with `m`. The error is what to answer with.
 pub fn check_actions(actions: &[Action], m: &Match, cx: &CheckContext<'_>) -> Result<(), ErrorKind> {
-    check_list(actions, &mut m.flow().clone(), cx, 0)
+    let mut flow = *m.flow();
+    if !Prereq::Connection.holds(&flow, Some(&m.mask().0)) {
+        // It may be tracked and yet belong to no connection.
+        flow.ct_state &= !flow::ct_state::TRK;
+    }
+    check_list(actions, &mut flow, cx, 0)
 }
 
 fn check_list(actions: &[Action], flow: &mut Flow, cx: &CheckContext<'_>, depth: u8) -> Res<()> {
@@ -110,7 +116,7 @@ fn check_goto(to: TableId, cx: &CheckContext<'_>) -> Res<()> {
 }
 
 fn check_source(s: SubField, flow: &Flow) -> Res<()> {
-    if u32::from(s.offset_bits) + u32::from(s.len_bits) > u32::from(s.field.def().bits) || s.len_bits == 0 {
+    if !s.is_valid() {
         return Err(ErrorKind::BacBadSetLen);
     }
     if s.field.prereq_holds(flow, None) { Ok(()) } else { Err(ErrorKind::BacMatchInconsistent) }

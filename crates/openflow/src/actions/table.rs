@@ -195,8 +195,7 @@ pub(super) fn valid(mut s: SubField) -> Res<SubField> {
     if s.field == FieldId::ArpOp && end <= 16 && s.offset_bits < 8 {
         s.len_bits = s.len_bits.min(8 - s.offset_bits);
     }
-    let end = u32::from(s.offset_bits) + u32::from(s.len_bits);
-    if s.len_bits > 0 && end <= u32::from(s.field.def().bits) { Ok(s) } else { Err(ErrorKind::BacBadSetLen) }
+    if s.is_valid() { Ok(s) } else { Err(ErrorKind::BacBadSetLen) }
 }
 
 fn reg_load(r: &mut Reader<'_>) -> Res<Action> {
