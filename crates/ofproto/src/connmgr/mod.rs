@@ -122,7 +122,7 @@ impl Connmgr {
     /// Takes bytes that came.
     pub fn input(&mut self, id: ConnId, bytes: &[u8], ctx: &Ctx<'_>, now_ms: u64) {
         if let Some(conn) = self.conns.get_mut(&id) {
-            conn.receive(bytes);
+            conn.receive(bytes, now_ms);
             self.serve(id, ctx, now_ms);
         }
     }
