@@ -37,6 +37,9 @@ pub enum ConnKind {
         /// After so long without a sign of life, ask for one; 0 never.
         probe_interval_ms: u64,
     },
+    /// Somebody who watches: gets a copy of every message to and from the bridge's controllers, and nothing else. One that
+    /// does not read is left.
+    Snoop,
 }
 
 /// What was dropped because a connection's output was not read.
@@ -86,7 +89,7 @@ pub(super) struct Conn {
 impl Conn {
     pub(super) fn new(kind: ConnKind, versions: VersionSet, now_ms: u64) -> Conn {
         let (probe_interval_ms, miss_send_len_bytes) = match kind {
-            ConnKind::Service => (0, 0),
+            ConnKind::Service | ConnKind::Snoop => (0, 0),
             ConnKind::Controller { probe_interval_ms } => (probe_interval_ms, DEFAULT_MISS_SEND_LEN_BYTES),
         };
         let config = Config {
@@ -172,6 +175,7 @@ impl Conn {
             Event::Connected(_) => outcome.interest_changed = true,
             // The session has answered.
             Event::Refused(_) => {}
+            Event::Message { .. } if self.kind == ConnKind::Snoop => {}
             Event::Closed(reason) => self.over = Some(reason),
             Event::Message { xid, message, frame } => {
                 let request = super::requests::Request { xid, frame: &frame, now_ms };
@@ -223,8 +227,10 @@ impl Conn {
         if !self.is_up() || self.is_over() {
             return false;
         }
-        if self.kind == ConnKind::Service && self.miss_send_len_bytes == 0 {
-            return false;
+        match self.kind {
+            ConnKind::Snoop => return false,
+            ConnKind::Service if self.miss_send_len_bytes == 0 => return false,
+            _ => {}
         }
         let bits = match kind {
             AsyncKind::PacketIn => self.asyncs.packet_in,
