@@ -100,6 +100,25 @@ pub struct ControllerAction {
     pub meter_id: Option<u32>,
 }
 
+impl ControllerAction {
+    /// What an output to `CONTROLLER` stands for.
+    pub fn plain(max_len_bytes: u16) -> ControllerAction {
+        ControllerAction {
+            max_len_bytes,
+            controller_id: 0,
+            reason: PacketInReason::Action,
+            userdata: Vec::new(),
+            pause: false,
+            meter_id: None,
+        }
+    }
+
+    /// Whether it says no more than an output to `CONTROLLER`.
+    pub fn is_plain(&self) -> bool {
+        *self == ControllerAction::plain(self.max_len_bytes)
+    }
+}
+
 /// Source of a `learn` specification.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LearnSource {

@@ -339,7 +339,7 @@ fn put_loads(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
 }
 
 fn put_controller(w: &mut Writer, c: &ControllerAction) {
-    if *c == super::table::plain_controller(c.max_len_bytes) {
+    if c.is_plain() {
         if w.version == Version::V10 {
             put_output10(w, OfPort::CONTROLLER, c.max_len_bytes);
         } else {

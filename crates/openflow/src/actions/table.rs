@@ -135,21 +135,9 @@ fn limited(value: u32, mask: u32) -> Res<u32> {
 /// An output; one to `CONTROLLER` is the controller action in its simplest form.
 fn output(port: OfPort, max_len_bytes: u16) -> Res<Action> {
     if port == OfPort::CONTROLLER {
-        return Ok(Action::Controller(Box::new(plain_controller(max_len_bytes))));
+        return Ok(Action::Controller(Box::new(ControllerAction::plain(max_len_bytes))));
     }
     Ok(Action::Output { port, max_len_bytes })
-}
-
-/// What an output to `CONTROLLER` stands for.
-pub(super) fn plain_controller(max_len_bytes: u16) -> ControllerAction {
-    ControllerAction {
-        max_len_bytes,
-        controller_id: 0,
-        reason: PacketInReason::Action,
-        userdata: Vec::new(),
-        pause: false,
-        meter_id: None,
-    }
 }
 
 fn output11(r: &mut Reader<'_>) -> Res<Action> {
@@ -304,7 +292,7 @@ fn reason(n: u8) -> Res<PacketInReason> {
 }
 
 fn controller(r: &mut Reader<'_>) -> Res<Action> {
-    let mut c = plain_controller(r.u16()?);
+    let mut c = ControllerAction::plain(r.u16()?);
     c.controller_id = r.u16()?;
     c.reason = reason(r.u8()?)?;
     r.zeros(ErrorKind::NxbacMustBeZero)?;
@@ -313,7 +301,7 @@ fn controller(r: &mut Reader<'_>) -> Res<Action> {
 
 fn controller2(r: &mut Reader<'_>) -> Res<Action> {
     r.sub(6)?.zeros(ErrorKind::NxbacMustBeZero)?;
-    let mut c = plain_controller(u16::MAX);
+    let mut c = ControllerAction::plain(u16::MAX);
     while !r.is_empty() {
         let (ty, mut p) = prop::read(r)?;
         match ty {
