@@ -293,7 +293,7 @@ impl Session {
     /// The copies since the last time, whole messages; `None`: more than [`TAP_BYTES`] came and are lost. Empty without a tap.
     pub fn take_tap(&mut self) -> Option<Vec<u8>> {
         match &mut self.tap {
-            Some(tap) => std::mem::replace(tap, Some(Vec::new())),
+            Some(tap) => tap.replace(Vec::new()),
             None => Some(Vec::new()),
         }
     }
