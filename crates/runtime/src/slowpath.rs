@@ -1,7 +1,7 @@
 //! The threads of the slow path: handlers that translate upcalls, and the revalidator.
 
-use crate::userspace::{Handler, UserspaceDatapath};
-use dpif::{Datapath, DpifOp, OpBatch, OpResult, PutMode, ReplySink};
+use crate::userspace::{Handler, InlineHandler, UserspaceDatapath};
+use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, ReplySink, Upcall};
 use flow::Ufid;
 use ofproto::backer::Backer;
 use ofproto::revalidate::{self, Replies, ReplyQueue, Revalidator, RevalidatorStats};
@@ -128,6 +128,30 @@ fn revalidator_thread(
     }
 }
 
+/// Serves upcalls of the main core on the thread that runs it.
+pub(crate) struct InlineSlowPath {
+    pub(crate) backer: Arc<Backer>,
+    pub(crate) wake: Wake,
+}
+
+impl InlineHandler for InlineSlowPath {
+    fn translate(&self, upcalls: Vec<Upcall>) -> Vec<DpifOp> {
+        let mut ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
+        if !self.backer.packet_ins.is_empty() {
+            (self.wake)();
+        }
+        ops.remove(&PmdId::Main).unwrap_or_default()
+    }
+
+    fn done(&self, puts: &[Option<Ufid>], results: &[OpResult]) {
+        for (ufid, result) in puts.iter().zip(results) {
+            if let Some(ufid) = ufid {
+                upcall::put_done(&self.backer, PmdId::Main, *ufid, !matches!(result, OpResult::Failed(_)));
+            }
+        }
+    }
+}
+
 struct HandlerThread {
     backer: Arc<Backer>,
     datapath: Arc<UserspaceDatapath>,
@@ -168,7 +192,7 @@ impl HandlerThread {
             }
             for (pmd, ops) in ops {
                 let puts: Vec<_> =
-                    ops.iter().enumerate().filter_map(|(i, op)| Some((i, created(op)?))).collect();
+                    ops.iter().enumerate().filter_map(|(i, op)| Some((i, op.creates()?))).collect();
                 let reply = (!puts.is_empty()).then(|| self.sink.clone());
                 let tag = self.next_tag;
                 if reply.is_some() {
@@ -187,13 +211,5 @@ impl HandlerThread {
                 upcall::put_done(&self.backer, pmd, ufid, installed);
             }
         }
-    }
-}
-
-/// The flow that an operation makes.
-fn created(op: &DpifOp) -> Option<Ufid> {
-    match op {
-        DpifOp::FlowPut(put) if put.mode == PutMode::Create => Some(put.ufid),
-        _ => None,
     }
 }

@@ -7,7 +7,7 @@ use super::db::Db;
 use super::facts::FactKeeper;
 use super::openflow::{OpenFlow, Parts};
 use super::reactor::Reactor;
-use crate::slowpath::{RevalidatorState, SlowPath};
+use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
 use crate::userspace::{UserspaceConfig, UserspaceDatapath};
 use anyhow::{Context, Result};
 use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, PmdStats, PortKind, PortSpec, ReplySink};
@@ -33,6 +33,8 @@ const ASK_LIMIT: Duration = Duration::from_secs(5);
 const STEPS_PER_TURN: usize = 64;
 /// How often devices that could not be opened are tried again, beside link events.
 const RETRY_MS: u64 = 10_000;
+/// How often the main core's housekeeping is due.
+const TICK_MS: u64 = 1000;
 
 /// A device that is open.
 #[derive(Clone, Debug)]
@@ -61,6 +63,7 @@ pub struct Switch {
     next_retry_ms: u64,
     waited_for_lock: bool,
     seen_epoch: u64,
+    next_tick_ms: u64,
 }
 
 impl Switch {
@@ -74,14 +77,15 @@ impl Switch {
             vlan_limit: 1,
             hash_seed,
         };
-        let (datapath, handlers) =
-            UserspaceDatapath::start(&userspace).context("cannot start the forwarding threads")?;
-        let datapath = Arc::new(datapath);
         let backer = Arc::new(Backer::new(hash_seed.rotate_left(17)));
-        let wake = Arc::new(move || {
+        let wake: Wake = Arc::new(move || {
             // The main loop is there as long as the slow path is.
             let _ = waker.wake();
         });
+        let inline = Arc::new(InlineSlowPath { backer: backer.clone(), wake: wake.clone() });
+        let (datapath, handlers) =
+            UserspaceDatapath::start(&userspace, inline).context("cannot start the forwarding threads")?;
+        let datapath = Arc::new(datapath);
         let slow =
             SlowPath::start(&backer, &datapath, handlers, wake).context("cannot start the slow path")?;
         let links = LinkMonitor::new().context("cannot watch the system's links")?;
@@ -102,6 +106,7 @@ impl Switch {
             next_retry_ms: 0,
             waited_for_lock: false,
             seen_epoch: 0,
+            next_tick_ms: 0,
         })
     }
 
@@ -191,6 +196,12 @@ impl Switch {
     /// Follows the database and the system, and writes back.
     pub fn run(&mut self, db: &mut Db, reactor: &mut Reactor) {
         self.follow(db, reactor);
+        self.datapath.run_main();
+        let now_ms = sys::clock::monotonic_ms();
+        if now_ms >= self.next_tick_ms {
+            self.datapath.tick_main();
+            self.next_tick_ms = now_ms + TICK_MS;
+        }
         let epoch = self.backer.epoch();
         if epoch != self.seen_epoch {
             self.seen_epoch = epoch;
