@@ -22,8 +22,12 @@ pub struct RevalidatorState {
     pub stats: Mutex<RevalidatorStats>,
     /// No round starts while set.
     pub paused: AtomicBool,
-    /// Rounds begun so far; see [`SlowPath::wait_round`].
-    pub rounds: AtomicU64,
+    /// Rounds begun so far.
+    pub begun: AtomicU64,
+    /// Rounds finished so far.
+    pub finished: AtomicU64,
+    /// Rounds up to this number are to begin without waiting for their time.
+    pub wanted: AtomicU64,
     /// Epoch up to which the datapath is up to date.
     pub settled: AtomicBool,
 }
@@ -63,7 +67,9 @@ impl SlowPath {
         let state = Arc::new(RevalidatorState {
             stats: Mutex::default(),
             paused: AtomicBool::new(false),
-            rounds: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
             settled: AtomicBool::new(false),
         });
         let (backer, dp, ending, shown) = (backer.clone(), datapath.clone(), stop.clone(), state.clone());
@@ -104,25 +110,37 @@ fn revalidator_thread(
     let unparker = parker.unparker().clone();
     let sink = Arc::new(ReplyQueue::new(replies.clone(), move || unparker.unpark()));
     let mut revalidator = Revalidator::new(replies, sink);
+    let mut expired_round = 0;
     let mut next_expiry_ms = 0;
     while !stop.load(Ordering::Acquire) {
         let now_ms = sys::clock::monotonic_ms();
         while let Some((pmd, flow)) = datapath.next_purged() {
             revalidate::purged(backer, pmd, &flow);
         }
+        let wanted = state.wanted.load(Ordering::Acquire);
+        if revalidator.rounds() < wanted {
+            revalidator.hurry();
+        }
         let idle = revalidator.is_idle();
         if !(idle && state.paused.load(Ordering::Acquire)) {
             revalidator.poll(backer, &**datapath, now_ms);
         }
-        *lock(&state.stats) = revalidator.stats;
-        state.rounds.store(revalidator.rounds(), Ordering::Release);
-        state.settled.store(revalidator.is_settled(backer), Ordering::Release);
-        if now_ms >= next_expiry_ms {
+        let finished = revalidator.stats.rounds;
+        if finished > expired_round && (now_ms >= next_expiry_ms || finished <= wanted) {
             backer.expire(now_ms);
             if !backer.removed.is_empty() {
                 wake();
             }
-            next_expiry_ms = now_ms + 1000;
+            (expired_round, next_expiry_ms) = (finished, now_ms + 1000);
+        }
+        *lock(&state.stats) = revalidator.stats;
+        state.begun.store(revalidator.rounds(), Ordering::Release);
+        state.settled.store(revalidator.is_settled(backer), Ordering::Release);
+        if state.finished.swap(finished, Ordering::AcqRel) < finished && finished <= wanted {
+            wake();
+        }
+        if revalidator.is_idle() && revalidator.rounds() < wanted && !state.paused.load(Ordering::Acquire) {
+            continue;
         }
         parker.park_timeout(Duration::from_millis(REVALIDATOR_LOOK_MS));
     }

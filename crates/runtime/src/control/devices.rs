@@ -66,8 +66,7 @@ impl Device {
         };
         let type_name = open.type_name.clone();
         let device = body.and_then(|body| {
-            let device =
-                Device { name: name.clone(), datapath: datapath.clone(), dp_port, type_name, body };
+            let device = Device { name: name.clone(), datapath: datapath.clone(), dp_port, type_name, body };
             let info = device.link()?;
             Ok((device, info))
         });

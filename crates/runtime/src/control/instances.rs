@@ -5,7 +5,8 @@
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
 use crate::userspace::{UserspaceConfig, UserspaceDatapath};
 use anyhow::{Context, Result};
-use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, PmdStats, ReplySink};
+use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, PmdStats, PortKind, PortSpec, ReplySink};
+use flow::DpPort;
 use ofproto::backer::Backer;
 use ofproto::ports::BridgeId;
 use ofproto::revalidate::RevalidatorStats;
@@ -47,6 +48,18 @@ impl Instance {
         let (datapath, handlers) =
             UserspaceDatapath::start(&userspace, inline).context("cannot start the forwarding threads")?;
         let datapath = Arc::new(datapath);
+        if dummy {
+            // As stock switches have it: the port that stands for the datapath itself.
+            let local = PortSpec {
+                name: format!("ovs-{type_name}"),
+                kind: PortKind::Other("dummy-internal".to_string()),
+                mac: None,
+                mtu: None,
+                number: Some(DpPort(0)),
+                options: Vec::new(),
+            };
+            datapath.port_add(&local).context("cannot make the datapath's own port")?;
+        }
         let slow = SlowPath::start(&backer, &datapath, handlers, wake.clone())
             .context("cannot start the slow path")?;
         Ok(Instance { backer, datapath, slow, bridges: BTreeSet::new(), seen_epoch: 0 })
@@ -96,6 +109,15 @@ impl Instance {
             }
         }
         all
+    }
+
+    /// Makes the revalidator begin a round at once; its number, over when [`RevalidatorState::finished`] is past it.
+    pub fn order_round(&self) -> u64 {
+        let state = &self.slow.state;
+        let begun = state.begun.load(Ordering::Acquire);
+        state.wanted.fetch_max(begun + 1, Ordering::AcqRel);
+        self.wake_revalidator();
+        begun
     }
 
     fn set_global(&self, global: &GlobalConfig) {
@@ -169,12 +191,7 @@ impl Instances {
     }
 
     /// The instance for a new bridge, which is started if it is the first of its type.
-    pub(crate) fn add_bridge(
-        &mut self,
-        bridge: BridgeId,
-        type_name: &str,
-        dummy: bool,
-    ) -> Result<&Instance> {
+    pub(crate) fn add_bridge(&mut self, bridge: BridgeId, type_name: &str, dummy: bool) -> Result<&Instance> {
         if !self.by_type.contains_key(type_name) {
             let instance = Instance::start(type_name, dummy, &self.wake)?;
             if let Some(global) = &self.global {
@@ -205,7 +222,11 @@ impl Instances {
 
     /// See [`Instance::run`].
     pub(crate) fn run(&mut self) -> bool {
-        self.by_type.values_mut().fold(false, |more, i| i.run() || more)
+        let mut more = false;
+        for instance in self.by_type.values_mut() {
+            more |= instance.run();
+        }
+        more
     }
 
     /// Housekeeping of the main cores, about once a second.

@@ -13,3 +13,5 @@ mod status;
 pub mod stream;
 pub mod switch;
 pub mod unixctl;
+
+pub use vswitch::DummyMode;

@@ -269,10 +269,7 @@ impl OpenFlow {
 }
 
 impl OfBridge {
-    fn with_mgr<R>(
-        &mut self,
-        f: impl FnOnce(&mut Connmgr, &Ctx<'_>) -> R,
-    ) -> R {
+    fn with_mgr<R>(&mut self, f: impl FnOnce(&mut Connmgr, &Ctx<'_>) -> R) -> R {
         let ctx = Ctx {
             backer: &self.backer,
             datapath: &*self.datapath,
@@ -366,9 +363,7 @@ impl OfBridge {
 
     /// A connection can be read or written.
     fn ready(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
-        if self.links.get(&token).is_some_and(|l| l.id.is_none())
-            && !self.came_up(token, reactor, now_ms)
-        {
+        if self.links.get(&token).is_some_and(|l| l.id.is_none()) && !self.came_up(token, reactor, now_ms) {
             return;
         }
         // What a slow reader has not taken yet goes first: its requests wait until there is room for their answers.

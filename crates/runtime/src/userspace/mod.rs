@@ -20,8 +20,9 @@ use flow::DpPort;
 use hub::UpcallHub;
 use main_core::MainCore;
 use netdev::Port;
+use netdev::dummy::Dummy;
 use pmd::{Control, Inbox, PmdThread, Purged, ThreadIo, TxSide};
-use ports::{OpenPort, Ports};
+use ports::{OpenPort, Opened, Ports};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, sync_channel};
@@ -44,6 +45,7 @@ struct Thread {
 /// The userspace datapath.
 pub struct UserspaceDatapath {
     name: String,
+    dummy: bool,
     shared: Arc<DpShared>,
     hub: UpcallHub,
     threads: Vec<Thread>,
@@ -57,6 +59,8 @@ pub struct UserspaceDatapath {
 pub struct UserspaceConfig {
     /// `type@name`.
     pub name: String,
+    /// Its ports are numbered as in a datapath of dummies: by what their names say.
+    pub dummy: bool,
     /// Forwarding threads, at least one.
     pub pmd_threads: usize,
     /// Handler threads, at least one.
@@ -105,6 +109,7 @@ impl UserspaceDatapath {
         }
         let datapath = UserspaceDatapath {
             name: config.name.clone(),
+            dummy: config.dummy,
             shared,
             hub,
             threads,
@@ -123,6 +128,11 @@ impl UserspaceDatapath {
     /// The next flow that ended with its port, with its last statistics.
     pub(crate) fn next_purged(&self) -> Option<(PmdId, FlowRecord)> {
         self.purged.pop()
+    }
+
+    /// What controls a port that is a dummy.
+    pub(crate) fn dummy(&self, port: DpPort) -> Option<Dummy> {
+        lock(&self.ports).get(port)?.dummy.clone()
     }
 
     /// Takes what waits at the ports that no thread polls through the switch; `true` when there may be more.
@@ -176,8 +186,8 @@ impl Datapath for UserspaceDatapath {
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
         let mut ports = lock(&self.ports);
-        let number = ports.number_for(spec)?;
-        let (mut device, type_name) = ports::open(spec)?;
+        let number = ports.number_for(spec, self.dummy)?;
+        let Opened { mut device, type_name, dummy, inline } = ports::open(spec)?;
         let upcalls = self.hub.port_add(number);
         let sides: Result<Vec<_>, _> =
             (0..=self.threads.len()).map(|_| UserspaceDatapath::tx_side(&device, &upcalls)).collect();
@@ -189,12 +199,13 @@ impl Datapath for UserspaceDatapath {
             }
         };
         let mut queues: Vec<Vec<_>> = (0..self.threads.len()).map(|_| Vec::new()).collect();
+        let inline_queues = if inline { std::mem::take(&mut device.rx) } else { Vec::new() };
         for (i, queue) in device.rx.drain(..).enumerate() {
             let thread = (number.0 as usize + i) % self.threads.len();
             queues[thread].push(queue);
         }
         if let Some(side) = sides.pop() {
-            self.main.port_add(number, side, Vec::new())?;
+            self.main.port_add(number, side, inline_queues)?;
         }
         let (done, answers) = sync_channel(self.threads.len());
         for ((thread, side), queues) in self.threads.iter().zip(sides).zip(queues) {
@@ -203,7 +214,7 @@ impl Datapath for UserspaceDatapath {
         drop(done);
         while answers.recv().is_ok() {}
         let info = PortInfo { number, name: spec.name.clone(), type_name: type_name.to_string() };
-        ports.insert(OpenPort { info, device });
+        ports.insert(OpenPort { info, device, dummy });
         Ok(number)
     }
 
