@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use packet::{PacketBatch, PacketPool};
 
+use crate::dummy::{Dummy, DummyOptions};
 use crate::system::{self, SystemOptions};
 use crate::tap::{self, TapOptions};
 
@@ -144,6 +145,7 @@ pub struct Port {
 enum WayOut {
     System(SystemOptions),
     Tap(Arc<OwnedFd>, TapOptions),
+    Dummy(Dummy),
 }
 
 impl Port {
@@ -167,20 +169,28 @@ impl Port {
         })
     }
 
+    /// Makes a port without a device (see [`crate::dummy`]) and what controls it. Any name will do.
+    pub fn open_dummy(name: &str, options: &DummyOptions) -> io::Result<(Port, Dummy)> {
+        let (dummy, rx) = Dummy::open(name, options)?;
+        let way_out = WayOut::Dummy(dummy.clone());
+        Ok((Port { name: name.to_owned(), ifindex: dummy.ifindex(), rx, way_out }, dummy))
+    }
+
     /// A new transmit queue. Call once for every thread that sends, in the network namespace of the port.
     pub fn tx(&self) -> io::Result<Box<dyn TxQueue>> {
         match &self.way_out {
             WayOut::System(options) => system::open_tx(&self.name, self.ifindex, options),
             WayOut::Tap(fd, options) => tap::open_tx(fd.as_fd(), options),
+            WayOut::Dummy(dummy) => Ok(dummy.open_tx()),
         }
     }
 
     /// Whether a tap's device still is there. It may have been moved into another network namespace, where it goes on
-    /// working; link events tell of that as of its end. `None` for devices that are not of this port's making: those
-    /// are lost when they are moved.
+    /// working; link events tell of that as of its end. `None` for devices that are not of this port's making (those
+    /// are lost when they are moved) and for ports without one.
     pub fn exists(&self) -> Option<bool> {
         match &self.way_out {
-            WayOut::System(_) => None,
+            WayOut::System(_) | WayOut::Dummy(_) => None,
             WayOut::Tap(fd, _) => Some(tap::exists(fd, &self.name)),
         }
     }
@@ -190,7 +200,7 @@ impl Port {
         &self.name
     }
 
-    /// The device's index.
+    /// The device's index; for a port without a device what it was told to be when it was made, 0 otherwise.
     pub fn ifindex(&self) -> u32 {
         self.ifindex
     }

@@ -1,0 +1,6 @@
+//! Capture files.
+
+mod format;
+mod writer;
+
+pub(crate) use writer::Writer;
