@@ -33,7 +33,7 @@ impl Ctx<'_> {
                 });
             }
             port if port == self.flow.in_port() => {
-                self.trace.detail(|| "skipping output to input port".to_string());
+                self.trace.warning(|| "skipping output to input port".to_string());
             }
             port => self.output_to(port),
         }
@@ -53,16 +53,16 @@ impl Ctx<'_> {
     pub(super) fn output_to(&mut self, of_port: OfPort) {
         let bridge = self.bridge.clone();
         let Some(port) = bridge.ports.port(of_port) else {
-            return self.trace.detail(|| format!("Nonexistent output port {of_port}"));
+            return self.trace.warning(|| "Nonexistent output port".to_string());
         };
         if port.config.no_fwd || port.config.port_down {
-            return self.trace.detail(|| format!("port {of_port} does not forward, skipping output"));
+            return self.trace.warning(|| "OFPPC_NO_FWD set, skipping output".to_string());
         }
         if let Some((peer_bridge, peer_port)) = port.patch_peer {
             return self.cross_patch(port, peer_bridge, peer_port);
         }
         let Some(dp_port) = port.dp_port else {
-            return self.trace.detail(|| format!("port {of_port} has no device, skipping output"));
+            return self.trace.warning(|| format!("port {of_port} has no device, skipping output"));
         };
         self.commit();
         self.actions.push(DpAction::Output(dp_port));
@@ -71,12 +71,13 @@ impl Ctx<'_> {
     /// Continues in the bridge at the other end of a patch port, within this translation.
     fn cross_patch(&mut self, port: &Arc<Port>, peer_bridge: BridgeId, peer_port: OfPort) {
         if self.depth >= MAX_DEPTH {
-            return self.fail(XlateDrop::RecursionTooDeep, "patch ports nest too deep");
+            let why = format!("over max translation depth {MAX_DEPTH}");
+            return self.fail(XlateDrop::RecursionTooDeep, &why);
         }
         let Some(bridge) = self.view.bridge(peer_bridge).cloned() else { return };
         let Some(peer) = bridge.ports.port(peer_port).cloned() else { return };
         if peer.config.no_recv || peer.config.port_down {
-            return self.trace.detail(|| format!("patch port {} does not receive", peer.name));
+            return self.trace.warning(|| format!("patch port {} does not receive", peer.name));
         }
         let patch = XlateEffect::Patch { from: port.patch_counters.clone(), to: peer.patch_counters.clone() };
         self.cache.push(patch);

@@ -1,9 +1,9 @@
 //! The story of a translation, for `ofproto/trace`.
 
 use crate::rule::Rule;
+use flow::TableId;
 use flow::action::Action;
 use flow::text::{NoPortNames, format_action, format_match};
-use flow::{RecircId, TableId};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -12,8 +12,10 @@ use std::sync::Arc;
 pub enum TraceEvent {
     /// A bridge was entered.
     Bridge(String),
-    /// A frozen translation was resumed.
-    Thaw(RecircId),
+    /// A frozen translation is resumed; within it, what is restored.
+    Thaw,
+    /// A plain line.
+    Remark(String),
     /// A table was looked up.
     Table {
         /// The table.
@@ -25,8 +27,12 @@ pub enum TraceEvent {
     Action(Box<Action>),
     /// The action set is carried out.
     ActionSet,
-    /// A remark.
+    /// What came of it.
     Detail(String),
+    /// Something was not done.
+    Warning(String),
+    /// Something is wrong with the rules.
+    Error(String),
 }
 
 /// An event and what happened within it.
@@ -68,8 +74,20 @@ impl Tracer {
     }
 
     pub(super) fn detail(&mut self, text: impl FnOnce() -> String) {
+        self.leaf(|| TraceEvent::Detail(text()));
+    }
+
+    pub(super) fn warning(&mut self, text: impl FnOnce() -> String) {
+        self.leaf(|| TraceEvent::Warning(text()));
+    }
+
+    pub(super) fn error(&mut self, text: impl FnOnce() -> String) {
+        self.leaf(|| TraceEvent::Error(text()));
+    }
+
+    fn leaf(&mut self, event: impl FnOnce() -> TraceEvent) {
         if let Some(top) = self.stack.as_mut().and_then(|s| s.last_mut()) {
-            top.push(TraceNode { event: TraceEvent::Detail(text()), children: Vec::new() });
+            top.push(TraceNode { event: event(), children: Vec::new() });
         }
     }
 
@@ -109,7 +127,10 @@ fn flatten(nodes: &[TraceNode]) -> Vec<TraceNode> {
 
 fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
     for (i, node) in nodes.iter().enumerate() {
-        let leaf = matches!(node.event, TraceEvent::Action(_) | TraceEvent::Detail(_));
+        let leaf = matches!(
+            node.event,
+            TraceEvent::Action(_) | TraceEvent::Detail(_) | TraceEvent::Warning(_) | TraceEvent::Error(_)
+        );
         let more = usize::from(i + 1 < nodes.len() || leaf);
         let indent = " ".repeat((level + more) * 4);
         match &node.event {
@@ -117,8 +138,11 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
                 let title = format!("bridge(\"{name}\")");
                 let _ = writeln!(out, "\n{indent}{title}\n{indent}{}", "-".repeat(title.len()));
             }
-            TraceEvent::Thaw(_) => {
+            TraceEvent::Thaw => {
                 let _ = writeln!(out, "{indent}thaw");
+            }
+            TraceEvent::Remark(text) => {
+                let _ = writeln!(out, "{indent}{text}");
             }
             TraceEvent::Table { table, rule } => {
                 let _ = writeln!(out, "{indent}{:2}. {}", table.0, rule_text(rule.as_deref()));
@@ -135,6 +159,12 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
             }
             TraceEvent::Detail(text) => {
                 let _ = writeln!(out, "{indent} -> {text}");
+            }
+            TraceEvent::Warning(text) => {
+                let _ = writeln!(out, "{indent} >> {text}");
+            }
+            TraceEvent::Error(text) => {
+                let _ = writeln!(out, "{indent} >>>> {text} <<<<");
             }
         }
         render(&node.children, level + 2 * more, out);
