@@ -410,4 +410,8 @@ impl XlateHost for BackerHost<'_> {
         }
         self.backer.view().bridge(bridge).is_some_and(|b| has_room(b, learned))
     }
+
+    fn has_effects(&self) -> bool {
+        self.effects
+    }
 }
