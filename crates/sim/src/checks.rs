@@ -6,7 +6,7 @@ use crate::model::VLAN_LIMIT;
 use crate::report::Law;
 use crate::rng::Rng;
 use crate::world::World;
-use dpif::DpAction;
+use dpif::{DpAction, SetAction};
 use flow::extract::Metadata;
 use flow::{Flow, FlowKey, KeyMask, OfPort, RecircId, shape};
 use ofproto::xlate::{Request, Start, translate};
@@ -67,11 +67,11 @@ impl World {
             settled || self.backer.ukeys.with(flow.ufid, pmd, |k| k.epoch) == Some(self.backer.epoch());
         let mask = if current { flow.mask } else { expected.mask };
         for _ in 0..KEYS_PER_FLOW {
-            let Some(key) = packet_within(&flow.key, &mask, &mut rng) else { continue };
+            let Some((key, frame)) = packet_within(&flow.key, &mask, &mut rng) else { continue };
             self.report.packets_checked += 1;
             let got = self.outcome(&key, &mut held);
             // Its own mask may be another one: there may be several reasons why a rule does not match.
-            if got.as_ref().is_none_or(|got| got.actions != expected.actions) {
+            if got.as_ref().is_none_or(|got| !do_the_same(&got.actions, &expected.actions, &key, &frame)) {
                 self.violation(Law::Megaflow, || {
                     let (from, key) = (fields(&flow.key), fields(&key));
                     format!("the flow of {from:?}\nexpects {expected:?}\nits packet {key:?}\ngets {got:?}")
@@ -209,8 +209,25 @@ impl World {
     }
 }
 
+/// Whether two lists do the same to a packet: they are equal, or differ in sets of header fields only and what comes out is
+/// equal. (A set covers the bits that were looked at, too, and those may be different ones.)
+fn do_the_same(a: &[DpAction], b: &[DpAction], key: &FlowKey, frame: &[u8]) -> bool {
+    let come_out = |actions| crate::model::come_out(frame, key, actions);
+    a == b || without_header_sets(a) == without_header_sets(b) && come_out(a) == come_out(b)
+}
+
+fn without_header_sets(actions: &[DpAction]) -> Vec<DpAction> {
+    let kept = |a: &DpAction| match a {
+        DpAction::Set(SetAction::SkbMark(_) | SetAction::SkbPriority(_)) => Some(a.clone()),
+        DpAction::Set(_) => None,
+        DpAction::Clone(inner) => Some(DpAction::Clone(without_header_sets(inner).into())),
+        _ => Some(a.clone()),
+    };
+    actions.iter().filter_map(kept).collect()
+}
+
 /// A packet that matches `key` under `mask` and is random in all other bits; `None` when none was found.
-fn packet_within(key: &FlowKey, mask: &KeyMask, rng: &mut Rng) -> Option<FlowKey> {
+fn packet_within(key: &FlowKey, mask: &KeyMask, rng: &mut Rng) -> Option<(FlowKey, Vec<u8>)> {
     let mut other = random_key(rng, false);
     other.base.in_port = key.base.in_port;
     let mut mixed = FlowKey::default();
@@ -237,5 +254,5 @@ fn packet_within(key: &FlowKey, mask: &KeyMask, rng: &mut Rng) -> Option<FlowKey
         dp_hash: key.base.dp_hash,
     };
     let packet = key_of(&frame, &md, VLAN_LIMIT);
-    key.masked(mask).matches(mask, &packet).then_some(packet)
+    key.masked(mask).matches(mask, &packet).then_some((packet, frame))
 }

@@ -122,6 +122,8 @@ struct Round {
 #[derive(Default)]
 pub(crate) struct PlainCore {
     pub(crate) ports: BTreeSet<DpPort>,
+    /// Outputs to any port count, for trials.
+    every_port: bool,
     pub(crate) flows: Vec<PlainFlow>,
     tickets: Vec<OpenTicket>,
     deferred: VecDeque<Round>,
@@ -295,7 +297,7 @@ impl PlainCore {
         for action in &actions[..end] {
             match action {
                 DpAction::Output(port) => {
-                    if self.ports.contains(port) {
+                    if self.every_port || self.ports.contains(port) {
                         around.effects.sent.push((*port, frame.clone()));
                     }
                 }
@@ -354,6 +356,27 @@ impl PlainCore {
             }
         }
     }
+}
+
+/// What actions make of a packet, were all its ports there and all meters open: frames that leave, those that go round again
+/// with their id, and upcalls.
+pub(crate) fn come_out(
+    frame: &[u8],
+    key: &FlowKey,
+    actions: &[DpAction],
+) -> (Vec<(DpPort, Vec<u8>)>, Vec<(u32, Vec<u8>)>, Vec<UpcallSeen>) {
+    let mut core = PlainCore { every_port: true, ..PlainCore::default() };
+    let mut around = Around {
+        now_us: 0,
+        meters: &mut PlainMeters::new(),
+        accepted: VecDeque::new(),
+        effects: Effects::default(),
+        counted: &mut |_| 0,
+        lost_track: false,
+    };
+    core.run(frame.to_vec(), *key, key.in_port(), 0, actions, &mut around);
+    let rounds = core.deferred.into_iter().map(|r| (r.key.base.recirc_id, r.frame)).collect();
+    (around.effects.sent, rounds, around.effects.upcalls)
 }
 
 fn put_bytes(frame: &mut [u8], at: usize, value: &[u8], mask: &[u8]) -> Option<()> {

@@ -202,9 +202,10 @@ impl World {
         if self.seen_epoch == self.backer.epoch() { (self.now_us - self.changed_us) / 1000 } else { 0 }
     }
 
-    /// Runs for `steps` steps, then lets everything come to rest.
-    pub(crate) fn run(mut self, steps: u64) -> Report {
-        while self.step < steps && self.dp.inner().violations.list.is_empty() {
+    /// Runs for `steps` steps or `virtual_ms` of time, whichever takes longer, then lets everything come to rest.
+    pub(crate) fn run(mut self, steps: u64, virtual_ms: u64) -> Report {
+        let until_us = self.now_us + virtual_ms * 1000;
+        while (self.step < steps || self.now_us < until_us) && self.dp.inner().violations.list.is_empty() {
             self.busy(self.step + 300);
             self.settle();
         }
