@@ -16,7 +16,7 @@ mod rng;
 mod rules;
 mod world;
 
-pub use report::{Broken, Law, Report, Violation};
+pub use report::{Broken, Law, Report, Violation, Work};
 pub use rng::Rng;
 
 /// Runs a switch for about `steps` steps and lets it come to rest. A violation ends the run early.

@@ -200,9 +200,12 @@ impl PlainCore {
         let Round { frame, key, rx_port, depth } = round;
         let waits = park.then(|| self.tickets.iter().position(|t| t.key == key)).flatten();
         if let Some(at) = waits {
-            let total: usize = self.tickets.iter().map(|t| t.parked.len()).sum();
+            let all = || self.tickets.iter().flat_map(|t| &t.parked);
+            let free = self.parked_max.saturating_sub(all().count());
+            // A port may hold as much as it leaves free.
+            let room = all().filter(|p| p.rx_port == rx_port).count() < free;
             let parked = &mut self.tickets[at].parked;
-            if total < self.parked_max && parked.len() < self.parked_per_ticket_max {
+            if room && parked.len() < self.parked_per_ticket_max {
                 parked.push(Waiting { frame, rx_port, depth });
             }
             return;
