@@ -10,7 +10,7 @@ use crate::ports::{BridgeId, PortTable};
 use crate::recirc::{FrozenState, RecircTable};
 use crate::rule::{Expiry, Rule, RuleStats};
 use crate::tables::Tables;
-use crate::ukey::Ukeys;
+use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Ukeys};
 use crate::view::{BridgeView, View};
 use crate::xlate::{EffectHost, LearnedFlow, Translation, XlateHost};
 use dpif::{ControllerCookie, PmdId};
@@ -70,6 +70,8 @@ pub struct RemovedEvent {
 pub struct Limits {
     /// `flow-limit`: megaflows at most.
     pub flow_limit: AtomicU64,
+    /// Of those so many percent are kept for ports that have few.
+    pub kept_for_ports_percent: AtomicU64,
     /// `max-idle`: a megaflow without packets for so long goes, in milliseconds.
     pub max_idle_ms: AtomicU64,
     /// Flows made until then are to be deleted by the next round (`revalidator/purge`): the time of the last order.
@@ -123,6 +125,7 @@ impl Backer {
             faults: BoundedQueue::new(FAULT_QUEUE),
             limits: Limits {
                 flow_limit: AtomicU64::new(200_000),
+                kept_for_ports_percent: AtomicU64::new(KEPT_FOR_PORTS_PERCENT),
                 max_idle_ms: AtomicU64::new(10_000),
                 purge_until_ms: AtomicU64::new(0),
             },

@@ -101,7 +101,12 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, o
     t.cache.replay(1, upcall.packet.len() as u64, now_ms, &mut backer.effect_host());
     let queue = ops.entry(upcall.pmd).or_default();
     let actions: Arc<[DpAction]> = t.actions.as_slice().into();
-    if backer.ukeys.len() < backer.limits.flow_limit.load(Ordering::Relaxed) {
+    let limits = &backer.limits;
+    let (limit, kept) = (&limits.flow_limit, &limits.kept_for_ports_percent);
+    let (limit, kept) = (limit.load(Ordering::Relaxed), kept.load(Ordering::Relaxed));
+    // What no port received counts as a port.
+    let ports = view.dp_ports.len() as u64 + 1;
+    if backer.ukeys.has_room(upcall.key.in_port(), limit, ports, kept) {
         let to_put: Arc<[DpAction]> =
             if t.slow_reasons == 0 { actions.clone() } else { t.actions_to_put().into() };
         let mask = FlowKey::from_mask(&t.wc, &upcall.key);

@@ -159,6 +159,30 @@ fn above_the_flow_limit_packets_are_executed_only() {
     assert_eq!(backer.recirc_count(), 0);
 }
 
+/// One port's flows fill what is not kept for others, and no more.
+#[test]
+fn a_port_that_makes_many_flows_leaves_others_their_share() {
+    let (backer, _) = backer_with("ip,actions=2");
+    backer.limits.flow_limit.store(120, Ordering::Relaxed);
+    let ports = backer.view().dp_ports.len() as u64 + 1;
+    let share = crate::ukey::port_share(120, ports);
+    assert!(share > 3, "{share}");
+    let put = |port: u32, ufid: u128| {
+        let mut upcall = miss_of(0x800, ufid);
+        upcall.key.base.in_port = port;
+        let ops = handle(&backer, vec![upcall], 1000);
+        ops.values().flatten().any(|op| matches!(op, DpifOp::FlowPut(_)))
+    };
+    let many = (0..200).filter(|n| put(1, *n)).count() as u64;
+    assert_eq!(many, 120 - share * (ports - 1));
+    let few = (200..400).filter(|n| put(2, *n)).count() as u64;
+    assert_eq!((few, backer.ukeys.port_len(flow::DpPort(2))), (share, share));
+    // What ends makes room again.
+    backer.ukeys.sweep(|_, _, k| k.key.in_port() == flow::DpPort(1));
+    assert_eq!(backer.ukeys.port_len(flow::DpPort(1)), 0);
+    assert!(put(2, 500));
+}
+
 #[test]
 fn a_slow_flow_is_put_as_such_and_its_packets_do_not_count_again() {
     let (backer, bridge) = backer_with("actions=debug_slow,2");

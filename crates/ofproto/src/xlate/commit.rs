@@ -78,11 +78,16 @@ impl Ctx<'_> {
 
     fn commit_network(&mut self) {
         match self.base.dl_type {
-            // A packet of protocol 0 has no header that could be rewritten.
-            h::ETH_TYPE_IP | h::ETH_TYPE_IPV6 if self.base.nw_proto == 0 && self.network_differs() => {
+            // A header that could not be read cannot be rewritten.
+            h::ETH_TYPE_IP if !self.ipv4_header_was_read() => {
+                if self.network_differs() {
+                    self.match_ipv4_header();
+                }
+            }
+            h::ETH_TYPE_IPV6 if self.base.nw_proto == 0 && self.network_differs() => {
                 self.wc.0.nw_proto = u8::MAX;
             }
-            h::ETH_TYPE_IP | h::ETH_TYPE_IPV6 if self.base.nw_proto == 0 => {}
+            h::ETH_TYPE_IPV6 if self.base.nw_proto == 0 => {}
             h::ETH_TYPE_IP => self.commit_ipv4(),
             h::ETH_TYPE_IPV6 => {
                 self.commit_ipv6();
@@ -111,20 +116,35 @@ impl Ctx<'_> {
         fields(&self.flow) != fields(&self.base)
     }
 
-    /// Whether the mask tells an IPv4 packet from one whose header could not be read, which is all zeros.
+    /// An IPv4 header that could not be read is all zeros; one that was read may have protocol 0, too.
+    fn ipv4_header_was_read(&self) -> bool {
+        let o = &self.original;
+        (o.nw_src | o.nw_dst) != 0 || (o.nw_tos | o.nw_ttl | o.nw_frag | o.nw_proto) != 0
+    }
+
+    /// Whether the mask tells a packet whose IPv4 header was read from one whose header was not.
     fn ipv4_header_is_matched(&self) -> bool {
         let (o, m) = (&self.original, &self.wc.0);
         (o.nw_src & m.nw_src) != 0
             || (o.nw_dst & m.nw_dst) != 0
-            || ((o.nw_tos & m.nw_tos) | (o.nw_ttl & m.nw_ttl) | (o.nw_frag & m.nw_frag)) != 0
+            || ((o.nw_tos & m.nw_tos) | (o.nw_ttl & m.nw_ttl)) != 0
+            || ((o.nw_frag & m.nw_frag) | (o.nw_proto & m.nw_proto)) != 0
+    }
+
+    fn match_ipv4_header(&mut self) {
+        let m = &mut self.wc.0;
+        (m.nw_src, m.nw_dst) = (u32::MAX, u32::MAX);
+        (m.nw_tos, m.nw_ttl, m.nw_proto, m.nw_frag) = (u8::MAX, u8::MAX, u8::MAX, nw_frag::MASK);
     }
 
     fn commit_ipv4(&mut self) {
         let changed = changed!(self, Ipv4Set { src: nw_src, dst: nw_dst, tos: nw_tos, ttl: nw_ttl });
         if let Some(ipv4) = changed {
             self.set(SetAction::Ipv4(ipv4));
-            if !self.ipv4_header_is_matched() {
+            if self.original.nw_proto != 0 && !self.ipv4_header_is_matched() {
                 self.wc.0.nw_proto = u8::MAX;
+            } else if !self.ipv4_header_is_matched() {
+                self.match_ipv4_header();
             }
         }
     }
