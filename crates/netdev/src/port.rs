@@ -10,6 +10,8 @@ use std::sync::Arc;
 use packet::{PacketBatch, PacketPool};
 
 use crate::dummy::{Dummy, DummyOptions};
+use crate::null::NullTx;
+use crate::pcap::{self, PcapOptions};
 use crate::system::{self, SystemOptions};
 use crate::tap::{self, TapOptions};
 
@@ -146,6 +148,8 @@ enum WayOut {
     System(SystemOptions),
     Tap(Arc<OwnedFd>, TapOptions),
     Dummy(Dummy),
+    Null,
+    Pcap(pcap::TxFile),
 }
 
 impl Port {
@@ -176,12 +180,25 @@ impl Port {
         Ok((Port { name: name.to_owned(), ifindex: dummy.ifindex(), rx, way_out }, dummy))
     }
 
+    /// Makes a port that loses what is sent to it and receives nothing: it has no receive queues. Any name will do.
+    pub fn open_null(name: &str) -> Port {
+        Port { name: name.to_owned(), ifindex: 0, rx: Vec::new(), way_out: WayOut::Null }
+    }
+
+    /// Makes a port of capture files (see [`crate::pcap`]). Any name will do.
+    pub fn open_pcap(name: &str, options: &PcapOptions) -> io::Result<Port> {
+        let (rx, file) = pcap::open(name, options)?;
+        Ok(Port { name: name.to_owned(), ifindex: 0, rx, way_out: WayOut::Pcap(file) })
+    }
+
     /// A new transmit queue. Call once for every thread that sends, in the network namespace of the port.
     pub fn tx(&self) -> io::Result<Box<dyn TxQueue>> {
         match &self.way_out {
             WayOut::System(options) => system::open_tx(&self.name, self.ifindex, options),
             WayOut::Tap(fd, options) => tap::open_tx(fd.as_fd(), options),
             WayOut::Dummy(dummy) => Ok(dummy.open_tx()),
+            WayOut::Null => Ok(Box::new(NullTx)),
+            WayOut::Pcap(file) => Ok(Box::new(pcap::PcapTx(file.clone()))),
         }
     }
 
@@ -190,7 +207,7 @@ impl Port {
     /// are lost when they are moved) and for ports without one.
     pub fn exists(&self) -> Option<bool> {
         match &self.way_out {
-            WayOut::System(_) | WayOut::Dummy(_) => None,
+            WayOut::System(_) | WayOut::Dummy(_) | WayOut::Null | WayOut::Pcap(_) => None,
             WayOut::Tap(fd, _) => Some(tap::exists(fd, &self.name)),
         }
     }
