@@ -25,5 +25,5 @@ pub mod pcap;
 pub use dummy::{Dummy, DummyOptions};
 pub use pcap::PcapOptions;
 pub use port::{Port, RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
-pub use system::{RxMethod, SystemOptions};
+pub use system::{MAX_RING_SLOTS, MAX_RX_QUEUES, RxMethod, SystemOptions};
 pub use tap::TapOptions;

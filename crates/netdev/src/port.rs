@@ -157,7 +157,7 @@ impl Port {
     /// administrative state is left alone; it becomes promiscuous until the receive queue is dropped.
     pub fn open_system(name: &str, options: &SystemOptions) -> io::Result<Port> {
         let (ifindex, rx) = system::open_rx(name, options)?;
-        Ok(Port { name: name.to_owned(), ifindex, rx: vec![rx], way_out: WayOut::System(options.clone()) })
+        Ok(Port { name: name.to_owned(), ifindex, rx, way_out: WayOut::System(options.clone()) })
     }
 
     /// Makes a tap in the calling thread's network namespace (CAP_NET_ADMIN), down, gone with the port and its queues.
