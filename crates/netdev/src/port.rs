@@ -4,8 +4,7 @@
 //! port that is dropped closes; its queues live on until they are dropped too.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::BorrowedFd;
 
 use packet::{PacketBatch, PacketPool};
 
@@ -13,7 +12,7 @@ use crate::dummy::{Dummy, DummyOptions};
 use crate::null::NullTx;
 use crate::pcap::{self, PcapOptions};
 use crate::system::{self, SystemOptions};
-use crate::tap::{self, TapOptions};
+use crate::tap::{self, Tap, TapOptions};
 
 /// Frames coming in.
 pub trait RxQueue: Send {
@@ -146,7 +145,7 @@ pub struct Port {
 
 enum WayOut {
     System(SystemOptions),
-    Tap(Arc<OwnedFd>, TapOptions),
+    Tap(Tap),
     Dummy(Dummy),
     Null,
     Pcap(pcap::TxFile),
@@ -164,12 +163,11 @@ impl Port {
     /// A persistent tap of that name that nobody uses is taken over.
     pub fn open_tap(name: &str, options: &TapOptions) -> io::Result<Port> {
         let tap = tap::create(name, options)?;
-        let rx = tap::open_rx(&tap.fd);
         Ok(Port {
-            name: tap.name,
-            ifindex: tap.ifindex,
-            rx: vec![rx],
-            way_out: WayOut::Tap(tap.fd, options.clone()),
+            name: tap.name().to_owned(),
+            ifindex: tap.ifindex(),
+            rx: tap.open_rx(),
+            way_out: WayOut::Tap(tap),
         })
     }
 
@@ -195,7 +193,7 @@ impl Port {
     pub fn tx(&self) -> io::Result<Box<dyn TxQueue>> {
         match &self.way_out {
             WayOut::System(options) => system::open_tx(&self.name, self.ifindex, options),
-            WayOut::Tap(fd, options) => tap::open_tx(fd.as_fd(), options),
+            WayOut::Tap(tap) => tap.open_tx(),
             WayOut::Dummy(dummy) => Ok(dummy.open_tx()),
             WayOut::Null => Ok(Box::new(NullTx)),
             WayOut::Pcap(file) => Ok(Box::new(pcap::PcapTx(file.clone()))),
@@ -208,7 +206,7 @@ impl Port {
     pub fn exists(&self) -> Option<bool> {
         match &self.way_out {
             WayOut::System(_) | WayOut::Dummy(_) | WayOut::Null | WayOut::Pcap(_) => None,
-            WayOut::Tap(fd, _) => Some(tap::exists(fd, &self.name)),
+            WayOut::Tap(tap) => Some(tap.exists()),
         }
     }
 

@@ -182,3 +182,50 @@ fn the_number_of_queues_is_bounded() {
         assert_eq!(Port::open_system("sl-a", &SystemOptions { n_rxq: 0, ..options }).unwrap().rx.len(), 1);
     });
 }
+
+#[test]
+fn a_tap_with_several_queues_spreads_what_the_host_sends() {
+    in_netns(|| {
+        let options = netdev::TapOptions { n_rxq: 4, ..netdev::TapOptions::default() };
+        let mut port = Port::open_tap("sl-t", &options).unwrap();
+        assert_eq!((port.rx.len(), port.exists()), (4, Some(true)));
+        ip("addr add 198.51.100.1/24 dev sl-t");
+        ip("link set sl-t txqueuelen 4000 up");
+        ip("neigh add 198.51.100.2 lladdr 02:00:00:00:00:02 dev sl-t");
+        let sockets: Vec<_> = (0..FLOWS)
+            .map(|flow| {
+                let socket = std::net::UdpSocket::bind(("198.51.100.1", 10_000 + flow)).unwrap();
+                socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+                socket.connect("198.51.100.2:7").unwrap();
+                socket
+            })
+            .collect();
+        for number in 0..FRAMES_A_FLOW {
+            for socket in &sockets {
+                socket.send(&number.to_be_bytes()).unwrap();
+            }
+        }
+        let got = drain(&mut port);
+        check(&got);
+        assert!(got.iter().all(|q| q.len() > 200), "{:?}", got.iter().map(Vec::len).collect::<Vec<_>>());
+        // Sending by whichever queue reaches the host.
+        let mac = netdev::link::link_info("sl-t").unwrap().mac.unwrap();
+        for (i, socket) in sockets.iter().take(8).enumerate() {
+            let mut p = udp(i as u16, 99, true);
+            p.data_mut()[..6].copy_from_slice(&mac);
+            p.data_mut()[26..34].copy_from_slice(&[198, 51, 100, 2, 198, 51, 100, 1]);
+            let mut batch: PacketBatch = [p].into_iter().collect();
+            assert_eq!(port.tx().unwrap().send(&mut batch, &mut PacketPool::new()).sent_packets, 1);
+            let mut payload = [0; 64];
+            assert_eq!(socket.recv(&mut payload).unwrap(), 32);
+            assert_eq!(payload[..4], 99u32.to_be_bytes());
+        }
+        drop(port);
+        // A process that another test is starting has our descriptors until it runs its program.
+        let gone = |_| {
+            std::thread::sleep(Duration::from_millis(2));
+            netdev::link::link_info("sl-t").is_err()
+        };
+        assert!((0..1000).any(gone), "a tap goes with its port");
+    });
+}
