@@ -79,6 +79,16 @@ pub enum DpifOp {
     ClearStats,
 }
 
+impl DpifOp {
+    /// The flow that it makes, if it is to make one.
+    pub fn creates(&self) -> Option<Ufid> {
+        match self {
+            DpifOp::FlowPut(put) if put.mode == PutMode::Create => Some(put.ufid),
+            _ => None,
+        }
+    }
+}
+
 /// Counters of a megaflow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowStats {

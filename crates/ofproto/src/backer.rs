@@ -87,6 +87,8 @@ pub struct Backer {
     pub removed: BoundedQueue<RemovedEvent>,
     /// Tunables.
     pub limits: Limits,
+    /// When the last complete dump of the datapath's flows began.
+    dumped_ms: AtomicU64,
     hash_seed: u64,
     next_bridge: AtomicU64,
 }
@@ -108,6 +110,7 @@ impl Backer {
                 max_idle_ms: AtomicU64::new(10_000),
                 purge_until_ms: AtomicU64::new(0),
             },
+            dumped_ms: AtomicU64::new(0),
             hash_seed,
             next_bridge: AtomicU64::new(1),
         }
@@ -219,15 +222,26 @@ impl Backer {
         }
     }
 
-    /// Ages addresses and ends rules whose time is over. To be called about once a second, after statistics were pushed.
+    /// A dump of the datapath's flows that began at that time is complete, its statistics pushed: what was not used by then
+    /// is known to be idle.
+    pub fn dump_completed(&self, began_ms: u64) {
+        self.dumped_ms.fetch_max(began_ms, Ordering::AcqRel);
+    }
+
+    /// Ages addresses and ends rules whose time is over. To be called about once a second. What idles ends only after a dump
+    /// that began after its time.
     pub fn expire(&self, now_ms: u64) {
+        let dumped_ms = self.dumped_ms.load(Ordering::Acquire);
         let view = self.view();
         for (id, bridge) in &view.bridges {
-            if lock(&bridge.macs).expire(now_ms) {
+            if lock(&bridge.macs).expire(dumped_ms) {
                 self.bump_epoch();
             }
-            let over: Vec<(Arc<Rule>, Expiry)> =
-                bridge.tables.iter().filter_map(|r| Some((r.clone(), r.expired(now_ms)?))).collect();
+            let over: Vec<(Arc<Rule>, Expiry)> = bridge
+                .tables
+                .iter()
+                .filter_map(|r| Some((r.clone(), r.expired(now_ms, dumped_ms)?)))
+                .collect();
             if over.is_empty() {
                 continue;
             }

@@ -133,6 +133,11 @@ impl Revalidator {
         self.seq
     }
 
+    /// Makes the next round begin at the next [`Revalidator::poll`], or when the one under way is over.
+    pub fn hurry(&mut self) {
+        self.next_ms = 0;
+    }
+
     /// Does what can be done now; the time of the next call, if nothing comes before.
     pub fn poll(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) -> u64 {
         while let Some((pmd, tag, results)) = self.replies.pop() {
@@ -169,6 +174,7 @@ impl Revalidator {
     fn finish(&mut self, backer: &Backer, now_ms: u64) {
         let Some(round) = self.round.take() else { return };
         self.done_epoch = round.epoch;
+        backer.dump_completed(round.started_ms);
         self.next_ms = now_ms + ROUND_MS;
         let seq = round.seq;
         // Flows that the datapath lost without us: their thread ended, or somebody deleted them.

@@ -31,19 +31,21 @@ impl From<String> for Answer {
 
 /// What an answer waits for.
 pub enum Wait {
-    /// Revalidation rounds up to this number are over.
-    Rounds(u64),
+    /// Revalidation rounds up to these numbers are over, by the names of their datapaths.
+    Rounds(Vec<(String, u64)>),
 }
 
 impl Wait {
     /// Whether it is over.
     pub fn is_over(&self, switch: &Switch) -> bool {
         match self {
-            Wait::Rounds(n) => {
-                let state = switch.revalidator();
+            Wait::Rounds(all) => all.iter().all(|(name, round)| {
+                // A datapath that ended has nothing left to do.
+                let Ok(instance) = switch.instances().named(Some(name)) else { return true };
+                let state = instance.revalidator();
                 let paused = state.paused.load(Ordering::Acquire);
-                paused || state.rounds.load(Ordering::Acquire) > *n
-            }
+                paused || state.finished.load(Ordering::Acquire) > *round
+            }),
         }
     }
 }
