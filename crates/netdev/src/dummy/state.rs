@@ -53,12 +53,12 @@ impl State {
     }
 
     pub(super) fn capture_rx(&mut self, frame: &[u8]) {
-        let failed = self.captures.rx().is_some_and(|w| w.write(frame).is_err());
+        let failed = self.captures.rx().is_some_and(|w| w.write([frame]).is_err());
         self.capture_errors += u64::from(failed);
     }
 
     fn capture_tx(&mut self, frame: &[u8]) {
-        let failed = self.captures.tx().is_some_and(|w| w.write(frame).is_err());
+        let failed = self.captures.tx().is_some_and(|w| w.write([frame]).is_err());
         self.capture_errors += u64::from(failed);
     }
 

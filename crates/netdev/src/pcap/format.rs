@@ -41,6 +41,8 @@ pub enum FormatError {
     LinkType(u32),
     #[error("frame {number} is said to have {bytes} bytes; {MAX_FRAME_BYTES} are the most")]
     TooLong { number: u64, bytes: u32 },
+    #[error("it has another byte order or resolution of time than the files written here")]
+    OtherLayout,
     #[error("it ends within frame {number}")]
     Cut { number: u64 },
 }
@@ -53,14 +55,14 @@ impl From<FormatError> for io::Error {
 
 /// How the numbers of a file are to be read, and what is to be cut off its frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Layout {
-    swapped: bool,
-    nanoseconds: bool,
-    fcs_bytes: usize,
+pub(super) struct Layout {
+    pub(super) swapped: bool,
+    pub(super) nanoseconds: bool,
+    pub(super) fcs_bytes: usize,
 }
 
 impl Layout {
-    fn u32(self, b: &[u8; 4]) -> u32 {
+    pub(super) fn u32(self, b: &[u8; 4]) -> u32 {
         let n = u32::from_ne_bytes(*b);
         if self.swapped { n.swap_bytes() } else { n }
     }
@@ -71,7 +73,7 @@ impl Layout {
     }
 
     /// From the file's first bytes. What kind of file it is matters more than that it is too short.
-    fn of(header: &[u8]) -> Result<Layout, FormatError> {
+    pub(super) fn of(header: &[u8]) -> Result<Layout, FormatError> {
         let [a, b, c, d] = *header.first_chunk().ok_or(FormatError::NoHeader)?;
         let magic = u32::from_ne_bytes([a, b, c, d]);
         let (swapped, nanoseconds) = match magic {
@@ -120,7 +122,8 @@ pub(crate) fn record_header(time: Duration, frame_bytes: u32) -> [u8; RECORD_HEA
     h
 }
 
-/// Whether a file that begins so can be continued with records as written here.
-pub(crate) fn can_be_continued(header: &[u8]) -> Result<bool, FormatError> {
-    Ok(Layout::of(header)? == Layout { swapped: false, nanoseconds: false, fcs_bytes: 0 })
+/// Refuses to continue a file that begins so unless it is as written here.
+pub(crate) fn require_own_layout(header: &[u8]) -> Result<(), FormatError> {
+    let own = Layout { swapped: false, nanoseconds: false, fcs_bytes: 0 };
+    if Layout::of(header)? == own { Ok(()) } else { Err(FormatError::OtherLayout) }
 }

@@ -1,7 +1,7 @@
-//! Appending frames to a capture file.
+//! Writing frames to a capture file.
 //!
-//! Each frame is one write(2) at the file's end, so that a reader of the growing file sees whole records at once, and two
-//! writers of one file do not mix.
+//! Each call is one write(2) of whole records, so that a reader of the growing file sees whole records at once, and two
+//! writers at the end of one file do not mix.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,8 +14,10 @@ use super::format::{self, FILE_HEADER_BYTES};
 pub(crate) struct Writer {
     path: PathBuf,
     file: File,
-    /// The record being put together.
-    record: Vec<u8>,
+    /// Where the next record goes, if this writer is the only one: what a failed write has left is cut off again.
+    end: Option<u64>,
+    /// Records being put together.
+    records: Vec<u8>,
 }
 
 impl Writer {
@@ -28,39 +30,50 @@ impl Writer {
             .create(true)
             .open(path)
             .map_err(|e| wrap(path, "cannot be opened", e))?;
-        let mut head = [0; FILE_HEADER_BYTES];
-        // A pipe has nothing to be read and no place to look at.
+        // A pipe has nothing to be read.
         let regular = file.metadata().map_err(|e| wrap(path, "cannot be looked at", e))?.is_file();
-        let mut have = 0;
-        while regular && have < head.len() {
-            match file.read(&mut head[have..]).map_err(|e| wrap(path, "cannot be read", e))? {
-                0 => break,
-                n => have += n,
-            }
+        let mut head = Vec::new();
+        if regular {
+            let first = Read::by_ref(&mut file).take(FILE_HEADER_BYTES as u64).read_to_end(&mut head);
+            first.map_err(|e| wrap(path, "cannot be read", e))?;
         }
-        if have == 0 {
+        if head.is_empty() {
             file.write_all(&format::file_header()).map_err(|e| wrap(path, "cannot be written", e))?;
         } else {
-            let same = format::can_be_continued(&head[..have])
-                .map_err(|e| wrap(path, "cannot be continued", e.into()))?;
-            if !same {
-                let why = io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "it has another byte order or resolution of time",
-                );
-                return Err(wrap(path, "cannot be continued", why));
-            }
+            format::require_own_layout(&head).map_err(|e| wrap(path, "cannot be continued", e.into()))?;
         }
-        Ok(Writer { path: path.to_owned(), file, record: Vec::new() })
+        Ok(Writer { path: path.to_owned(), file, end: None, records: Vec::new() })
     }
 
-    /// Appends a frame, at the time of the call.
-    pub(crate) fn write(&mut self, frame: &[u8]) -> io::Result<()> {
+    /// Opens a file anew: what is in it goes.
+    pub(crate) fn replace(path: &Path) -> io::Result<Writer> {
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
+        let mut file = file.map_err(|e| wrap(path, "cannot be opened", e))?;
+        file.write_all(&format::file_header()).map_err(|e| wrap(path, "cannot be written", e))?;
+        let end = Some(FILE_HEADER_BYTES as u64);
+        Ok(Writer { path: path.to_owned(), file, end, records: Vec::new() })
+    }
+
+    /// Appends frames, at the time of the call.
+    pub(crate) fn write<'a>(&mut self, frames: impl IntoIterator<Item = &'a [u8]>) -> io::Result<()> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.record.clear();
-        self.record.extend(format::record_header(now, frame.len() as u32));
-        self.record.extend(frame);
-        self.file.write_all(&self.record).map_err(|e| wrap(&self.path, "cannot be written", e))
+        self.records.clear();
+        for frame in frames {
+            self.records.extend(format::record_header(now, frame.len() as u32));
+            self.records.extend(frame);
+        }
+        let result = self.file.write_all(&self.records);
+        match (&result, &mut self.end) {
+            (Ok(()), Some(end)) => *end += self.records.len() as u64,
+            (Err(_), Some(end)) => {
+                let end = *end;
+                // Of a pipe nothing can be taken back.
+                let _ = self.file.set_len(end);
+                let _ = io::Seek::seek(&mut self.file, io::SeekFrom::Start(end));
+            }
+            _ => {}
+        }
+        result.map_err(|e| wrap(&self.path, "cannot be written", e))
     }
 }
 
