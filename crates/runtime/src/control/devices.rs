@@ -132,6 +132,27 @@ impl Device {
         self.datapath.own_device_exists(self.dp_port)
     }
 
+    /// Sets it up or down, as a controller asks.
+    ///
+    /// # Errors
+    /// It cannot be set so, and why.
+    pub fn set_admin_up(&self, up: bool) -> Result<(), String> {
+        match &self.body {
+            Body::Kernel(ifindex) => link::set_admin_up(*ifindex, up).map_err(|e| {
+                format!(
+                    "interface {}: cannot set it {}: {}",
+                    self.name,
+                    if up { "up" } else { "down" },
+                    os_text(&e)
+                )
+            }),
+            Body::Dummy(dummy) => {
+                dummy.set_admin_up(up);
+                Ok(())
+            }
+        }
+    }
+
     /// Sets address and MTU.
     ///
     /// # Errors
