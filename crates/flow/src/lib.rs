@@ -15,6 +15,7 @@ pub mod action;
 pub mod extract;
 pub mod fields;
 mod flow;
+pub mod fuzz;
 mod key;
 mod matching;
 pub mod text;

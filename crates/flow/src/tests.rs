@@ -152,3 +152,15 @@ proptest! {
         prop_assert_eq!(reused, fresh);
     }
 }
+
+#[test]
+fn the_corpus_of_extract_is_replayed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/extract");
+    testkit::replay_corpus(folder, crate::fuzz::extract_frame);
+}
+
+#[test]
+fn the_corpus_of_words_is_replayed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/words");
+    testkit::replay_corpus(folder, crate::fuzz::parse_words);
+}

@@ -9,6 +9,7 @@
 
 #![allow(unsafe_code, reason = "system calls; each block says why it is sound")]
 
+pub mod fuzz;
 mod port;
 mod raw;
 mod soften;
