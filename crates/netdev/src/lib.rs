@@ -11,6 +11,7 @@
 #![allow(unsafe_code, reason = "system calls; each block says why it is sound")]
 
 mod eventfd;
+pub mod fuzz;
 mod null;
 mod port;
 mod raw;
