@@ -211,7 +211,7 @@ pub struct PortInfo {
     pub type_name: String,
 }
 
-/// Counters of a port.
+/// Counters of a port. Those that a port does not keep are `u64::MAX`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortStats {
     /// Packets received.

@@ -226,7 +226,9 @@ impl HandlerThread {
         while let Some((pmd, tag, results)) = self.replies.pop() {
             for (i, ufid) in self.puts.remove(&tag).unwrap_or_default() {
                 let installed = results.get(i).is_some_and(|r| !matches!(r, OpResult::Failed(_)));
-                upcall::put_done(&self.backer, pmd, ufid, installed);
+                if upcall::put_done(&self.backer, pmd, ufid, installed) {
+                    self.revalidator.unpark();
+                }
             }
         }
     }

@@ -241,11 +241,10 @@ impl Daemon {
 
     fn answer_waiting(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
-        for (request, wait) in waiting {
-            if wait.is_over(&self.switch) {
-                self.unixctl.reply(&request, Ok(String::new()), self.reactor.registry());
-            } else {
-                self.waiting.push((request, wait));
+        for (request, mut wait) in waiting {
+            match wait.answer(&self.switch) {
+                Some(text) => self.unixctl.reply(&request, Ok(text.to_string()), self.reactor.registry()),
+                None => self.waiting.push((request, wait)),
             }
         }
     }

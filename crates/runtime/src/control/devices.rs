@@ -47,8 +47,13 @@ impl Device {
     ) -> Result<(Device, OpenedInterface), String> {
         let name = &open.name;
         let failed = |why: &dyn std::fmt::Display| format!("could not open network device {name} ({why})");
-        let kind = kind(open, dummies);
-        if kind == PortKind::System {
+        let kind = match open.type_name.as_str() {
+            "system" => PortKind::System,
+            "internal" => PortKind::Internal,
+            "tap" => PortKind::Tap,
+            other => PortKind::Other(other.to_string()),
+        };
+        if kind == PortKind::System && !dummies.replaces("system") {
             link::link_info(name).map_err(|e| failed(&os_text(&e)))?;
         }
         let spec = PortSpec {
@@ -153,20 +158,6 @@ impl Device {
             }
         }
         Ok(())
-    }
-}
-
-/// What the datapath is to make of an interface: what `internal` means depends on the datapath, and dummies may stand in for
-/// everything.
-fn kind(open: &OpenInterface, dummies: DummyMode) -> PortKind {
-    let local = open.is_local || open.type_name == "internal";
-    match open.type_name.as_str() {
-        _ if local && dummies.is_datapath(&open.datapath_type) => PortKind::Other("dummy-internal".into()),
-        name if dummies.replaces(name) => PortKind::Other("dummy".into()),
-        "system" => PortKind::System,
-        "internal" => PortKind::Internal,
-        "tap" => PortKind::Tap,
-        other => PortKind::Other(other.to_string()),
     }
 }
 

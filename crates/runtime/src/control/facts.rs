@@ -268,7 +268,8 @@ fn device_counters(datapath: &dyn Datapath, port: DpPort) -> Option<Counters> {
         ("rx_frame_err", 0),
         ("rx_over_err", 0),
     ];
-    Some(rows.map(|(k, v)| (k.to_string(), signed(v))).into())
+    let known = rows.into_iter().filter(|(_, v)| *v != u64::MAX);
+    Some(known.map(|(k, v)| (k.to_string(), signed(v))).collect())
 }
 
 fn patch_counters(c: &PatchCounters) -> Counters {

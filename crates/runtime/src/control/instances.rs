@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use sync::{Ordering, lock};
+use vswitch::DummyMode;
 use vswitch::config::GlobalConfig;
 
 /// How long a forwarding thread may take to answer a command.
@@ -33,11 +34,13 @@ pub struct Instance {
 }
 
 impl Instance {
-    fn start(type_name: &str, dummy: bool, wake: &Wake) -> Result<Instance> {
+    fn start(type_name: &str, dummies: DummyMode, wake: &Wake) -> Result<Instance> {
+        let dummy = dummies.is_datapath(type_name);
         let hash_seed = sys::random::u64().context("no random numbers")?;
         let userspace = UserspaceConfig {
             name: format!("{type_name}@ovs-{type_name}"),
             dummy,
+            dummies,
             pmd_threads: 1,
             handlers: 1,
             vlan_limit: 1,
@@ -143,13 +146,14 @@ impl Instance {
 pub struct Instances {
     by_type: BTreeMap<String, Instance>,
     global: Option<Arc<GlobalConfig>>,
+    dummies: DummyMode,
     wake: Wake,
 }
 
 impl Instances {
     /// None yet. `wake` is called when events wait in a backer.
-    pub(crate) fn new(wake: Wake) -> Instances {
-        Instances { by_type: BTreeMap::new(), global: None, wake }
+    pub(crate) fn new(dummies: DummyMode, wake: Wake) -> Instances {
+        Instances { by_type: BTreeMap::new(), global: None, dummies, wake }
     }
 
     /// In order of their types.
@@ -191,9 +195,9 @@ impl Instances {
     }
 
     /// The instance for a new bridge, which is started if it is the first of its type.
-    pub(crate) fn add_bridge(&mut self, bridge: BridgeId, type_name: &str, dummy: bool) -> Result<&Instance> {
+    pub(crate) fn add_bridge(&mut self, bridge: BridgeId, type_name: &str) -> Result<&Instance> {
         if !self.by_type.contains_key(type_name) {
-            let instance = Instance::start(type_name, dummy, &self.wake)?;
+            let instance = Instance::start(type_name, self.dummies, &self.wake)?;
             if let Some(global) = &self.global {
                 instance.set_global(global);
             }

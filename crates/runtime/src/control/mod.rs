@@ -5,6 +5,7 @@ pub mod daemon;
 pub mod db;
 pub mod dbfile;
 mod devices;
+mod dummies;
 mod facts;
 mod instances;
 mod openflow;

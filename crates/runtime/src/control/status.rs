@@ -101,11 +101,16 @@ fn port(instance: &Instance, p: &ofproto::ports::Port) -> Value {
         "rx_bytes": s.rx_bytes,
         "tx_packets": s.tx_packets,
         "tx_bytes": s.tx_bytes,
-        "rx_dropped": s.rx_dropped,
-        "tx_dropped": s.tx_dropped,
+        "rx_dropped": known(s.rx_dropped),
+        "tx_dropped": known(s.tx_dropped),
         "drops": drops,
         "error": Value::Null,
     })
+}
+
+/// A counter, unless its port does not keep it.
+fn known(n: u64) -> Option<u64> {
+    (n != u64::MAX).then_some(n)
 }
 
 fn patch(p: &ofproto::ports::Port) -> PortStats {

@@ -5,6 +5,7 @@
 use super::daemon::{DaemonConfig, Exit};
 use super::db::Db;
 use super::devices::{Body, Device};
+use super::dummies::Streams;
 use super::facts::FactKeeper;
 use super::instances::Instances;
 use super::openflow::OpenFlow;
@@ -38,6 +39,7 @@ pub struct Switch {
     supported: SupportedTypes,
     dummies: DummyMode,
     devices: BTreeMap<String, Device>,
+    streams: Streams,
     links: LinkMonitor,
     links_dirty: bool,
     facts: FactKeeper,
@@ -59,13 +61,14 @@ impl Switch {
         let supported = SupportedTypes::userspace().with_dummies(config.dummies);
         let system_id = embedded.then(|| super::daemon::system_id(&config.config_dir)).flatten();
         Ok(Switch {
-            instances: Instances::new(wake),
+            instances: Instances::new(config.dummies, wake),
             planner: Planner::new(machine_seed()),
             facts: FactKeeper::new(&supported, system_id),
             openflow: OpenFlow::new(&config.run_dir),
             supported,
             dummies: config.dummies,
             devices: BTreeMap::new(),
+            streams: Streams::default(),
             links,
             links_dirty: true,
             applied_once: false,
@@ -85,6 +88,16 @@ impl Switch {
         &self.devices
     }
 
+    /// Whether dummies stand in for anything.
+    pub fn has_dummies(&self) -> bool {
+        self.dummies != DummyMode::Off
+    }
+
+    /// Whether the dummies that connect somewhere are connected, by their names.
+    pub fn dummy_connections(&self) -> Vec<(&str, bool)> {
+        self.streams.states()
+    }
+
     /// The planner, to read.
     pub fn planner(&self) -> &Planner {
         &self.planner
@@ -92,7 +105,7 @@ impl Switch {
 
     /// Something happened to a socket; `false` when it is none of OpenFlow's.
     pub fn socket_event(&mut self, token: mio::Token, reactor: &mut Reactor) -> bool {
-        self.openflow.event(token, reactor, sys::clock::monotonic_ms())
+        self.streams.event(token, reactor) || self.openflow.event(token, reactor, sys::clock::monotonic_ms())
     }
 
     /// Readable when [`Switch::links_changed`] is to be called.
@@ -108,7 +121,11 @@ impl Switch {
 
     /// When [`Switch::run`] has something to do without an event.
     pub fn next_ms(&self, now_ms: u64) -> u64 {
-        self.facts.next_ms(now_ms).min(self.next_retry_ms.max(now_ms + 1)).min(self.openflow.next_ms(now_ms))
+        self.facts
+            .next_ms(now_ms)
+            .min(self.next_retry_ms.max(now_ms + 1))
+            .min(self.openflow.next_ms(now_ms))
+            .min(self.streams.next_ms())
     }
 
     /// Follows the database and the system, serves ports without a thread, and writes back; `true` when there is more to do
@@ -120,7 +137,9 @@ impl Switch {
             self.instances.tick();
             self.next_tick_ms = now_ms + TICK_MS;
         }
-        self.instances.run()
+        let more = self.instances.run();
+        self.streams.run(reactor, now_ms);
+        more
     }
 
     fn follow(&mut self, db: &mut Db, reactor: &mut Reactor) {
@@ -205,7 +224,7 @@ impl Switch {
                 self.instances.remove_bridge(bridge);
             }
             Command::OpenInterface(open) => {
-                let result = self.open(&open);
+                let result = self.open(&open, reactor);
                 if let Err(e) = &result {
                     log::warn!(target: "bridge", "{e}");
                 }
@@ -217,6 +236,7 @@ impl Switch {
                 }
             }
             Command::CloseInterface { name, .. } => {
+                self.streams.remove(&name, reactor);
                 if let Some(device) = self.devices.remove(&name)
                     && let Err(e) = device.datapath.port_del(device.dp_port)
                 {
@@ -248,7 +268,7 @@ impl Switch {
 
     fn create_bridge(&mut self, bridge: &CreateBridge, reactor: &mut Reactor) {
         let (id, name, type_name) = (bridge.bridge, &bridge.name, &bridge.datapath_type);
-        let instance = match self.instances.add_bridge(id, type_name, self.dummies.is_datapath(type_name)) {
+        let instance = match self.instances.add_bridge(id, type_name) {
             Ok(instance) => instance,
             Err(e) => {
                 log::error!(target: "bridge", "failed to create bridge {name}: {e:#}");
@@ -270,9 +290,14 @@ impl Switch {
         self.openflow.configure(bridge, options, settings.datapath_id, sys::clock::monotonic_ms());
     }
 
-    fn open(&mut self, open: &OpenInterface) -> Result<OpenedInterface, String> {
+    fn open(&mut self, open: &OpenInterface, reactor: &mut Reactor) -> Result<OpenedInterface, String> {
         let instance = self.instances.of_bridge(open.bridge).ok_or("its bridge is gone")?;
         let (device, opened) = Device::open(open, &instance.datapath, self.dummies)?;
+        if let Err(e) = self.streams.add(&device, &open.device.options, reactor) {
+            // Nothing uses it yet.
+            let _ = device.datapath.port_del(device.dp_port);
+            return Err(format!("could not open network device {} ({e})", open.name));
+        }
         self.devices.insert(open.name.clone(), device);
         self.links_dirty = true;
         Ok(opened)

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, sync_channel};
 use std::thread::JoinHandle;
 use sync::{AtomicBool, BoundedQueue, Mutex, Ordering, lock};
+use vswitch::DummyMode;
 
 pub(crate) use hub::Handler;
 pub(crate) use main_core::InlineHandler;
@@ -46,6 +47,7 @@ struct Thread {
 pub struct UserspaceDatapath {
     name: String,
     dummy: bool,
+    dummies: DummyMode,
     shared: Arc<DpShared>,
     hub: UpcallHub,
     threads: Vec<Thread>,
@@ -61,6 +63,8 @@ pub struct UserspaceConfig {
     pub name: String,
     /// Its ports are numbered as in a datapath of dummies: by what their names say.
     pub dummy: bool,
+    /// Which types of ports are dummies.
+    pub dummies: DummyMode,
     /// Forwarding threads, at least one.
     pub pmd_threads: usize,
     /// Handler threads, at least one.
@@ -110,6 +114,7 @@ impl UserspaceDatapath {
         let datapath = UserspaceDatapath {
             name: config.name.clone(),
             dummy: config.dummy,
+            dummies: config.dummies,
             shared,
             hub,
             threads,
@@ -187,7 +192,7 @@ impl Datapath for UserspaceDatapath {
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
         let mut ports = lock(&self.ports);
         let number = ports.number_for(spec, self.dummy)?;
-        let Opened { mut device, type_name, dummy, inline } = ports::open(spec)?;
+        let Opened { mut device, type_name, dummy, inline } = ports::open(spec, self.dummies, self.dummy)?;
         let upcalls = self.hub.port_add(number);
         let sides: Result<Vec<_>, _> =
             (0..=self.threads.len()).map(|_| UserspaceDatapath::tx_side(&device, &upcalls)).collect();
@@ -213,7 +218,7 @@ impl Datapath for UserspaceDatapath {
         }
         drop(done);
         while answers.recv().is_ok() {}
-        let info = PortInfo { number, name: spec.name.clone(), type_name: type_name.to_string() };
+        let info = PortInfo { number, name: spec.name.clone(), type_name };
         ports.insert(OpenPort { info, device, dummy });
         Ok(number)
     }
@@ -240,9 +245,10 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError> {
-        if lock(&self.ports).get(port).is_none() {
-            return Err(DpifError::NotFound("port"));
-        }
+        let is_dummy = match lock(&self.ports).get(port) {
+            Some(open) => open.dummy.is_some(),
+            None => return Err(DpifError::NotFound("port")),
+        };
         let (reply, answers) = sync_channel(self.threads.len());
         for thread in &self.threads {
             self.request(thread, Control::PortStats(port, reply.clone()));
@@ -251,6 +257,12 @@ impl Datapath for UserspaceDatapath {
         let mut sum = self.main.port_stats(port);
         while let Ok(s) = answers.recv() {
             add_stats(&mut sum, &s);
+        }
+        if is_dummy {
+            // As stock switches have it.
+            let unknown = u64::MAX;
+            (sum.rx_dropped, sum.rx_errors, sum.tx_dropped, sum.tx_errors) =
+                (unknown, unknown, unknown, unknown);
         }
         Ok(sum)
     }

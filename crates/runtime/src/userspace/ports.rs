@@ -7,11 +7,12 @@ use netdev::{Port, SystemOptions, TapOptions};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use vswitch::DummyMode;
 
 /// Number of the port that stands for the datapath itself, as stock switches have it.
 const LOCAL_PORT: DpPort = DpPort(0);
 
-/// Interface types that are dummies, as they are shown.
+/// Interface types that are dummies.
 const DUMMY_TYPES: [&str; 3] = ["dummy", "dummy-internal", "dummy-pmd"];
 
 /// A port and its device.
@@ -71,36 +72,43 @@ impl Ports {
 pub(crate) struct Opened {
     pub(crate) device: Port,
     /// Its type as it is shown.
-    pub(crate) type_name: &'static str,
+    pub(crate) type_name: String,
     /// Controls it, when it is a dummy.
     pub(crate) dummy: Option<Dummy>,
     /// Its queues are polled by the main core, not by a thread.
     pub(crate) inline: bool,
 }
 
-/// Opens the device of a port.
-pub(crate) fn open(spec: &PortSpec) -> Result<Opened, DpifError> {
+/// Opens the device of a port. `dummies` may stand in for any type, and `internal` ports of a datapath of dummies are dummies.
+pub(crate) fn open(spec: &PortSpec, dummies: DummyMode, dummy_datapath: bool) -> Result<Opened, DpifError> {
     let device = |e: io::Error| DpifError::Device(e.to_string());
-    let plain = |device, type_name| Opened { device, type_name, dummy: None, inline: false };
+    let plain = |device, name: &str| Opened { device, type_name: name.into(), dummy: None, inline: false };
+    let type_name = match &spec.kind {
+        PortKind::System => "system",
+        PortKind::Internal if dummy_datapath => "dummy-internal",
+        PortKind::Internal => "internal",
+        PortKind::Tap => "tap",
+        PortKind::Other(name) => name,
+    };
+    if DUMMY_TYPES.contains(&type_name) || dummies.replaces(type_name) {
+        let (device, dummy) = Port::open_dummy(&spec.name, &dummy_options(spec)?).map_err(device)?;
+        let inline = type_name != "dummy-pmd";
+        return Ok(Opened { device, type_name: type_name.into(), dummy: Some(dummy), inline });
+    }
     match &spec.kind {
         PortKind::System => {
             let port = Port::open_system(&spec.name, &SystemOptions::default()).map_err(device)?;
             // What is to be forwarded through a device needs it up.
             netdev::link::set_admin_up(port.ifindex(), true).map_err(device)?;
-            Ok(plain(port, "system"))
+            Ok(plain(port, type_name))
         }
         PortKind::Internal | PortKind::Tap => {
             let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
             let port = Port::open_tap(&spec.name, &options).map_err(device)?;
-            Ok(plain(port, if spec.kind == PortKind::Tap { "tap" } else { "internal" }))
+            Ok(plain(port, type_name))
         }
         PortKind::Other(name) => {
-            let type_name = DUMMY_TYPES
-                .into_iter()
-                .find(|t| t == name)
-                .ok_or_else(|| DpifError::Unsupported(format!("ports of type {name} are not supported")))?;
-            let (device, dummy) = Port::open_dummy(&spec.name, &dummy_options(spec)?).map_err(device)?;
-            Ok(Opened { device, type_name, dummy: Some(dummy), inline: type_name != "dummy-pmd" })
+            Err(DpifError::Unsupported(format!("ports of type {name} are not supported")))
         }
     }
 }

@@ -72,6 +72,7 @@ fn hosts_reach_each_other_through_normal_with_offloads_on() {
     let config = UserspaceConfig {
         name: "netdev@test".to_string(),
         dummy: false,
+        dummies: DummyMode::Off,
         pmd_threads: 1,
         handlers: 1,
         vlan_limit: 1,

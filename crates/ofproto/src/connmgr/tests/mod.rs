@@ -6,6 +6,7 @@ mod fail;
 mod flow_mods;
 mod meters;
 mod requests;
+mod snoop;
 
 use super::*;
 use crate::backer::PacketInEvent;

@@ -1,6 +1,6 @@
 //! Commands about datapath, flows, upcalls and learned addresses.
 
-use super::{Answer, Wait};
+use super::{Answer, Wait, order_rounds};
 use crate::control::daemon::Daemon;
 use crate::control::instances::Instance;
 use crate::control::switch::Switch;
@@ -303,15 +303,8 @@ pub(super) fn upcall_show(daemon: &mut Daemon, _: &[String]) -> Answer {
     out.into()
 }
 
-/// Makes all revalidators start a round, and answers when they have done it.
-fn next_rounds(switch: &Switch) -> Answer {
-    // One round may have begun before what the caller waits for; the next one has not.
-    let round = |i: &Instance| (i.name().to_string(), i.order_round());
-    Answer::Later(Wait::Rounds(switch.instances().iter().map(round).collect()))
-}
-
 pub(super) fn revalidator_wait(daemon: &mut Daemon, _: &[String]) -> Answer {
-    next_rounds(&daemon.switch)
+    Answer::Later(Wait::Rounds(order_rounds(&daemon.switch)))
 }
 
 pub(super) fn revalidator_pause(daemon: &mut Daemon, _: &[String]) -> Answer {
@@ -333,7 +326,7 @@ pub(super) fn revalidator_purge(daemon: &mut Daemon, _: &[String]) -> Answer {
     for instance in switch.instances().iter() {
         instance.backer.limits.purge_until_ms.store(sys::clock::monotonic_ms(), Ordering::Relaxed);
     }
-    next_rounds(switch)
+    Answer::Later(Wait::Rounds(order_rounds(switch)))
 }
 
 fn bridge<'a>(switch: &'a Switch, name: &str) -> Result<(&'a Instance, Arc<BridgeView>), String> {

@@ -1,6 +1,6 @@
 //! Commands about the daemon itself.
 
-use super::{Answer, COMMANDS};
+use super::{Answer, available};
 use crate::control::daemon::{Daemon, Exit};
 use crate::vlog::vlog;
 use std::fmt::Write as _;
@@ -25,9 +25,9 @@ pub(super) fn version(_: &mut Daemon, _: &[String]) -> Answer {
     VERSION.to_string().into()
 }
 
-pub(super) fn list_commands(_: &mut Daemon, _: &[String]) -> Answer {
+pub(super) fn list_commands(daemon: &mut Daemon, _: &[String]) -> Answer {
     let mut out = String::from("The available commands are:\n");
-    for c in COMMANDS {
+    for c in available(daemon) {
         let _ = writeln!(out, "  {:<23} {}", c.name, c.usage);
     }
     out.into()
