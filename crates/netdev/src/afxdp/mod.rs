@@ -213,7 +213,7 @@ fn entries_a_queue(count: usize) -> u32 {
     RING_ENTRIES.min(MAX_RING_ENTRIES / (count as u32).next_power_of_two())
 }
 
-/// Notes on frames that will not come.
+/// Notes on frames that will not come, or not as they were sent.
 fn what_is_not_received(name: &str, queues: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if let Ok(have) = link::rx_queues(name)
@@ -229,6 +229,17 @@ fn what_is_not_received(name: &str, queues: usize) -> Vec<String> {
     {
         notes.push(format!(
             "device {name} has MTU {mtu}: frames of more than {MAX_RX_FRAME_BYTES} bytes are not received"
+        ));
+    }
+    // On a veth it is the peer, perhaps in another namespace, that leaves work to its device.
+    if link::driver(name).is_ok_and(|[driver, ..]| driver == "veth") {
+        notes.push(format!(
+            "device {name} is a veth: AF_XDP does not carry what its peer leaves to the device (ethtool -K PEER tx off \
+             tso off gso off txvlan off)"
+        ));
+    } else if link::takes_tags_out(name).unwrap_or(false) {
+        notes.push(format!(
+            "device {name} takes VLAN tags out of frames, which AF_XDP does not carry (ethtool -K {name} rxvlan off)"
         ));
     }
     notes

@@ -14,6 +14,8 @@ const MASK_WORDS_AT: usize = 15;
 const MAX_MASK_WORDS: usize = 127;
 const DRVINFO_BYTES: usize = 196;
 const GCHANNELS: u32 = 0x3c;
+const GFLAGS: u32 = 0x25;
+const FLAG_RXVLAN: u32 = 1 << 8;
 
 /// Duplex of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +104,14 @@ pub fn rx_queues(name: &str) -> io::Result<u32> {
     Ok(buf[5].saturating_add(buf[8]))
 }
 
+/// Whether a device takes VLAN tags out of the frames that it receives.
+pub fn takes_tags_out(name: &str) -> io::Result<bool> {
+    // Command; flags.
+    let mut buf = [GFLAGS, 0];
+    ioctl(name, &mut buf).map_err(context(format!("device {name}: flags")))?;
+    Ok(buf[1] & FLAG_RXVLAN != 0)
+}
+
 fn byte(words: &[u32], at: usize) -> u8 {
     words[at / 4].to_ne_bytes()[at % 4]
 }
@@ -112,7 +122,7 @@ fn ioctl(name: &str, buf: &mut [u32]) -> io::Result<()> {
     let mut req = raw::ifreq(name)?;
     req.ifr_ifru.ifru_data = buf.as_mut_ptr().cast();
     // SAFETY: SIOCETHTOOL takes an ifreq whose data point to the command; the commands used here write at most what
-    // their callers above have reserved: the fixed part and three masks of the given length, ethtool_drvinfo or
-    // ethtool_channels.
+    // their callers above have reserved: the fixed part and three masks of the given length, ethtool_drvinfo,
+    // ethtool_channels or ethtool_value.
     unsafe { raw::ioctl_ifreq(&fd, libc::SIOCETHTOOL, &mut req) }
 }
