@@ -21,10 +21,13 @@ enum Kind {
     Xdp(XdpMode),
 }
 
-const KINDS: [(Kind, &str); 3] = [
-    (Kind::System, "system"),
-    (Kind::Xdp(XdpMode::Native), "afxdp native"),
-    (Kind::Xdp(XdpMode::Generic), "afxdp generic"),
+/// From which kind of port to which.
+const WAYS: [(Kind, Kind, &str); 5] = [
+    (Kind::System, Kind::System, "system"),
+    (Kind::Xdp(XdpMode::Native), Kind::Xdp(XdpMode::Native), "afxdp native"),
+    (Kind::Xdp(XdpMode::Generic), Kind::Xdp(XdpMode::Generic), "afxdp generic"),
+    (Kind::Xdp(XdpMode::Native), Kind::System, "native to system"),
+    (Kind::System, Kind::Xdp(XdpMode::Native), "system to native"),
 ];
 
 #[derive(Clone, Copy)]
@@ -103,7 +106,7 @@ fn generate(mut out: Box<dyn TxQueue>, stop: &AtomicBool) {
 }
 
 /// One side in a namespace of its own.
-fn measure(kind: Kind, time: Duration) -> Figures {
+fn measure(from: Kind, to: Kind, time: Duration) -> Figures {
     let run = move || {
         new_netns();
         for (a, b) in [("sl-g", "sl-a"), ("sl-b", "sl-s")] {
@@ -111,7 +114,7 @@ fn measure(kind: Kind, time: Duration) -> Figures {
             ip(&format!("link set dev {a} up"));
             ip(&format!("link set dev {b} up"));
         }
-        let ((mut rx, _unused), (_idle, mut tx)) = (open("sl-a", kind), open("sl-b", kind));
+        let ((mut rx, _unused), (_idle, mut tx)) = (open("sl-a", from), open("sl-b", to));
         std::thread::sleep(Duration::from_millis(300));
         let (_, out) = open("sl-g", Kind::System);
         let stop = Arc::new(AtomicBool::new(false));
@@ -158,20 +161,20 @@ fn main() {
     let argument = |i: usize| std::env::args().nth(i).and_then(|s| s.parse().ok());
     let rounds = argument(1).unwrap_or(5).max(1) as usize;
     let time = Duration::from_secs(argument(2).unwrap_or(2));
-    let mut all: [Vec<Figures>; KINDS.len()] = Default::default();
+    let mut all: [Vec<Figures>; WAYS.len()] = Default::default();
     for _ in 0..rounds {
-        for (figures, (kind, _)) in all.iter_mut().zip(KINDS) {
-            figures.push(measure(kind, time));
+        for (figures, (from, to, _)) in all.iter_mut().zip(WAYS) {
+            figures.push(measure(from, to, time));
         }
     }
-    println!("{:14} {:26} {:26} {:26} cost to system", "", "Mpps", "to system", "ns a frame");
-    for (figures, (_, name)) in all.iter().zip(KINDS) {
+    println!("{:17} {:26} {:26} {:26} cost to system", "", "Mpps", "to system", "ns a frame");
+    for (figures, (.., name)) in all.iter().zip(WAYS) {
         let ratio = |f: fn(&Figures) -> f64| {
             summary(figures.iter().zip(&all[0]).map(|(mine, system)| f(mine) / f(system)).collect())
         };
         let value = |f: fn(&Figures) -> f64| summary(figures.iter().map(f).collect());
         println!(
-            "{name:14} {:26} {:26} {:26} {}",
+            "{name:17} {:26} {:26} {:26} {}",
             value(|f| f.mpps),
             ratio(|f| f.mpps),
             value(|f| f.cost_ns),
