@@ -5,7 +5,7 @@
 
 use crate::xlate::XlateCache;
 use dpif::{DpAction, FlowStats, PmdId};
-use flow::{FlowKey, KeyMask, RecircId, Ufid};
+use flow::{DpPort, FlowKey, KeyMask, RecircId, Ufid};
 use std::collections::HashMap;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
@@ -60,10 +60,56 @@ impl Ukey {
 
 type Shard = HashMap<(Ufid, PmdId), Ukey>;
 
+/// Flows of each port, and how much of the ports' shares they take up.
+#[derive(Default)]
+struct Shares {
+    by_port: HashMap<DpPort, u64>,
+    share: u64,
+    /// Sum over ports of their flows, each up to `share`.
+    taken: u64,
+}
+
+impl Shares {
+    fn count(&mut self, port: DpPort, more: bool) {
+        let n = self.by_port.entry(port).or_default();
+        if more {
+            *n += 1;
+            self.taken += u64::from(*n <= self.share);
+        } else {
+            self.taken -= u64::from(*n <= self.share && *n > 0);
+            *n = n.saturating_sub(1);
+            if *n == 0 {
+                self.by_port.remove(&port);
+            }
+        }
+    }
+
+    fn set_share(&mut self, share: u64) {
+        if self.share != share {
+            self.share = share;
+            self.taken = self.by_port.values().map(|n| *n.min(&share)).sum();
+        }
+    }
+}
+
+/// What part of the flow limit is kept for ports that have few flows, in percent.
+pub const KEPT_FOR_PORTS_PERCENT: u64 = 25;
+
+/// The flows that each of `ports` ports may have whatever the others have, when [`KEPT_FOR_PORTS_PERCENT`] are kept. What no
+/// port received counts as a port.
+pub fn port_share(flow_limit: u64, ports: u64) -> u64 {
+    share_of(flow_limit, ports, KEPT_FOR_PORTS_PERCENT)
+}
+
+fn share_of(flow_limit: u64, ports: u64, percent: u64) -> u64 {
+    (flow_limit.saturating_mul(percent) / 100).checked_div(ports).unwrap_or(0)
+}
+
 /// All installed flows of a backer.
 pub struct Ukeys {
     shards: Vec<Mutex<Shard>>,
     count: AtomicU64,
+    shares: Mutex<Shares>,
     deferred: Mutex<Deferred>,
 }
 
@@ -80,6 +126,7 @@ impl Default for Ukeys {
         Ukeys {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             count: AtomicU64::new(0),
+            shares: Mutex::default(),
             deferred: Mutex::default(),
         }
     }
@@ -101,12 +148,32 @@ impl Ukeys {
         self.len() == 0
     }
 
+    /// Number of flows of a port.
+    pub fn port_len(&self, port: DpPort) -> u64 {
+        lock(&self.shares).by_port.get(&port).copied().unwrap_or(0)
+    }
+
+    /// Whether a port may have one more flow under the limit: up to its share in any case, beyond it of what is not kept for
+    /// others. So a port that makes many flows does not keep others from having theirs.
+    pub fn has_room(&self, port: DpPort, flow_limit: u64, ports: u64, kept_percent: u64) -> bool {
+        if self.len() >= flow_limit {
+            return false;
+        }
+        let share = share_of(flow_limit, ports, kept_percent);
+        let mut shares = lock(&self.shares);
+        shares.set_share(share);
+        let kept = (share * ports).saturating_sub(shares.taken);
+        let own = shares.by_port.get(&port).copied().unwrap_or(0);
+        own < share || self.len().saturating_add(kept) < flow_limit
+    }
+
     /// Adds a flow unless one of that name is there; gives it back then.
     pub fn insert(&self, ufid: Ufid, pmd: PmdId, ukey: Ukey) -> Result<(), Box<Ukey>> {
         let mut shard = self.shard(ufid);
         if shard.contains_key(&(ufid, pmd)) {
             return Err(Box::new(ukey));
         }
+        lock(&self.shares).count(ukey.key.in_port(), true);
         shard.insert((ufid, pmd), ukey);
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -115,7 +182,8 @@ impl Ukeys {
     /// Removes a flow.
     pub fn remove(&self, ufid: Ufid, pmd: PmdId) -> Option<Ukey> {
         let removed = self.shard(ufid).remove(&(ufid, pmd));
-        if removed.is_some() {
+        if let Some(k) = &removed {
+            lock(&self.shares).count(k.key.in_port(), false);
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
         removed
@@ -149,6 +217,8 @@ impl Ukeys {
                 shard.iter_mut().filter_map(|(n, k)| gone(n.0, n.1, k).then_some(*n)).collect();
             out.extend(names.iter().filter_map(|n| shard.remove(n)));
         }
+        let mut shares = lock(&self.shares);
+        out.iter().for_each(|k: &Ukey| shares.count(k.key.in_port(), false));
         self.count.fetch_sub(out.len() as u64, Ordering::Relaxed);
         out
     }

@@ -5,11 +5,14 @@ use crate::frames::{Mark, compose, key_of, random_key};
 use crate::model::VLAN_LIMIT;
 use crate::report::Law;
 use crate::rng::Rng;
+use crate::rules::{LEARN_LIMIT, LEARN_TABLE, LIMITED_COOKIE};
 use crate::world::World;
-use dpif::DpAction;
+use dpif::{DpAction, DpifOp, SetAction, Upcall, UpcallKind};
 use flow::extract::Metadata;
-use flow::{Flow, FlowKey, KeyMask, OfPort, RecircId, shape};
+use flow::{DpPort, Flow, FlowKey, KeyMask, Match, OfPort, RecircId, shape};
+use ofproto::upcall::OpsByPmd;
 use ofproto::xlate::{Request, Start, translate};
+use std::collections::BTreeMap;
 use sync::Ordering;
 
 /// What a translation comes to in the datapath.
@@ -67,11 +70,11 @@ impl World {
             settled || self.backer.ukeys.with(flow.ufid, pmd, |k| k.epoch) == Some(self.backer.epoch());
         let mask = if current { flow.mask } else { expected.mask };
         for _ in 0..KEYS_PER_FLOW {
-            let Some(key) = packet_within(&flow.key, &mask, &mut rng) else { continue };
+            let Some((key, frame)) = packet_within(&flow.key, &mask, &mut rng) else { continue };
             self.report.packets_checked += 1;
             let got = self.outcome(&key, &mut held);
             // Its own mask may be another one: there may be several reasons why a rule does not match.
-            if got.as_ref().is_none_or(|got| got.actions != expected.actions) {
+            if got.as_ref().is_none_or(|got| !do_the_same(&got.actions, &expected.actions, &key, &frame)) {
                 self.violation(Law::Megaflow, || {
                     let (from, key) = (fields(&flow.key), fields(&key));
                     format!("the flow of {from:?}\nexpects {expected:?}\nits packet {key:?}\ngets {got:?}")
@@ -156,13 +159,58 @@ impl World {
     pub(crate) fn check_bounds(&mut self) {
         let ukeys = self.backer.ukeys.len();
         let foreign = self.revalidator.foreign_flows.load(Ordering::Relaxed);
-        let limit = self.backer.limits.flow_limit.load(Ordering::Relaxed) + foreign;
+        let limit = self.flow_limit() + foreign;
         let recircs = self.backer.recirc_count();
         if ukeys > limit {
             self.violation(Law::Bounds, || format!("{ukeys} flows known, {limit} allowed"));
         }
         if recircs > ofproto::recirc::MAX_IDS {
             self.violation(Law::Bounds, || format!("{recircs} frozen states"));
+        }
+    }
+
+    /// Limits of tables.
+    pub(crate) fn check_table_bounds(&mut self) {
+        let view = self.backer.view();
+        for bridge in view.bridges.values() {
+            let (macs, max) = (sync::lock(&bridge.macs).len(), self.mac_limit());
+            let all = Match::catchall();
+            let learned = bridge.tables.within(LEARN_TABLE, &all);
+            let limited = learned.iter().filter(|r| r.cookie == LIMITED_COOKIE).count();
+            if macs > max {
+                self.violation(Law::Bounds, || format!("{macs} addresses learned, {max} allowed"));
+            }
+            if limited > LEARN_LIMIT as usize {
+                self.violation(Law::Bounds, || format!("{limited} rules learned, {LEARN_LIMIT} allowed"));
+            }
+        }
+    }
+
+    /// Flows of each port that a batch of upcalls has misses of, and how many misses.
+    pub(crate) fn flows_by_port(&self, upcalls: &[Upcall]) -> BTreeMap<DpPort, (u64, u64)> {
+        let mut ports = BTreeMap::new();
+        for upcall in upcalls.iter().filter(|u| u.kind == UpcallKind::Miss) {
+            let port = upcall.key.in_port();
+            let entry = ports.entry(port).or_insert_with(|| (self.backer.ukeys.port_len(port), 0));
+            entry.1 += 1;
+        }
+        ports
+    }
+
+    /// A port gets the flows of its share of the flow limit, whatever others have. `before`: see [`World::flows_by_port`].
+    pub(crate) fn check_shares(&mut self, before: &BTreeMap<DpPort, (u64, u64)>, ops: &OpsByPmd) {
+        let ports = self.backer.view().dp_ports.len() as u64 + 1;
+        let share = ofproto::ukey::port_share(self.flow_limit(), ports);
+        for (port, (flows, misses)) in before {
+            let is_put = |op: &&DpifOp| matches!(op, DpifOp::FlowPut(p) if p.key.in_port() == *port);
+            let puts = ops.values().flatten().filter(is_put).count() as u64;
+            self.counts.flow_limit_reached += misses - puts;
+            // With a port less or more shares are others.
+            if !self.ports_change() && flows + misses <= share && puts < *misses {
+                self.violation(Law::Isolation, || {
+                    format!("port {} with {flows} flows got {puts} for {misses} misses", port.0)
+                });
+            }
         }
     }
 
@@ -209,8 +257,25 @@ impl World {
     }
 }
 
+/// Whether two lists do the same to a packet: they are equal, or differ in sets of header fields only and what comes out is
+/// equal. (A set covers the bits that were looked at, too, and those may be different ones.)
+fn do_the_same(a: &[DpAction], b: &[DpAction], key: &FlowKey, frame: &[u8]) -> bool {
+    let come_out = |actions| crate::model::come_out(frame, key, actions);
+    a == b || without_header_sets(a) == without_header_sets(b) && come_out(a) == come_out(b)
+}
+
+fn without_header_sets(actions: &[DpAction]) -> Vec<DpAction> {
+    let kept = |a: &DpAction| match a {
+        DpAction::Set(SetAction::SkbMark(_) | SetAction::SkbPriority(_)) => Some(a.clone()),
+        DpAction::Set(_) => None,
+        DpAction::Clone(inner) => Some(DpAction::Clone(without_header_sets(inner).into())),
+        _ => Some(a.clone()),
+    };
+    actions.iter().filter_map(kept).collect()
+}
+
 /// A packet that matches `key` under `mask` and is random in all other bits; `None` when none was found.
-fn packet_within(key: &FlowKey, mask: &KeyMask, rng: &mut Rng) -> Option<FlowKey> {
+fn packet_within(key: &FlowKey, mask: &KeyMask, rng: &mut Rng) -> Option<(FlowKey, Vec<u8>)> {
     let mut other = random_key(rng, false);
     other.base.in_port = key.base.in_port;
     let mut mixed = FlowKey::default();
@@ -237,5 +302,5 @@ fn packet_within(key: &FlowKey, mask: &KeyMask, rng: &mut Rng) -> Option<FlowKey
         dp_hash: key.base.dp_hash,
     };
     let packet = key_of(&frame, &md, VLAN_LIMIT);
-    key.masked(mask).matches(mask, &packet).then_some(packet)
+    key.masked(mask).matches(mask, &packet).then_some((packet, frame))
 }

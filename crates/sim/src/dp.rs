@@ -29,6 +29,8 @@ pub(crate) struct DpConfig {
     pub(crate) actions_per_port: usize,
     pub(crate) flow_limit_hard: usize,
     pub(crate) cache_entries: usize,
+    pub(crate) parked_per_ticket: usize,
+    pub(crate) parked: usize,
     pub(crate) check_order: bool,
     pub(crate) broken: Option<Broken>,
 }
@@ -66,6 +68,7 @@ pub(crate) struct Totals {
     pub(crate) sent: u64,
     pub(crate) executes: u64,
     pub(crate) flows_put: u64,
+    pub(crate) inbox_full: u64,
 }
 
 pub(crate) struct Inner {
@@ -79,7 +82,7 @@ pub(crate) struct Inner {
     config: DpConfig,
     rng: Rng,
     /// Last frame of a stream that left by a port.
-    last_number: HashMap<(u32, DpPort), u64>,
+    last_number: HashMap<(u64, DpPort), u64>,
 }
 
 /// See the module.
@@ -423,8 +426,8 @@ impl SimDatapath {
             let pmd_config = PmdConfig {
                 flow_limit_hard: config.flow_limit_hard,
                 cache_entries_max: config.cache_entries,
-                parked_per_ticket_max: 16,
-                parked_max: 256,
+                parked_per_ticket_max: config.parked_per_ticket,
+                parked_max: config.parked,
                 ..PmdConfig::new(id, seed)
             };
             let plain = PlainCore::new(&pmd_config);
@@ -522,7 +525,7 @@ impl Datapath for SimDatapath {
     }
 
     fn operate(&self, batch: OpBatch) {
-        let mut inner = self.inner();
+        let inner = &mut *self.inner();
         let full = |ops: &[DpifOp]| -> Vec<OpResult> {
             ops.iter().map(|_| OpResult::Failed(DpifError::Full("the inbox of the core"))).collect()
         };
@@ -532,11 +535,13 @@ impl Datapath for SimDatapath {
         if core.inbox.len() < max {
             core.inbox.push_back(batch);
         } else if batch.ops.iter().all(|op| matches!(op, DpifOp::FlowPut(_))) {
+            inner.totals.inbox_full += 1;
             if let Some(reply) = &batch.reply {
                 core.replies.push_back((reply.clone(), batch.tag, full(&batch.ops)));
             }
         } else {
             core.control.push_back(batch);
+            inner.totals.inbox_full += 1;
         }
     }
 

@@ -10,7 +10,7 @@ use packet::headers as h;
 
 const MAGIC: [u8; 4] = *b"Slce";
 /// Bytes of the trailer.
-pub(crate) const MARK_BYTES: usize = 17;
+pub(crate) const MARK_BYTES: usize = 21;
 
 /// The trailer of a generated frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Mark {
     /// Checksums were right when it was sent.
     pub(crate) sums_ok: bool,
     /// Frames of one port and one key.
-    pub(crate) stream: u32,
+    pub(crate) stream: u64,
     /// Grows with every frame.
     pub(crate) number: u64,
 }
@@ -28,8 +28,8 @@ impl Mark {
         let mut out = [0; MARK_BYTES];
         out[..4].copy_from_slice(&MAGIC);
         out[4] = self.sums_ok.into();
-        out[5..9].copy_from_slice(&self.stream.to_be_bytes());
-        out[9..].copy_from_slice(&self.number.to_be_bytes());
+        out[5..13].copy_from_slice(&self.stream.to_be_bytes());
+        out[13..].copy_from_slice(&self.number.to_be_bytes());
         out
     }
 
@@ -39,8 +39,8 @@ impl Mark {
         let b: [u8; MARK_BYTES] = h::array(frame, at)?;
         (b[..4] == MAGIC).then(|| Mark {
             sums_ok: b[4] != 0,
-            stream: u32::from_be_bytes([b[5], b[6], b[7], b[8]]),
-            number: u64::from_be_bytes([b[9], b[10], b[11], b[12], b[13], b[14], b[15], b[16]]),
+            stream: u64::from_be_bytes(std::array::from_fn(|i| b[5 + i])),
+            number: u64::from_be_bytes(std::array::from_fn(|i| b[13 + i])),
         })
     }
 }

@@ -15,10 +15,27 @@ struct Waiting {
     ahead: usize,
 }
 
+#[derive(Default)]
 struct PortQueues {
     port: DpPort,
     misses: VecDeque<Waiting>,
     actions: VecDeque<Waiting>,
+    turn: u64,
+}
+
+impl PortQueues {
+    fn new(port: DpPort) -> PortQueues {
+        PortQueues { port, ..PortQueues::default() }
+    }
+
+    /// In turn, so that neither kind keeps the other waiting.
+    fn pop(&mut self) -> Option<Waiting> {
+        self.turn += 1;
+        match self.turn % 2 {
+            1 => self.misses.pop_front().or_else(|| self.actions.pop_front()),
+            _ => self.actions.pop_front().or_else(|| self.misses.pop_front()),
+        }
+    }
 }
 
 struct Handler {
@@ -48,8 +65,8 @@ impl Hub {
     pub(crate) fn new(handlers: usize, misses_max: usize, actions_max: usize, broken: Option<Broken>) -> Hub {
         let handler = |_| Handler { drr: DeficitRoundRobin::default(), turns: 0 };
         Hub {
-            // What no port received (packet-outs) has a queue of its own.
-            queues: vec![PortQueues { port: NO_PORT, misses: VecDeque::new(), actions: VecDeque::new() }],
+            // What no port received, or one that is gone, has queues of its own.
+            queues: vec![PortQueues::new(NO_PORT)],
             handlers: (0..handlers).map(handler).collect(),
             misses_max,
             actions_max,
@@ -63,7 +80,7 @@ impl Hub {
     }
 
     pub(crate) fn port_add(&mut self, port: DpPort) {
-        self.queues.push(PortQueues { port, misses: VecDeque::new(), actions: VecDeque::new() });
+        self.queues.push(PortQueues::new(port));
         self.changed_at_turn = self.handlers.iter().map(|h| h.turns).max().unwrap_or(0);
     }
 
@@ -95,7 +112,7 @@ impl Hub {
         let own_waiting = queue.iter().filter(of_port).count();
         let unbounded = self.broken == Some(Broken::UnboundedQueue);
         if queue.len() >= max && !unbounded {
-            if own_waiting < max && own.is_some() {
+            if own_waiting < max && own.is_some_and(|at| at != 0) {
                 violations.add(Law::Isolation, || {
                     format!(
                         "an upcall of port {} refused with {own_waiting} of its own waiting",
@@ -126,16 +143,16 @@ impl Hub {
             self.queues.iter_mut().filter(|q| q.port.0 as usize % count == handler).collect();
         let h = &mut self.handlers[handler];
         let ports = own.len();
-        let pop = |i: usize| own[i].misses.pop_front().or_else(|| own[i].actions.pop_front());
-        let taken = h.drr.take(ports, BATCH_MAX_UPCALLS, pop);
+        let taken = h.drr.take(ports, BATCH_MAX_UPCALLS, |i| own[i].pop());
         if !taken.is_empty() {
             h.turns += 1;
         }
         self.taken += taken.len() as u64;
-        // A queue is served QUANTUM upcalls a round, a round is at most QUANTUM of each port.
-        let rounds_per_upcalls = |n: usize| n / DeficitRoundRobin::QUANTUM + 2;
+        // A port is served QUANTUM upcalls a round, of both kinds in turn; a round is at most QUANTUM of each port.
+        let rounds_per_upcalls = |n: usize| 2 * n / DeficitRoundRobin::QUANTUM + 2;
         let turns_per_round = (ports * DeficitRoundRobin::QUANTUM).div_ceil(BATCH_MAX_UPCALLS);
-        for w in taken.iter().filter(|w| w.upcall.kind == UpcallKind::Miss && w.turn > self.changed_at_turn) {
+        let own_port = |w: &&Waiting| self.queues[1..].iter().any(|q| q.port == w.upcall.rx_port);
+        for w in taken.iter().filter(|w| w.turn > self.changed_at_turn).filter(own_port) {
             let (waited, bound) = (h.turns - w.turn, rounds_per_upcalls(w.ahead) * turns_per_round + 1);
             if waited > bound as u64 {
                 let port = w.upcall.rx_port.0;

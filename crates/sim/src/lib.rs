@@ -16,19 +16,24 @@ mod rng;
 mod rules;
 mod world;
 
-pub use report::{Broken, Law, Report, Violation};
+pub use report::{Broken, Law, Report, Violation, Work};
 pub use rng::Rng;
 
 /// Runs a switch for about `steps` steps and lets it come to rest. A violation ends the run early.
 pub fn run(seed: u64, steps: u64) -> Report {
-    world::World::new(seed, None).run(steps)
+    world::World::new(seed, None).run(steps, 0)
+}
+
+/// Runs a switch for that much virtual time, in milliseconds, and lets it come to rest.
+pub fn run_for(seed: u64, virtual_ms: u64) -> Report {
+    world::World::new(seed, None).run(0, virtual_ms)
 }
 
 /// The same for a switch that is broken on purpose, with the checkers of one law only.
 pub fn run_broken(seed: u64, steps: u64, broken: Broken, law: Law) -> Report {
     let world = world::World::new(seed, Some(broken));
     world.watch_only(law);
-    world.run(steps)
+    world.run(steps, 0)
 }
 
 #[cfg(test)]

@@ -122,6 +122,8 @@ struct Round {
 #[derive(Default)]
 pub(crate) struct PlainCore {
     pub(crate) ports: BTreeSet<DpPort>,
+    /// Outputs to any port count, for trials.
+    every_port: bool,
     pub(crate) flows: Vec<PlainFlow>,
     tickets: Vec<OpenTicket>,
     deferred: VecDeque<Round>,
@@ -198,9 +200,12 @@ impl PlainCore {
         let Round { frame, key, rx_port, depth } = round;
         let waits = park.then(|| self.tickets.iter().position(|t| t.key == key)).flatten();
         if let Some(at) = waits {
-            let total: usize = self.tickets.iter().map(|t| t.parked.len()).sum();
+            let all = || self.tickets.iter().flat_map(|t| &t.parked);
+            let free = self.parked_max.saturating_sub(all().count());
+            // A port may hold as much as it leaves free.
+            let room = all().filter(|p| p.rx_port == rx_port).count() < free;
             let parked = &mut self.tickets[at].parked;
-            if total < self.parked_max && parked.len() < self.parked_per_ticket_max {
+            if room && parked.len() < self.parked_per_ticket_max {
                 parked.push(Waiting { frame, rx_port, depth });
             }
             return;
@@ -295,7 +300,7 @@ impl PlainCore {
         for action in &actions[..end] {
             match action {
                 DpAction::Output(port) => {
-                    if self.ports.contains(port) {
+                    if self.every_port || self.ports.contains(port) {
                         around.effects.sent.push((*port, frame.clone()));
                     }
                 }
@@ -354,6 +359,27 @@ impl PlainCore {
             }
         }
     }
+}
+
+/// What actions make of a packet, were all its ports there and all meters open: frames that leave, those that go round again
+/// with their id, and upcalls.
+pub(crate) fn come_out(
+    frame: &[u8],
+    key: &FlowKey,
+    actions: &[DpAction],
+) -> (Vec<(DpPort, Vec<u8>)>, Vec<(u32, Vec<u8>)>, Vec<UpcallSeen>) {
+    let mut core = PlainCore { every_port: true, ..PlainCore::default() };
+    let mut around = Around {
+        now_us: 0,
+        meters: &mut PlainMeters::new(),
+        accepted: VecDeque::new(),
+        effects: Effects::default(),
+        counted: &mut |_| 0,
+        lost_track: false,
+    };
+    core.run(frame.to_vec(), *key, key.in_port(), 0, actions, &mut around);
+    let rounds = core.deferred.into_iter().map(|r| (r.key.base.recirc_id, r.frame)).collect();
+    (around.effects.sent, rounds, around.effects.upcalls)
 }
 
 fn put_bytes(frame: &mut [u8], at: usize, value: &[u8], mask: &[u8]) -> Option<()> {

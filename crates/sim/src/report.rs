@@ -59,6 +59,12 @@ pub enum Broken {
     NoRevalidation,
     /// The packet that missed counts twice.
     CountedTwice,
+    /// The slow path knows no flow limit.
+    NoFlowLimit,
+    /// Bridges learn addresses without limit.
+    NoMacLimit,
+    /// One port may use the whole flow limit.
+    NoShares,
 }
 
 /// Gathers violations; keeps the first ones.
@@ -78,6 +84,51 @@ impl Violations {
             self.list.push(Violation { law, step: self.step, detail: detail() });
         }
     }
+}
+
+/// How often what the laws are about came to pass: a run without it shows nothing about them.
+#[derive(Clone, Debug, Default)]
+pub struct Work {
+    /// Learned addresses that aged out, that went for lack of room, that moved.
+    pub macs_aged: u64,
+    /// See there.
+    pub macs_evicted: u64,
+    /// See there.
+    pub macs_moved: u64,
+    /// Rules that ended by their idle timeout.
+    pub rules_idle: u64,
+    /// Rules that ended by their hard timeout.
+    pub rules_hard: u64,
+    /// Ports added or removed.
+    pub port_changes: u64,
+    /// Ports that went down or came up, or whose configuration changed.
+    pub config_changes: u64,
+    /// Bundles committed.
+    pub bundles: u64,
+    /// Upcalls refused by a full queue.
+    pub upcalls_refused: u64,
+    /// Batches of operations that a full inbox refused.
+    pub inbox_full: u64,
+    /// Packets that found no room behind a translation.
+    pub parked_overflow: u64,
+    /// Translations that left no flow because of the flow limit.
+    pub flow_limit_reached: u64,
+    /// Packets that a meter's band applied to.
+    pub metered: u64,
+    /// Misses after a recirculation.
+    pub recirculated: u64,
+    /// Packets of the slow path's own flows.
+    pub slow: u64,
+    /// Packets told to controllers.
+    pub packet_ins: u64,
+    /// Packets that controllers sent.
+    pub packet_outs: u64,
+    /// Times that a handler, a core's inbox or the revalidator stood still.
+    pub stalls: u64,
+    /// Times that nobody worked for seconds.
+    pub jumps: u64,
+    /// Forwarding cores.
+    pub cores: u64,
 }
 
 /// What became of a run.
@@ -103,4 +154,6 @@ pub struct Report {
     pub changes: u64,
     /// Virtual time, in milliseconds.
     pub elapsed_ms: u64,
+    /// What came to pass.
+    pub work: Work,
 }

@@ -17,6 +17,10 @@ use std::sync::Arc;
 pub(crate) const RANDOM_TABLES: u8 = 5;
 /// Table of learned rules.
 pub(crate) const LEARN_TABLE: TableId = TableId(20);
+/// Cookie of learned rules of which there may be so many.
+pub(crate) const LIMITED_COOKIE: u64 = 1;
+/// See there.
+pub(crate) const LEARN_LIMIT: u32 = 4;
 /// Tables of the two rules that a bundle changes together.
 pub(crate) const BUNDLE_TABLES: [TableId; 2] = [TableId(60), TableId(61)];
 /// Meters that rules may name.
@@ -261,18 +265,19 @@ fn random_set(rng: &mut Rng) -> Action {
 
 /// A MAC learner: what is to the packet's source goes back where it came from.
 fn random_learn(rng: &mut Rng) -> LearnAction {
+    let cookie = rng.below(2);
     let whole = |field| LearnSource::Field(SubField::whole(field));
     LearnAction {
         idle_timeout_s: rng.below(4) as u16,
         hard_timeout_s: if rng.one_in(3) { rng.range(1, 10) as u16 } else { 0 },
         priority: 100,
-        cookie: rng.below(2),
+        cookie,
         table: LEARN_TABLE,
         send_flow_rem: false,
         delete_learned: false,
         fin_idle_timeout_s: 0,
         fin_hard_timeout_s: 0,
-        limit: if rng.one_in(3) { 4 } else { 0 },
+        limit: if cookie == LIMITED_COOKIE { LEARN_LIMIT } else { 0 },
         result_dst: rng.one_in(3).then_some(SubField { field: F::Reg2, offset_bits: 0, len_bits: 1 }),
         specs: vec![
             LearnSpec {

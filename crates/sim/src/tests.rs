@@ -2,10 +2,12 @@
 //!
 //! `SLUICE_SIM_SEED=n` runs one seed, `SLUICE_SIM_SEEDS=n` that many, `SLUICE_LONG=1` longer runs.
 
-use crate::{Broken, Law, Report, run, run_broken};
+use crate::{Broken, Law, Report, Work, run, run_broken, run_for};
+use std::time::Instant;
 
 const STEPS: u64 = 1500;
 const SEEDS: u64 = 200;
+const HOUR_MS: u64 = 3_600_000;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -29,7 +31,7 @@ fn laws_hold_in_seeded_runs() {
     }
     let seeds = number("SLUICE_SIM_SEEDS").unwrap_or(SEEDS);
     let mut sum = Report::default();
-    let mut failed = Vec::new();
+    let (mut failed, mut work) = (Vec::new(), Vec::new());
     let half = |odd: u64| (odd..seeds).step_by(2).map(|seed| run(seed, STEPS)).collect::<Vec<_>>();
     let reports = std::thread::scope(|scope| {
         let other = scope.spawn(|| half(1));
@@ -43,6 +45,7 @@ fn laws_hold_in_seeded_runs() {
         sum.flows_put += r.flows_put;
         sum.flows_checked += r.flows_checked;
         sum.packets_checked += r.packets_checked;
+        work.push(r.work.clone());
         if !r.violations.is_empty() {
             failed.push(show(&r));
         }
@@ -55,6 +58,7 @@ fn laws_hold_in_seeded_runs() {
     );
     // A run in which nothing happens shows nothing.
     let enough = sum.received > 500 * seeds && sum.sent > 100 * seeds && sum.flows_put > 20 * seeds;
+    assert!(lacks(&work).is_empty(), "never came to pass: {:?}", lacks(&work));
     assert!(enough && sum.flows_checked > 50 * seeds && sum.packets_checked > 50 * seeds, "{sum:?}");
 }
 
@@ -128,18 +132,73 @@ fn statistics_notice_a_packet_counted_twice() {
 }
 
 #[test]
+fn bounds_notice_more_flows_than_allowed() {
+    notices(Broken::NoFlowLimit, Law::Bounds);
+}
+
+#[test]
+fn bounds_notice_more_addresses_than_allowed() {
+    notices(Broken::NoMacLimit, Law::Bounds);
+}
+
+#[test]
+fn isolation_notices_a_port_that_takes_all_flows() {
+    notices(Broken::NoShares, Law::Isolation);
+}
+
+#[test]
 #[ignore = "long: an hour of virtual time in each of 100 seeds; run by `make check-long`"]
 fn laws_hold_for_an_hour() {
     if number("SLUICE_LONG").is_none() {
         return;
     }
-    for seed in 1000..1100 {
-        let mut steps = 0;
-        let mut elapsed_ms = 0;
-        while elapsed_ms < 3_600_000 {
-            let report = run(seed << 16 | steps, 50_000);
-            assert!(report.violations.is_empty(), "{}", show(&report));
-            (steps, elapsed_ms) = (steps + 1, elapsed_ms + report.elapsed_ms);
+    let (mut failed, start, mut work) = (Vec::new(), Instant::now(), Vec::new());
+    let (first, count) = match number("SLUICE_SIM_SEED") {
+        Some(seed) => (seed, 1),
+        None => (1000, number("SLUICE_SIM_SEEDS").unwrap_or(100)),
+    };
+    for seed in first..first + count {
+        let begun = Instant::now();
+        match std::panic::catch_unwind(|| run_for(seed, HOUR_MS)) {
+            Ok(report) => {
+                println!("{seed}: {:.1} s {report:?}", begun.elapsed().as_secs_f64());
+                failed.extend((!report.violations.is_empty()).then(|| show(&report)));
+                work.push(report.work);
+            }
+            Err(_) => failed.push(format!("seed {seed}: panic")),
         }
     }
+    let speed = (count * HOUR_MS) as f64 / 1000.0 / start.elapsed().as_secs_f64();
+    println!("{count} hours at {speed:.0} virtual seconds a second");
+    assert!(failed.is_empty(), "{} of {count} seeds:\n{}", failed.len(), failed.join("\n"));
+    assert!(count == 1 || lacks(&work).is_empty(), "never came to pass: {:?}", lacks(&work));
+}
+
+/// What came to pass in no run.
+fn lacks(runs: &[Work]) -> Vec<&'static str> {
+    type Figure = (&'static str, fn(&Work) -> u64);
+    const FIGURES: [Figure; 20] = [
+        ("an address that aged out", |w| w.macs_aged),
+        ("an address that went for lack of room", |w| w.macs_evicted),
+        ("an address that moved", |w| w.macs_moved),
+        ("an idle timeout", |w| w.rules_idle),
+        ("a hard timeout", |w| w.rules_hard),
+        ("a port that came or went", |w| w.port_changes),
+        ("a port that went down", |w| w.config_changes),
+        ("a bundle", |w| w.bundles),
+        ("a full upcall queue", |w| w.upcalls_refused),
+        ("a full inbox", |w| w.inbox_full),
+        ("a full parking lot", |w| w.parked_overflow),
+        ("a flow limit that was reached", |w| w.flow_limit_reached),
+        ("a meter that dropped", |w| w.metered),
+        ("a recirculation", |w| w.recirculated),
+        ("a slow-path packet", |w| w.slow),
+        ("a packet-in", |w| w.packet_ins),
+        ("a packet-out", |w| w.packet_outs),
+        ("a thread that stood still", |w| w.stalls),
+        ("a jump of the clock", |w| w.jumps),
+        ("a second core", |w| w.cores.saturating_sub(1)),
+    ];
+    let never = |(_, figure): &&Figure| !runs.iter().any(|w| figure(w) > 0);
+    FIGURES.iter().filter(never).map(|(name, _)| *name).collect()
 }

@@ -1,21 +1,22 @@
 //! The whole switch: datapath, slow path, controller and traffic, and the schedule that says who works next.
 
+mod control;
 mod ports;
 
 use crate::dp::{DpConfig, SimDatapath};
 use crate::frames::{HOSTS, Mark, compose, mac, random_key};
 use crate::report::{Broken, Law, Report};
 use crate::rng::Rng;
-use crate::rules::{self, METERS, Profile, RANDOM_TABLES};
+use crate::rules::{self, METERS, Profile};
 use dpif::{
-    Datapath, DpifOp, Execute, MeterBand, MeterConfig, OpBatch, OpResult, PmdId, PutMode, Upcall, UpcallKind,
-    UserCookie,
+    Datapath, DpifOp, DropReason, Execute, MeterBand, MeterConfig, OpBatch, OpResult, PmdId, PutMode, Upcall,
+    UpcallKind, UserCookie,
 };
 use flow::action::Action;
 use flow::extract::Metadata;
-use flow::{DpPort, Match, OfPort, TableId, Ufid};
-use ofproto::backer::Backer;
-use ofproto::ports::{BridgeId, BundleId, PatchCounters};
+use flow::{DpPort, OfPort, TableId, Ufid};
+use ofproto::backer::{Backer, RemovedReason};
+use ofproto::ports::{BridgeId, PatchCounters, PortConfigBits};
 use ofproto::revalidate::{Replies, ReplyQueue, Revalidator};
 use ofproto::rule::Rule;
 use ofproto::upcall;
@@ -33,6 +34,7 @@ const ALL_PORTS: u32 = 6;
 const PATCH: OfPort = OfPort(7);
 
 struct HandlerState {
+    stalled_until: u64,
     replies: Arc<Replies>,
     sink: Arc<dyn dpif::ReplySink>,
     puts: HashMap<u64, Vec<(usize, Ufid)>>,
@@ -48,6 +50,7 @@ pub(crate) struct Counts {
     pub(crate) packet_outs: u64,
     pub(crate) table_outs: u64,
     pub(crate) first_pass_misses: u64,
+    pub(crate) flow_limit_reached: u64,
 }
 
 /// What kind of run a seed gives.
@@ -55,8 +58,12 @@ struct Scenario {
     dp: DpConfig,
     ordered: bool,
     port_changes: bool,
+    link_changes: bool,
     flood: Option<DpPort>,
     flow_limit: u64,
+    mac_limit: usize,
+    mac_idle_s: u32,
+    stalls: bool,
     max_idle_ms: u64,
     handlers: usize,
 }
@@ -74,6 +81,10 @@ pub(crate) struct World {
     bridges: [BridgeId; 2],
     patches: [Arc<PatchCounters>; 2],
     vlan_modes: [u8; ALL_PORTS as usize],
+    port_configs: [PortConfigBits; ALL_PORTS as usize],
+    /// Until which step each core, and the revalidator, does not work off its messages.
+    stalled_cores: Vec<u64>,
+    revalidator_stalled_until: u64,
     up: BTreeMap<DpPort, OfPort>,
     profile: Profile,
     broken: Option<Broken>,
@@ -90,7 +101,10 @@ pub(crate) struct World {
 fn scenario(rng: &mut Rng, broken: Option<Broken>) -> Scenario {
     let small = rng.one_in(3);
     let ordered = rng.one_in(2) || broken == Some(Broken::Reordered);
-    let flow_limit = if small && !ordered { rng.range(4, 40) } else { 5000 };
+    let flow_limit = match small && !ordered {
+        true => rng.range(4, 40),
+        false => *rng.pick(&[400, 5000]),
+    };
     let handlers = rng.range(1, 2) as usize;
     let dp = DpConfig {
         cores: rng.range(1, 3) as u16,
@@ -100,6 +114,8 @@ fn scenario(rng: &mut Rng, broken: Option<Broken>) -> Scenario {
         actions_per_port: if small { 8 } else { 64 },
         flow_limit_hard: if small && !ordered { 30 } else { 10_000 },
         cache_entries: *rng.pick(&[0, 256, 4096]),
+        parked_per_ticket: if small { 3 } else { 16 },
+        parked: if small { 12 } else { 256 },
         check_order: ordered,
         broken,
     };
@@ -107,8 +123,12 @@ fn scenario(rng: &mut Rng, broken: Option<Broken>) -> Scenario {
         dp,
         ordered,
         port_changes: rng.one_in(3),
+        link_changes: rng.one_in(3),
         flood: rng.one_in(2).then(|| DpPort(rng.range(1, ALL_PORTS.into()) as u32)),
         flow_limit,
+        mac_limit: *rng.pick(&[4, 8192, 8192]),
+        mac_idle_s: *rng.pick(&[15, 60, 300]),
+        stalls: rng.one_in(2),
         max_idle_ms: *rng.pick(&[500, 3000, 10_000]),
         handlers,
     }
@@ -124,13 +144,18 @@ impl World {
         let mut rng = Rng::new(seed);
         let scenario = scenario(&mut rng, broken);
         let backer = Backer::new(seed);
-        backer.limits.flow_limit.store(scenario.flow_limit, Ordering::Relaxed);
+        if broken == Some(Broken::NoShares) {
+            backer.limits.kept_for_ports_percent.store(0, Ordering::Relaxed);
+        }
+        let unlimited = broken == Some(Broken::NoFlowLimit);
+        let flow_limit = if unlimited { u64::MAX } else { scenario.flow_limit };
+        backer.limits.flow_limit.store(flow_limit, Ordering::Relaxed);
         backer.limits.max_idle_ms.store(scenario.max_idle_ms, Ordering::Relaxed);
         let bridges = [backer.add_bridge("first"), backer.add_bridge("second")];
         let (replies, sink) = reply_sink();
         let handler = |_| {
             let (replies, sink) = reply_sink();
-            HandlerState { replies, sink, puts: HashMap::new(), next_tag: 0 }
+            HandlerState { stalled_until: 0, replies, sink, puts: HashMap::new(), next_tag: 0 }
         };
         let mut world = World {
             dp: Arc::new(SimDatapath::new(scenario.dp.clone(), seed)),
@@ -141,6 +166,9 @@ impl World {
             bridges,
             patches: [Arc::default(), Arc::default()],
             vlan_modes: std::array::from_fn(|_| rng.below(8) as u8),
+            port_configs: Default::default(),
+            stalled_cores: vec![0; 1 + usize::from(scenario.dp.cores)],
+            revalidator_stalled_until: 0,
             up: BTreeMap::new(),
             profile: Profile { ordered: scenario.ordered, ports: PATCH.0 },
             broken,
@@ -159,13 +187,33 @@ impl World {
         for n in 1..=ALL_PORTS {
             world.port_up(DpPort(n));
         }
+        for bridge in world.backer.view().bridges.values() {
+            let limit = if broken == Some(Broken::NoMacLimit) { 8192 } else { world.scenario.mac_limit };
+            sync::lock(&bridge.macs).configure(world.scenario.mac_idle_s, limit);
+        }
         for id in 1..=METERS {
             let bands = vec![MeterBand { rate: 50 * id, burst: 20 }];
             // The numbers are in range, so this cannot be refused.
             let _ = world.dp.meter_set(id, &MeterConfig { per_packet: id == 1, bands });
+            world.bridges.iter().for_each(|b| world.backer.set_meter(*b, id, Some(id)));
         }
         world.first_rules();
         world
+    }
+
+    /// Flows that the slow path may install.
+    pub(crate) fn flow_limit(&self) -> u64 {
+        self.scenario.flow_limit
+    }
+
+    /// Whether ports come and go.
+    pub(crate) fn ports_change(&self) -> bool {
+        self.scenario.port_changes
+    }
+
+    /// Addresses that a bridge may learn.
+    pub(crate) fn mac_limit(&self) -> usize {
+        self.scenario.mac_limit
     }
 
     /// Violations of other laws do not count.
@@ -202,24 +250,45 @@ impl World {
         if self.seen_epoch == self.backer.epoch() { (self.now_us - self.changed_us) / 1000 } else { 0 }
     }
 
-    /// Runs for `steps` steps, then lets everything come to rest.
-    pub(crate) fn run(mut self, steps: u64) -> Report {
-        while self.step < steps && self.dp.inner().violations.list.is_empty() {
+    /// Runs for `steps` steps or `virtual_ms` of time, whichever takes longer, then lets everything come to rest.
+    pub(crate) fn run(mut self, steps: u64, virtual_ms: u64) -> Report {
+        let until_us = self.now_us + virtual_ms * 1000;
+        while (self.step < steps || self.now_us < until_us) && self.dp.inner().violations.list.is_empty() {
             self.busy(self.step + 300);
             self.settle();
         }
         if self.dp.inner().violations.list.is_empty() {
             self.come_to_rest();
         }
-        let mut inner = self.dp.inner();
-        self.report.violations = std::mem::take(&mut inner.violations.list);
-        self.report.received = inner.totals.offered;
-        self.report.sent = inner.totals.sent;
-        self.report.flows_put = inner.totals.flows_put;
-        self.report.upcalls = inner.hub.taken;
-        self.report.elapsed_ms = self.now_us / 1000 - 1000;
-        drop(inner);
+        self.sum_up();
         self.report
+    }
+
+    fn sum_up(&mut self) {
+        let view = self.backer.view();
+        let meter_drops =
+            |id| -> u64 { self.dp.meter_stats(id).map_or(0, |s| s.bands.iter().map(|b| b.packets).sum()) };
+        let metered = (1..=METERS).map(meter_drops).sum();
+        let mut inner = self.dp.inner();
+        let r = &mut self.report;
+        r.violations = std::mem::take(&mut inner.violations.list);
+        (r.received, r.sent) = (inner.totals.offered, inner.totals.sent);
+        (r.flows_put, r.upcalls) = (inner.totals.flows_put, inner.hub.taken);
+        r.elapsed_ms = self.now_us / 1000 - 1000;
+        let w = &mut r.work;
+        for bridge in view.bridges.values() {
+            let macs = sync::lock(&bridge.macs).stats;
+            (w.macs_aged, w.macs_evicted) = (w.macs_aged + macs.expired, w.macs_evicted + macs.evicted);
+            w.macs_moved += macs.moved;
+        }
+        w.metered = metered;
+        (w.packet_ins, w.packet_outs) = (self.counts.packet_ins, self.counts.packet_outs);
+        (w.upcalls_refused, w.inbox_full) = (inner.hub.refused, inner.totals.inbox_full);
+        let drops =
+            |why: DropReason| inner.cores.iter().map(|c| c.pmd.stats().drops[why as usize]).sum::<u64>();
+        w.parked_overflow = drops(DropReason::ParkedOverflow);
+        w.cores = self.scenario.dp.cores.into();
+        w.flow_limit_reached = self.counts.flow_limit_reached;
     }
 
     /// Everything happens.
@@ -229,6 +298,7 @@ impl World {
                 0..=5 => self.traffic(),
                 6 => self.control(),
                 7 if self.rng.one_in(20) => self.jump(),
+                7 if self.scenario.stalls && self.rng.one_in(8) => self.stall(),
                 7 => self.packet_out(),
                 8 => self.check_megaflow(),
                 _ => self.machinery(),
@@ -236,6 +306,7 @@ impl World {
             if self.rng.one_in(40) {
                 self.check_staleness();
                 self.check_conservation();
+                self.check_table_bounds();
             }
             let more = if self.rng.one_in(3) { self.rng.below(4000) } else { 0 };
             self.advance(more);
@@ -264,7 +335,8 @@ impl World {
         }
         self.check_conservation();
         self.dp.inner().check_counters();
-        if !self.scenario.port_changes && self.dp.inner().is_quiet() {
+        let all_received = !self.scenario.port_changes && !self.scenario.link_changes;
+        if all_received && self.dp.inner().is_quiet() {
             self.check_statistics();
         }
     }
@@ -298,13 +370,36 @@ impl World {
             self.next_second_us = self.now_us + 1_000_000;
             self.backer.expire(self.now_ms());
         }
-        if self.seen_epoch != self.backer.epoch() {
+        if self.seen_epoch != self.backer.epoch() || self.someone_stalls() {
             (self.seen_epoch, self.changed_us) = (self.backer.epoch(), self.now_us);
         }
         self.check_bounds();
     }
 
+    /// One of those who work stops for a while, as a thread does that the kernel does not run.
+    fn stall(&mut self) {
+        self.report.work.stalls += 1;
+        let until = self.step + self.rng.range(20, 250);
+        match self.rng.below(3) {
+            0 => {
+                let n = self.rng.below(self.handlers.len() as u64) as usize;
+                self.handlers[n].stalled_until = until;
+            }
+            1 => {
+                let n = self.rng.below(self.stalled_cores.len() as u64) as usize;
+                self.stalled_cores[n] = until;
+            }
+            _ => self.revalidator_stalled_until = until,
+        }
+    }
+
+    fn someone_stalls(&self) -> bool {
+        let until = self.handlers.iter().map(|h| h.stalled_until).chain(self.stalled_cores.iter().copied());
+        until.chain([self.revalidator_stalled_until]).any(|until| self.step < until)
+    }
+
     fn jump(&mut self) {
+        self.report.work.jumps += 1;
         let seconds = self.rng.range(1, 30);
         self.now_us += seconds * 1_000_000;
         // Nobody worked meanwhile.
@@ -318,7 +413,9 @@ impl World {
             3..=5 => {
                 let core = self.rng.below(1 + u64::from(self.scenario.dp.cores)) as usize;
                 for _ in 0..self.rng.range(1, 6) {
-                    self.dp.inner().work(core);
+                    if self.step >= self.stalled_cores[core] {
+                        self.dp.inner().work(core);
+                    }
                 }
             }
             6..=7 => {
@@ -330,6 +427,7 @@ impl World {
                     sink.done(pmd, tag, results);
                 }
             }
+            8 if self.step < self.revalidator_stalled_until => {}
             8 if self.broken != Some(Broken::NoRevalidation) => {
                 let now_ms = self.now_ms();
                 self.revalidator.poll(&self.backer, &*self.dp, now_ms);
@@ -339,7 +437,13 @@ impl World {
                 while self.backer.packet_ins.pop().is_some() {
                     self.counts.packet_ins += 1;
                 }
-                while self.backer.removed.pop().is_some() {}
+                while let Some(removed) = self.backer.removed.pop() {
+                    match removed.reason {
+                        RemovedReason::Idle => self.report.work.rules_idle += 1,
+                        RemovedReason::Hard => self.report.work.rules_hard += 1,
+                        _ => {}
+                    }
+                }
             }
         }
     }
@@ -347,6 +451,9 @@ impl World {
     fn handler(&mut self) {
         let n = self.rng.below(self.handlers.len() as u64) as usize;
         let h = &mut self.handlers[n];
+        if self.step < h.stalled_until {
+            return;
+        }
         while let Some((pmd, tag, results)) = h.replies.pop() {
             for (i, ufid) in h.puts.remove(&tag).unwrap_or_default() {
                 let installed = results.get(i).is_some_and(|r| !matches!(r, OpResult::Failed(_)));
@@ -361,7 +468,9 @@ impl World {
             upcalls.pop();
         }
         self.count_upcalls(&upcalls);
+        let before = self.flows_by_port(&upcalls);
         let ops = upcall::handle(&self.backer, upcalls, self.now_ms());
+        self.check_shares(&before, &ops);
         for (pmd, ops) in ops {
             self.counts.answered += ops.iter().filter(|op| matches!(op, DpifOp::Execute(_))).count() as u64;
             self.operate(n, pmd, ops);
@@ -379,8 +488,9 @@ impl World {
                         table.inspect(|t| t.counters.credit(true, 1));
                     }
                 }
+                UpcallKind::Miss => self.report.work.recirculated += 1,
                 UpcallKind::Action(UserCookie::Controller(_)) => self.counts.to_controllers += 1,
-                _ => {}
+                UpcallKind::Action(UserCookie::SlowPath { .. }) => self.report.work.slow += 1,
             }
         }
     }
@@ -471,7 +581,7 @@ impl World {
     fn packet_out(&mut self) {
         let bridge = *self.rng.pick(&self.bridges);
         let key = random_key(&mut self.rng, false);
-        let mark = Mark { sums_ok: true, stream: u32::MAX, number: 0 };
+        let mark = Mark { sums_ok: true, stream: u64::MAX, number: 0 };
         let mut frame = compose(&key, mark);
         let end = frame.len() - crate::frames::MARK_BYTES;
         frame[end] = 0;
@@ -494,104 +604,12 @@ impl World {
         let ops = vec![DpifOp::Execute(Box::new(execute))];
         self.dp.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
     }
-
-    fn control(&mut self) {
-        self.report.changes += 1;
-        self.finish_bundle();
-        match self.rng.below(12) {
-            0..=1 => self.change_bundle(),
-            2 if self.scenario.port_changes => self.toggle_port(),
-            3 => {
-                let bridge = *self.rng.pick(&self.bridges);
-                let bundle = BundleId(self.rng.range(1, FIRST_PORTS.into()) as u32);
-                if let Some(b) = self.backer.view().bridge(bridge)
-                    && sync::lock(&b.macs).flush(self.rng.one_in(2).then_some(bundle))
-                {
-                    self.backer.bump_epoch();
-                }
-            }
-            4 => {
-                let bands = vec![MeterBand { rate: self.rng.range(10, 500) as u32, burst: 10 }];
-                let id = self.rng.range(1, METERS.into()) as u32;
-                // The numbers are in range, so this cannot be refused.
-                let _ = self.dp.meter_set(id, &MeterConfig { per_packet: self.rng.one_in(2), bands });
-            }
-            5 => {
-                for _ in 0..self.rng.range(2, 6) {
-                    self.flow_mod();
-                }
-            }
-            _ => self.flow_mod(),
-        }
-    }
-
-    /// Adds, changes or deletes rules.
-    fn flow_mod(&mut self) {
-        let bridge = *self.rng.pick(&self.bridges);
-        let table = self.rng.below(RANDOM_TABLES.into()) as u8;
-        let m = rules::random_match(&mut self.rng, &self.profile);
-        let actions = rules::random_actions(&mut self.rng, table, &self.profile);
-        let priority = self.rng.range(1, 20) as i32;
-        let now_ms = self.now_ms();
-        let mut rule = rules::rule(TableId(table), priority, m, actions, now_ms);
-        rule.cookie = self.rng.below(4);
-        if self.rng.one_in(5) {
-            rule.idle_timeout_s = self.rng.range(1, 5) as u16;
-            rule.hard_timeout_s = if self.rng.one_in(2) { self.rng.range(1, 8) as u16 } else { 0 };
-        }
-        let delete = self.rng.one_in(4);
-        let which = self.rng.number() as usize;
-        self.backer.change_bridge(bridge, |b| {
-            if delete {
-                let within = b.tables.within(TableId(table), &Match::catchall());
-                let mut random: Vec<_> =
-                    within.into_iter().filter(|r| (1..=20).contains(&r.priority)).collect();
-                random.sort_by_key(|r| (r.priority, format!("{:?}", r.matching)));
-                if !random.is_empty() {
-                    let r = &random[which % random.len()];
-                    b.tables.remove(r.table, &r.matching, r.priority);
-                }
-            } else if b.tables.rule_count(TableId(table)) < 60 {
-                b.tables.insert(Arc::new(rule));
-            }
-        });
-    }
-
-    fn change_bundle(&mut self) {
-        self.version = self.version.wrapping_add(1);
-        let now_ms = self.now_ms();
-        let [first, second] = rules::bundle_rules(self.version, now_ms);
-        let split = self.broken == Some(Broken::SplitBundle);
-        let second_now = if split { None } else { Some(second) };
-        if split {
-            let [_, second] = rules::bundle_rules(self.version, now_ms);
-            self.half_bundle = Some(second);
-        }
-        self.backer.change(|view| {
-            for rule in std::iter::once(first).chain(second_now) {
-                let rule = Arc::new(rule);
-                for bridge in view.bridges.values_mut() {
-                    Arc::make_mut(bridge).tables.insert(rule.clone());
-                }
-            }
-        });
-    }
-
-    fn finish_bundle(&mut self) {
-        let Some(rule) = self.half_bundle.take() else { return };
-        let rule = Arc::new(rule);
-        self.backer.change(|view| {
-            for bridge in view.bridges.values_mut() {
-                Arc::make_mut(bridge).tables.insert(rule.clone());
-            }
-        });
-    }
 }
 
 /// Names all frames of one port and one key.
-fn stream_of(key: &flow::FlowKey) -> u32 {
+fn stream_of(key: &flow::FlowKey) -> u64 {
     use std::hash::{Hash, Hasher};
     let mut hasher = std::hash::DefaultHasher::new();
     key.hash(&mut hasher);
-    hasher.finish() as u32
+    hasher.finish()
 }

@@ -182,6 +182,11 @@ impl<'a> MatchBuilder<'a> {
             let at = self.given.iter().find(|(k, _)| k.starts_with("tp_")).map_or("", |(k, _)| k);
             return fail(at, "ICMP type and code must be below 256");
         }
+        let mask = &written.mask().0;
+        if layers.icmp && [mask.tp_src, mask.tp_dst].iter().any(|m| !matches!(m & 0xff, 0 | 0xff)) {
+            let at = self.given.iter().find(|(k, _)| k.starts_with("tp_")).map_or("", |(k, _)| k);
+            return fail(at, "ICMP type and code take no mask");
+        }
         Ok(super::normalize(&written))
     }
 }

@@ -159,6 +159,30 @@ fn above_the_flow_limit_packets_are_executed_only() {
     assert_eq!(backer.recirc_count(), 0);
 }
 
+/// One port's flows fill what is not kept for others, and no more.
+#[test]
+fn a_port_that_makes_many_flows_leaves_others_their_share() {
+    let (backer, _) = backer_with("ip,actions=2");
+    backer.limits.flow_limit.store(120, Ordering::Relaxed);
+    let ports = backer.view().dp_ports.len() as u64 + 1;
+    let share = crate::ukey::port_share(120, ports);
+    assert!(share > 3, "{share}");
+    let put = |port: u32, ufid: u128| {
+        let mut upcall = miss_of(0x800, ufid);
+        upcall.key.base.in_port = port;
+        let ops = handle(&backer, vec![upcall], 1000);
+        ops.values().flatten().any(|op| matches!(op, DpifOp::FlowPut(_)))
+    };
+    let many = (0..200).filter(|n| put(1, *n)).count() as u64;
+    assert_eq!(many, 120 - share * (ports - 1));
+    let few = (200..400).filter(|n| put(2, *n)).count() as u64;
+    assert_eq!((few, backer.ukeys.port_len(flow::DpPort(2))), (share, share));
+    // What ends makes room again.
+    backer.ukeys.sweep(|_, _, k| k.key.in_port() == flow::DpPort(1));
+    assert_eq!(backer.ukeys.port_len(flow::DpPort(1)), 0);
+    assert!(put(2, 500));
+}
+
 #[test]
 fn a_slow_flow_is_put_as_such_and_its_packets_do_not_count_again() {
     let (backer, bridge) = backer_with("actions=debug_slow,2");
@@ -200,4 +224,15 @@ fn a_port_of_no_bridge_drops() {
     let ops = handle(&backer, vec![miss_of(0x88cc, 1)], 5);
     let Some(DpifOp::FlowPut(put)) = ops[&PmdId::Core(0)].first() else { panic!("{ops:?}") };
     assert_eq!(put.actions[..], [DpAction::Drop(XlateDrop::BridgeNotFound)]);
+}
+
+#[test]
+fn what_a_translation_stumbles_over_is_told_with_its_packet() {
+    let (backer, _) = backer_with("actions=resubmit(,0)");
+    let many: Vec<Upcall> = (1..100).map(|n| miss_of(0x88cc, n)).collect();
+    handle(&backer, many, 5);
+    let told: Vec<String> = std::iter::from_fn(|| backer.faults.pop()).collect();
+    let expected = "over max translation depth 64 on bridge a while processing in_port=1,vlan_tci=0x0000,\
+        dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02,dl_type=0x88cc";
+    assert_eq!((told.len(), told.first().map(String::as_str)), (16, Some(expected)));
 }

@@ -3,6 +3,7 @@
 use super::cache::{XlateCache, XlateEffect};
 use super::trace::{TraceEvent, Tracer};
 use super::{MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, MAX_STACK, Request, Translation, XlateHost};
+use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::Rule;
 use crate::view::{BridgeView, View};
@@ -10,8 +11,12 @@ use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
 use flow::action::{Action, ControllerAction, PacketInReason};
 use flow::text::{NoPortNames, format_actions};
 use flow::{Flow, Mask, OfPort, RecircId, TableId, VlanTag, nw_frag};
+use openflow::msg::meter;
 use packet::headers as h;
 use std::sync::Arc;
+
+/// Where bridges send spanning tree's frames (IEEE 802.1D §7.12.3).
+const STP_ADDRESS: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
 
 pub(super) struct Ctx<'a> {
     pub(super) view: &'a View,
@@ -30,6 +35,7 @@ pub(super) struct Ctx<'a> {
     pub(super) rule_cookie: u64,
     pub(super) rule_is_miss: bool,
     pub(super) in_packet_out: bool,
+    pub(super) in_action_set: bool,
     pub(super) depth: u32,
     /// Lookups within lookups.
     nesting: u32,
@@ -43,6 +49,7 @@ pub(super) struct Ctx<'a> {
     pub(super) cache: XlateCache,
     recircs: Vec<RecircId>,
     error: Option<XlateDrop>,
+    fault: Option<String>,
     pub(super) trace: Tracer,
 }
 
@@ -100,15 +107,18 @@ impl<'a> Ctx<'a> {
             cache: XlateCache::default(),
             recircs: Vec::new(),
             error: None,
+            fault: None,
+            in_action_set: false,
             trace: Tracer::new(request.trace),
         }
     }
 
     /// Ends the translation with an error: nothing of it is sent.
-    pub(super) fn fail(&mut self, reason: XlateDrop, detail: &str) {
+    pub(super) fn fail(&mut self, reason: XlateDrop, fault: impl Into<String>) {
         if self.error.is_none() {
-            self.error = Some(reason);
-            self.trace.error(|| detail.to_string());
+            let fault = fault.into();
+            self.trace.leaf(|| TraceEvent::Error(fault.clone()));
+            (self.error, self.fault) = (Some(reason), Some(fault));
         }
         self.exit = true;
     }
@@ -195,12 +205,28 @@ impl<'a> Ctx<'a> {
 
     /// A port that the bridge does not have is one of a packet-out or of a story told: tables see its packets.
     fn port_receives(&mut self) -> bool {
-        let closed = |p: &Arc<crate::ports::Port>| p.config.no_recv || p.config.port_down;
-        if self.bridge.ports.port(self.flow.in_port()).is_some_and(closed) {
-            self.fail(XlateDrop::ForwardingDisabled, "the input port does not receive");
-            return false;
+        let port = self.bridge.ports.port(self.flow.in_port()).cloned();
+        let receives = port.is_none_or(|p| self.may_receive(p.config));
+        if !receives {
+            self.quietly_drop(XlateDrop::ForwardingDisabled, "the input port does not receive");
         }
-        true
+        receives
+    }
+
+    /// Whether a port of this configuration lets the packet in. Spanning tree's frames have a bit of their own.
+    pub(super) fn may_receive(&mut self, config: PortConfigBits) -> bool {
+        if config.no_recv == config.no_recv_stp {
+            return !config.no_recv && !config.port_down;
+        }
+        self.wc.0.dl_dst = [0xff; 6];
+        let closed = if self.flow.dl_dst == STP_ADDRESS { config.no_recv_stp } else { config.no_recv };
+        !closed && !config.port_down
+    }
+
+    /// Ends the translation as configuration wants it: nothing is sent, and nobody is alarmed.
+    fn quietly_drop(&mut self, reason: XlateDrop, why: &str) {
+        self.fail(reason, why);
+        self.fault = None;
     }
 
     /// Looks the packet up in a table and runs what is found. `honor_miss`: a table miss may go to the controllers.
@@ -210,7 +236,6 @@ impl<'a> Ctx<'a> {
 
     /// As [`Ctx::lookup`], the table being shown another input port. What is found runs with the packet's own.
     fn lookup_from(&mut self, in_port: OfPort, table: TableId, honor_miss: bool) {
-        let saved = (self.table, self.rule_cookie, self.rule_is_miss);
         self.table = table;
         let bridge = self.bridge.clone();
         let own_port = std::mem::replace(&mut self.flow.in_port, in_port.0);
@@ -226,7 +251,6 @@ impl<'a> Ctx<'a> {
             None => {}
         }
         self.trace.pop();
-        (self.table, self.rule_cookie, self.rule_is_miss) = saved;
     }
 
     fn run_rule(&mut self, rule: &Arc<Rule>) {
@@ -241,34 +265,31 @@ impl<'a> Ctx<'a> {
         if !self.bridge.miss_to_controller || quiet {
             return;
         }
-        let action = ControllerAction {
-            max_len_bytes: u16::MAX,
-            controller_id: 0,
-            reason: PacketInReason::NoMatch,
-            userdata: Vec::new(),
-            pause: false,
-            meter_id: None,
-        };
         self.rule_cookie = u64::MAX;
-        self.output_controller(&action);
+        let reason = PacketInReason::NoMatch;
+        self.output_controller(&ControllerAction { reason, ..ControllerAction::plain(u16::MAX) });
     }
 
     /// A `resubmit`, `goto_table` or output to `TABLE`.
     pub(super) fn resubmit(&mut self, table: TableId, in_port: OfPort, honor_miss: bool) {
-        if self.depth >= MAX_DEPTH || self.nesting >= MAX_NESTING {
-            let why = format!("over max translation depth {MAX_DEPTH}");
-            return self.fail(XlateDrop::RecursionTooDeep, &why);
+        if self.depth >= MAX_DEPTH {
+            return self.fail(XlateDrop::RecursionTooDeep, format!("over max translation depth {MAX_DEPTH}"));
+        }
+        if self.nesting >= MAX_NESTING {
+            return self
+                .fail(XlateDrop::RecursionTooDeep, format!("over {MAX_NESTING} nested resubmit actions"));
         }
         if self.resubmits >= MAX_RESUBMITS {
-            let why = format!("over {MAX_RESUBMITS} resubmit actions");
-            return self.fail(XlateDrop::TooManyResubmits, &why);
+            return self.fail(XlateDrop::TooManyResubmits, format!("over {MAX_RESUBMITS} resubmit actions"));
         }
         self.resubmits += 1;
         // Going on to later tables ends by itself; going back is what may go in circles.
         let deeper = u32::from(table <= self.table);
+        let saved = (self.table, self.rule_cookie, self.rule_is_miss);
         (self.depth, self.nesting) = (self.depth + deeper, self.nesting + 1);
         self.lookup_from(in_port, table, honor_miss);
         (self.depth, self.nesting) = (self.depth - deeper, self.nesting - 1);
+        (self.table, self.rule_cookie, self.rule_is_miss) = saved;
     }
 
     /// Runs a list of actions. When the translation freezes on the way, what is left of the list is kept.
@@ -308,6 +329,7 @@ impl<'a> Ctx<'a> {
                     Err(_) => self.trace.detail(|| format!("output port {port:#x} is out of range")),
                 }
             }
+            Action::Controller(c) if c.is_plain() => self.output(OfPort::CONTROLLER, c.max_len_bytes),
             Action::Controller(c) => self.output_controller(c),
             Action::Resubmit { in_port, table } => {
                 let in_port = if *in_port == OfPort::IN_PORT { self.flow.in_port() } else { *in_port };
@@ -316,7 +338,7 @@ impl<'a> Ctx<'a> {
             Action::GotoTable(table) => self.resubmit(*table, self.flow.in_port(), true),
             Action::Learn(learn) => self.learn(learn),
             Action::Exit => self.exit = true,
-            Action::Meter(id) => self.actions.push(DpAction::Meter(*id)),
+            Action::Meter(id) => self.meter(*id),
             Action::ClearActions => self.action_set.clear(),
             Action::WriteActions(actions) => super::set::merge(&mut self.action_set, actions),
             Action::DebugRecirc => {
@@ -331,6 +353,13 @@ impl<'a> Ctx<'a> {
             Action::Enqueue { port, .. } => self.output(*port, 0),
             Action::SetQueue(_) | Action::PopQueue => {}
             _ => self.set_action(action),
+        }
+    }
+
+    /// Passes a meter of the bridge. One that is gone limits nothing: the rules that use it end with it.
+    fn meter(&mut self, id: u32) {
+        if let Some(dp_id) = self.bridge.meters.get(&id) {
+            self.actions.push(DpAction::Meter(*dp_id));
         }
     }
 
@@ -361,15 +390,11 @@ impl<'a> Ctx<'a> {
             return;
         }
         for id in controllers {
-            let action = ControllerAction {
-                max_len_bytes: u16::MAX,
+            self.output_controller(&ControllerAction {
                 controller_id: *id,
                 reason: PacketInReason::InvalidTtl,
-                userdata: Vec::new(),
-                pause: false,
-                meter_id: None,
-            };
-            self.output_controller(&action);
+                ..ControllerAction::plain(u16::MAX)
+            });
         }
         self.leaves_list = true;
     }
@@ -381,8 +406,19 @@ impl<'a> Ctx<'a> {
         }
         let set = super::set::in_order(&std::mem::take(&mut self.action_set));
         self.trace.push(|()| TraceEvent::ActionSet, &());
+        let outer = std::mem::replace(&mut self.in_action_set, true);
         self.run_actions(&set);
+        self.in_action_set = outer;
         self.trace.pop();
+    }
+
+    /// Why an output to the controllers that says no reason sends the packet to them.
+    pub(super) fn reason_of_output(&self) -> PacketInReason {
+        match (self.in_packet_out, self.in_action_set) {
+            (true, _) => PacketInReason::PacketOut,
+            (_, true) => PacketInReason::ActionSet,
+            _ => PacketInReason::Action,
+        }
     }
 
     fn frozen_state(&self, steps: Vec<FrozenStep>, userdata: Vec<u8>) -> FrozenState {
@@ -428,13 +464,23 @@ impl<'a> Ctx<'a> {
             PacketInReason::Action if self.rule_is_miss => PacketInReason::NoMatch,
             reason => reason,
         };
-        self.actions.push(DpAction::Userspace(UserCookie::Controller(ControllerCookie {
+        let hand_up = DpAction::Userspace(UserCookie::Controller(ControllerCookie {
             recirc_id,
             rule_cookie: self.rule_cookie,
             reason: reason as u8,
             controller_id: action.controller_id,
             max_len_bytes: action.max_len_bytes,
-        })));
+        }));
+        // Who asks for no meter, or for one that is not there, gets the one of all packets for controllers, if there is one.
+        let meters = &self.bridge.meters;
+        let meter = action.meter_id.and_then(|id| meters.get(&id)).or_else(|| meters.get(&meter::CONTROLLER));
+        self.actions.push(match meter {
+            // The meter drops the controllers' copy only.
+            Some(id) => {
+                DpAction::Sample { probability: u32::MAX, actions: vec![DpAction::Meter(*id), hand_up] }
+            }
+            None => hand_up,
+        });
     }
 
     pub(super) fn finish(mut self) -> Translation {
@@ -450,6 +496,7 @@ impl<'a> Ctx<'a> {
             wc: self.wc,
             slow_reasons: self.slow_reasons,
             error: self.error,
+            fault: self.fault,
             cache: self.cache,
             recircs: self.recircs,
             final_flow: self.flow,

@@ -29,9 +29,9 @@ pub enum TraceEvent {
     ActionSet,
     /// What came of it.
     Detail(String),
-    /// Something was not done.
+    /// Something that its author may not have meant.
     Warning(String),
-    /// Something is wrong with the rules.
+    /// Why the translation ended, or something that its author cannot have meant.
     Error(String),
 }
 
@@ -85,7 +85,8 @@ impl Tracer {
         self.leaf(|| TraceEvent::Error(text()));
     }
 
-    fn leaf(&mut self, event: impl FnOnce() -> TraceEvent) {
+    /// A node without children.
+    pub(super) fn leaf(&mut self, event: impl FnOnce() -> TraceEvent) {
         if let Some(top) = self.stack.as_mut().and_then(|s| s.last_mut()) {
             top.push(TraceNode { event: event(), children: Vec::new() });
         }

@@ -27,6 +27,20 @@ impl World {
         }
     }
 
+    /// A controller's port modification, or a link that goes down or comes back.
+    pub(super) fn change_port_config(&mut self) {
+        let port = self.rng.below(ALL_PORTS.into()) as usize;
+        let is_plain = self.port_configs[port] == PortConfigBits::default();
+        self.port_configs[port] = PortConfigBits {
+            port_down: is_plain && self.rng.one_in(2),
+            no_recv: is_plain && self.rng.one_in(4),
+            no_fwd: is_plain && self.rng.one_in(4),
+            no_packet_in: is_plain && self.rng.one_in(4),
+            ..PortConfigBits::default()
+        };
+        self.publish_ports();
+    }
+
     pub(super) fn port_up(&mut self, port: DpPort) {
         let of_port = OfPort(if port.0 <= FIRST_PORTS { port.0 } else { port.0 - FIRST_PORTS });
         let spec = PortSpec {
@@ -49,11 +63,12 @@ impl World {
             for (dp_port, of_port) in &self.up {
                 if (dp_port.0 > FIRST_PORTS) == (n == 1) {
                     let mode = self.vlan_modes[dp_port.0 as usize - 1];
-                    add_port(&mut table, *of_port, Some(*dp_port), None, Arc::default(), mode);
+                    let config = self.port_configs[dp_port.0 as usize - 1];
+                    add_port(&mut table, *of_port, Some(*dp_port), None, Arc::default(), mode, config);
                 }
             }
             let peer = Some((self.bridges[1 - n], PATCH));
-            add_port(&mut table, PATCH, None, peer, self.patches[n].clone(), 0);
+            add_port(&mut table, PATCH, None, peer, self.patches[n].clone(), 0, PortConfigBits::default());
             self.backer.set_ports(bridge, table);
         }
     }
@@ -66,6 +81,7 @@ fn add_port(
     patch_peer: Option<(BridgeId, OfPort)>,
     patch_counters: Arc<PatchCounters>,
     mode: u8,
+    config: PortConfigBits,
 ) {
     let bundle = BundleId(of_port.0);
     let port = Port {
@@ -77,8 +93,8 @@ fn add_port(
         bundle,
         patch_peer,
         patch_counters,
-        config: PortConfigBits { no_flood: mode == 7, ..PortConfigBits::default() },
-        link_down: false,
+        config: PortConfigBits { no_flood: mode == 7, ..config },
+        link_down: config.port_down,
         speed_mbps: 0,
     };
     let vlan_mode = match mode {

@@ -1,0 +1,41 @@
+//! All fuzz targets: one row each.
+
+use crate::seeds::Seeds;
+
+/// A fuzz target.
+pub(crate) struct Target {
+    /// Its name: the crate and what it reads.
+    pub(crate) name: &'static str,
+    /// The function of the crate's `fuzz` module.
+    pub(crate) run: fn(&[u8]),
+    /// What to start from.
+    pub(crate) seeds: &'static [Seeds],
+}
+
+const fn target(name: &'static str, run: fn(&[u8]), seeds: &'static [Seeds]) -> Target {
+    Target { name, run, seeds }
+}
+
+const OPENFLOW: &[Seeds] = &[
+    Seeds::HexLines("crates/openflow/corpus/captured.txt"),
+    Seeds::HexLines("crates/openflow/corpus/cases.txt"),
+];
+
+/// See the module.
+#[rustfmt::skip]
+pub(crate) const TARGETS: &[Target] = &[
+    target("dpif-text", dpif::text::fuzz_text, &[
+        Seeds::Lines("crates/dpif/corpus/key/recorded.txt"),
+        Seeds::Lines("crates/dpif/corpus/actions/recorded.txt"),
+    ]),
+    target("flow-match", flow::text::fuzz::parse_flow, &[Seeds::Files("crates/flow/corpus/text_parse_flow")]),
+    target("flow-actions", flow::text::fuzz::parse_actions, &[Seeds::Files("crates/flow/corpus/text_parse_actions")]),
+    target("openflow-message", openflow::fuzz::decode_message, OPENFLOW),
+    target("openflow-match", openflow::fuzz::roundtrip_match, OPENFLOW),
+    target("openflow-actions", openflow::fuzz::read_actions, OPENFLOW),
+    target("openflow-session", openflow::fuzz::session, OPENFLOW),
+    target("ovsdb-jsonrpc", ovsdb::fuzz::fuzz_jsonrpc, &[Seeds::Files("crates/ovsdb/corpus/jsonrpc")]),
+    target("ovsdb-log", ovsdb::fuzz::fuzz_log, &[Seeds::Files("crates/ovsdb/corpus/log")]),
+    target("ovsdb-schema", ovsdb::fuzz::fuzz_schema, &[Seeds::Files("crates/ovsdb/corpus/schema")]),
+    target("ovsdb-transact", ovsdb::fuzz::fuzz_transact, &[Seeds::Files("crates/ovsdb/corpus/transact")]),
+];
