@@ -490,6 +490,24 @@ fn a_limit_of_learned_rules_is_told_in_a_register() {
     rig.acts(TCP, "2");
 }
 
+/// Found by the simulator: replacing rules of another cookie, a learner went beyond its limit.
+#[test]
+fn rules_of_another_cookie_do_not_excuse_from_the_limit() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let rig = rig.rules(
+        a,
+        "table=1,priority=32768,dl_dst=02:00:00:00:00:05,actions=drop
+         table=1,priority=32768,dl_dst=02:00:00:00:00:06,actions=drop
+         actions=learn(table=1,limit=1,cookie=7,result_dst=reg0[0],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,2)
+         table=2,reg0=1 actions=2
+         table=2,reg0=0 actions=3",
+    );
+    rig.acts("in_port=1,arp,dl_src=02:00:00:00:00:05", "2");
+    rig.acts("in_port=1,arp,dl_src=02:00:00:00:00:06", "3");
+    rig.acts("in_port=1,arp,dl_src=02:00:00:00:00:05", "2");
+}
+
 #[test]
 fn slow_flows_keep_their_packets_actions_apart() {
     let rig = Rig::new();
