@@ -140,6 +140,11 @@ impl UserspaceDatapath {
         lock(&self.ports).get(port)?.dummy.clone()
     }
 
+    /// Whether the kernel knows nothing of a port's device.
+    pub(crate) fn is_bare(&self, port: DpPort) -> bool {
+        lock(&self.ports).get(port).is_some_and(|p| p.bare)
+    }
+
     /// Takes what waits at the ports that no thread polls through the switch; `true` when there may be more.
     pub(crate) fn run_main(&self) -> bool {
         self.main.run()
@@ -192,7 +197,8 @@ impl Datapath for UserspaceDatapath {
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
         let mut ports = lock(&self.ports);
         let number = ports.number_for(spec, self.dummy)?;
-        let Opened { mut device, type_name, dummy, inline } = ports::open(spec, self.dummies, self.dummy)?;
+        let Opened { mut device, type_name, dummy, inline, bare } =
+            ports::open(spec, self.dummies, self.dummy)?;
         let upcalls = self.hub.port_add(number);
         let sides: Result<Vec<_>, _> =
             (0..=self.threads.len()).map(|_| UserspaceDatapath::tx_side(&device, &upcalls)).collect();
@@ -219,7 +225,7 @@ impl Datapath for UserspaceDatapath {
         drop(done);
         while answers.recv().is_ok() {}
         let info = PortInfo { number, name: spec.name.clone(), type_name };
-        ports.insert(OpenPort { info, device, dummy });
+        ports.insert(OpenPort { info, device, dummy, bare });
         Ok(number)
     }
 
