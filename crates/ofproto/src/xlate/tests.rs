@@ -677,7 +677,7 @@ fn ports_receive_and_forward_as_they_are_configured() {
             "drop:ForwardingDisabled",
             false,
         ),
-        (|c| c.port_down = true, "drop:ForwardingDisabled", "drop:ForwardingDisabled", false),
+        (|c| c.port_down = true, "2,1", "2,1", false),
         (|c| c.no_fwd = true, "2", "2", false),
         (|c| c.no_stp = true, "2,1", "2,1", false),
     ];

@@ -159,6 +159,28 @@ impl Device {
         opened_by_options && self.options != wanted.options
     }
 
+    /// Sets it up or down, as a controller asks.
+    ///
+    /// # Errors
+    /// It cannot be set so, and why.
+    pub fn set_admin_up(&self, up: bool) -> Result<(), String> {
+        match &self.body {
+            Body::Kernel(ifindex) => link::set_admin_up(*ifindex, up).map_err(|e| {
+                format!(
+                    "interface {}: cannot set it {}: {}",
+                    self.name,
+                    if up { "up" } else { "down" },
+                    os_text(&e)
+                )
+            }),
+            Body::Dummy(dummy) => {
+                dummy.set_admin_up(up);
+                Ok(())
+            }
+            Body::Bare(_) => Err(format!("interface {}: it has no device to be set up or down", self.name)),
+        }
+    }
+
     /// Sets address and MTU.
     ///
     /// # Errors

@@ -166,6 +166,11 @@ impl UserspaceDatapath {
         lock(&self.ports).get(port)?.device.exists()
     }
 
+    /// Packets that waited for the slow path when their port was removed.
+    pub fn ended_with_port(&self) -> u64 {
+        self.hub.ended_with_port()
+    }
+
     fn request(&self, thread: &Thread, request: Control) {
         // A thread ends only when the datapath does.
         let _ = thread.control.send(request);
