@@ -79,6 +79,16 @@ pub enum DpifOp {
     ClearStats,
 }
 
+impl DpifOp {
+    /// The flow that it makes, if it is to make one.
+    pub fn creates(&self) -> Option<Ufid> {
+        match self {
+            DpifOp::FlowPut(put) if put.mode == PutMode::Create => Some(put.ufid),
+            _ => None,
+        }
+    }
+}
+
 /// Counters of a megaflow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowStats {
@@ -201,7 +211,7 @@ pub struct PortInfo {
     pub type_name: String,
 }
 
-/// Counters of a port.
+/// Counters of a port. Those that a port does not keep are `u64::MAX`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortStats {
     /// Packets received.

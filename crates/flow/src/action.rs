@@ -27,25 +27,27 @@ impl SubField {
 
     /// Whether the range lies within the field.
     pub fn is_valid(&self) -> bool {
-        self.len_bits > 0 && self.offset_bits + self.len_bits <= u16::from(self.field.def().bits)
+        let end = u32::from(self.offset_bits) + u32::from(self.len_bits);
+        self.len_bits > 0 && end <= u32::from(self.field.def().bits)
     }
 
-    /// The bits of the range, as a mask of the field.
+    /// The bits of the range, as a mask of the field; of a range beyond every field: none.
     pub fn field_mask(&self) -> u128 {
         let ones = if self.len_bits >= 128 { u128::MAX } else { (1 << self.len_bits) - 1 };
-        ones << self.offset_bits
+        ones.checked_shl(self.offset_bits.into()).unwrap_or(0)
     }
 
     /// Value of the range in `flow`.
     pub fn get(&self, flow: &Flow) -> u128 {
-        (self.field.get(flow) & self.field_mask()) >> self.offset_bits
+        (self.field.get(flow) & self.field_mask()).checked_shr(self.offset_bits.into()).unwrap_or(0)
     }
 
     /// Writes the range of `flow`; higher bits of `value` are ignored.
     pub fn set(&self, flow: &mut Flow, value: u128) {
         let mask = self.field_mask();
         let old = self.field.get(flow);
-        self.field.set(flow, old & !mask | (value << self.offset_bits) & mask);
+        let value = value.checked_shl(self.offset_bits.into()).unwrap_or(0);
+        self.field.set(flow, old & !mask | value & mask);
     }
 
     /// Adds the range to a mask over a flow.
@@ -96,6 +98,25 @@ pub struct ControllerAction {
     pub pause: bool,
     /// Limits the rate.
     pub meter_id: Option<u32>,
+}
+
+impl ControllerAction {
+    /// What an output to `CONTROLLER` stands for.
+    pub fn plain(max_len_bytes: u16) -> ControllerAction {
+        ControllerAction {
+            max_len_bytes,
+            controller_id: 0,
+            reason: PacketInReason::Action,
+            userdata: Vec::new(),
+            pause: false,
+            meter_id: None,
+        }
+    }
+
+    /// Whether it says no more than an output to `CONTROLLER`.
+    pub fn is_plain(&self) -> bool {
+        *self == ControllerAction::plain(self.max_len_bytes)
+    }
 }
 
 /// Source of a `learn` specification.

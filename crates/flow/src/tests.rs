@@ -164,3 +164,20 @@ fn the_corpus_of_words_is_replayed() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/words");
     testkit::replay_corpus(folder, crate::fuzz::parse_words);
 }
+
+#[test]
+fn ranges_beyond_every_field_are_no_ranges() {
+    use crate::action::SubField;
+    let mut flow = Flow::default();
+    for (offset_bits, len_bits) in
+        [(u16::MAX, u16::MAX), (u16::MAX, 1), (1, u16::MAX), (128, 1), (0, 0), (31, 2)]
+    {
+        let range = SubField { field: FieldId::Reg0, offset_bits, len_bits };
+        assert!(!range.is_valid(), "{range:?}");
+        // And what comes of one is nothing, rather than a panic.
+        let _ = range.get(&flow);
+        range.set(&mut flow, u128::MAX);
+        range.add_mask(&mut flow);
+    }
+    assert!(SubField { field: FieldId::Reg0, offset_bits: 31, len_bits: 1 }.is_valid());
+}

@@ -1,23 +1,30 @@
 //! Port I/O: the room where frames enter and leave the process. Existing network devices by AF_PACKET (`system`), taps
-//! (`tap` and `internal` ports), and what is to be known and set about links (rtnetlink, ethtool).
+//! (`tap` and `internal` ports), ports without a device (`dummy`, `null`,
+//! `pcap`), and what is to be known and set about links (rtnetlink, ethtool).
 //!
 //! A [`Port`] gives receive queues, each owned by one thread, and one transmit queue for every thread that asks: threads
 //! share no queue. Receiving never blocks; sending takes the whole batch and says what became of it. Which thread polls
 //! what, and what a lost link means, is the caller's business.
 //!
-//! Not here: `dummy`, `null` and `pcap` ports (they do no system calls of this kind), tunnels, quality of service.
+//! Not here: tunnels, quality of service.
 
 #![allow(unsafe_code, reason = "system calls; each block says why it is sound")]
 
+mod eventfd;
 pub mod fuzz;
+mod null;
 mod port;
 mod raw;
 mod soften;
 mod system;
 mod tap;
 
+pub mod dummy;
 pub mod link;
+pub mod pcap;
 
+pub use dummy::{Dummy, DummyOptions};
+pub use pcap::PcapOptions;
 pub use port::{Port, RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
-pub use system::{RxMethod, SystemOptions};
+pub use system::{MAX_RING_SLOTS, MAX_RX_QUEUES, RxMethod, SystemOptions};
 pub use tap::TapOptions;

@@ -4,13 +4,15 @@
 //! port that is dropped closes; its queues live on until they are dropped too.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::BorrowedFd;
 
 use packet::{PacketBatch, PacketPool};
 
+use crate::dummy::{Dummy, DummyOptions};
+use crate::null::NullTx;
+use crate::pcap::{self, PcapOptions};
 use crate::system::{self, SystemOptions};
-use crate::tap::{self, TapOptions};
+use crate::tap::{self, Tap, TapOptions};
 
 /// Frames coming in.
 pub trait RxQueue: Send {
@@ -143,7 +145,10 @@ pub struct Port {
 
 enum WayOut {
     System(SystemOptions),
-    Tap(Arc<OwnedFd>, TapOptions),
+    Tap(Tap),
+    Dummy(Dummy),
+    Null,
+    Pcap(pcap::TxFile),
 }
 
 impl Port {
@@ -151,37 +156,57 @@ impl Port {
     /// administrative state is left alone; it becomes promiscuous until the receive queue is dropped.
     pub fn open_system(name: &str, options: &SystemOptions) -> io::Result<Port> {
         let (ifindex, rx) = system::open_rx(name, options)?;
-        Ok(Port { name: name.to_owned(), ifindex, rx: vec![rx], way_out: WayOut::System(options.clone()) })
+        Ok(Port { name: name.to_owned(), ifindex, rx, way_out: WayOut::System(options.clone()) })
     }
 
     /// Makes a tap in the calling thread's network namespace (CAP_NET_ADMIN), down, gone with the port and its queues.
     /// A persistent tap of that name that nobody uses is taken over.
     pub fn open_tap(name: &str, options: &TapOptions) -> io::Result<Port> {
         let tap = tap::create(name, options)?;
-        let rx = tap::open_rx(&tap.fd);
         Ok(Port {
-            name: tap.name,
-            ifindex: tap.ifindex,
-            rx: vec![rx],
-            way_out: WayOut::Tap(tap.fd, options.clone()),
+            name: tap.name().to_owned(),
+            ifindex: tap.ifindex(),
+            rx: tap.open_rx(),
+            way_out: WayOut::Tap(tap),
         })
+    }
+
+    /// Makes a port without a device (see [`crate::dummy`]) and what controls it. Any name will do.
+    pub fn open_dummy(name: &str, options: &DummyOptions) -> io::Result<(Port, Dummy)> {
+        let (dummy, rx) = Dummy::open(name, options)?;
+        let way_out = WayOut::Dummy(dummy.clone());
+        Ok((Port { name: name.to_owned(), ifindex: dummy.ifindex(), rx, way_out }, dummy))
+    }
+
+    /// Makes a port that loses what is sent to it and receives nothing: it has no receive queues. Any name will do.
+    pub fn open_null(name: &str) -> Port {
+        Port { name: name.to_owned(), ifindex: 0, rx: Vec::new(), way_out: WayOut::Null }
+    }
+
+    /// Makes a port of capture files (see [`crate::pcap`]). Any name will do.
+    pub fn open_pcap(name: &str, options: &PcapOptions) -> io::Result<Port> {
+        let (rx, file) = pcap::open(name, options)?;
+        Ok(Port { name: name.to_owned(), ifindex: 0, rx, way_out: WayOut::Pcap(file) })
     }
 
     /// A new transmit queue. Call once for every thread that sends, in the network namespace of the port.
     pub fn tx(&self) -> io::Result<Box<dyn TxQueue>> {
         match &self.way_out {
             WayOut::System(options) => system::open_tx(&self.name, self.ifindex, options),
-            WayOut::Tap(fd, options) => tap::open_tx(fd.as_fd(), options),
+            WayOut::Tap(tap) => tap.open_tx(),
+            WayOut::Dummy(dummy) => Ok(dummy.open_tx()),
+            WayOut::Null => Ok(Box::new(NullTx)),
+            WayOut::Pcap(file) => Ok(Box::new(pcap::PcapTx(file.clone()))),
         }
     }
 
     /// Whether a tap's device still is there. It may have been moved into another network namespace, where it goes on
-    /// working; link events tell of that as of its end. `None` for devices that are not of this port's making: those
-    /// are lost when they are moved.
+    /// working; link events tell of that as of its end. `None` for devices that are not of this port's making (those
+    /// are lost when they are moved) and for ports without one.
     pub fn exists(&self) -> Option<bool> {
         match &self.way_out {
-            WayOut::System(_) => None,
-            WayOut::Tap(fd, _) => Some(tap::exists(fd, &self.name)),
+            WayOut::System(_) | WayOut::Dummy(_) | WayOut::Null | WayOut::Pcap(_) => None,
+            WayOut::Tap(tap) => Some(tap.exists()),
         }
     }
 
@@ -190,7 +215,7 @@ impl Port {
         &self.name
     }
 
-    /// The device's index.
+    /// The device's index; for a port without a device what it was told to be when it was made, 0 otherwise.
     pub fn ifindex(&self) -> u32 {
         self.ifindex
     }

@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{c_int, c_uint};
 use packet::headers::ETH_HEADER_BYTES;
@@ -15,7 +16,7 @@ use packet::{BATCH_MAX_PACKETS, Offload, PacketBatch, PacketPool, VIRTIO_NET_HDR
 use crate::port::{RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
 use crate::raw::{self, OVERFLOW_BYTES};
 use crate::soften::{soften, unsayable};
-use crate::system::{io_slice, read_slice, virtio_header, whole};
+use crate::system::{MAX_RX_QUEUES, io_slice, read_slice, virtio_header, whole};
 use crate::{link, raw::context};
 
 /// How a tap is made.
@@ -29,19 +30,27 @@ pub struct TapOptions {
     pub tx_offload: bool,
     /// Let the host leave checksums and segmentation of frames from it undone.
     pub rx_offload: bool,
+    /// Receive queues, 1 to [`MAX_RX_QUEUES`]; others are taken as the nearest of these. The kernel shares what the host sends
+    /// out among them by flow: a flow comes where its answers went in, if there were any. With one queue the device is
+    /// one without queues (`IFF_MULTI_QUEUE`), which matters for a persistent one that is taken over.
+    pub n_rxq: usize,
 }
 
 impl Default for TapOptions {
     fn default() -> TapOptions {
-        TapOptions { mac: None, mtu: None, tx_offload: true, rx_offload: true }
+        TapOptions { mac: None, mtu: None, tx_offload: true, rx_offload: true, n_rxq: 1 }
     }
 }
 
-/// A tap as made.
+/// A tap as made: what its port keeps of it.
 pub(crate) struct Tap {
-    pub(crate) name: String,
-    pub(crate) ifindex: u32,
-    pub(crate) fd: Arc<OwnedFd>,
+    name: String,
+    ifindex: u32,
+    /// One for each queue.
+    fds: Vec<Arc<OwnedFd>>,
+    options: TapOptions,
+    /// Transmit queues given out: they take turns in writing to the device's queues.
+    tx_queues: AtomicUsize,
 }
 
 /// Makes the device.
@@ -53,15 +62,26 @@ pub(crate) fn create(name: &str, options: &TapOptions) -> io::Result<Tap> {
         let what = format!("tap {name}: a name with \"%\" is a pattern, not a name");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
-    let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
-    // SAFETY: the path is a C string; a descriptor that open returns is new.
-    let fd = unsafe {
-        raw::own(raw::check(libc::open(c"/dev/net/tun".as_ptr(), flags)).map_err(failed("/dev/net/tun"))?)
-    };
-    req.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as i16;
-    // SAFETY: TUNSETIFF takes an ifreq and writes the name into it.
-    unsafe { raw::ioctl_ifreq(&fd, libc::TUNSETIFF as _, &mut req) }.map_err(failed("cannot be made"))?;
-    set_offload(&fd, options.rx_offload).map_err(failed("TUNSETOFFLOAD"))?;
+    let count = options.n_rxq.clamp(1, MAX_RX_QUEUES);
+    let several = if count > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
+    let fds: io::Result<Vec<_>> = (0..count)
+        .map(|_| {
+            let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
+            // SAFETY: the path is a C string; a descriptor that open returns is new.
+            let fd = unsafe {
+                let fd = libc::open(c"/dev/net/tun".as_ptr(), flags);
+                raw::own(raw::check(fd).map_err(failed("/dev/net/tun"))?)
+            };
+            req.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | several) as i16;
+            // SAFETY: TUNSETIFF takes an ifreq and writes the name into it.
+            unsafe { raw::ioctl_ifreq(&fd, libc::TUNSETIFF as _, &mut req) }
+                .map_err(failed("cannot be made"))?;
+            Ok(Arc::new(fd))
+        })
+        .collect();
+    let fds = fds?;
+    let fd = &fds[0];
+    set_offload(fd, options.rx_offload).map_err(failed("TUNSETOFFLOAD"))?;
     let ifindex = raw::ifindex(name)?;
     if let Some(mac) = options.mac {
         link::set_mac(ifindex, mac).map_err(failed("cannot set its Ethernet address"))?;
@@ -69,14 +89,40 @@ pub(crate) fn create(name: &str, options: &TapOptions) -> io::Result<Tap> {
     if let Some(mtu) = options.mtu {
         link::set_mtu(ifindex, mtu).map_err(failed("cannot set its MTU"))?;
     }
-    Ok(Tap { name: name.to_owned(), ifindex, fd: Arc::new(fd) })
+    let (name, options) = (name.to_owned(), options.clone());
+    Ok(Tap { name, ifindex, fds, options, tx_queues: AtomicUsize::new(0) })
 }
 
-/// Whether the device still is there, be it in another network namespace.
-pub(crate) fn exists(fd: &OwnedFd, name: &str) -> bool {
-    let Ok(mut req) = raw::ifreq(name) else { return false };
-    // SAFETY: TUNGETIFF writes name and flags into the ifreq.
-    unsafe { raw::ioctl_ifreq(fd, libc::TUNGETIFF as _, &mut req) }.is_ok()
+impl Tap {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    /// Whether the device still is there, be it in another network namespace.
+    pub(crate) fn exists(&self) -> bool {
+        let Ok(mut req) = raw::ifreq(&self.name) else { return false };
+        // SAFETY: TUNGETIFF writes name and flags into the ifreq.
+        unsafe { raw::ioctl_ifreq(&self.fds[0], libc::TUNGETIFF as _, &mut req) }.is_ok()
+    }
+
+    /// Its receive queues.
+    pub(crate) fn open_rx(&self) -> Vec<Box<dyn RxQueue>> {
+        let queue = |fd: &Arc<OwnedFd>| -> Box<dyn RxQueue> {
+            Box::new(TapRx { fd: Arc::clone(fd), counters: RxCounters::default() })
+        };
+        self.fds.iter().map(queue).collect()
+    }
+
+    /// A transmit queue.
+    pub(crate) fn open_tx(&self) -> io::Result<Box<dyn TxQueue>> {
+        let at = self.tx_queues.fetch_add(1, Ordering::Relaxed) % self.fds.len();
+        let fd = self.fds[at].try_clone().map_err(context("cannot duplicate a tap's descriptor"))?;
+        Ok(Box::new(TapTx { fd, offload: self.options.tx_offload }))
+    }
 }
 
 /// Tells the kernel what it may leave undone: all that it knows (UDP segmentation since Linux 6.2), or nothing.
@@ -91,17 +137,6 @@ fn set_offload(fd: &OwnedFd, wanted: bool) -> io::Result<()> {
         .map(drop)
     };
     if wanted { set(tcp | udp).or_else(|_| set(tcp)) } else { set(0) }
-}
-
-/// The receive queue.
-pub(crate) fn open_rx(fd: &Arc<OwnedFd>) -> Box<dyn RxQueue> {
-    Box::new(TapRx { fd: Arc::clone(fd), counters: RxCounters::default() })
-}
-
-/// A transmit queue.
-pub(crate) fn open_tx(fd: BorrowedFd<'_>, options: &TapOptions) -> io::Result<Box<dyn TxQueue>> {
-    let fd = fd.try_clone_to_owned().map_err(context("cannot duplicate a tap's descriptor"))?;
-    Ok(Box::new(TapTx { fd, offload: options.tx_offload }))
 }
 
 struct TapRx {

@@ -5,21 +5,26 @@
 //! epoch first and the view second, so a flow that was made from an older view always carries an older epoch.
 
 use crate::mac_table::MacTable;
+use crate::meter_ids::MeterIds;
 use crate::ports::{BridgeId, PortTable};
 use crate::recirc::{FrozenState, RecircTable};
 use crate::rule::{Expiry, Rule, RuleStats};
 use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Ukeys};
 use crate::view::{BridgeView, View};
-use crate::xlate::{EffectHost, LearnedFlow, XlateHost};
-use dpif::ControllerCookie;
-use flow::{DpPort, FlowKey, OfPort, RecircId};
+use crate::xlate::{EffectHost, LearnedFlow, Translation, XlateHost};
+use dpif::{ControllerCookie, PmdId};
+use flow::{DpPort, Flow, FlowKey, OfPort, RecircId, Ufid};
 use packet::Packet;
 use std::sync::Arc;
-use sync::{AtomicU64, BoundedQueue, Mutex, Ordering, Snapshot, lock};
+use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, Ordering, Snapshot, lock};
 
 /// How many packets may wait for the controllers of all bridges together.
 const PACKET_IN_QUEUE: usize = 1024;
+/// How many flows may wait to be checked by themselves before all are.
+const STALE_QUEUE: usize = 4096;
+/// How many translations that ended in an error may wait to be told.
+const FAULT_QUEUE: usize = 16;
 /// How many ended rules may wait to be told to the controllers.
 const REMOVED_QUEUE: usize = 65536;
 
@@ -79,6 +84,7 @@ pub struct Backer {
     writer: Mutex<()>,
     epoch: AtomicU64,
     recirc: Mutex<RecircTable>,
+    pub(crate) meter_ids: Mutex<MeterIds>,
     /// Installed flows.
     pub ukeys: Ukeys,
     /// Packets for controllers.
@@ -87,8 +93,16 @@ pub struct Backer {
     pub packet_ins_lost: AtomicU64,
     /// Ended rules that a controller wants to know of.
     pub removed: BoundedQueue<RemovedEvent>,
+    /// Flows that were installed when a newer epoch had begun: their translation is to be checked at once.
+    pub(crate) stale: BoundedQueue<(Ufid, PmdId)>,
+    /// Set when some of them found no room: all flows are to be checked.
+    pub(crate) stale_lost: AtomicBool,
+    /// What translations of packets stumbled over, to be logged.
+    pub faults: BoundedQueue<String>,
     /// Tunables.
     pub limits: Limits,
+    /// When the last complete dump of the datapath's flows began.
+    dumped_ms: AtomicU64,
     hash_seed: u64,
     next_bridge: AtomicU64,
 }
@@ -101,16 +115,21 @@ impl Backer {
             writer: Mutex::new(()),
             epoch: AtomicU64::new(1),
             recirc: Mutex::new(RecircTable::default()),
+            meter_ids: Mutex::default(),
             ukeys: Ukeys::default(),
             packet_ins: BoundedQueue::new(PACKET_IN_QUEUE),
             packet_ins_lost: AtomicU64::new(0),
             removed: BoundedQueue::new(REMOVED_QUEUE),
+            stale: BoundedQueue::new(STALE_QUEUE),
+            stale_lost: AtomicBool::new(false),
+            faults: BoundedQueue::new(FAULT_QUEUE),
             limits: Limits {
                 flow_limit: AtomicU64::new(200_000),
                 kept_for_ports_percent: AtomicU64::new(KEPT_FOR_PORTS_PERCENT),
                 max_idle_ms: AtomicU64::new(10_000),
                 purge_until_ms: AtomicU64::new(0),
             },
+            dumped_ms: AtomicU64::new(0),
             hash_seed,
             next_bridge: AtomicU64::new(1),
         }
@@ -146,6 +165,7 @@ impl Backer {
             tables: Tables::new(self.hash_seed ^ u64::from(id.0) << 32),
             ports: Arc::new(PortTable::default()),
             macs: Arc::new(Mutex::new(MacTable::default())),
+            meters: Arc::default(),
             miss_to_controller: false,
             forward_bpdu: false,
         };
@@ -222,15 +242,40 @@ impl Backer {
         }
     }
 
-    /// Ages addresses and ends rules whose time is over. To be called about once a second, after statistics were pushed.
+    /// Keeps what a packet's translation stumbled over, to be logged; what finds no room is told by others of its kind.
+    pub(crate) fn tell_fault(&self, bridge: &str, flow: &Flow, t: &Translation) {
+        let Some(fault) = t.fault.as_deref().filter(|_| self.faults.len() < FAULT_QUEUE) else { return };
+        let flow = flow::text::format_flow(flow);
+        let _ = self.faults.push(format!("{fault} on bridge {bridge} while processing {flow}"));
+    }
+
+    /// A flow was installed whose translation is older than the present.
+    pub(crate) fn tell_stale(&self, ufid: Ufid, pmd: PmdId) {
+        if self.stale.push((ufid, pmd)).is_err() {
+            self.stale_lost.store(true, Ordering::Release);
+        }
+    }
+
+    /// A dump of the datapath's flows that began at that time is complete, its statistics pushed: what was not used by then
+    /// is known to be idle.
+    pub fn dump_completed(&self, began_ms: u64) {
+        self.dumped_ms.fetch_max(began_ms, Ordering::AcqRel);
+    }
+
+    /// Ages addresses and ends rules whose time is over. To be called about once a second. What idles ends only after a dump
+    /// that began after its time.
     pub fn expire(&self, now_ms: u64) {
+        let dumped_ms = self.dumped_ms.load(Ordering::Acquire);
         let view = self.view();
         for (id, bridge) in &view.bridges {
-            if lock(&bridge.macs).expire(now_ms) {
+            if lock(&bridge.macs).expire(dumped_ms) {
                 self.bump_epoch();
             }
-            let over: Vec<(Arc<Rule>, Expiry)> =
-                bridge.tables.iter().filter_map(|r| Some((r.clone(), r.expired(now_ms)?))).collect();
+            let over: Vec<(Arc<Rule>, Expiry)> = bridge
+                .tables
+                .iter()
+                .filter_map(|r| Some((r.clone(), r.expired(now_ms, dumped_ms)?)))
+                .collect();
             if over.is_empty() {
                 continue;
             }

@@ -8,6 +8,7 @@ pub mod backer;
 pub mod connmgr;
 pub mod flow_mod;
 pub mod mac_table;
+pub mod meter_ids;
 pub mod ports;
 pub mod recirc;
 pub mod revalidate;

@@ -107,6 +107,10 @@ pub struct PortConfigBits {
     pub no_flood: bool,
     /// Do not send packet-ins for table misses.
     pub no_packet_in: bool,
+    /// No spanning tree: kept and told, without effect.
+    pub no_stp: bool,
+    /// Drop what is received of spanning tree.
+    pub no_recv_stp: bool,
 }
 
 /// Counters of a patch port, which no device counts for.

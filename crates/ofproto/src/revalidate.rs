@@ -1,7 +1,8 @@
 //! The revalidator: dumps the datapath's flows, pushes their statistics to rules, and keeps, changes or deletes each.
 //!
 //! A state machine in the caller's time: [`Revalidator::poll`] sends operations through the [`Datapath`] and takes the
-//! replies that have come. A round starts when the epoch changed, or every [`ROUND_MS`] for statistics and idle flows.
+//! replies that have come. A round starts when the epoch changed, or every [`ROUND_MS`] for statistics and idle flows. A flow that
+//! was installed when its epoch was over, and that no round is sure to see, is checked by itself.
 
 use crate::backer::Backer;
 use crate::ukey::{Ukey, UkeyState};
@@ -9,7 +10,7 @@ use crate::xlate::{Request, Start, XlateCache, translate};
 use dpif::{
     Datapath, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode, ReplySink,
 };
-use flow::{FlowKey, Ufid};
+use flow::{FlowKey, KeyMask, Ufid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering, ReplyRing};
@@ -86,12 +87,19 @@ pub struct Revalidator {
     seq: u64,
     done_epoch: u64,
     next_ms: u64,
-    tags: BTreeMap<u64, Vec<(Ufid, Sent)>>,
+    tags: BTreeMap<u64, Batch>,
     next_tag: u64,
     /// Figures.
     pub stats: RevalidatorStats,
     /// Flows deleted because nobody knew what they were for.
     pub foreign_flows: AtomicU64,
+}
+
+/// Operations on their way.
+struct Batch {
+    /// The round waits for their answers.
+    in_round: bool,
+    ops: Vec<(Ufid, Sent)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,17 +141,23 @@ impl Revalidator {
         self.seq
     }
 
+    /// Makes the next round begin at the next [`Revalidator::poll`], or when the one under way is over.
+    pub fn hurry(&mut self) {
+        self.next_ms = 0;
+    }
+
     /// Does what can be done now; the time of the next call, if nothing comes before.
     pub fn poll(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) -> u64 {
         while let Some((pmd, tag, results)) = self.replies.pop() {
-            let sent = self.tags.remove(&tag).unwrap_or_default();
-            if let Some(round) = &mut self.round {
+            let Some(sent) = self.tags.remove(&tag) else { continue };
+            if let Some(round) = self.round.as_mut().filter(|_| sent.in_round) {
                 round.waiting -= 1;
             }
-            for (result, (ufid, what)) in results.into_iter().zip(sent) {
+            for (result, (ufid, what)) in results.into_iter().zip(sent.ops) {
                 self.result(backer, dp, pmd, ufid, what, result, now_ms);
             }
         }
+        self.check_stale(backer, dp, now_ms);
         if self.round.as_ref().is_some_and(|r| r.waiting == 0) {
             self.finish(backer, now_ms);
         }
@@ -153,6 +167,30 @@ impl Revalidator {
         match self.round {
             Some(_) => now_ms + ROUND_MS,
             None => self.next_ms,
+        }
+    }
+
+    /// Checks flows that were installed after their epoch was over. Where a round is still to begin, it sees them.
+    fn check_stale(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
+        if backer.stale_lost.swap(false, Ordering::AcqRel) {
+            self.done_epoch = 0;
+        }
+        while let Some((ufid, pmd)) = backer.stale.pop() {
+            let epoch = backer.epoch();
+            let seen_up_to = self.round.as_ref().map_or(self.done_epoch, |r| r.epoch);
+            if seen_up_to != epoch {
+                continue;
+            }
+            let verdict = backer.ukeys.with(ufid, pmd, |k| match k.state {
+                UkeyState::Evicting => None,
+                _ if k.epoch == epoch => None,
+                _ => Some((recheck(backer, k, epoch, now_ms), k.key, k.mask)),
+            });
+            if let Some((verdict, key, mask)) = verdict.flatten()
+                && let Some(op) = carry_out(backer, pmd, ufid, verdict, (key, mask))
+            {
+                self.send(dp, pmd, vec![op]);
+            }
         }
     }
 
@@ -169,6 +207,7 @@ impl Revalidator {
     fn finish(&mut self, backer: &Backer, now_ms: u64) {
         let Some(round) = self.round.take() else { return };
         self.done_epoch = round.epoch;
+        backer.dump_completed(round.started_ms);
         self.next_ms = now_ms + ROUND_MS;
         let seq = round.seq;
         // Flows that the datapath lost without us: their thread ended, or somebody deleted them.
@@ -200,7 +239,8 @@ impl Revalidator {
         }
         let tag = self.next_tag;
         self.next_tag += 1;
-        self.tags.insert(tag, ops.iter().map(|(u, s, _)| (*u, *s)).collect());
+        let names = ops.iter().map(|(u, s, _)| (*u, *s)).collect();
+        self.tags.insert(tag, Batch { in_round: self.round.is_some(), ops: names });
         if let Some(round) = &mut self.round {
             round.waiting += 1;
         }
@@ -283,16 +323,27 @@ impl Revalidator {
             let epoch = backer.epoch();
             if k.epoch == epoch { Verdict::Keep } else { recheck(backer, k, epoch, now_ms) }
         })?;
-        match verdict {
-            Verdict::Keep => None,
-            Verdict::Modify(actions) => {
-                let put = FlowPut { ufid, key: r.key, mask: r.mask, actions, mode: PutMode::Modify };
-                Some((ufid, Sent::Modify, DpifOp::FlowPut(Box::new(put))))
-            }
-            Verdict::Delete => {
-                backer.ukeys.with(ufid, pmd, |k| k.state = UkeyState::Evicting);
-                Some((ufid, Sent::Delete, DpifOp::FlowDel(ufid)))
-            }
+        carry_out(backer, pmd, ufid, verdict, (r.key, r.mask))
+    }
+}
+
+/// The operation that a verdict asks for.
+fn carry_out(
+    backer: &Backer,
+    pmd: PmdId,
+    ufid: Ufid,
+    verdict: Verdict,
+    (key, mask): (FlowKey, KeyMask),
+) -> Option<(Ufid, Sent, DpifOp)> {
+    match verdict {
+        Verdict::Keep => None,
+        Verdict::Modify(actions) => {
+            let put = FlowPut { ufid, key, mask, actions, mode: PutMode::Modify };
+            Some((ufid, Sent::Modify, DpifOp::FlowPut(Box::new(put))))
+        }
+        Verdict::Delete => {
+            backer.ukeys.with(ufid, pmd, |k| k.state = UkeyState::Evicting);
+            Some((ufid, Sent::Delete, DpifOp::FlowDel(ufid)))
         }
     }
 }

@@ -87,14 +87,14 @@ impl Rule {
         out_port == flow::OfPort::NONE || actions_output_to(&self.actions, out_port)
     }
 
-    /// Why the rule is to end now, if it is.
-    pub fn expired(&self, now_ms: u64) -> Option<Expiry> {
-        let past = |since_ms: u64, timeout_s: u16| {
+    /// Why the rule is to end now, if it is; the statistics pushed so far tell of all packets up to `dumped_ms`.
+    pub fn expired(&self, now_ms: u64, dumped_ms: u64) -> Option<Expiry> {
+        let past = |since_ms: u64, timeout_s: u16, now_ms: u64| {
             timeout_s != 0 && now_ms >= since_ms + u64::from(timeout_s) * 1000
         };
-        if past(self.modified_ms, self.hard_timeout_s) {
+        if past(self.modified_ms, self.hard_timeout_s, now_ms) {
             Some(Expiry::Hard)
-        } else if past(self.stats.used_ms(), self.idle_timeout_s) {
+        } else if past(self.stats.used_ms(), self.idle_timeout_s, dumped_ms) {
             Some(Expiry::Idle)
         } else {
             None

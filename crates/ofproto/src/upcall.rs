@@ -91,7 +91,9 @@ fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now
     };
     let flow = key.to_flow(of_port);
     let request = Request { view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
-    translate(&request, &mut backer.xlate_host(effects, now_ms))
+    let t = translate(&request, &mut backer.xlate_host(effects, now_ms));
+    backer.tell_fault(&bridge.name, &flow, &t);
+    t
 }
 
 fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, ops: &mut OpsByPmd) {
@@ -171,17 +173,25 @@ fn packet_in(backer: &Backer, upcall: Upcall, cookie: ControllerCookie) {
     }
 }
 
-/// What came of a put: a flow that the datapath did not take ends.
-pub fn put_done(backer: &Backer, pmd: PmdId, ufid: flow::Ufid, installed: bool) {
+/// What came of a put: a flow that the datapath did not take ends. `true`: the flow was made from what has changed since, and
+/// the revalidator is to be woken so that it looks at once.
+pub fn put_done(backer: &Backer, pmd: PmdId, ufid: flow::Ufid, installed: bool) -> bool {
     if installed {
-        backer.ukeys.with(ufid, pmd, |k| {
+        let epoch = backer.ukeys.with(ufid, pmd, |k| {
             if k.state == UkeyState::Visible {
                 k.state = UkeyState::Operational;
             }
+            k.epoch
         });
+        // The flow is in the datapath before the epoch is read, so a round that begins later sees it.
+        if epoch.is_some_and(|made| made != backer.epoch()) {
+            backer.tell_stale(ufid, pmd);
+            return true;
+        }
     } else if let Some(k) = backer.ukeys.remove(ufid, pmd) {
         backer.ukeys.defer_release(&k.recircs);
     }
+    false
 }
 
 #[cfg(test)]

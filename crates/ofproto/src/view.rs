@@ -21,6 +21,8 @@ pub struct BridgeView {
     pub ports: Arc<PortTable>,
     /// Learned addresses: shared by all versions of the view.
     pub macs: Arc<Mutex<MacTable>>,
+    /// Datapath numbers of the bridge's meters, by OpenFlow number.
+    pub meters: Arc<BTreeMap<u32, u32>>,
     /// Packets that no rule of a table matches go to the controllers (connections of OpenFlow 1.2 or older want that).
     pub miss_to_controller: bool,
     /// `NORMAL` forwards the reserved multicast addresses of 802.1D.

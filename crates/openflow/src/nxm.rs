@@ -7,7 +7,7 @@
 use crate::error::{ErrorKind, ONF_VENDOR};
 use crate::version::Version;
 use crate::wire::{Reader, Res, Writer};
-use flow::fields::{ALL_FIELDS, FieldId, OxmId};
+use flow::fields::{ALL_FIELDS, FieldId, OxmId, Prereq};
 use flow::{Match, OfPort};
 use std::sync::LazyLock;
 
@@ -254,7 +254,8 @@ pub(crate) fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded>
         if !exists(field, m) {
             return Err(ErrorKind::BmcBadPrereq);
         }
-        if m.get(field).1 != 0 {
+        // A field of Ethernet says that the packet type is Ethernet.
+        if m.get(field).1 != 0 || field == FieldId::PacketType && matches_ethernet(m) {
             return Err(ErrorKind::BmcDupField);
         }
         m.set_masked(field, value, mask);
@@ -265,20 +266,23 @@ pub(crate) fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded>
     Ok(out)
 }
 
-/// Whether no later entry took away what an earlier one needs. Three fields can: a packet type other than Ethernet, a fragment
-/// that is not the first, and an ICMPv6 code that neighbour discovery does not have.
+fn matches_ethernet(m: &Match) -> bool {
+    [FieldId::EthSrc, FieldId::EthDst, FieldId::EthType, FieldId::VlanTci]
+        .into_iter()
+        .any(|f| m.get(f).1 != 0)
+}
+
+/// Whether no later entry took away what an earlier one needs. Two fields can: a fragment that is not the first, and an ICMPv6
+/// code that neighbour discovery does not have.
 fn is_coherent(m: &Match) -> bool {
     let (f, mask) = (m.flow(), &m.mask().0);
-    let not_ethernet = f.packet_type != 0;
     let later = f.nw_frag & flow::nw_frag::LATER != 0;
     let matched = |field: FieldId| m.get(field).1 != 0;
     let v6 = f.dl_type == 0x86dd;
-    let ethernet = [FieldId::EthSrc, FieldId::EthDst, FieldId::EthType, FieldId::VlanTci];
     let nd_ok = |field: FieldId| !(v6 && matched(field)) || exists(field, m);
-    let lost_ethernet = not_ethernet && ethernet.into_iter().any(matched);
     let lost_ports = later && (mask.tp_src | mask.tp_dst | mask.tcp_flags) != 0;
     let nd_kept = [FieldId::NdTarget, FieldId::NdSll, FieldId::NdTll].into_iter().all(nd_ok);
-    nd_kept && !lost_ethernet && !lost_ports
+    nd_kept && !lost_ports
 }
 
 /// Whether every packet that matches has the field.
@@ -381,7 +385,9 @@ pub(crate) fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
     let oxm = w.version >= Version::V12;
     for field in ORDER {
         let (value, mask) = m.get(field);
-        if mask == 0 || !exists(field, m) {
+        // What a connection is needed for is told as it is: the reader refuses what does not fit, rather than match more.
+        let certain = exists(field, m) || field.def().prereq == Prereq::Connection;
+        if mask == 0 || !certain {
             continue;
         }
         match field {

@@ -1,9 +1,11 @@
 //! One OpenFlow connection, either side, without I/O: framing, negotiation of the version, keepalive, output.
 //!
 //! The caller hands in bytes received and the time, and takes bytes to send. The session answers echo requests and messages that
-//! cannot be decoded by itself, and hands on everything else. Bounds: at most one partial message is kept of the input; output
-//! beyond [`Config::max_output_bytes`] is refused, and ends the session when it is the session's own. A caller that stops
-//! reading while [`Session::wants_input`] is false never gets there.
+//! cannot be decoded by itself, and hands on everything else: all at once ([`Session::input`]), or one by one as the caller is
+//! ready for it ([`Session::push_input`], [`Session::next_event`]). Bounds: a caller of the first keeps at most one partial
+//! message of the input, one of the second what it hands in; output beyond [`Config::max_output_bytes`] is refused, and ends
+//! the session when it is the session's own. A caller that stops reading while [`Session::wants_input`] is false never gets
+//! there. A tap ([`Session::set_tap`]) has a bound of its own, [`TAP_BYTES`].
 //!
 //! It does not connect, and knows nothing of roles or of what messages do. Sources: OpenFlow 1.3 §6.3, §7.5.
 
@@ -14,6 +16,9 @@ use crate::msg::control::Hello;
 use crate::version::{Version, VersionSet};
 use crate::wire::Options;
 use std::fmt;
+
+/// How many bytes a tap may hold before it is read: one that is not is lost.
+pub const TAP_BYTES: usize = 4 << 20;
 
 const OFPT_HELLO: u8 = 0;
 const OFPT_ERROR: u8 = 1;
@@ -93,6 +98,8 @@ pub enum Event {
         xid: u32,
         /// It.
         message: Box<Message>,
+        /// All its bytes.
+        frame: Box<[u8]>,
     },
     /// A message could not be decoded; the peer has been told.
     Refused(OfError),
@@ -130,8 +137,12 @@ pub struct Session {
     config: Config,
     state: State,
     options: Options,
-    /// The beginning of a message whose rest has not come.
-    partial: Vec<u8>,
+    /// Input that has not been worked on.
+    pending: Vec<u8>,
+    /// How much of `pending` has.
+    done: usize,
+    /// Copies of all messages in both directions, when somebody wants them; `None` inside: too many were not read.
+    tap: Option<Option<Vec<u8>>>,
     output: Vec<u8>,
     /// How much of `output` has been taken.
     taken: usize,
@@ -157,7 +168,9 @@ impl Session {
             config,
             state: State::AwaitHello { since_ms: now_ms },
             options: Options::default(),
-            partial: Vec::new(),
+            pending: Vec::new(),
+            done: 0,
+            tap: None,
             output: Vec::new(),
             taken: 0,
             next_xid: 1,
@@ -232,6 +245,7 @@ impl Session {
         }
         let bytes = encode_with(message, version, xid, self.options).map_err(SendError::Unencodable)?;
         self.output.extend_from_slice(&bytes);
+        self.copy(&bytes);
         self.learn_options(message);
         Ok(self.output().len())
     }
@@ -252,101 +266,135 @@ impl Session {
     fn put(&mut self, version: Version, xid: u32, message: &Message) {
         if let Ok(bytes) = encode_with(message, version, xid, self.options) {
             self.output.extend_from_slice(&bytes);
+            self.copy(&bytes);
         }
     }
 
-    /// Takes bytes that came.
+    /// Sends messages that are encoded already, such as copies of another session's; refused when the output is full.
+    pub fn send_copies(&mut self, frames: &[u8]) -> Result<(), SendError> {
+        let State::Up(_) = self.state else { return Err(SendError::NotConnected) };
+        let waiting_bytes = self.output().len();
+        if waiting_bytes + frames.len() > self.config.max_output_bytes {
+            return Err(SendError::Full { waiting_bytes });
+        }
+        self.output.extend_from_slice(frames);
+        Ok(())
+    }
+
+    /// Begins or ends to keep copies of all messages in both directions.
+    pub fn set_tap(&mut self, on: bool) {
+        self.tap = match (on, self.tap.take()) {
+            (true, None) => Some(Some(Vec::new())),
+            (true, tap) => tap,
+            (false, _) => None,
+        };
+    }
+
+    /// The copies since the last time, whole messages; `None`: more than [`TAP_BYTES`] came and are lost. Empty without a tap.
+    pub fn take_tap(&mut self) -> Option<Vec<u8>> {
+        match &mut self.tap {
+            Some(tap) => tap.replace(Vec::new()),
+            None => Some(Vec::new()),
+        }
+    }
+
+    fn copy(&mut self, frame: &[u8]) {
+        let Some(tap) = &mut self.tap else { return };
+        match tap {
+            Some(copies) if copies.len() + frame.len() <= TAP_BYTES => copies.extend_from_slice(frame),
+            tap => *tap = None,
+        }
+    }
+
+    /// Takes bytes that came, and all that follows from them.
     pub fn input(&mut self, bytes: &[u8], now_ms: u64) -> Vec<Event> {
-        let mut events = Vec::new();
+        self.push_input(bytes, now_ms);
+        std::iter::from_fn(|| self.next_event()).collect()
+    }
+
+    /// Takes bytes that came; [`Session::next_event`] works on them.
+    pub fn push_input(&mut self, bytes: &[u8], now_ms: u64) {
         if self.is_over() || bytes.is_empty() {
-            return events;
+            return;
         }
         self.last_input_ms = now_ms;
         self.probe_sent_ms = None;
-        let mut rest = self.complete_partial(bytes, &mut events);
-        while !self.is_over() && rest.len() >= HEADER_BYTES {
-            let Some(len) = self.frame_len(rest, &mut events) else { break };
-            if rest.len() < len {
-                break;
-            }
-            let (frame, tail) = rest.split_at(len);
-            self.frame(frame, &mut events);
-            rest = tail;
+        // What was worked on makes room once it is more than what is left, so that a byte moves but a few times.
+        if self.done > self.pending.len() / 2 {
+            self.pending.drain(..self.done);
+            self.done = 0;
         }
-        if !self.is_over() {
-            self.partial.extend_from_slice(rest);
-        }
-        events
+        self.pending.extend_from_slice(bytes);
     }
 
-    /// Fills up the partial message; what is left of `bytes` behind it.
-    fn complete_partial<'a>(&mut self, mut bytes: &'a [u8], events: &mut Vec<Event>) -> &'a [u8] {
-        while !self.partial.is_empty() && !bytes.is_empty() && !self.is_over() {
-            let need = if self.partial.len() < HEADER_BYTES {
-                HEADER_BYTES
-            } else {
-                let head = self.partial[..HEADER_BYTES].to_vec();
-                match self.frame_len(&head, events) {
-                    Some(len) => len,
-                    None => return &[],
-                }
+    /// Input that waits to be worked on.
+    pub fn pending(&self) -> &[u8] {
+        &self.pending[self.done..]
+    }
+
+    /// Whether a whole message waits to be worked on.
+    pub fn has_frame(&self) -> bool {
+        let pending = self.pending();
+        let len = |head: &[u8]| usize::from(u16::from_be_bytes([head[2], head[3]]));
+        !self.is_over() && pending.get(..HEADER_BYTES).is_some_and(|head| len(head) <= pending.len())
+    }
+
+    /// Works on the input until there is something to tell; `None` when more input is needed for that.
+    pub fn next_event(&mut self) -> Option<Event> {
+        while !self.is_over() {
+            if self.output().len() > self.config.max_output_bytes {
+                return Some(self.close(CloseReason::OutputOverflow));
+            }
+            let head: [u8; HEADER_BYTES] = self.pending().get(..HEADER_BYTES)?.try_into().ok()?;
+            let len = match self.frame_len(&head) {
+                Ok(len) => len,
+                Err(event) => return Some(event),
             };
-            let take = (need - self.partial.len()).min(bytes.len());
-            self.partial.extend_from_slice(&bytes[..take]);
-            bytes = &bytes[take..];
-            if self.partial.len() < HEADER_BYTES {
-                continue;
-            }
-            let head = self.partial[..HEADER_BYTES].to_vec();
-            let Some(len) = self.frame_len(&head, events) else { return &[] };
-            if self.partial.len() == len {
-                let frame = std::mem::take(&mut self.partial);
-                self.frame(&frame, events);
+            let frame: Box<[u8]> = self.pending().get(..len)?.into();
+            self.done += len;
+            if let Some(event) = self.frame(frame) {
+                return Some(event);
             }
         }
-        bytes
+        None
     }
 
-    /// Length that the header gives; `None`, and the session is over, when it cannot be.
-    fn frame_len(&mut self, head: &[u8], events: &mut Vec<Event>) -> Option<usize> {
+    /// Length that the header gives; the end of the session when it cannot be.
+    fn frame_len(&mut self, head: &[u8; HEADER_BYTES]) -> Result<usize, Event> {
         let len = u16::from_be_bytes([head[2], head[3]]);
         if usize::from(len) < HEADER_BYTES {
-            self.close(CloseReason::BadLength(len), events);
-            return None;
+            return Err(self.close(CloseReason::BadLength(len)));
         }
         // What does not begin like OpenFlow is not waited for.
         if matches!(self.state, State::AwaitHello { .. }) && !matches!(head[1], OFPT_HELLO | OFPT_ERROR) {
-            self.refuse_first(head, events);
-            return None;
+            return Err(self.refuse_first(head));
         }
-        Some(len.into())
+        Ok(len.into())
     }
 
-    fn close(&mut self, reason: CloseReason, events: &mut Vec<Event>) {
+    fn close(&mut self, reason: CloseReason) -> Event {
         self.state = State::Over;
-        self.partial = Vec::new();
-        events.push(Event::Closed(reason));
+        (self.pending, self.done) = (Vec::new(), 0);
+        Event::Closed(reason)
     }
 
     /// Takes one whole message.
-    fn frame(&mut self, frame: &[u8], events: &mut Vec<Event>) {
+    fn frame(&mut self, frame: Box<[u8]>) -> Option<Event> {
+        self.copy(&frame);
         match self.state {
-            State::AwaitHello { .. } => self.first_frame(frame, events),
-            State::Up(version) => self.later_frame(frame, version, events),
-            State::Over => {}
-        }
-        if !self.is_over() && self.output().len() > self.config.max_output_bytes {
-            self.close(CloseReason::OutputOverflow, events);
+            State::AwaitHello { .. } => Some(self.first_frame(&frame)),
+            State::Up(version) => self.later_frame(frame, version),
+            State::Over => None,
         }
     }
 
-    fn first_frame(&mut self, frame: &[u8], events: &mut Vec<Event>) {
+    fn first_frame(&mut self, frame: &[u8]) -> Event {
         let ours = self.config.versions;
         match decode_with(frame, self.options) {
             Ok((_, _, Message::Hello(hello))) => match ours.and(hello.versions).highest() {
                 Some(version) => {
                     self.state = State::Up(version);
-                    events.push(Event::Connected(version));
+                    Event::Connected(version)
                 }
                 None => {
                     let reason = CloseReason::NoCommonVersion { ours, theirs: hello.versions };
@@ -354,42 +402,44 @@ impl Session {
                     let data = reason.to_string().into_bytes();
                     let xid = u32::from_be_bytes([frame[4], frame[5], frame[6], frame[7]]);
                     self.put(self.highest(), xid, &Message::Error(ErrorBody { error, data }));
-                    self.close(reason, events);
+                    self.close(reason)
                 }
             },
-            Ok((_, _, Message::Error(e))) => self.close(CloseReason::HelloRefused(e.error), events),
-            _ => self.refuse_first(frame, events),
+            Ok((_, _, Message::Error(e))) => self.close(CloseReason::HelloRefused(e.error)),
+            _ => self.refuse_first(frame),
         }
     }
 
     /// Ends a session whose first message is no hello; `message` is its beginning.
-    fn refuse_first(&mut self, message: &[u8], events: &mut Vec<Event>) {
+    fn refuse_first(&mut self, message: &[u8]) -> Event {
         let e = OfError::about(ErrorKind::BrcBadType, message);
         self.put(self.highest(), e.xid, &Message::Error(e.to_body()));
-        self.close(CloseReason::NoHello(message[1]), events);
+        self.close(CloseReason::NoHello(message[1]))
     }
 
-    fn later_frame(&mut self, frame: &[u8], version: Version, events: &mut Vec<Event>) {
+    fn later_frame(&mut self, frame: Box<[u8]>, version: Version) -> Option<Event> {
         let (got, ty) = (Version(frame[0]), frame[1]);
         if got != version && ty > OFPT_ECHO_REPLY {
-            let e = OfError::about(ErrorKind::BrcBadVersion, frame);
+            let e = OfError::about(ErrorKind::BrcBadVersion, &frame);
             self.put(version, e.xid, &Message::Error(e.to_body()));
-            self.close(CloseReason::WrongVersion { got, expected: version }, events);
-            return;
+            return Some(self.close(CloseReason::WrongVersion { got, expected: version }));
         }
-        match decode_with(frame, self.options) {
-            Ok((_, xid, Message::EchoRequest(data))) => self.put(version, xid, &Message::EchoReply(data)),
-            Ok((_, _, Message::EchoReply(_) | Message::Hello(_))) => {}
+        match decode_with(&frame, self.options) {
+            Ok((_, xid, Message::EchoRequest(data))) => {
+                self.put(version, xid, &Message::EchoReply(data));
+                None
+            }
+            Ok((_, _, Message::EchoReply(_) | Message::Hello(_))) => None,
             Ok((_, xid, message)) => {
                 self.learn_options(&message);
-                events.push(Event::Message { xid, message: Box::new(message) });
+                Some(Event::Message { xid, message: Box::new(message), frame })
             }
             Err(e) => {
                 // Never an error about what itself answers, or two peers would answer each other for ever.
                 if ty != OFPT_ERROR && ty != OFPT_HELLO && ty != OFPT_ECHO_REPLY {
                     self.put(version, e.xid, &Message::Error(e.to_body()));
                 }
-                events.push(Event::Refused(e));
+                Some(Event::Refused(e))
             }
         }
     }
@@ -401,8 +451,8 @@ impl Session {
             return events;
         }
         match (self.state, self.probe_sent_ms) {
-            (State::AwaitHello { .. }, _) => self.close(CloseReason::HelloTimeout, &mut events),
-            (State::Up(_), Some(_)) => self.close(CloseReason::ProbeTimeout, &mut events),
+            (State::AwaitHello { .. }, _) => events.push(self.close(CloseReason::HelloTimeout)),
+            (State::Up(_), Some(_)) => events.push(self.close(CloseReason::ProbeTimeout)),
             (State::Up(version), None) => {
                 self.probe_sent_ms = Some(now_ms);
                 self.put(version, 0, &Message::EchoRequest(Vec::new()));

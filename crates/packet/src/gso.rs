@@ -268,8 +268,8 @@ fn nonzero(csum: u16) -> u16 {
     if csum == 0 { 0xffff } else { csum }
 }
 
-/// CRC32c (Castagnoli), reflected, as SCTP uses it.
-fn crc32c(data: &[u8]) -> u32 {
+/// CRC32c (Castagnoli), reflected, as SCTP uses it (RFC 9260 appendix A; in the packet its low byte comes first).
+pub fn crc32c(data: &[u8]) -> u32 {
     let mut crc = !0u32;
     for b in data {
         crc = CRC32C[usize::from((crc as u8) ^ b)] ^ (crc >> 8);

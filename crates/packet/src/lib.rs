@@ -16,7 +16,7 @@ mod offload;
 mod pool;
 
 pub use batch::{BATCH_MAX_PACKETS, PacketBatch};
-pub use gso::{MAX_SEGMENTS, SegmentError, complete_checksum, segment};
+pub use gso::{MAX_SEGMENTS, SegmentError, complete_checksum, crc32c, segment};
 pub use offload::{GsoKind, Offload, VIRTIO_NET_HDR_BYTES};
 pub use pool::{HEADROOM_BYTES, LARGE_FRAME_BYTES, Packet, PacketPool, SMALL_BUFFER_BYTES};
 

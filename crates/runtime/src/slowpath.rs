@@ -1,7 +1,7 @@
 //! The threads of the slow path: handlers that translate upcalls, and the revalidator.
 
-use crate::userspace::{Handler, UserspaceDatapath};
-use dpif::{Datapath, DpifOp, OpBatch, OpResult, PutMode, ReplySink};
+use crate::userspace::{Handler, InlineHandler, UserspaceDatapath};
+use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, ReplySink, Upcall};
 use flow::Ufid;
 use ofproto::backer::Backer;
 use ofproto::revalidate::{self, Replies, ReplyQueue, Revalidator, RevalidatorStats};
@@ -22,8 +22,12 @@ pub struct RevalidatorState {
     pub stats: Mutex<RevalidatorStats>,
     /// No round starts while set.
     pub paused: AtomicBool,
-    /// Rounds begun so far; see [`SlowPath::wait_round`].
-    pub rounds: AtomicU64,
+    /// Rounds begun so far.
+    pub begun: AtomicU64,
+    /// Rounds finished so far.
+    pub finished: AtomicU64,
+    /// Rounds up to this number are to begin without waiting for their time.
+    pub wanted: AtomicU64,
     /// Epoch up to which the datapath is up to date.
     pub settled: AtomicBool,
 }
@@ -63,7 +67,9 @@ impl SlowPath {
         let state = Arc::new(RevalidatorState {
             stats: Mutex::default(),
             paused: AtomicBool::new(false),
-            rounds: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
             settled: AtomicBool::new(false),
         });
         let (backer, dp, ending, shown) = (backer.clone(), datapath.clone(), stop.clone(), state.clone());
@@ -104,27 +110,63 @@ fn revalidator_thread(
     let unparker = parker.unparker().clone();
     let sink = Arc::new(ReplyQueue::new(replies.clone(), move || unparker.unpark()));
     let mut revalidator = Revalidator::new(replies, sink);
+    let mut expired_round = 0;
     let mut next_expiry_ms = 0;
     while !stop.load(Ordering::Acquire) {
         let now_ms = sys::clock::monotonic_ms();
         while let Some((pmd, flow)) = datapath.next_purged() {
             revalidate::purged(backer, pmd, &flow);
         }
+        let wanted = state.wanted.load(Ordering::Acquire);
+        if revalidator.rounds() < wanted {
+            revalidator.hurry();
+        }
         let idle = revalidator.is_idle();
         if !(idle && state.paused.load(Ordering::Acquire)) {
             revalidator.poll(backer, &**datapath, now_ms);
         }
-        *lock(&state.stats) = revalidator.stats;
-        state.rounds.store(revalidator.rounds(), Ordering::Release);
-        state.settled.store(revalidator.is_settled(backer), Ordering::Release);
-        if now_ms >= next_expiry_ms {
+        let finished = revalidator.stats.rounds;
+        if finished > expired_round && (now_ms >= next_expiry_ms || finished <= wanted) {
             backer.expire(now_ms);
             if !backer.removed.is_empty() {
                 wake();
             }
-            next_expiry_ms = now_ms + 1000;
+            (expired_round, next_expiry_ms) = (finished, now_ms + 1000);
+        }
+        *lock(&state.stats) = revalidator.stats;
+        state.begun.store(revalidator.rounds(), Ordering::Release);
+        state.settled.store(revalidator.is_settled(backer), Ordering::Release);
+        if state.finished.swap(finished, Ordering::AcqRel) < finished && finished <= wanted {
+            wake();
+        }
+        if revalidator.is_idle() && revalidator.rounds() < wanted && !state.paused.load(Ordering::Acquire) {
+            continue;
         }
         parker.park_timeout(Duration::from_millis(REVALIDATOR_LOOK_MS));
+    }
+}
+
+/// Serves upcalls of the main core on the thread that runs it.
+pub(crate) struct InlineSlowPath {
+    pub(crate) backer: Arc<Backer>,
+    pub(crate) wake: Wake,
+}
+
+impl InlineHandler for InlineSlowPath {
+    fn translate(&self, upcalls: Vec<Upcall>) -> Vec<DpifOp> {
+        let mut ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
+        if !self.backer.packet_ins.is_empty() {
+            (self.wake)();
+        }
+        ops.remove(&PmdId::Main).unwrap_or_default()
+    }
+
+    fn done(&self, puts: &[Option<Ufid>], results: &[OpResult]) {
+        for (ufid, result) in puts.iter().zip(results) {
+            if let Some(ufid) = ufid {
+                upcall::put_done(&self.backer, PmdId::Main, *ufid, !matches!(result, OpResult::Failed(_)));
+            }
+        }
     }
 }
 
@@ -168,7 +210,7 @@ impl HandlerThread {
             }
             for (pmd, ops) in ops {
                 let puts: Vec<_> =
-                    ops.iter().enumerate().filter_map(|(i, op)| Some((i, created(op)?))).collect();
+                    ops.iter().enumerate().filter_map(|(i, op)| Some((i, op.creates()?))).collect();
                 let reply = (!puts.is_empty()).then(|| self.sink.clone());
                 let tag = self.next_tag;
                 if reply.is_some() {
@@ -184,16 +226,10 @@ impl HandlerThread {
         while let Some((pmd, tag, results)) = self.replies.pop() {
             for (i, ufid) in self.puts.remove(&tag).unwrap_or_default() {
                 let installed = results.get(i).is_some_and(|r| !matches!(r, OpResult::Failed(_)));
-                upcall::put_done(&self.backer, pmd, ufid, installed);
+                if upcall::put_done(&self.backer, pmd, ufid, installed) {
+                    self.revalidator.unpark();
+                }
             }
         }
-    }
-}
-
-/// The flow that an operation makes.
-fn created(op: &DpifOp) -> Option<Ufid> {
-    match op {
-        DpifOp::FlowPut(put) if put.mode == PutMode::Create => Some(put.ufid),
-        _ => None,
     }
 }

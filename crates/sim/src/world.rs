@@ -197,6 +197,7 @@ impl World {
             let bands = vec![MeterBand { rate: 50 * id, burst: 20 }];
             // The numbers are in range, so this cannot be refused.
             let _ = world.dp.meter_set(id, &MeterConfig { per_packet: id == 1, bands });
+            world.bridges.iter().for_each(|b| world.backer.set_meter(*b, id, Some(id)));
         }
         world.first_rules();
         world

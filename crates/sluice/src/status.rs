@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::appctl::{Answer, DEFAULT_TARGET, call};
 use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, print};
-use crate::status_model::{Port, StatusModel};
+use crate::status_model::{Datapath, Port, StatusModel};
 
 const PROGRAM: &str = "sluice status";
 /// The control command of the daemon.
@@ -92,7 +92,12 @@ fn screen(now: &StatusModel, before: Before<'_>) -> String {
     let up = now.uptime_ms.map(|ms| format!(", up {}", span(ms))).unwrap_or_default();
     // Writing to a string cannot fail.
     let _infallible = writeln!(out, "Sluice {version}{up}");
-    datapath(&mut out, now, before);
+    for path in &now.datapaths {
+        let old = before.and_then(|(before, elapsed)| {
+            Some((before.datapaths.iter().find(|old| old.name == path.name)?, elapsed))
+        });
+        datapath(&mut out, path, old);
+    }
     for bridge in &now.bridges {
         let id = if bridge.datapath_id.is_empty() { "none" } else { &bridge.datapath_id };
         let _infallible = writeln!(out, "\nBridge {} (datapath id {id})", bridge.name);
@@ -111,8 +116,7 @@ fn screen(now: &StatusModel, before: Before<'_>) -> String {
     out
 }
 
-fn datapath(out: &mut String, now: &StatusModel, before: Before<'_>) {
-    let path = &now.datapath;
+fn datapath(out: &mut String, path: &Datapath, before: Option<(&Datapath, Duration)>) {
     let seen = path.hits.saturating_add(path.misses);
     let _infallible = writeln!(
         out,
@@ -125,7 +129,7 @@ fn datapath(out: &mut String, now: &StatusModel, before: Before<'_>) {
         path.misses,
         path.lost
     );
-    let upcalls = &now.upcalls;
+    let upcalls = &path.upcalls;
     let _infallible = writeln!(
         out,
         "Upcalls: {} misses, {} refused; {} flows installed, at most {} at once",
@@ -139,7 +143,7 @@ fn datapath(out: &mut String, now: &StatusModel, before: Before<'_>) {
     let mut rows = vec![words.map(String::from).to_vec()];
     for thread in &path.threads {
         let old = before.and_then(|(before, elapsed)| {
-            Some((before.datapath.threads.iter().find(|old| old.id == thread.id)?, elapsed))
+            Some((before.threads.iter().find(|old| old.id == thread.id)?, elapsed))
         });
         let rate =
             old.map_or("-".into(), |(old, elapsed)| scaled(rate(old.received, thread.received, elapsed)));
@@ -289,10 +293,9 @@ mod tests {
         let thread = json!({"id": "pmd-c00", "received": packets, "cache_hits": 90, "megaflow_hits": 8,
             "subtable_lookups": 12, "upcalls": 2, "upcalls_lost": 0, "busy_cycles": 1, "idle_cycles": 3});
         StatusModel::from_json(&json!({"version": "0.1.0", "uptime_ms": 61_000,
-            "datapath": {"name": "netdev@ovs-netdev", "flows": 5, "masks": 2, "hits": 98, "misses": 2, "lost": 0,
-                "threads": [thread]},
-            "bridges": [{"name": "br0", "datapath_id": "00000000000000aa", "ports": [port, broken]}],
-            "upcalls": {"misses": 2, "refused": 1, "installed": 2, "flow_limit": 200_000}}))
+            "datapaths": [{"name": "netdev@ovs-netdev", "flows": 5, "masks": 2, "hits": 98, "misses": 2, "lost": 0,
+                "threads": [thread], "upcalls": {"misses": 2, "refused": 1, "installed": 2, "flow_limit": 200_000}}],
+            "bridges": [{"name": "br0", "datapath_id": "00000000000000aa", "ports": [port, broken]}]}))
         .unwrap()
     }
 
@@ -321,7 +324,8 @@ Bridge br0 (datapath id 00000000000000aa)
 
     #[test]
     fn an_answer_of_another_age_is_shown_as_far_as_it_goes() {
-        let model = StatusModel::from_json(&json!({"bridges": [{}, {"ports": "x"}], "datapath": 7})).unwrap();
+        let model =
+            StatusModel::from_json(&json!({"bridges": [{}, {"ports": "x"}], "datapaths": 7})).unwrap();
         assert!(screen(&model, None).starts_with("Sluice of an unknown version\n"));
         assert!(StatusModel::from_json(&json!([])).is_err());
     }

@@ -3,13 +3,13 @@
 //!
 //! ```json
 //! {"version": "0.1.0", "uptime_ms": 61000,
-//!  "datapath": {"name": "netdev@ovs-netdev", "flows": 12, "masks": 3, "hits": 1000, "misses": 12, "lost": 0,
+//!  "datapaths": [{"name": "netdev@ovs-netdev", "flows": 12, "masks": 3, "hits": 1000, "misses": 12, "lost": 0,
 //!    "threads": [{"id": "pmd-c00", "received": 1012, "cache_hits": 900, "megaflow_hits": 100,
-//!      "subtable_lookups": 150, "upcalls": 12, "upcalls_lost": 0, "busy_cycles": 5, "idle_cycles": 95}]},
+//!      "subtable_lookups": 150, "upcalls": 12, "upcalls_lost": 0, "busy_cycles": 5, "idle_cycles": 95}],
+//!    "upcalls": {"misses": 12, "refused": 0, "installed": 12, "flow_limit": 200000}}],
 //!  "bridges": [{"name": "br0", "datapath_id": "0000aabbccddeeff", "ports": [{"name": "p0", "ofport": 1,
 //!    "type": "system", "link": "up", "rx_packets": 1, "rx_bytes": 60, "tx_packets": 1, "tx_bytes": 60,
-//!    "rx_dropped": 0, "tx_dropped": 0, "drops": {"no-rule": 3}, "error": null}]}],
-//!  "upcalls": {"misses": 12, "refused": 0, "installed": 12, "flow_limit": 200000}}
+//!    "rx_dropped": 0, "tx_dropped": 0, "drops": {"no-rule": 3}, "error": null}]}]}
 //! ```
 //!
 //! Counters count from the daemon's start. A member that is missing or of another type reads as zero, empty or unknown,
@@ -27,15 +27,13 @@ pub(crate) struct StatusModel {
     pub(crate) version: String,
     /// Since the daemon's start; `None` if it does not tell.
     pub(crate) uptime_ms: Option<u64>,
-    /// Totals of the datapath.
-    pub(crate) datapath: Datapath,
+    /// One for each type that has bridges.
+    pub(crate) datapaths: Vec<Datapath>,
     /// In the order in which to show them.
     pub(crate) bridges: Vec<Bridge>,
-    /// Packets that the datapath could not handle alone.
-    pub(crate) upcalls: Upcalls,
 }
 
-/// `datapath`.
+/// An element of `datapaths`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Datapath {
     /// As `dpif/show` calls it.
@@ -52,9 +50,11 @@ pub(crate) struct Datapath {
     pub(crate) lost: u64,
     /// Its forwarding threads.
     pub(crate) threads: Vec<Thread>,
+    /// Packets that it could not handle alone.
+    pub(crate) upcalls: Upcalls,
 }
 
-/// An element of `datapath.threads`.
+/// An element of `datapaths[].threads`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Thread {
     /// A name for people.
@@ -77,7 +77,7 @@ pub(crate) struct Thread {
     pub(crate) idle_cycles: u64,
 }
 
-/// `upcalls`.
+/// `datapaths[].upcalls`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Upcalls {
     /// Handled because no megaflow matched.
@@ -151,9 +151,8 @@ impl StatusModel {
         Ok(StatusModel {
             version: text(value, "version"),
             uptime_ms: value["uptime_ms"].as_u64(),
-            datapath: Datapath::from_json(&value["datapath"]),
+            datapaths: list(value, "datapaths", Datapath::from_json),
             bridges: list(value, "bridges", Bridge::from_json),
-            upcalls: Upcalls::from_json(&value["upcalls"]),
         })
     }
 }
@@ -168,6 +167,7 @@ impl Datapath {
             misses: number(value, "misses"),
             lost: number(value, "lost"),
             threads: list(value, "threads", Thread::from_json),
+            upcalls: Upcalls::from_json(&value["upcalls"]),
         }
     }
 }

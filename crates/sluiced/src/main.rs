@@ -3,6 +3,7 @@
 
 use anyhow::{Result, bail};
 use clap::{CommandFactory, Parser};
+use runtime::control::DummyMode;
 use runtime::control::daemon::{self, DaemonConfig};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -52,9 +53,18 @@ struct Options {
     /// Do not read the system's routing table (this build does not)
     #[arg(long)]
     disable_system_route: bool,
+    /// For tests: ports, datapaths and a clock without devices, beside the others or (system, override) in their place
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, value_parser = dummy_mode, default_missing_value = "")]
+    enable_dummy: Option<DummyMode>,
     /// Print the version
     #[arg(short = 'V', long)]
     version: bool,
+}
+
+/// Reads the argument of `--enable-dummy`.
+fn dummy_mode(level: &str) -> Result<DummyMode, String> {
+    DummyMode::parse(Some(level))
+        .ok_or_else(|| "unknown dummy level; there are system and override".to_string())
 }
 
 /// A directory from the environment, or its usual place.
@@ -84,6 +94,7 @@ fn config(options: Options, started_as: &str) -> DaemonConfig {
         unixctl: options.unixctl.map(|socket| run_dir.join(socket)),
         verbose: options.verbose,
         lock_memory: options.mlockall,
+        dummies: options.enable_dummy.unwrap_or_default(),
         run_dir,
         log_dir,
         db_dir,

@@ -1,4 +1,15 @@
-//! The real clocks. The pure crates take times as arguments; these are where they come from.
+//! The clocks. The pure crates take times as arguments; these are where they come from.
+//!
+//! The monotonic clock is the switch's own: it can be stopped and moved on by hand, for tests that must not depend on
+//! how fast a machine is. What has to do with the machine itself (how long to sleep, when to poll again) reads
+//! [`machine_us`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What has been added to the machine's clock.
+static WARPED_US: AtomicU64 = AtomicU64::new(0);
+/// Where the clock stands; 0 while it runs.
+static STOPPED_AT_US: AtomicU64 = AtomicU64::new(0);
 
 /// Milliseconds since some fixed moment (the machine's start); never goes back.
 pub fn monotonic_ms() -> u64 {
@@ -7,6 +18,29 @@ pub fn monotonic_ms() -> u64 {
 
 /// Microseconds since some fixed moment (the machine's start); never goes back.
 pub fn monotonic_us() -> u64 {
+    match STOPPED_AT_US.load(Ordering::Relaxed) {
+        0 => machine_us() + WARPED_US.load(Ordering::Relaxed),
+        stopped_at => stopped_at,
+    }
+}
+
+/// Stops the monotonic clock; it stays stopped.
+pub fn stop() {
+    // Only one of two callers stops it.
+    let _ = STOPPED_AT_US.compare_exchange(0, monotonic_us().max(1), Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// Moves the monotonic clock on, stopped or not.
+pub fn warp_ms(ms: u64) {
+    let us = ms.saturating_mul(1000);
+    let on = |t: u64| (t != 0).then(|| t.saturating_add(us));
+    if STOPPED_AT_US.fetch_update(Ordering::Relaxed, Ordering::Relaxed, on).is_err() {
+        WARPED_US.fetch_add(us, Ordering::Relaxed);
+    }
+}
+
+/// Microseconds of the machine's own monotonic clock, which nobody stops.
+pub fn machine_us() -> u64 {
     read_us(libc::CLOCK_MONOTONIC)
 }
 

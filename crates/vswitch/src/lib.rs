@@ -16,6 +16,6 @@ pub mod status;
 #[cfg(test)]
 mod testbed;
 
-pub use config::{Desired, Notice, SupportedTypes};
+pub use config::{Desired, DummyMode, Notice, SupportedTypes};
 pub use plan::{Command, OpenedInterface, Planner};
 pub use status::{Facts, Writeback};

@@ -12,7 +12,7 @@ use ovsdb::schema::open_vswitch;
 use ovsdb::server::{Server, ServerLimits, SessionId, Time};
 use ovsdb::value::{Datum, SeededUuids, Uuid};
 
-use crate::config::{ControllerConfig, Desired, GlobalConfig, SupportedTypes};
+use crate::config::{ControllerConfig, Desired, DummyMode, GlobalConfig, SupportedTypes};
 use crate::plan::{
     BridgeSettings, Command, DeviceSettings, OpenInterface, OpenedInterface, Planner, PortSet,
 };
@@ -148,7 +148,7 @@ impl Bed {
     }
 
     pub(crate) fn desired(&self) -> Desired {
-        Desired::from_replica(self.replica(), &SupportedTypes::userspace().with_dummy())
+        Desired::from_replica(self.replica(), &SupportedTypes::userspace().with_dummies(DummyMode::Beside))
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod table;
 
-use crate::flow::{Flow, VlanTag};
+use crate::flow::{Flow, VlanTag, ct_state};
 use packet::headers as h;
 use std::mem::offset_of;
 
@@ -76,6 +76,8 @@ pub enum Prereq {
     NdSolicit,
     /// Neighbour advertisement.
     NdAdvert,
+    /// A tracked connection, of which the original direction is known.
+    Connection,
 }
 
 /// Where a field stands in a [`Flow`].
@@ -256,8 +258,17 @@ impl Prereq {
             Prereq::Nd => nd(h::ND_NEIGHBOR_SOLICIT) || nd(h::ND_NEIGHBOR_ADVERT),
             Prereq::NdSolicit => nd(h::ND_NEIGHBOR_SOLICIT),
             Prereq::NdAdvert => nd(h::ND_NEIGHBOR_ADVERT),
+            Prereq::Connection => is_connection(flow.ct_state, mask.map_or(u32::MAX, |m| m.ct_state)),
         }
     }
+}
+
+/// Whether every packet with these state bits belongs to a connection: one of its bits is set, or it is tracked and not
+/// invalid.
+fn is_connection(state: u32, mask: u32) -> bool {
+    use ct_state::{DNAT, EST, INV, NEW, REL, RPL, SNAT, TRK};
+    let known = state & (NEW | EST | REL | RPL | SNAT | DNAT) != 0;
+    known || state & (TRK | INV) == TRK && mask & INV != 0
 }
 
 fn bytes_of(flow: &Flow) -> &[u8] {

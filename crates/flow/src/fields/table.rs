@@ -88,19 +88,19 @@ fields! {
         true, nxm id(1, 107), oxm None, Place::Int { offset: offset_of!(Flow, ct_mark), size: 4, shift: 0 };
     CtLabel: "ct_label" None, 16 B 128 bit, true, Hex, None,
         true, nxm id(1, 108), oxm None, Place::Bytes { offset: offset_of!(Flow, ct_label), size: 16 };
-    CtNwProto: "ct_nw_proto" None, 1 B 8 bit, false, Decimal, None,
+    CtNwProto: "ct_nw_proto" None, 1 B 8 bit, false, Decimal, Connection,
         false, nxm id(1, 119), oxm None, Place::Int { offset: offset_of!(Flow, ct_nw_proto), size: 1, shift: 0 };
-    CtNwSrc: "ct_nw_src" None, 4 B 32 bit, true, Ipv4, None,
+    CtNwSrc: "ct_nw_src" None, 4 B 32 bit, true, Ipv4, Connection,
         false, nxm id(1, 120), oxm None, Place::Int { offset: offset_of!(Flow, ct_nw_src), size: 4, shift: 0 };
-    CtNwDst: "ct_nw_dst" None, 4 B 32 bit, true, Ipv4, None,
+    CtNwDst: "ct_nw_dst" None, 4 B 32 bit, true, Ipv4, Connection,
         false, nxm id(1, 121), oxm None, Place::Int { offset: offset_of!(Flow, ct_nw_dst), size: 4, shift: 0 };
-    CtIpv6Src: "ct_ipv6_src" None, 16 B 128 bit, true, Ipv6, None,
+    CtIpv6Src: "ct_ipv6_src" None, 16 B 128 bit, true, Ipv6, Connection,
         false, nxm id(1, 122), oxm None, Place::Bytes { offset: offset_of!(Flow, ct_ipv6_src), size: 16 };
-    CtIpv6Dst: "ct_ipv6_dst" None, 16 B 128 bit, true, Ipv6, None,
+    CtIpv6Dst: "ct_ipv6_dst" None, 16 B 128 bit, true, Ipv6, Connection,
         false, nxm id(1, 123), oxm None, Place::Bytes { offset: offset_of!(Flow, ct_ipv6_dst), size: 16 };
-    CtTpSrc: "ct_tp_src" None, 2 B 16 bit, true, Decimal, None,
+    CtTpSrc: "ct_tp_src" None, 2 B 16 bit, true, Decimal, Connection,
         false, nxm id(1, 124), oxm None, Place::Int { offset: offset_of!(Flow, ct_tp_src), size: 2, shift: 0 };
-    CtTpDst: "ct_tp_dst" None, 2 B 16 bit, true, Decimal, None,
+    CtTpDst: "ct_tp_dst" None, 2 B 16 bit, true, Decimal, Connection,
         false, nxm id(1, 125), oxm None, Place::Int { offset: offset_of!(Flow, ct_tp_dst), size: 2, shift: 0 };
     ActsetOutput: "actset_output" None, 4 B 32 bit, false, OfPort32, None,
         false, nxm None, oxm oxm(0x8000, 43, 6), Place::Int { offset: offset_of!(Flow, actset_output), size: 4, shift: 0 };

@@ -230,7 +230,11 @@ fn exact_flow(text: &str, ports: &dyn PortNames) -> Parsed<Flow> {
         }
         builder.given.push((key, field));
     }
-    Ok(builder.flow)
+    let mut flow = builder.flow;
+    for tag in flow.vlans.iter_mut().filter(|tag| tag.is_present() && tag.tpid == 0) {
+        tag.tpid = h::ETH_TYPE_VLAN;
+    }
+    Ok(flow)
 }
 
 /// Whether the packet has the field; one without Ethernet header has the type that its packet type tells.

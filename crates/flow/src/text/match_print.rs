@@ -60,9 +60,14 @@ pub fn format_megaflow_with(flow: &Flow, mask: &Mask, ports: &dyn PortNames) -> 
     p.all()
 }
 
-/// EtherType that decides which fields a flow has: of a packet without Ethernet header, the one of its packet type.
+/// EtherType that decides which fields a flow has: of a packet without Ethernet header, the one of its packet type, if that is
+/// one at all.
 pub(crate) fn effective_type(flow: &Flow) -> u16 {
-    if flow.packet_type >> 16 == 1 { flow.packet_type as u16 } else { flow.dl_type }
+    match flow.packet_type >> 16 {
+        _ if flow.packet_type == 0 => flow.dl_type,
+        1 => flow.packet_type as u16,
+        _ => 0,
+    }
 }
 
 /// The fields that a packet has, fully masked; context fields only where they are not zero.

@@ -2,7 +2,7 @@
 
 use super::match_print::effective_type;
 use crate::fields::{FieldId, Prereq};
-use crate::flow::{Flow, Mask, ct_state};
+use crate::flow::{Flow, Mask};
 use crate::matching::Match;
 use packet::headers as h;
 
@@ -46,7 +46,7 @@ impl Layers {
             icmp: ip4 && proto == h::IPPROTO_ICMP || icmp6,
             nd_solicit: nd(h::ND_NEIGHBOR_SOLICIT),
             nd_advert: nd(h::ND_NEIGHBOR_ADVERT),
-            connection: is_connection(flow.ct_state, m.mask().0.ct_state),
+            connection: Prereq::Connection.holds(flow, Some(&m.mask().0)),
             connection_proto: m.mask().0.ct_nw_proto != 0,
         }
     }
@@ -56,7 +56,6 @@ impl Layers {
         match field {
             FieldId::CtNwSrc | FieldId::CtNwDst => return self.connection && self.ip4,
             FieldId::CtIpv6Src | FieldId::CtIpv6Dst => return self.connection && self.ip6,
-            FieldId::CtNwProto => return self.connection,
             FieldId::CtTpSrc | FieldId::CtTpDst => return self.connection && self.connection_proto,
             _ => {}
         }
@@ -75,6 +74,7 @@ impl Layers {
             Prereq::Nd => self.nd_solicit || self.nd_advert,
             Prereq::NdSolicit => self.nd_solicit,
             Prereq::NdAdvert => self.nd_advert,
+            Prereq::Connection => self.connection,
         }
     }
 
@@ -129,20 +129,11 @@ pub fn normalize(m: &Match) -> Match {
     Match::new(m.flow(), &Mask(mask))
 }
 
-/// Whether every packet with these state bits belongs to a connection: one of its bits is set, or it is tracked and not
-/// invalid.
-fn is_connection(state: u32, mask: u32) -> bool {
-    use ct_state::{DNAT, EST, INV, NEW, REL, RPL, SNAT, TRK};
-    let known = state & (NEW | EST | REL | RPL | SNAT | DNAT) != 0;
-    known || state & (TRK | INV) == TRK && mask & INV != 0
-}
-
 /// What a field asks a match to name.
 pub(crate) fn needs(field: FieldId) -> &'static str {
     match field {
         FieldId::CtNwSrc | FieldId::CtNwDst => "ip and ct_state=+trk with +new, +est, +rel or -inv",
         FieldId::CtIpv6Src | FieldId::CtIpv6Dst => "ipv6 and ct_state=+trk with +new, +est, +rel or -inv",
-        FieldId::CtNwProto => "ct_state=+trk with +new, +est, +rel or -inv",
         FieldId::CtTpSrc | FieldId::CtTpDst => "ct_nw_proto and ct_state=+trk with +new, +est, +rel or -inv",
         field => prereq_words(field.def().prereq),
     }
@@ -166,5 +157,6 @@ fn prereq_words(prereq: Prereq) -> &'static str {
         Prereq::Nd => "icmp6 with icmp_type=135 or 136 and icmp_code=0",
         Prereq::NdSolicit => "icmp6 with icmp_type=135 and icmp_code=0",
         Prereq::NdAdvert => "icmp6 with icmp_type=136 and icmp_code=0",
+        Prereq::Connection => "ct_state=+trk with +new, +est, +rel or -inv",
     }
 }

@@ -4,17 +4,22 @@
 //! as they are, whole. VLAN tags that the device has taken out (`PACKET_AUXDATA`) are put back into the bytes. What the
 //! host or this process sends on the device is not received.
 //!
+//! With several receive queues the device's frames are shared out among them by flow (`fanout`).
+//!
 //! Sending: sockets of its own for each queue, bound with protocol 0 so that they receive nothing: one for finished frames,
 //! one with `PACKET_VNET_HDR` for those with offloads.
 //!
 //! The host's own stack sees the frames of such a device too; that is the user's business (no addresses on it).
 
+mod fanout;
 mod ring;
 mod rx;
+#[cfg(test)]
+mod tests;
 mod tx;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use libc::c_int;
 
@@ -23,6 +28,11 @@ use crate::raw;
 
 pub(crate) use rx::{io_slice, whole};
 pub(crate) use tx::{read_slice, virtio_header};
+
+/// The most receive queues of a port.
+pub const MAX_RX_QUEUES: usize = 64;
+/// The most ring slots (2 KB) of all receive queues of a port together: 32 MB.
+pub const MAX_RING_SLOTS: u32 = 1 << 14;
 
 /// How frames are fetched from the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,8 +65,11 @@ pub struct SystemOptions {
     pub rx_buffer_bytes: u32,
     /// Send buffer of each transmit queue's socket, in bytes (the kernel doubles it).
     pub tx_buffer_bytes: u32,
-    /// Slots of a receive ring, 2 KB each; a power of two.
+    /// Slots of a receive ring, 2 KB each; a power of two. Many queues have fewer each: [`MAX_RING_SLOTS`].
     pub ring_slots: u32,
+    /// Receive queues, 1 to [`MAX_RX_QUEUES`]; others are taken as the nearest of these. Kernels before 6.13 give more than
+    /// one only while the device is up.
+    pub n_rxq: usize,
 }
 
 impl Default for SystemOptions {
@@ -71,14 +84,59 @@ impl Default for SystemOptions {
             rx_buffer_bytes: 4 << 20,
             tx_buffer_bytes: 4 << 20,
             ring_slots: 1024,
+            n_rxq: 1,
         }
     }
 }
 
-/// Opens the receive side: the device's index and its queue.
-pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<(u32, Box<dyn RxQueue>)> {
+/// Opens the receive side: the device's index and its queues.
+pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<(u32, Vec<Box<dyn RxQueue>>)> {
     let failed = |what: &str| raw::context(format!("device {name}: {what}"));
     let ifindex = raw::ifindex(name)?;
+    let count = options.n_rxq.clamp(1, MAX_RX_QUEUES);
+    let sockets: io::Result<Vec<_>> = (0..count).map(|_| open_rx_socket(name, ifindex, options)).collect();
+    let sockets = sockets?;
+    let fds: Vec<_> = sockets.iter().map(|(fd, _)| fd.as_fd()).collect();
+    let mut ignores = sockets.iter().all(|(_, ignores)| *ignores);
+    // Frames of a device are taken by each socket until all have joined, so until then they are shut.
+    if count > 1 {
+        for fd in &fds {
+            fanout::shut(fd).map_err(failed("cannot hold back frames"))?;
+            bind(fd, ifindex, libc::ETH_P_ALL as u16).map_err(failed("cannot bind"))?;
+        }
+        let what = format!("{count} receive queues (PACKET_FANOUT; before Linux 6.13 the device must be up)");
+        ignores = fanout::join(&fds, options.ignore_outgoing).map_err(failed(&what))?;
+    }
+    let setup = rx::Setup { vnet_hdr: options.vnet_hdr, drop_outgoing: !ignores };
+    let slots = slots_a_queue(options.ring_slots, count);
+    let mut queues: Vec<Box<dyn RxQueue>> = Vec::with_capacity(count);
+    for (fd, _) in sockets {
+        queues.push(match options.rx_method {
+            RxMethod::Recvmmsg => Box::new(rx::SocketRx::new(fd, setup)),
+            RxMethod::Ring => {
+                Box::new(ring::RingRx::new(fd, setup, slots).map_err(failed("cannot make a receive ring"))?)
+            }
+        });
+    }
+    // Opened last: nothing arrives before all is set.
+    for queue in &queues {
+        if count > 1 {
+            fanout::open(&queue.fd()).map_err(failed("cannot let frames in"))?;
+        } else {
+            bind(&queue.fd(), ifindex, libc::ETH_P_ALL as u16).map_err(failed("cannot bind"))?;
+        }
+    }
+    Ok((ifindex, queues))
+}
+
+/// Ring slots of each of `count` queues: all together within the bound, a power of two each.
+fn slots_a_queue(wanted: u32, count: usize) -> u32 {
+    wanted.min(MAX_RING_SLOTS / (count as u32).next_power_of_two())
+}
+
+/// A receive socket, not bound yet, and whether the kernel holds back outgoing frames from it.
+fn open_rx_socket(name: &str, ifindex: u32, options: &SystemOptions) -> io::Result<(OwnedFd, bool)> {
+    let failed = |what: &str| raw::context(format!("device {name}: {what}"));
     let fd = socket(options.vnet_hdr).map_err(failed("cannot open a packet socket"))?;
     require_ethernet(name, &fd)?;
     set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.rx_buffer_bytes)
@@ -97,16 +155,7 @@ pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<(u32, B
         raw::set_option(&fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, mreq)
             .map_err(failed("promiscuous mode"))?;
     }
-    let setup = rx::Setup { vnet_hdr: options.vnet_hdr, drop_outgoing: !ignores };
-    let queue: Box<dyn RxQueue> = match options.rx_method {
-        RxMethod::Recvmmsg => Box::new(rx::SocketRx::new(fd, setup)),
-        RxMethod::Ring => Box::new(
-            ring::RingRx::new(fd, setup, options.ring_slots).map_err(failed("cannot make a receive ring"))?,
-        ),
-    };
-    // Bound last: nothing arrives before all is set.
-    bind(&queue.fd(), ifindex, libc::ETH_P_ALL as u16).map_err(failed("cannot bind"))?;
-    Ok((ifindex, queue))
+    Ok((fd, ignores))
 }
 
 /// Opens one transmit queue.
@@ -131,7 +180,7 @@ fn socket(vnet_hdr: bool) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn bind(fd: &impl std::os::fd::AsFd, ifindex: u32, protocol: u16) -> io::Result<()> {
+fn bind(fd: &impl AsFd, ifindex: u32, protocol: u16) -> io::Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
         sll_protocol: protocol.to_be(),

@@ -4,6 +4,7 @@
 
 mod helpers;
 mod link;
+mod queues;
 mod system;
 mod tap;
 mod tcp;

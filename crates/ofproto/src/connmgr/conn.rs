@@ -37,6 +37,9 @@ pub enum ConnKind {
         /// After so long without a sign of life, ask for one; 0 never.
         probe_interval_ms: u64,
     },
+    /// Somebody who watches: gets a copy of every message to and from the bridge's controllers, and nothing else. One that
+    /// does not read is left.
+    Snoop,
 }
 
 /// What was dropped because a connection's output was not read.
@@ -81,14 +84,12 @@ pub(super) struct Conn {
     pub(super) bundles: BTreeMap<u32, Bundle>,
     pub(super) dump: Option<Dump>,
     pub(super) counters: ConnCounters,
-    /// Input that has not been worked on.
-    pending: Vec<u8>,
 }
 
 impl Conn {
     pub(super) fn new(kind: ConnKind, versions: VersionSet, now_ms: u64) -> Conn {
         let (probe_interval_ms, miss_send_len_bytes) = match kind {
-            ConnKind::Service => (0, 0),
+            ConnKind::Service | ConnKind::Snoop => (0, 0),
             ConnKind::Controller { probe_interval_ms } => (probe_interval_ms, DEFAULT_MISS_SEND_LEN_BYTES),
         };
         let config = Config {
@@ -109,7 +110,6 @@ impl Conn {
             bundles: BTreeMap::new(),
             dump: None,
             counters: ConnCounters::default(),
-            pending: Vec::new(),
         }
     }
 
@@ -126,7 +126,7 @@ impl Conn {
     }
 
     pub(super) fn wants_input(&self) -> bool {
-        !self.is_over() && self.pending.len() < PENDING_BYTES && !self.is_behind()
+        !self.is_over() && self.session.pending().len() < PENDING_BYTES && !self.is_behind()
     }
 
     fn is_behind(&self) -> bool {
@@ -134,49 +134,31 @@ impl Conn {
     }
 
     pub(super) fn has_work(&self) -> bool {
-        self.dump.is_some() || self.frame_len().is_some_and(|n| n <= self.pending.len())
+        self.dump.is_some() || self.session.has_frame()
     }
 
-    pub(super) fn receive(&mut self, bytes: &[u8]) {
+    pub(super) fn receive(&mut self, bytes: &[u8], now_ms: u64) {
         if self.is_over() {
             return;
         }
-        if self.pending.len() > 8 * PENDING_BYTES {
+        if self.session.pending().len() > 8 * PENDING_BYTES {
             // The owner hands in more than is wanted: the peer floods, and the connection ends rather than grow.
             self.over = Some(CloseReason::OutputOverflow);
-            self.pending = Vec::new();
             return;
         }
-        self.pending.extend_from_slice(bytes);
-    }
-
-    /// Length of the first message that waits, when its header is there.
-    fn frame_len(&self) -> Option<usize> {
-        let head = self.pending.get(..HEADER_BYTES)?;
-        Some(usize::from(u16::from_be_bytes([head[2], head[3]])).max(HEADER_BYTES))
+        self.session.push_input(bytes, now_ms);
     }
 
     /// Works on what waits, until the reader is behind.
     pub(super) fn serve(&mut self, shared: &mut Shared, ctx: &Ctx<'_>, now_ms: u64) -> Outcome {
         let mut outcome = Outcome::default();
-        let mut at = 0;
-        let pending = std::mem::take(&mut self.pending);
         while !self.is_over() && !self.is_behind() {
             if self.dump.is_some() {
                 self.continue_dump(now_ms);
                 continue;
             }
-            let Some(head) = pending.get(at..at + HEADER_BYTES) else { break };
-            let len = usize::from(u16::from_be_bytes([head[2], head[3]])).max(HEADER_BYTES);
-            let Some(frame) = pending.get(at..at + len) else { break };
-            at += len;
-            for event in self.session.input(frame, now_ms) {
-                self.take_event(event, frame, shared, ctx, now_ms, &mut outcome);
-            }
-        }
-        if !self.is_over() {
-            self.pending = pending;
-            self.pending.drain(..at);
+            let Some(event) = self.session.next_event() else { break };
+            self.take_event(event, shared, ctx, now_ms, &mut outcome);
         }
         outcome
     }
@@ -184,7 +166,6 @@ impl Conn {
     fn take_event(
         &mut self,
         event: Event,
-        frame: &[u8],
         shared: &mut Shared,
         ctx: &Ctx<'_>,
         now_ms: u64,
@@ -194,11 +175,12 @@ impl Conn {
             Event::Connected(_) => outcome.interest_changed = true,
             // The session has answered.
             Event::Refused(_) => {}
+            Event::Message { .. } if self.kind == ConnKind::Snoop => {}
             Event::Closed(reason) => self.over = Some(reason),
-            Event::Message { xid, message } => {
-                let request = super::requests::Request { xid, frame, now_ms };
+            Event::Message { xid, message, frame } => {
+                let request = super::requests::Request { xid, frame: &frame, now_ms };
                 if let Err(kind) = self.handle(*message, &request, shared, ctx, outcome) {
-                    self.refuse(kind, frame);
+                    self.refuse(kind, &frame);
                 }
             }
         }
@@ -245,8 +227,10 @@ impl Conn {
         if !self.is_up() || self.is_over() {
             return false;
         }
-        if self.kind == ConnKind::Service && self.miss_send_len_bytes == 0 {
-            return false;
+        match self.kind {
+            ConnKind::Snoop => return false,
+            ConnKind::Service if self.miss_send_len_bytes == 0 => return false,
+            _ => {}
         }
         let bits = match kind {
             AsyncKind::PacketIn => self.asyncs.packet_in,

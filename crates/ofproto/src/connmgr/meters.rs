@@ -1,4 +1,5 @@
-//! The meters of a bridge (OpenFlow 1.3 §5.7, §7.3.4.4): kept here, carried out by the datapath under the same number.
+//! The meters of a bridge (OpenFlow 1.3 §5.7, §7.3.4.4): kept here, carried out by the datapath under a number of its own
+//! (see [`crate::meter_ids`]).
 
 use super::Ctx;
 use crate::flow_mod;
@@ -7,7 +8,7 @@ use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig};
 use flow::action::Action;
 use openflow::ErrorKind;
 use openflow::msg::meter::{
-    Band, BandType, METER_ALL, Meter, MeterFeatures, MeterMod, MeterModCommand, MeterStats, flags,
+    Band, BandType, CONTROLLER, METER_ALL, Meter, MeterFeatures, MeterMod, MeterModCommand, MeterStats, flags,
 };
 use std::collections::BTreeMap;
 
@@ -18,6 +19,8 @@ const BANDS: usize = 8;
 
 struct Entry {
     meter: Meter,
+    /// Its number in the datapath.
+    dp_id: u32,
     since_ms: u64,
 }
 
@@ -38,11 +41,11 @@ pub(super) fn features() -> MeterFeatures {
     }
 }
 
+/// Whether the rule passes the meter. One that limits only what a rule sends to controllers does not end the rule with it.
 fn uses(rule: &Rule, id: u32) -> bool {
     fn any(actions: &[Action], id: u32) -> bool {
         actions.iter().any(|a| match a {
             Action::Meter(m) => *m == id,
-            Action::Controller(c) => c.meter_id == Some(id),
             Action::WriteActions(set) => any(set, id),
             _ => false,
         })
@@ -67,28 +70,40 @@ impl MeterTable {
             return Ok(());
         }
         let meter = checked(&m.meter)?;
-        let since_ms = match (m.command, self.meters.get(&id)) {
+        let (dp_id, since_ms) = match (m.command, self.meters.get(&id)) {
             (MeterModCommand::Add, Some(_)) => return Err(ErrorKind::MmfcMeterExists),
-            (MeterModCommand::Add, None) => now_ms,
-            (_, Some(there)) => there.since_ms,
+            (MeterModCommand::Add, None) => {
+                (ctx.backer.meter_hold().ok_or(ErrorKind::MmfcOutOfMeters)?, now_ms)
+            }
+            (_, Some(there)) => (there.dp_id, there.since_ms),
             (_, None) => return Err(ErrorKind::MmfcUnknownMeter),
         };
         let bands = meter.bands.iter().map(|b| MeterBand { rate: b.rate, burst: b.burst_size }).collect();
         let config = MeterConfig { per_packet: meter.flags & flags::PKTPS != 0, bands };
-        ctx.datapath.meter_set(id, &config).map_err(|e| match e {
-            DpifError::Full(_) | DpifError::Unsupported(_) => ErrorKind::MmfcOutOfMeters,
-            _ => ErrorKind::MmfcUnknown,
-        })?;
-        self.meters.insert(id, Entry { meter, since_ms });
+        if let Err(e) = ctx.datapath.meter_set(dp_id, &config) {
+            if m.command == MeterModCommand::Add {
+                ctx.backer.meter_release(dp_id);
+            }
+            return Err(match e {
+                DpifError::Full(_) | DpifError::Unsupported(_) => ErrorKind::MmfcOutOfMeters,
+                _ => ErrorKind::MmfcUnknown,
+            });
+        }
+        if m.command == MeterModCommand::Add {
+            ctx.backer.set_meter(ctx.bridge, id, Some(dp_id));
+        }
+        self.meters.insert(id, Entry { meter, dp_id, since_ms });
         Ok(())
     }
 
     /// Removes a meter and the rules that use it (1.3 §6.5).
     fn delete(&mut self, id: u32, ctx: &Ctx<'_>) {
-        self.meters.remove(&id);
+        let Some(entry) = self.meters.remove(&id) else { return };
         flow_mod::remove_where(ctx.backer, ctx.bridge, |r| uses(r, id));
+        ctx.backer.set_meter(ctx.bridge, id, None);
         // A datapath that does not know it has nothing to remove.
-        let _ = ctx.datapath.meter_del(id);
+        let _ = ctx.datapath.meter_del(entry.dp_id);
+        ctx.backer.meter_release(entry.dp_id);
     }
 
     /// Removes all meters, when the bridge ends.
@@ -119,7 +134,7 @@ impl MeterTable {
         let tell = |e: &Entry| {
             let age_ms = now_ms.saturating_sub(e.since_ms);
             let unknown = MeterBandStats { packets: u64::MAX, bytes: u64::MAX };
-            let counted = ctx.datapath.meter_stats(e.meter.id).ok();
+            let counted = ctx.datapath.meter_stats(e.dp_id).ok();
             let band = |n: usize| counted.as_ref().and_then(|c| c.bands.get(n)).copied().unwrap_or(unknown);
             let bands = (0..e.meter.bands.len()).map(|n| (band(n).packets, band(n).bytes)).collect();
             MeterStats {
@@ -138,7 +153,7 @@ impl MeterTable {
 
 /// The meter as it is kept: a band without a burst size has one second's worth.
 fn checked(m: &Meter) -> Result<Meter, ErrorKind> {
-    if m.id == 0 || m.id >= METERS {
+    if (m.id == 0 || m.id >= METERS) && m.id != CONTROLLER {
         return Err(ErrorKind::MmfcInvalidMeter);
     }
     if m.bands.is_empty() || m.bands.len() > BANDS {

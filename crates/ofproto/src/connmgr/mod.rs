@@ -8,6 +8,8 @@
 //! [`Connmgr::wants_input`], leaves the rest in the socket); long answers are made piece by piece as they are read; events
 //! for a slow reader are dropped and counted; bundles are bounded in number and bytes.
 //!
+//! Who watches a bridge's controllers ([`ConnKind::Snoop`]) gets copies of what they say and are told.
+//!
 //! Requests of one connection are carried out in order, each before the next, so a barrier has nothing to wait for.
 
 mod bundle;
@@ -18,6 +20,7 @@ mod meters;
 mod packets;
 mod ports;
 mod requests;
+mod snoop;
 mod stats;
 mod table_features;
 #[cfg(test)]
@@ -84,6 +87,16 @@ pub struct Connmgr {
     next_id: u64,
     shared: Shared,
     fail: FailState,
+    admin_changes: Vec<AdminChange>,
+}
+
+/// A controller sets a port's device up or down.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AdminChange {
+    /// The port.
+    pub name: String,
+    /// Whether it is to be up.
+    pub up: bool,
 }
 
 /// What a connection looks like from outside (`Controller` rows of the database, `ofproto/list`).
@@ -110,20 +123,23 @@ impl Connmgr {
         let id = ConnId(self.next_id);
         self.next_id += 1;
         self.conns.insert(id, Conn::new(kind, versions, now_ms));
+        self.watchers_changed();
         id
     }
 
     /// The connection is gone.
     pub fn close(&mut self, id: ConnId, ctx: &Ctx<'_>, now_ms: u64) {
         self.conns.remove(&id);
+        self.watchers_changed();
         self.connections_changed(ctx, now_ms);
     }
 
     /// Takes bytes that came.
     pub fn input(&mut self, id: ConnId, bytes: &[u8], ctx: &Ctx<'_>, now_ms: u64) {
         if let Some(conn) = self.conns.get_mut(&id) {
-            conn.receive(bytes);
+            conn.receive(bytes, now_ms);
             self.serve(id, ctx, now_ms);
+            self.relay();
         }
     }
 
@@ -172,6 +188,12 @@ impl Connmgr {
         self.conns.keys().copied()
     }
 
+    /// The ports whose devices are to be set up or down, in order; the owner carries it out. The port's configuration says so
+    /// already: where it cannot be done, the owner sets it right again.
+    pub fn take_admin_changes(&mut self) -> Vec<AdminChange> {
+        std::mem::take(&mut self.admin_changes)
+    }
+
     /// Whether a controller is connected and has agreed on a version.
     pub fn controller_is_connected(&self) -> bool {
         self.conns.values().any(|c| matches!(c.kind, ConnKind::Controller { .. }) && c.is_up())
@@ -189,6 +211,7 @@ impl Connmgr {
         }
         self.connections_changed(ctx, now_ms);
         self.run_fail_open(ctx, now_ms);
+        self.relay();
     }
 
     /// When [`Connmgr::run`] has something to do, output aside.
@@ -212,6 +235,10 @@ impl Connmgr {
         }
         for (old, new) in &outcome.ports {
             self.tell_port(Some(old), Some(new), Some(id), now_ms);
+            if old.config.port_down != new.config.port_down {
+                let (name, up) = (new.name.clone(), !new.config.port_down);
+                self.admin_changes.push(AdminChange { name, up });
+            }
         }
         if changed {
             self.connections_changed(ctx, now_ms);

@@ -85,6 +85,7 @@ impl Conn {
             trace: false,
         };
         let t = translate(&request, &mut ctx.backer.xlate_host(true, now_ms));
+        ctx.backer.tell_fault(&bridge.name, &flow, &t);
         t.cache.replay(1, m.data.len() as u64, now_ms, &mut ctx.backer.effect_host());
         let execute =
             Execute { packet: Packet::from_slice(&m.data), key, actions: t.actions.into(), ticket: None };

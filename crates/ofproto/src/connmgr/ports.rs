@@ -23,13 +23,15 @@ const SPEED_FEATURES: [(u32, u32); 7] = [
 /// `OFPPF_OTHER`: another speed than those.
 const OTHER_SPEED: u32 = 1 << 10;
 
-/// Bits of the configuration that the switch has; others stay unset.
-const CONFIG_BITS: [(u32, fn(&mut PortConfigBits) -> &mut bool); 5] = [
+/// Bits of the configuration.
+const CONFIG_BITS: [(u32, fn(&mut PortConfigBits) -> &mut bool); 7] = [
     (config::PORT_DOWN, |c| &mut c.port_down),
     (config::NO_RECV, |c| &mut c.no_recv),
     (config::NO_FLOOD, |c| &mut c.no_flood),
     (config::NO_FWD, |c| &mut c.no_fwd),
     (config::NO_PACKET_IN, |c| &mut c.no_packet_in),
+    (config::NO_STP, |c| &mut c.no_stp),
+    (config::NO_RECV_STP, |c| &mut c.no_recv_stp),
 ];
 
 fn config_bits(mut c: PortConfigBits) -> u32 {
@@ -150,7 +152,9 @@ impl Conn {
         if port.mac != m.hw_addr {
             return Err(ErrorKind::PmfcBadHwAddr);
         }
-        if with_config(port.config, m.config, m.mask) == port.config {
+        // What is no device cannot be set down, which is as OVS has it: the bit stays unset, and nothing is said.
+        let mask = if port.dp_port.is_some() { m.mask } else { m.mask & !config::PORT_DOWN };
+        if with_config(port.config, m.config, mask) == port.config {
             return Ok(());
         }
         let changed = ctx.backer.change_bridge(ctx.bridge, |b| {
@@ -158,7 +162,7 @@ impl Conn {
             let port = ports.ports.get_mut(&m.port)?;
             let old = port.clone();
             let new = Arc::make_mut(port);
-            new.config = with_config(new.config, m.config, m.mask);
+            new.config = with_config(new.config, m.config, mask);
             let new = port.clone();
             update_flooding(ports, &new);
             Some((old, new))

@@ -279,3 +279,41 @@ fn frozen_states_live_as_long_as_their_flows() {
     (0..3).for_each(|_| rig.later(600));
     assert_eq!(rig.backer.recirc_count(), 0);
 }
+
+#[test]
+fn a_flow_made_from_what_is_no_more_is_checked_as_soon_as_it_is_there() {
+    let mut rig = Rig::new("actions=2");
+    rig.settle();
+    // Translated, and on its way while the rules change and the round for that goes by.
+    let ops = handle(&rig.backer, vec![miss_of(0x88cc, 1)], rig.now_ms).remove(&CORE).unwrap_or_default();
+    rig.rule("actions=drop");
+    rig.settle();
+    assert!(rig.revalidator.is_settled(&rig.backer));
+    let rounds = rig.revalidator.rounds();
+    for op in ops {
+        rig.dp.one(op);
+    }
+    assert!(put_done(&rig.backer, CORE, Ufid(1), true));
+    assert_eq!(rig.dp.actions(), [out(2)]);
+    rig.settle();
+    assert_eq!(rig.dp.actions(), [vec![DpAction::Drop(dpif::XlateDrop::Ok)]]);
+    assert_eq!(rig.revalidator.rounds(), rounds, "one flow is no reason to look at all");
+    // A flow of the present is left alone, and one whose mask is another now ends.
+    rig.install(0x88cd, 2);
+    assert!(!put_done(&rig.backer, CORE, Ufid(2), true));
+    let ops = handle(&rig.backer, vec![miss_of(0x88ce, 3)], rig.now_ms).remove(&CORE).unwrap_or_default();
+    rig.rule("priority=40000,dl_dst=02:00:00:00:00:09 actions=2");
+    rig.settle();
+    for op in ops {
+        rig.dp.one(op);
+    }
+    put_done(&rig.backer, CORE, Ufid(3), true);
+    rig.settle();
+    assert!(rig.dp.actions().is_empty() && rig.backer.ukeys.is_empty());
+    // Too many at once: all are looked at.
+    for n in 10..5000 {
+        rig.backer.tell_stale(Ufid(n), CORE);
+    }
+    rig.settle();
+    assert!(rig.revalidator.rounds() > rounds + 1);
+}

@@ -225,3 +225,14 @@ fn a_port_of_no_bridge_drops() {
     let Some(DpifOp::FlowPut(put)) = ops[&PmdId::Core(0)].first() else { panic!("{ops:?}") };
     assert_eq!(put.actions[..], [DpAction::Drop(XlateDrop::BridgeNotFound)]);
 }
+
+#[test]
+fn what_a_translation_stumbles_over_is_told_with_its_packet() {
+    let (backer, _) = backer_with("actions=resubmit(,0)");
+    let many: Vec<Upcall> = (1..100).map(|n| miss_of(0x88cc, n)).collect();
+    handle(&backer, many, 5);
+    let told: Vec<String> = std::iter::from_fn(|| backer.faults.pop()).collect();
+    let expected = "over max translation depth 64 on bridge a while processing in_port=1,vlan_tci=0x0000,\
+        dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02,dl_type=0x88cc";
+    assert_eq!((told.len(), told.first().map(String::as_str)), (16, Some(expected)));
+}

@@ -13,8 +13,37 @@ fn differing<T: PartialEq + Default>(new: T, old: T, mask: T) -> T {
     if new == old { T::default() } else { mask }
 }
 
-fn and<const N: usize>(a: [u8; N], b: [u8; N]) -> [u8; N] {
-    std::array::from_fn(|i| a[i] & b[i])
+/// A value of which some bits count.
+trait Bits: Copy {
+    /// The bits that do.
+    fn under(self, mask: Self) -> Self;
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(impl Bits for $number {
+        fn under(self, mask: Self) -> Self {
+            self & mask
+        }
+    })*};
+}
+
+numbers!(u8 u16 u32);
+
+impl<const N: usize> Bits for [u8; N] {
+    fn under(self, mask: Self) -> Self {
+        std::array::from_fn(|i| self[i] & mask[i])
+    }
+}
+
+/// The part of a header that differs between flow and base, as a masked set of type `$set`, whose fields are named with
+/// those of the flow; `None`: nothing differs.
+macro_rules! changed {
+    ($cx:expr, $set:ident { $($field:ident: $of:ident),* $(,)? }) => {{
+        let (f, b, m) = (&$cx.flow, &$cx.base, &$cx.wc.0);
+        let mask = $set { $($field: differing(f.$of, b.$of, m.$of).into()),* };
+        let value = $set { $($field: Bits::under(f.$of.into(), mask.$field)),* };
+        (mask != $set::default()).then_some(Masked { value, mask })
+    }};
 }
 
 impl Ctx<'_> {
@@ -42,25 +71,18 @@ impl Ctx<'_> {
     }
 
     fn commit_eth(&mut self) {
-        let (f, b, m) = (&self.flow, &self.base, &self.wc.0);
-        let mask = EthSet {
-            src: differing(f.dl_src, b.dl_src, m.dl_src),
-            dst: differing(f.dl_dst, b.dl_dst, m.dl_dst),
-        };
-        if mask != EthSet::default() {
-            let value = EthSet { src: and(f.dl_src, mask.src), dst: and(f.dl_dst, mask.dst) };
-            self.set(SetAction::Eth(Masked { value, mask }));
+        if let Some(eth) = changed!(self, EthSet { src: dl_src, dst: dl_dst }) {
+            self.set(SetAction::Eth(eth));
         }
     }
 
     fn commit_network(&mut self) {
         match self.base.dl_type {
             // A header that could not be read cannot be rewritten.
-            h::ETH_TYPE_IP if !self.ipv4_header_was_read() => {
-                if self.network_differs() {
-                    self.match_ipv4_header();
-                }
+            h::ETH_TYPE_IP if !self.ipv4_header_was_read() && self.network_differs() => {
+                self.match_ipv4_header();
             }
+            h::ETH_TYPE_IP if !self.ipv4_header_was_read() => {}
             h::ETH_TYPE_IPV6 if self.base.nw_proto == 0 && self.network_differs() => {
                 self.wc.0.nw_proto = u8::MAX;
             }
@@ -115,21 +137,9 @@ impl Ctx<'_> {
     }
 
     fn commit_ipv4(&mut self) {
-        let (f, b, m) = (&self.flow, &self.base, &self.wc.0);
-        let mask = Ipv4Set {
-            src: differing(f.nw_src, b.nw_src, m.nw_src),
-            dst: differing(f.nw_dst, b.nw_dst, m.nw_dst),
-            tos: differing(f.nw_tos, b.nw_tos, m.nw_tos),
-            ttl: differing(f.nw_ttl, b.nw_ttl, m.nw_ttl),
-        };
-        if mask != Ipv4Set::default() {
-            let value = Ipv4Set {
-                src: f.nw_src & mask.src,
-                dst: f.nw_dst & mask.dst,
-                tos: f.nw_tos & mask.tos,
-                ttl: f.nw_ttl & mask.ttl,
-            };
-            self.set(SetAction::Ipv4(Masked { value, mask }));
+        let changed = changed!(self, Ipv4Set { src: nw_src, dst: nw_dst, tos: nw_tos, ttl: nw_ttl });
+        if let Some(ipv4) = changed {
+            self.set(SetAction::Ipv4(ipv4));
             if self.original.nw_proto != 0 && !self.ipv4_header_is_matched() {
                 self.wc.0.nw_proto = u8::MAX;
             } else if !self.ipv4_header_is_matched() {
@@ -139,79 +149,38 @@ impl Ctx<'_> {
     }
 
     fn commit_ipv6(&mut self) {
-        let (f, b, m) = (&self.flow, &self.base, &self.wc.0);
-        let mask = Ipv6Set {
-            src: differing(f.ipv6_src, b.ipv6_src, m.ipv6_src),
-            dst: differing(f.ipv6_dst, b.ipv6_dst, m.ipv6_dst),
-            label: differing(f.ipv6_label, b.ipv6_label, m.ipv6_label),
-            tclass: differing(f.nw_tos, b.nw_tos, m.nw_tos),
-            hlimit: differing(f.nw_ttl, b.nw_ttl, m.nw_ttl),
-        };
-        if mask != Ipv6Set::default() {
-            let value = Ipv6Set {
-                src: and(f.ipv6_src, mask.src),
-                dst: and(f.ipv6_dst, mask.dst),
-                label: f.ipv6_label & mask.label,
-                tclass: f.nw_tos & mask.tclass,
-                hlimit: f.nw_ttl & mask.hlimit,
-            };
-            self.set(SetAction::Ipv6(Masked { value, mask }));
+        let changed = changed!(
+            self,
+            Ipv6Set { src: ipv6_src, dst: ipv6_dst, label: ipv6_label, tclass: nw_tos, hlimit: nw_ttl }
+        );
+        if let Some(ipv6) = changed {
+            self.set(SetAction::Ipv6(ipv6));
             self.wc.0.nw_proto = u8::MAX;
         }
     }
 
     fn commit_nd(&mut self) {
-        let (f, b, m) = (&self.flow, &self.base, &self.wc.0);
-        let mask = NdSet {
-            target: differing(f.nd_target, b.nd_target, m.nd_target),
-            sll: differing(f.arp_sha, b.arp_sha, m.arp_sha),
-            tll: differing(f.arp_tha, b.arp_tha, m.arp_tha),
-        };
-        if mask != NdSet::default() {
-            let value = NdSet {
-                target: and(f.nd_target, mask.target),
-                sll: and(f.arp_sha, mask.sll),
-                tll: and(f.arp_tha, mask.tll),
-            };
-            self.set(SetAction::Nd(Masked { value, mask }));
+        if let Some(nd) = changed!(self, NdSet { target: nd_target, sll: arp_sha, tll: arp_tha }) {
+            self.set(SetAction::Nd(nd));
         }
     }
 
     fn commit_arp(&mut self) {
-        let (f, b, m) = (&self.flow, &self.base, &self.wc.0);
-        let mask = ArpSet {
-            op: differing(f.nw_proto, b.nw_proto, m.nw_proto).into(),
-            sha: differing(f.arp_sha, b.arp_sha, m.arp_sha),
-            tha: differing(f.arp_tha, b.arp_tha, m.arp_tha),
-            spa: differing(f.nw_src, b.nw_src, m.nw_src),
-            tpa: differing(f.nw_dst, b.nw_dst, m.nw_dst),
-        };
-        if mask != ArpSet::default() {
-            let value = ArpSet {
-                op: u16::from(f.nw_proto) & mask.op,
-                sha: and(f.arp_sha, mask.sha),
-                tha: and(f.arp_tha, mask.tha),
-                spa: f.nw_src & mask.spa,
-                tpa: f.nw_dst & mask.tpa,
-            };
-            self.set(SetAction::Arp(Masked { value, mask }));
+        let changed =
+            changed!(self, ArpSet { op: nw_proto, sha: arp_sha, tha: arp_tha, spa: nw_src, tpa: nw_dst });
+        if let Some(arp) = changed {
+            self.set(SetAction::Arp(arp));
         }
     }
 
     fn commit_ports(&mut self) {
-        let (f, b, m) = (&self.flow, &self.base, &self.wc.0);
+        let b = &self.base;
         if !b.is_ip() || b.nw_frag & nw_frag::LATER != 0 {
             return;
         }
-        let mask = PortsSet {
-            src: differing(f.tp_src, b.tp_src, m.tp_src),
-            dst: differing(f.tp_dst, b.tp_dst, m.tp_dst),
-        };
-        if mask == PortsSet::default() {
-            return;
-        }
-        let ports = Masked { value: PortsSet { src: f.tp_src & mask.src, dst: f.tp_dst & mask.dst }, mask };
-        match b.nw_proto {
+        let proto = b.nw_proto;
+        let Some(ports) = changed!(self, PortsSet { src: tp_src, dst: tp_dst }) else { return };
+        match proto {
             h::IPPROTO_TCP => self.set(SetAction::Tcp(ports)),
             h::IPPROTO_UDP => self.set(SetAction::Udp(ports)),
             h::IPPROTO_SCTP => self.set(SetAction::Sctp(ports)),

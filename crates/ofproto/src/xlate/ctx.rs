@@ -3,14 +3,19 @@
 use super::cache::{XlateCache, XlateEffect};
 use super::trace::{TraceEvent, Tracer};
 use super::{MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, MAX_STACK, Request, Translation, XlateHost};
+use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::Rule;
 use crate::view::{BridgeView, View};
 use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
 use flow::action::{Action, ControllerAction, PacketInReason};
 use flow::{Flow, Mask, OfPort, RecircId, TableId, VlanTag, nw_frag};
+use openflow::msg::meter;
 use packet::headers as h;
 use std::sync::Arc;
+
+/// Where bridges send spanning tree's frames (IEEE 802.1D §7.12.3).
+const STP_ADDRESS: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
 
 pub(super) struct Ctx<'a> {
     pub(super) view: &'a View,
@@ -29,6 +34,7 @@ pub(super) struct Ctx<'a> {
     pub(super) rule_cookie: u64,
     pub(super) rule_is_miss: bool,
     pub(super) in_packet_out: bool,
+    pub(super) in_action_set: bool,
     pub(super) depth: u32,
     /// Lookups within lookups.
     nesting: u32,
@@ -42,6 +48,7 @@ pub(super) struct Ctx<'a> {
     pub(super) cache: XlateCache,
     recircs: Vec<RecircId>,
     error: Option<XlateDrop>,
+    fault: Option<String>,
     pub(super) trace: Tracer,
 }
 
@@ -94,15 +101,18 @@ impl<'a> Ctx<'a> {
             cache: XlateCache::default(),
             recircs: Vec::new(),
             error: None,
+            fault: None,
+            in_action_set: false,
             trace: Tracer::new(request.trace),
         }
     }
 
     /// Ends the translation with an error: nothing of it is sent.
-    pub(super) fn fail(&mut self, reason: XlateDrop, detail: &str) {
+    pub(super) fn fail(&mut self, reason: XlateDrop, fault: impl Into<String>) {
         if self.error.is_none() {
-            self.error = Some(reason);
-            self.trace.detail(|| detail.to_string());
+            let fault = fault.into();
+            self.trace.leaf(|| TraceEvent::Error(fault.clone()));
+            (self.error, self.fault) = (Some(reason), Some(fault));
         }
         self.exit = true;
     }
@@ -187,16 +197,32 @@ impl<'a> Ctx<'a> {
             self.fail(XlateDrop::ForwardingDisabled, "the input port is not part of the bridge");
             return false;
         };
-        if port.config.no_recv || port.config.port_down {
-            self.fail(XlateDrop::ForwardingDisabled, "the input port does not receive");
-            return false;
+        let config = port.config;
+        let receives = self.may_receive(config);
+        if !receives {
+            self.quietly_drop(XlateDrop::ForwardingDisabled, "the input port does not receive");
         }
-        true
+        receives
+    }
+
+    /// Whether a port of this configuration lets the packet in. Spanning tree's frames have a bit of their own.
+    pub(super) fn may_receive(&mut self, config: PortConfigBits) -> bool {
+        if config.no_recv == config.no_recv_stp {
+            return !config.no_recv && !config.port_down;
+        }
+        self.wc.0.dl_dst = [0xff; 6];
+        let closed = if self.flow.dl_dst == STP_ADDRESS { config.no_recv_stp } else { config.no_recv };
+        !closed && !config.port_down
+    }
+
+    /// Ends the translation as configuration wants it: nothing is sent, and nobody is alarmed.
+    fn quietly_drop(&mut self, reason: XlateDrop, why: &str) {
+        self.fail(reason, why);
+        self.fault = None;
     }
 
     /// Looks the packet up in a table and runs what is found. `honor_miss`: a table miss may go to the controllers.
     pub(super) fn lookup(&mut self, table: TableId, honor_miss: bool) {
-        let saved = (self.table, self.rule_cookie, self.rule_is_miss);
         self.table = table;
         let bridge = self.bridge.clone();
         let found = bridge.tables.lookup(table, &self.flow, Some(&mut self.wc)).cloned();
@@ -210,7 +236,6 @@ impl<'a> Ctx<'a> {
             None => {}
         }
         self.trace.pop();
-        (self.table, self.rule_cookie, self.rule_is_miss) = saved;
     }
 
     fn run_rule(&mut self, rule: &Arc<Rule>) {
@@ -225,35 +250,34 @@ impl<'a> Ctx<'a> {
         if !self.bridge.miss_to_controller || quiet {
             return;
         }
-        let action = ControllerAction {
-            max_len_bytes: u16::MAX,
-            controller_id: 0,
-            reason: PacketInReason::NoMatch,
-            userdata: Vec::new(),
-            pause: false,
-            meter_id: None,
-        };
         self.rule_cookie = u64::MAX;
-        self.output_controller(&action);
+        let reason = PacketInReason::NoMatch;
+        self.output_controller(&ControllerAction { reason, ..ControllerAction::plain(u16::MAX) });
     }
 
     /// A `resubmit`, `goto_table` or output to `TABLE`.
     pub(super) fn resubmit(&mut self, table: TableId, in_port: OfPort, honor_miss: bool) {
-        if self.depth >= MAX_DEPTH || self.nesting >= MAX_NESTING {
-            return self.fail(XlateDrop::RecursionTooDeep, "resubmits nest too deep");
+        if self.depth >= MAX_DEPTH {
+            return self.fail(XlateDrop::RecursionTooDeep, format!("over max translation depth {MAX_DEPTH}"));
+        }
+        if self.nesting >= MAX_NESTING {
+            return self
+                .fail(XlateDrop::RecursionTooDeep, format!("over {MAX_NESTING} nested resubmit actions"));
         }
         if self.resubmits >= MAX_RESUBMITS {
-            return self.fail(XlateDrop::TooManyResubmits, "too many resubmits");
+            return self.fail(XlateDrop::TooManyResubmits, format!("over {MAX_RESUBMITS} resubmit actions"));
         }
         self.resubmits += 1;
         // Going on to later tables ends by itself; going back is what may go in circles.
         let deeper = u32::from(table <= self.table);
-        let saved = self.flow.in_port;
+        let saved_port = self.flow.in_port;
+        let saved = (self.table, self.rule_cookie, self.rule_is_miss);
         self.flow.in_port = in_port.0;
         (self.depth, self.nesting) = (self.depth + deeper, self.nesting + 1);
         self.lookup(table, honor_miss);
         (self.depth, self.nesting) = (self.depth - deeper, self.nesting - 1);
-        self.flow.in_port = saved;
+        (self.table, self.rule_cookie, self.rule_is_miss) = saved;
+        self.flow.in_port = saved_port;
     }
 
     /// Runs a list of actions. When the translation freezes on the way, what is left of the list is kept.
@@ -293,6 +317,7 @@ impl<'a> Ctx<'a> {
                     Err(_) => self.trace.detail(|| format!("output port {port:#x} is out of range")),
                 }
             }
+            Action::Controller(c) if c.is_plain() => self.output(OfPort::CONTROLLER, c.max_len_bytes),
             Action::Controller(c) => self.output_controller(c),
             Action::Resubmit { in_port, table } => {
                 let in_port = if *in_port == OfPort::IN_PORT { self.flow.in_port() } else { *in_port };
@@ -301,7 +326,7 @@ impl<'a> Ctx<'a> {
             Action::GotoTable(table) => self.resubmit(*table, self.flow.in_port(), true),
             Action::Learn(learn) => self.learn(learn),
             Action::Exit => self.exit = true,
-            Action::Meter(id) => self.actions.push(DpAction::Meter(*id)),
+            Action::Meter(id) => self.meter(*id),
             Action::ClearActions => self.action_set.clear(),
             Action::WriteActions(actions) => super::set::merge(&mut self.action_set, actions),
             Action::DebugRecirc => {
@@ -316,6 +341,13 @@ impl<'a> Ctx<'a> {
             Action::Enqueue { port, .. } => self.output(*port, 0),
             Action::SetQueue(_) | Action::PopQueue => {}
             _ => self.set_action(action),
+        }
+    }
+
+    /// Passes a meter of the bridge. One that is gone limits nothing: the rules that use it end with it.
+    fn meter(&mut self, id: u32) {
+        if let Some(dp_id) = self.bridge.meters.get(&id) {
+            self.actions.push(DpAction::Meter(*dp_id));
         }
     }
 
@@ -346,15 +378,11 @@ impl<'a> Ctx<'a> {
             return;
         }
         for id in controllers {
-            let action = ControllerAction {
-                max_len_bytes: u16::MAX,
+            self.output_controller(&ControllerAction {
                 controller_id: *id,
                 reason: PacketInReason::InvalidTtl,
-                userdata: Vec::new(),
-                pause: false,
-                meter_id: None,
-            };
-            self.output_controller(&action);
+                ..ControllerAction::plain(u16::MAX)
+            });
         }
         self.leaves_list = true;
     }
@@ -366,8 +394,19 @@ impl<'a> Ctx<'a> {
         }
         let set = super::set::in_order(&std::mem::take(&mut self.action_set));
         self.trace.push(|()| TraceEvent::ActionSet, &());
+        let outer = std::mem::replace(&mut self.in_action_set, true);
         self.run_actions(&set);
+        self.in_action_set = outer;
         self.trace.pop();
+    }
+
+    /// Why an output to the controllers that says no reason sends the packet to them.
+    pub(super) fn reason_of_output(&self) -> PacketInReason {
+        match (self.in_packet_out, self.in_action_set) {
+            (true, _) => PacketInReason::PacketOut,
+            (_, true) => PacketInReason::ActionSet,
+            _ => PacketInReason::Action,
+        }
     }
 
     fn frozen_state(&self, steps: Vec<FrozenStep>, userdata: Vec<u8>) -> FrozenState {
@@ -413,13 +452,23 @@ impl<'a> Ctx<'a> {
             PacketInReason::Action if self.rule_is_miss => PacketInReason::NoMatch,
             reason => reason,
         };
-        self.actions.push(DpAction::Userspace(UserCookie::Controller(ControllerCookie {
+        let hand_up = DpAction::Userspace(UserCookie::Controller(ControllerCookie {
             recirc_id,
             rule_cookie: self.rule_cookie,
             reason: reason as u8,
             controller_id: action.controller_id,
             max_len_bytes: action.max_len_bytes,
-        })));
+        }));
+        // Who asks for no meter, or for one that is not there, gets the one of all packets for controllers, if there is one.
+        let meters = &self.bridge.meters;
+        let meter = action.meter_id.and_then(|id| meters.get(&id)).or_else(|| meters.get(&meter::CONTROLLER));
+        self.actions.push(match meter {
+            // The meter drops the controllers' copy only.
+            Some(id) => {
+                DpAction::Sample { probability: u32::MAX, actions: vec![DpAction::Meter(*id), hand_up] }
+            }
+            None => hand_up,
+        });
     }
 
     pub(super) fn finish(mut self) -> Translation {
@@ -435,6 +484,7 @@ impl<'a> Ctx<'a> {
             wc: self.wc,
             slow_reasons: self.slow_reasons,
             error: self.error,
+            fault: self.fault,
             cache: self.cache,
             recircs: self.recircs,
             final_flow: self.flow,

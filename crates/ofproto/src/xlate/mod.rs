@@ -85,6 +85,8 @@ pub struct Translation {
     pub slow_reasons: u16,
     /// Why nothing is sent, if an error ended the translation.
     pub error: Option<XlateDrop>,
+    /// The same in words, for the log, unless configuration wants it so.
+    pub fault: Option<String>,
     /// Effects, to be replayed.
     pub cache: XlateCache,
     /// Recirculation ids held for this translation; whoever keeps its actions keeps them, then releases them.

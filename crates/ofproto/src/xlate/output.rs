@@ -6,7 +6,7 @@ use super::ctx::Ctx;
 use super::trace::TraceEvent;
 use crate::ports::{BridgeId, Port};
 use dpif::{DpAction, XlateDrop};
-use flow::action::{ControllerAction, PacketInReason};
+use flow::action::ControllerAction;
 use flow::{OfPort, TableId};
 use std::sync::Arc;
 
@@ -21,19 +21,14 @@ impl Ctx<'_> {
             OfPort::FLOOD => self.flood(false),
             OfPort::ALL => self.flood(true),
             OfPort::CONTROLLER => {
-                let reason =
-                    if self.in_packet_out { PacketInReason::PacketOut } else { PacketInReason::Action };
+                let reason = self.reason_of_output();
                 self.output_controller(&ControllerAction {
-                    max_len_bytes,
-                    controller_id: 0,
                     reason,
-                    userdata: Vec::new(),
-                    pause: false,
-                    meter_id: None,
+                    ..ControllerAction::plain(max_len_bytes)
                 });
             }
             port if port == self.flow.in_port() => {
-                self.trace.detail(|| "skipping output to input port".to_string());
+                self.trace.warning(|| "skipping output to input port".to_string());
             }
             port => self.output_to(port),
         }
@@ -55,8 +50,11 @@ impl Ctx<'_> {
         let Some(port) = bridge.ports.port(of_port) else {
             return self.trace.detail(|| format!("Nonexistent output port {of_port}"));
         };
-        if port.config.no_fwd || port.config.port_down {
-            return self.trace.detail(|| format!("port {of_port} does not forward, skipping output"));
+        if port.config.no_fwd {
+            return self.trace.detail(|| "OFPPC_NO_FWD set, skipping output".to_string());
+        }
+        if port.config.port_down {
+            return self.trace.detail(|| "OFPPC_PORT_DOWN set, skipping output".to_string());
         }
         if let Some((peer_bridge, peer_port)) = port.patch_peer {
             return self.cross_patch(port, peer_bridge, peer_port);
@@ -71,11 +69,11 @@ impl Ctx<'_> {
     /// Continues in the bridge at the other end of a patch port, within this translation.
     fn cross_patch(&mut self, port: &Arc<Port>, peer_bridge: BridgeId, peer_port: OfPort) {
         if self.depth >= MAX_DEPTH {
-            return self.fail(XlateDrop::RecursionTooDeep, "patch ports nest too deep");
+            return self.fail(XlateDrop::RecursionTooDeep, format!("over max translation depth {MAX_DEPTH}"));
         }
         let Some(bridge) = self.view.bridge(peer_bridge).cloned() else { return };
         let Some(peer) = bridge.ports.port(peer_port).cloned() else { return };
-        if peer.config.no_recv || peer.config.port_down {
+        if !self.may_receive(peer.config) {
             return self.trace.detail(|| format!("patch port {} does not receive", peer.name));
         }
         let patch = XlateEffect::Patch { from: port.patch_counters.clone(), to: peer.patch_counters.clone() };
@@ -85,17 +83,19 @@ impl Ctx<'_> {
         let saved_bridge = std::mem::replace(&mut self.bridge, bridge);
         let saved_set = std::mem::take(&mut self.action_set);
         let saved_stack = std::mem::take(&mut self.stack);
-        let saved = (self.table, self.rule_cookie, self.rule_is_miss, self.in_packet_out);
+        let saved = (self.table, self.rule_cookie, self.rule_is_miss);
+        let saved_reasons = (self.in_packet_out, self.in_action_set);
         self.flow.in_port = peer_port.0;
         self.flow.metadata = 0;
         self.flow.regs = [0; 16];
-        self.in_packet_out = false;
+        (self.in_packet_out, self.in_action_set) = (false, false);
         self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
         self.depth += 1;
         self.in_peer_bridge();
         self.depth -= 1;
         self.trace.pop();
-        (self.table, self.rule_cookie, self.rule_is_miss, self.in_packet_out) = saved;
+        (self.table, self.rule_cookie, self.rule_is_miss) = saved;
+        (self.in_packet_out, self.in_action_set) = saved_reasons;
         self.action_set = saved_set;
         self.stack = saved_stack;
         self.bridge = saved_bridge;

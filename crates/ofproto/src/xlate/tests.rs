@@ -163,6 +163,7 @@ fn show(actions: &[DpAction]) -> String {
         DpAction::PopVlan => "pop_vlan".to_string(),
         DpAction::Recirc(id) => format!("recirc({})", id.0),
         DpAction::Meter(id) => format!("meter({id})"),
+        DpAction::Sample { probability: u32::MAX, actions } => format!("sample({})", show(actions)),
         DpAction::Drop(XlateDrop::Ok) => "drop".to_string(),
         DpAction::Drop(why) => format!("drop:{why:?}"),
         DpAction::Set(SetAction::Ipv4(m)) => {
@@ -519,17 +520,95 @@ fn slow_flows_keep_their_packets_actions_apart() {
 #[test]
 fn controllers_meters_and_misses() {
     let rig = Rig::new();
-    let a = rig.a;
-    let rig = rig.rules(
-        a,
-        "priority=2,tcp actions=meter:3,controller(id=4),2
-         priority=0 actions=controller",
-    );
-    rig.acts(TCP, "meter(3),controller(reason=1,id=4),2");
+    let (a, b) = (rig.a, rig.b);
+    let rig = rig
+        .rules(
+            a,
+            "priority=2,tcp actions=meter:3,controller(id=4),2
+             priority=1,udp actions=meter:9,controller(id=4,meter_id=3),controller(meter_id=9),9
+             priority=0 actions=controller",
+        )
+        .rules(b, "actions=meter:3,1");
+    // Each bridge has meters of its own; one that is not there limits nothing.
+    rig.backer.set_meter(a, 3, Some(1));
+    rig.backer.set_meter(b, 3, Some(0));
+    rig.acts(TCP, "meter(1),controller(reason=1,id=4),2");
+    let udp = TCP.replace("tcp", "udp");
+    let of_copy = "sample(meter(1),controller(reason=1,id=4))";
+    rig.acts(&udp, &format!("{of_copy},controller(reason=1,id=0),meter(0),11"));
+    // The meter of all packets for controllers limits those without one of their own.
+    rig.backer.set_meter(a, openflow::msg::meter::CONTROLLER, Some(2));
+    rig.acts(&udp, &format!("{of_copy},sample(meter(2),controller(reason=1,id=0)),meter(0),11"));
+    rig.backer.set_meter(a, openflow::msg::meter::CONTROLLER, None);
     // From the table-miss rule the reason is "no match".
     rig.acts("in_port=1,arp", "controller(reason=0,id=0)");
     Rig::new().acts(TCP, "drop");
     rig.acts("in_port=77,arp", "drop:ForwardingDisabled");
+}
+
+#[test]
+fn an_output_to_controllers_says_from_where_it_comes() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let rig = rig.rules(
+        a,
+        "priority=0 actions=controller
+         priority=1,arp actions=controller(userdata=01)
+         priority=2,udp actions=write_actions(controller)
+         table=9,priority=0 actions=controller(userdata=01)",
+    );
+    let udp = TCP.replace("tcp", "udp");
+    rig.acts(TCP, "controller(reason=0,id=0)");
+    rig.acts(&udp, "controller(reason=3,id=0)");
+    let packet_out = |packet: &str, actions: &str| {
+        let m =
+            parse_flow_mod(&format!("actions={actions}"), FlowModCommand::Add, &NoPortNames).expect(actions);
+        let (view, flow) = (rig.backer.view(), Rig::flow(packet));
+        let start = Start::Actions(&m.actions);
+        let request = Request { view: &view, bridge: rig.a, flow: &flow, start, trace: false };
+        show(&translate(&request, &mut rig.backer.xlate_host(true, 1000)).actions)
+    };
+    assert_eq!(packet_out(TCP, "controller"), "controller(reason=5,id=0)");
+    assert_eq!(packet_out(TCP, "table"), "controller(reason=5,id=0)");
+    assert_eq!(packet_out(&udp, "table"), "controller(reason=5,id=0)");
+    // What says more than an output has the reason of its rule.
+    assert_eq!(packet_out("in_port=1,arp", "table"), "controller(reason=1,id=0)");
+    assert_eq!(packet_out(TCP, "resubmit(,9)"), "controller(reason=0,id=0)");
+}
+
+#[test]
+fn ports_receive_and_forward_as_they_are_configured() {
+    let configured = |change: fn(&mut PortConfigBits)| {
+        let rig = Rig::new();
+        let a = rig.a;
+        let rig = rig.rules(a, "actions=1,2,in_port");
+        rig.backer.change_bridge(a, |b| {
+            let ports = Arc::make_mut(&mut b.ports);
+            change(&mut Arc::make_mut(ports.ports.get_mut(&OfPort(1)).expect("made by the rig")).config);
+        });
+        rig
+    };
+    let stp = "in_port=1,dl_type=0x0,dl_dst=01:80:c2:00:00:00";
+    let other = "in_port=1,dl_type=0x0,dl_dst=01:80:c2:00:00:01";
+    let cases: [(fn(&mut PortConfigBits), &str, &str, bool); 6] = [
+        (|c| c.no_recv = true, "2,1", "drop:ForwardingDisabled", true),
+        (|c| c.no_recv_stp = true, "drop:ForwardingDisabled", "2,1", true),
+        (
+            |c| (c.no_recv, c.no_recv_stp) = (true, true),
+            "drop:ForwardingDisabled",
+            "drop:ForwardingDisabled",
+            false,
+        ),
+        (|c| c.port_down = true, "drop:ForwardingDisabled", "drop:ForwardingDisabled", false),
+        (|c| c.no_fwd = true, "2", "2", false),
+        (|c| c.no_stp = true, "2,1", "2,1", false),
+    ];
+    for (n, (change, of_stp, of_other, looks)) in cases.into_iter().enumerate() {
+        let rig = configured(change);
+        let t = rig.acts(stp, of_stp);
+        assert_eq!(t.wc.0.dl_dst == [0xff; 6], looks, "{n}");
+        rig.acts(other, of_other);
+    }
 }
 
 #[test]
@@ -542,7 +621,15 @@ fn resubmits_are_bounded_and_long_pipelines_pass() {
 
     let rig = Rig::new();
     let rig = rig.rules(a, "actions=resubmit(,0)");
-    rig.acts(TCP, "drop:RecursionTooDeep");
+    let t = rig.acts(TCP, "drop:RecursionTooDeep");
+    assert_eq!(t.fault.as_deref(), Some("over max translation depth 64"));
+    let (view, flow) = (rig.backer.view(), Rig::flow(TCP));
+    let request = Request { view: &view, bridge: rig.a, flow: &flow, start: Start::Tables, trace: true };
+    let story = render_trace(&translate(&request, &mut rig.backer.xlate_host(false, 1000)).trace);
+    let level = " 0. priority 32768\n    resubmit(,0)\n";
+    let deepest = "    resubmit(,0)\n     >>>> over max translation depth 64 <<<<\n";
+    assert_eq!(story.matches(level).count(), 65, "{story}");
+    assert!(story.ends_with(deepest), "{story}");
 
     let rig = Rig::new();
     let lines: String =

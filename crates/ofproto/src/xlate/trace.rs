@@ -27,6 +27,10 @@ pub enum TraceEvent {
     ActionSet,
     /// A remark.
     Detail(String),
+    /// Something that its author may not have meant.
+    Warning(String),
+    /// Why the translation ended.
+    Error(String),
 }
 
 /// An event and what happened within it.
@@ -68,8 +72,17 @@ impl Tracer {
     }
 
     pub(super) fn detail(&mut self, text: impl FnOnce() -> String) {
+        self.leaf(|| TraceEvent::Detail(text()));
+    }
+
+    pub(super) fn warning(&mut self, text: impl FnOnce() -> String) {
+        self.leaf(|| TraceEvent::Warning(text()));
+    }
+
+    /// A node without children.
+    pub(super) fn leaf(&mut self, event: impl FnOnce() -> TraceEvent) {
         if let Some(top) = self.stack.as_mut().and_then(|s| s.last_mut()) {
-            top.push(TraceNode { event: TraceEvent::Detail(text()), children: Vec::new() });
+            top.push(TraceNode { event: event(), children: Vec::new() });
         }
     }
 
@@ -109,7 +122,10 @@ fn flatten(nodes: &[TraceNode]) -> Vec<TraceNode> {
 
 fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
     for (i, node) in nodes.iter().enumerate() {
-        let leaf = matches!(node.event, TraceEvent::Action(_) | TraceEvent::Detail(_));
+        let leaf = matches!(
+            node.event,
+            TraceEvent::Action(_) | TraceEvent::Detail(_) | TraceEvent::Warning(_) | TraceEvent::Error(_)
+        );
         let more = usize::from(i + 1 < nodes.len() || leaf);
         let indent = " ".repeat((level + more) * 4);
         match &node.event {
@@ -135,6 +151,12 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
             }
             TraceEvent::Detail(text) => {
                 let _ = writeln!(out, "{indent} -> {text}");
+            }
+            TraceEvent::Warning(text) => {
+                let _ = writeln!(out, "{indent} >> {text}");
+            }
+            TraceEvent::Error(text) => {
+                let _ = writeln!(out, "{indent} >>>> {text} <<<<");
             }
         }
         render(&node.children, level + 2 * more, out);

@@ -7,6 +7,7 @@ use crate::error::ErrorKind;
 use crate::version::Version;
 use crate::wire::Res;
 use flow::action::{Action, LearnAction, LearnDest, LearnSource, SubField};
+use flow::fields::Prereq;
 use flow::{Flow, Match, OfPort, TableId, VlanTag};
 
 /// Lists deeper than this are refused (a list of actions holds action sets, and those hold none).
@@ -28,7 +29,12 @@ pub struct CheckContext<'a> {
 
 /// Checks `actions` for use with `m`. The error is what to answer with.
 pub fn check_actions(actions: &[Action], m: &Match, cx: &CheckContext<'_>) -> Result<(), ErrorKind> {
-    check_list(actions, &mut m.flow().clone(), cx, 0)
+    let mut flow = *m.flow();
+    if !Prereq::Connection.holds(&flow, Some(&m.mask().0)) {
+        // It may be tracked and yet belong to no connection.
+        flow.ct_state &= !flow::ct_state::TRK;
+    }
+    check_list(actions, &mut flow, cx, 0)
 }
 
 fn check_list(actions: &[Action], flow: &mut Flow, cx: &CheckContext<'_>, depth: u8) -> Res<()> {
@@ -78,7 +84,8 @@ fn check_action(a: &Action, flow: &mut Flow, cx: &CheckContext<'_>, depth: u8) -
         }
         Action::SetL4Src(_) | Action::SetL4Dst(_) => fits(l4),
         Action::Learn(l) => check_learn(l, flow, cx),
-        Action::Controller(c) => c.meter_id.map_or(Ok(()), |id| check_meter(id, cx)),
+        // A meter that is not there limits nothing, as in OVS; to freeze for a controller is not known here.
+        Action::Controller(c) if c.pause => Err(ErrorKind::BpcBadType),
         Action::Meter(id) => check_meter(*id, cx),
         Action::WriteActions(set) => check_list(set, &mut flow.clone(), cx, depth + 1),
         Action::GotoTable(to) => check_goto(*to, cx),
@@ -109,7 +116,7 @@ fn check_goto(to: TableId, cx: &CheckContext<'_>) -> Res<()> {
 }
 
 fn check_source(s: SubField, flow: &Flow) -> Res<()> {
-    if u32::from(s.offset_bits) + u32::from(s.len_bits) > u32::from(s.field.def().bits) || s.len_bits == 0 {
+    if !s.is_valid() {
         return Err(ErrorKind::BacBadSetLen);
     }
     if s.field.prereq_holds(flow, None) { Ok(()) } else { Err(ErrorKind::BacMatchInconsistent) }

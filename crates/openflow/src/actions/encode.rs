@@ -339,7 +339,7 @@ fn put_loads(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
 }
 
 fn put_controller(w: &mut Writer, c: &ControllerAction) {
-    if *c == super::table::plain_controller(c.max_len_bytes) {
+    if c.is_plain() {
         if w.version == Version::V10 {
             put_output10(w, OfPort::CONTROLLER, c.max_len_bytes);
         } else {
@@ -361,10 +361,10 @@ fn put_controller2(w: &mut Writer, c: &ControllerAction) {
     use crate::msg::prop;
     w.zeros(6);
     if c.max_len_bytes != u16::MAX {
-        prop::put(w, 0, |w| w.u16(c.max_len_bytes));
+        prop::put_u16(w, 0, c.max_len_bytes);
     }
     if c.controller_id != 0 {
-        prop::put(w, 1, |w| w.u16(c.controller_id));
+        prop::put_u16(w, 1, c.controller_id);
     }
     if c.reason != PacketInReason::Action {
         prop::put(w, 2, |w| w.u8(c.reason as u8));

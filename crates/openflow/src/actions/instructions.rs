@@ -87,7 +87,7 @@ fn compose(mut bodies: [Option<Reader<'_>>; 7]) -> Res<Vec<Action>> {
 /// Whether an action may be in an action set.
 pub(super) fn allowed_in_set(a: &Action) -> bool {
     match a {
-        Action::Controller(c) => **c == super::table::plain_controller(c.max_len_bytes),
+        Action::Controller(c) => c.is_plain(),
         Action::Output { .. }
         | Action::SetQueue(_)
         | Action::SetField { .. }

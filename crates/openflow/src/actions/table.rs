@@ -1,6 +1,7 @@
 //! The rows of the actions that can be decoded.
 
 use crate::error::{ErrorKind, NX_VENDOR, ONF_VENDOR};
+use crate::msg::prop;
 use crate::nxm;
 use crate::version::Version;
 use crate::wire::{Reader, Res};
@@ -134,21 +135,9 @@ fn limited(value: u32, mask: u32) -> Res<u32> {
 /// An output; one to `CONTROLLER` is the controller action in its simplest form.
 fn output(port: OfPort, max_len_bytes: u16) -> Res<Action> {
     if port == OfPort::CONTROLLER {
-        return Ok(Action::Controller(Box::new(plain_controller(max_len_bytes))));
+        return Ok(Action::Controller(Box::new(ControllerAction::plain(max_len_bytes))));
     }
     Ok(Action::Output { port, max_len_bytes })
-}
-
-/// What an output to `CONTROLLER` stands for.
-pub(super) fn plain_controller(max_len_bytes: u16) -> ControllerAction {
-    ControllerAction {
-        max_len_bytes,
-        controller_id: 0,
-        reason: PacketInReason::Action,
-        userdata: Vec::new(),
-        pause: false,
-        meter_id: None,
-    }
 }
 
 fn output11(r: &mut Reader<'_>) -> Res<Action> {
@@ -194,8 +183,7 @@ pub(super) fn valid(mut s: SubField) -> Res<SubField> {
     if s.field == FieldId::ArpOp && end <= 16 && s.offset_bits < 8 {
         s.len_bits = s.len_bits.min(8 - s.offset_bits);
     }
-    let end = u32::from(s.offset_bits) + u32::from(s.len_bits);
-    if s.len_bits > 0 && end <= u32::from(s.field.def().bits) { Ok(s) } else { Err(ErrorKind::BacBadSetLen) }
+    if s.is_valid() { Ok(s) } else { Err(ErrorKind::BacBadSetLen) }
 }
 
 fn reg_load(r: &mut Reader<'_>) -> Res<Action> {
@@ -304,7 +292,7 @@ fn reason(n: u8) -> Res<PacketInReason> {
 }
 
 fn controller(r: &mut Reader<'_>) -> Res<Action> {
-    let mut c = plain_controller(r.u16()?);
+    let mut c = ControllerAction::plain(r.u16()?);
     c.controller_id = r.u16()?;
     c.reason = reason(r.u8()?)?;
     r.zeros(ErrorKind::NxbacMustBeZero)?;
@@ -313,18 +301,16 @@ fn controller(r: &mut Reader<'_>) -> Res<Action> {
 
 fn controller2(r: &mut Reader<'_>) -> Res<Action> {
     r.sub(6)?.zeros(ErrorKind::NxbacMustBeZero)?;
-    let mut c = plain_controller(u16::MAX);
+    let mut c = ControllerAction::plain(u16::MAX);
     while !r.is_empty() {
-        let (ty, mut p) = crate::msg::prop::read(r)?;
+        let (ty, mut p) = prop::read(r)?;
         match ty {
-            0 => c.max_len_bytes = p.u16()?,
-            1 => c.controller_id = p.u16()?,
-            2 => c.reason = reason(p.u8()?)?,
+            0 => c.max_len_bytes = prop::small_u16(&mut p)?,
+            1 => c.controller_id = prop::small_u16(&mut p)?,
+            2 => c.reason = reason(prop::small_u8(&mut p)?)?,
             3 => c.userdata = p.rest().to_vec(),
             4 => c.pause = true,
-            5 => {
-                c.meter_id = Some(p.u32()?);
-            }
+            5 => c.meter_id = Some(p.u32()?).filter(|id| *id != 0),
             _ => return Err(ErrorKind::BpcBadType),
         }
         if !p.is_empty() {

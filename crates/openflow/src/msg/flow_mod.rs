@@ -110,6 +110,14 @@ fn flags(n: u16, version: Version) -> Res<FlowModFlags> {
     FlowModFlags::from_bits(n).ok_or(ErrorKind::FmfcBadFlags)
 }
 
+/// A connection's addresses are those of the rule's own protocol: OVS refuses rules, not questions, where they are not.
+fn addresses_fit(m: &Match) -> Res<()> {
+    let (mask, ip) = (&m.mask().0, |ty: u16| m.mask().0.dl_type == 0xffff && m.flow().dl_type == ty);
+    let v4 = (mask.ct_nw_src | mask.ct_nw_dst) != 0;
+    let v6 = mask.ct_ipv6_src != [0; 16] || mask.ct_ipv6_dst != [0; 16];
+    if v4 && !ip(0x0800) || v6 && !ip(0x86dd) { Err(ErrorKind::BacMatchInconsistent) } else { Ok(()) }
+}
+
 pub(crate) fn decode_mod(r: &mut Reader<'_>) -> Res<FlowMod> {
     if r.version == Version::V10 { decode_mod10(r) } else { decode_mod11(r) }
 }
@@ -152,6 +160,7 @@ fn decode_mod11(r: &mut Reader<'_>) -> Res<FlowMod> {
         return Err(ErrorKind::BacBadOutPort);
     }
     let matching = nxm::read_oxm_match(r, Unknown::Refuse)?;
+    addresses_fit(&matching)?;
     let actions = read_instructions(r)?;
     let add = command == FlowModCommand::Add;
     let (out_port, out_group) =
@@ -184,6 +193,7 @@ pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<FlowMod> {
     let match_len = r.u16()?;
     r.skip(6)?;
     let m = nxm::read_nxm_match(r, match_len, Unknown::Refuse)?;
+    addresses_fit(&m.matching)?;
     let (cookie, cookie_mask) = m.cookie.unwrap_or((0, 0));
     if command == FlowModCommand::Add && cookie_mask != 0 {
         return Err(ErrorKind::NxbrcNxmInvalid);

@@ -18,6 +18,8 @@ pub mod flags {
 
 /// All meters, in requests and deletions.
 pub const METER_ALL: u32 = u32::MAX;
+/// The meter of all packets for controllers (`OFPM_CONTROLLER`).
+pub const CONTROLLER: u32 = u32::MAX - 1;
 
 /// What a band does with what is too much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

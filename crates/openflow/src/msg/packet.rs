@@ -175,12 +175,14 @@ pub(crate) fn decode_nxt2(r: &mut Reader<'_>) -> Res<PacketIn> {
             pin::PACKET => m.data = p.rest().to_vec(),
             pin::FULL_LEN => full_len = Some(p.u32()?),
             pin::BUFFER_ID => m.buffer_id = p.u32()?,
-            pin::TABLE_ID => m.table = TableId(p.u8()?),
+            pin::TABLE_ID => m.table = TableId(prop::small_u8(&mut p)?),
             pin::COOKIE => {
                 p.skip(4)?;
                 m.cookie = p.u64()?;
             }
-            pin::REASON => m.reason = read_reason(&mut p)?,
+            pin::REASON => {
+                m.reason = reason_from_wire(prop::small_u8(&mut p)?).ok_or(ErrorKind::NxbrcBadReason)?;
+            }
             pin::METADATA => m.metadata = nxm::read_entries(&mut p, Unknown::Skip)?.matching,
             pin::USERDATA => m.userdata = p.rest().to_vec(),
             pin::CONTINUATION => m.continuation = p.rest().to_vec(),

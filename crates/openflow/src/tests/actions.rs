@@ -24,6 +24,17 @@ fn output(n: u32) -> Action {
     Action::Output { port: OfPort(n), max_len_bytes: 0 }
 }
 
+fn controller(pause: bool, meter_id: Option<u32>) -> Action {
+    Action::Controller(Box::new(ControllerAction {
+        max_len_bytes: 100,
+        controller_id: 1,
+        reason: PacketInReason::Action,
+        userdata: vec![1, 2],
+        pause,
+        meter_id,
+    }))
+}
+
 fn learn(specs: Vec<LearnSpec>) -> Action {
     Action::Learn(Box::new(LearnAction {
         idle_timeout_s: 0,
@@ -57,6 +68,8 @@ fn actions_are_held_against_the_match_and_the_limits() {
     let rows: Vec<(&Match, Vec<Action>, Option<ErrorKind>, Option<ErrorKind>)> = vec![
         (&any, vec![output(1), output(OfPort::LOCAL.0), output(OfPort::IN_PORT.0)], None, None),
         (&any, vec![output(0xff01)], Some(BacBadOutPort), Some(BacBadOutPort)),
+        (&any, vec![controller(false, Some(99))], None, None),
+        (&any, vec![controller(true, None)], Some(BpcBadType), Some(BpcBadType)),
         (&any, vec![output(OfPort::NONE.0)], Some(BacBadOutPort), Some(BacBadOutPort)),
         (&ip, vec![set(FieldId::IpDst, 5)], None, None),
         (&any, vec![set(FieldId::IpDst, 5)], Some(BacMatchInconsistent), Some(BacMatchInconsistent)),

@@ -30,7 +30,7 @@ fn match_of(numbers: &[(u8, u128, u128)], base: u8) -> Match {
             continue;
         }
         let skip = matches!(field, FieldId::InPort | FieldId::DlVlan | FieldId::DlVlanPcp | FieldId::EthType);
-        let exists = field.prereq_holds(m.flow(), Some(&m.mask().0));
+        let exists = field.prereq_holds(m.flow(), Some(&m.mask().0)) && fits_type(field, eth_type);
         if pick % 3 != 0 || skip || !has_header(field) || !exists || m.get(field).1 != 0 {
             continue;
         }
@@ -47,6 +47,15 @@ fn match_of(numbers: &[(u8, u128, u128)], base: u8) -> Match {
         }
     }
     m
+}
+
+/// Whether rules of this EtherType may have the field: a connection's addresses are of the rule's own protocol.
+fn fits_type(field: FieldId, eth_type: u128) -> bool {
+    match field {
+        FieldId::CtNwSrc | FieldId::CtNwDst => eth_type == 0x800,
+        FieldId::CtIpv6Src | FieldId::CtIpv6Dst => eth_type == 0x86dd,
+        _ => true,
+    }
 }
 
 fn any_match() -> impl Strategy<Value = Match> {
@@ -129,7 +138,7 @@ fn controller() -> impl Strategy<Value = Action> {
                 reason,
                 userdata,
                 pause,
-                meter_id,
+                meter_id: meter_id.filter(|id| *id != 0),
             }))
         },
     )

@@ -2,7 +2,7 @@
 
 use super::hex;
 use crate::session::{CloseReason, Config, Event, SendError, Session};
-use crate::{ErrorCode, ErrorKind, Message, Version, VersionSet, decode, fuzz};
+use crate::{ErrorCode, ErrorKind, Message, Version, VersionSet, decode, encode, fuzz};
 
 fn config(versions: &[Version]) -> Config {
     Config { versions: VersionSet::of(versions), ..Config::default() }
@@ -62,7 +62,11 @@ fn messages_pass_and_echoes_are_answered() {
     a.send(&Message::EchoRequest(b"hi".to_vec())).unwrap();
     assert_eq!(
         carry(&mut a, &mut b, 1),
-        [Event::Message { xid, message: Box::new(Message::BarrierRequest) }]
+        [Event::Message {
+            xid,
+            message: Box::new(Message::BarrierRequest),
+            frame: encode(&Message::BarrierRequest, Version::V13, xid).unwrap().into()
+        }]
     );
     assert!(matches!(decode(b.output()), Ok((Version::V13, _, Message::EchoReply(d))) if d == b"hi"));
     assert_eq!(carry(&mut b, &mut a, 1), []);
@@ -111,6 +115,30 @@ fn silence_is_probed_and_then_ends_the_session() {
     assert_eq!(a.tick(15_002), [Event::Closed(CloseReason::ProbeTimeout)]);
     let mut waiting = Session::new(Config::default(), 100);
     assert_eq!(waiting.tick(10_100), [Event::Closed(CloseReason::HelloTimeout)]);
+}
+
+#[test]
+fn a_tap_has_whole_messages_of_both_directions_or_says_that_it_lost_them() {
+    let (mut a, mut b) = connected();
+    a.set_tap(true);
+    let ours =
+        encode(&Message::BarrierRequest, Version::V13, a.send(&Message::BarrierRequest).unwrap()).unwrap();
+    let theirs = hex("0403000a 00000009 6869");
+    a.push_input(&theirs[..7], 1);
+    assert_eq!((a.next_event(), a.has_frame(), a.take_tap()), (None, false, Some(ours)));
+    a.push_input(&theirs[7..], 1);
+    assert!(a.has_frame() && a.take_tap() == Some(Vec::new()));
+    assert_eq!((a.next_event(), a.take_tap()), (None, Some(theirs.clone())));
+    // What is not read is bounded.
+    for _ in 0..=crate::session::TAP_BYTES / theirs.len() {
+        a.input(&theirs, 1);
+    }
+    assert_eq!((a.take_tap(), a.take_tap()), (None, Some(Vec::new())));
+    // And copied into another session as it is.
+    carry(&mut b, &mut a, 1);
+    b.consume_output(usize::MAX);
+    b.send_copies(&theirs).unwrap();
+    assert_eq!(b.output(), theirs);
 }
 
 #[test]

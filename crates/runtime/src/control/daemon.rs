@@ -18,6 +18,7 @@ use std::time::Duration;
 use sys::daemon::Detached;
 use sys::pidfile::PidFile;
 use sys::signals::{Signal, Signals};
+use vswitch::DummyMode;
 
 /// Longest wait of the main loop.
 const WAIT_MAX_MS: u64 = 1000;
@@ -57,6 +58,8 @@ pub struct DaemonConfig {
     pub verbose: Vec<String>,
     /// Keep all memory from being paged out.
     pub lock_memory: bool,
+    /// How far dummies stand in for what is real.
+    pub dummies: DummyMode,
 }
 
 /// Everything the main loop works on.
@@ -159,7 +162,7 @@ impl Daemon {
         let mut detached = detached;
         loop {
             self.db.run(&mut self.reactor);
-            self.switch.run(&mut self.db, &mut self.reactor);
+            let more = self.switch.run(&mut self.db, &mut self.reactor);
             self.db.run(&mut self.reactor);
             if self.switch.is_ready(&self.db)
                 && let Some(detached) = detached.take()
@@ -178,7 +181,7 @@ impl Daemon {
             if !self.waiting.is_empty() {
                 wait_ms = wait_ms.min(10);
             }
-            if self.reactor.has_again() {
+            if more || self.reactor.has_again() {
                 wait_ms = 0;
             }
             let polled = self.reactor.poll().poll(&mut events, Some(Duration::from_millis(wait_ms)));
@@ -238,11 +241,10 @@ impl Daemon {
 
     fn answer_waiting(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
-        for (request, wait) in waiting {
-            if wait.is_over(&self.switch) {
-                self.unixctl.reply(&request, Ok(String::new()), self.reactor.registry());
-            } else {
-                self.waiting.push((request, wait));
+        for (request, mut wait) in waiting {
+            match wait.answer(&self.switch) {
+                Some(text) => self.unixctl.reply(&request, Ok(text.to_string()), self.reactor.registry()),
+                None => self.waiting.push((request, wait)),
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Facts about the running switch for the database: what devices say, counters, versions; and writing them back.
 
 use super::db::Db;
-use super::switch::Device;
+use super::devices::Device;
+use super::instances::Instances;
 use dpif::{Datapath, PortStats};
 use flow::{DpPort, MacAddr};
 use netdev::link::{self, EthtoolLink, LinkInfo};
-use ofproto::backer::Backer;
 use ofproto::ports::PatchCounters;
 use ovsdb::client::{ColumnValue, LockState, TxnBuilder, TxnId};
 use ovsdb::value::{Datum, Uuid};
@@ -113,16 +113,15 @@ impl FactKeeper {
     /// Reads the state of open devices anew.
     pub(crate) fn refresh_links(&mut self, devices: &BTreeMap<String, Device>) {
         self.links.retain(|name, _| devices.contains_key(name));
-        for name in devices.keys() {
-            let Ok(info) = link::link_info(name) else { continue };
+        for (name, device) in devices {
+            let Ok(info) = device.link() else { continue };
             let known = self.links.get(name);
             if known.is_some_and(|l| l.info == info) {
                 continue;
             }
             self.dirty = true;
             // What the driver says changes with the carrier at most.
-            let link =
-                Link { settings: link::ethtool_link(name).ok(), driver: link::driver(name).ok(), info };
+            let link = Link { settings: device.ethtool(), driver: device.driver(), info };
             self.links.insert(name.clone(), link);
         }
     }
@@ -152,8 +151,7 @@ impl FactKeeper {
         &mut self,
         db: &mut Db,
         planner: &Planner,
-        datapath: &dyn Datapath,
-        backer: &Backer,
+        instances: &Instances,
         acknowledged: Option<i64>,
         now_ms: u64,
     ) {
@@ -168,7 +166,7 @@ impl FactKeeper {
             self.last_written = acknowledged;
         }
         if due {
-            self.gather_statistics(planner, datapath, backer);
+            self.gather_statistics(planner, instances);
         }
         let facts = self.facts(planner);
         self.writeback.set_missing(db.client_ref().missing());
@@ -229,13 +227,15 @@ impl FactKeeper {
         facts
     }
 
-    fn gather_statistics(&mut self, planner: &Planner, datapath: &dyn Datapath, backer: &Backer) {
-        let view = backer.view();
+    fn gather_statistics(&mut self, planner: &Planner, instances: &Instances) {
         let mut all = BTreeMap::new();
         for port in planner.open_ports() {
+            let Some(instance) = instances.of_bridge(port.bridge) else { continue };
             let counters = match port.dp_port {
-                Some(dp_port) => device_counters(datapath, dp_port),
-                None => view
+                Some(dp_port) => device_counters(&*instance.datapath, dp_port),
+                None => instance
+                    .backer
+                    .view()
                     .bridge(port.bridge)
                     .and_then(|b| b.ports.port(port.of_port))
                     .map(|p| patch_counters(&p.patch_counters)),
@@ -268,7 +268,8 @@ fn device_counters(datapath: &dyn Datapath, port: DpPort) -> Option<Counters> {
         ("rx_frame_err", 0),
         ("rx_over_err", 0),
     ];
-    Some(rows.map(|(k, v)| (k.to_string(), signed(v))).into())
+    let known = rows.into_iter().filter(|(_, v)| *v != u64::MAX);
+    Some(known.map(|(k, v)| (k.to_string(), signed(v))).collect())
 }
 
 fn patch_counters(c: &PatchCounters) -> Counters {

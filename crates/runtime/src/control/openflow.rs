@@ -2,6 +2,7 @@
 //!
 //! The protocol itself is [`Connmgr`]'s; here bytes are moved, connections made again, and events routed.
 
+use super::instances::{Instance, Instances};
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener};
 use dpif::Datapath;
@@ -15,6 +16,7 @@ use openflow::reconnect::{Action, Reconnect};
 use openflow::{Version, VersionSet};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use vswitch::config::{BridgeOptions, ControllerConfig};
 use vswitch::status::{ControllerFacts, ControllerRole as FactRole};
 
@@ -45,7 +47,10 @@ struct Controller {
 }
 
 struct OfBridge {
+    id: BridgeId,
     name: String,
+    backer: Arc<Backer>,
+    datapath: Arc<dyn Datapath>,
     datapath_id: u64,
     desc: SwitchDesc,
     versions: VersionSet,
@@ -62,22 +67,21 @@ pub(crate) struct OpenFlow {
     bridges: BTreeMap<BridgeId, OfBridge>,
 }
 
-/// What connections are served with.
-#[derive(Clone, Copy)]
-pub(crate) struct Parts<'a> {
-    pub(crate) backer: &'a Backer,
-    pub(crate) datapath: &'a dyn Datapath,
-    pub(crate) now_ms: u64,
-}
-
 impl OpenFlow {
     /// No bridges.
     pub(crate) fn new(run_dir: &Path) -> OpenFlow {
         OpenFlow { run_dir: run_dir.to_path_buf(), bridges: BTreeMap::new() }
     }
 
-    /// Opens a bridge's management socket.
-    pub(crate) fn create(&mut self, bridge: BridgeId, name: &str, datapath_id: u64, reactor: &mut Reactor) {
+    /// Opens the management socket of a bridge of that instance.
+    pub(crate) fn create(
+        &mut self,
+        bridge: BridgeId,
+        name: &str,
+        datapath_id: u64,
+        instance: &Instance,
+        reactor: &mut Reactor,
+    ) {
         let path = self.run_dir.join(format!("{name}.mgmt"));
         let endpoint = Endpoint::PassiveUnix(path);
         let token = reactor.token();
@@ -92,6 +96,9 @@ impl OpenFlow {
             }
         };
         let made = OfBridge {
+            id: bridge,
+            backer: instance.backer.clone(),
+            datapath: instance.datapath.clone(),
             name: name.to_string(),
             datapath_id,
             desc: describe(None, None),
@@ -118,7 +125,7 @@ impl OpenFlow {
         bridge: BridgeId,
         options: &BridgeOptions,
         datapath_id: u64,
-        parts: Parts<'_>,
+        now_ms: u64,
     ) {
         let Some(b) = self.bridges.get_mut(&bridge) else { return };
         b.datapath_id = datapath_id;
@@ -129,7 +136,7 @@ impl OpenFlow {
             vswitch::config::FailMode::Standalone => FailMode::Standalone,
             vswitch::config::FailMode::Secure => FailMode::Secure,
         };
-        b.apply(bridge, |c| c.fail_mode = fail_mode, parts);
+        b.apply(|c| c.fail_mode = fail_mode, now_ms);
     }
 
     /// Replaces a bridge's controllers; those that stay keep their connections.
@@ -138,7 +145,7 @@ impl OpenFlow {
         bridge: BridgeId,
         wanted: Vec<ControllerConfig>,
         reactor: &mut Reactor,
-        parts: Parts<'_>,
+        now_ms: u64,
     ) {
         let Some(b) = self.bridges.get_mut(&bridge) else { return };
         let gone: Vec<String> = b
@@ -152,33 +159,32 @@ impl OpenFlow {
             let tokens: Vec<Token> =
                 b.links.iter().filter(|(_, l)| l.target.as_ref() == Some(&target)).map(|(t, _)| *t).collect();
             for token in tokens {
-                b.close(bridge, token, reactor, parts);
+                b.close(token, reactor, now_ms);
             }
         }
         let has_controllers = wanted.iter().any(|c| !c.is_passive());
         let probe_ms =
             wanted.iter().filter(|c| !c.is_passive()).map(|c| c.inactivity_probe_ms).max().unwrap_or(0);
         for config in wanted {
-            b.add_controller(config, reactor, parts.now_ms);
+            b.add_controller(config, reactor, now_ms);
         }
         b.apply(
-            bridge,
             |c| {
                 c.has_controllers = has_controllers;
                 c.max_probe_interval_ms = probe_ms;
             },
-            parts,
+            now_ms,
         );
     }
 
     /// Something happened to a socket; `false` when it is not one of these.
-    pub(crate) fn event(&mut self, token: Token, reactor: &mut Reactor, parts: Parts<'_>) -> bool {
-        for (id, b) in &mut self.bridges {
+    pub(crate) fn event(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
+        for b in self.bridges.values_mut() {
             if b.links.contains_key(&token) {
-                b.ready(*id, token, reactor, parts);
+                b.ready(token, reactor, now_ms);
                 return true;
             }
-            if b.accept(*id, token, reactor, parts) {
+            if b.accept(token, reactor, now_ms) {
                 return true;
             }
         }
@@ -186,23 +192,30 @@ impl OpenFlow {
     }
 
     /// Routes events, takes the time, makes connections again, sends what waits.
-    pub(crate) fn run(&mut self, reactor: &mut Reactor, parts: Parts<'_>) {
+    pub(crate) fn run(&mut self, instances: &Instances, reactor: &mut Reactor, now_ms: u64) {
+        for instance in instances.iter() {
+            self.route(&instance.backer, now_ms);
+        }
+        for b in self.bridges.values_mut() {
+            b.reconnect(reactor, now_ms);
+            b.with_mgr(|mgr, ctx| mgr.run(ctx, now_ms));
+            b.send_all(reactor, now_ms);
+        }
+    }
+
+    /// Hands the events of a datapath to the bridges that they belong to.
+    fn route(&mut self, backer: &Backer, now_ms: u64) {
         for _ in 0..EVENTS_MAX {
-            let Some(event) = parts.backer.packet_ins.pop() else { break };
+            let Some(event) = backer.packet_ins.pop() else { break };
             if let Some(b) = self.bridges.get_mut(&event.state.bridge) {
                 b.mgr.deliver_packet_in(&event);
             }
         }
         for _ in 0..EVENTS_MAX {
-            let Some(event) = parts.backer.removed.pop() else { break };
+            let Some(event) = backer.removed.pop() else { break };
             if let Some(b) = self.bridges.get_mut(&event.bridge) {
-                b.mgr.deliver_removed(&event, parts.now_ms);
+                b.mgr.deliver_removed(&event, now_ms);
             }
-        }
-        for (id, b) in &mut self.bridges {
-            b.reconnect(*id, reactor, parts);
-            b.with_mgr(*id, parts, |mgr, ctx| mgr.run(ctx, parts.now_ms));
-            b.send_all(*id, reactor, parts);
         }
     }
 
@@ -256,16 +269,11 @@ impl OpenFlow {
 }
 
 impl OfBridge {
-    fn with_mgr<R>(
-        &mut self,
-        bridge: BridgeId,
-        parts: Parts<'_>,
-        f: impl FnOnce(&mut Connmgr, &Ctx<'_>) -> R,
-    ) -> R {
+    fn with_mgr<R>(&mut self, f: impl FnOnce(&mut Connmgr, &Ctx<'_>) -> R) -> R {
         let ctx = Ctx {
-            backer: parts.backer,
-            datapath: parts.datapath,
-            bridge,
+            backer: &self.backer,
+            datapath: &*self.datapath,
+            bridge: self.id,
             datapath_id: self.datapath_id,
             desc: &self.desc,
         };
@@ -273,14 +281,14 @@ impl OfBridge {
     }
 
     /// Changes what the manager knows of fail mode and controllers.
-    fn apply(&mut self, bridge: BridgeId, change: impl FnOnce(&mut RemoteConfig), parts: Parts<'_>) {
+    fn apply(&mut self, change: impl FnOnce(&mut RemoteConfig), now_ms: u64) {
         let mut config = self.configured.unwrap_or_default();
         change(&mut config);
         if self.configured == Some(config) {
             return;
         }
         self.configured = Some(config);
-        self.with_mgr(bridge, parts, |mgr, ctx| mgr.configure(config, ctx, parts.now_ms));
+        self.with_mgr(|mgr, ctx| mgr.configure(config, ctx, now_ms));
     }
 
     fn add_controller(&mut self, config: ControllerConfig, reactor: &mut Reactor, now_ms: u64) {
@@ -323,7 +331,7 @@ impl OfBridge {
     }
 
     /// Takes connections in; `false` when the token is none of this bridge's listeners.
-    fn accept(&mut self, bridge: BridgeId, token: Token, reactor: &mut Reactor, parts: Parts<'_>) -> bool {
+    fn accept(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
         let service = self.management.as_ref().is_some_and(|l| l.token() == token);
         let passive =
             |c: &Controller| matches!(&c.remote, Remote::Passive { listener: Some(l) } if l.token() == token);
@@ -347,21 +355,19 @@ impl OfBridge {
                 conn.close(reactor.registry());
                 continue;
             }
-            let id = self.mgr.open(ConnKind::Service, self.versions, parts.now_ms);
+            let id = self.mgr.open(ConnKind::Service, self.versions, now_ms);
             self.links.insert(new, Link { conn, id: Some(id), target: target.clone() });
-            self.send(bridge, new, reactor, parts);
+            self.send(new, reactor, now_ms);
         }
     }
 
     /// A connection can be read or written.
-    fn ready(&mut self, bridge: BridgeId, token: Token, reactor: &mut Reactor, parts: Parts<'_>) {
-        if self.links.get(&token).is_some_and(|l| l.id.is_none())
-            && !self.came_up(bridge, token, reactor, parts)
-        {
+    fn ready(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
+        if self.links.get(&token).is_some_and(|l| l.id.is_none()) && !self.came_up(token, reactor, now_ms) {
             return;
         }
         // What a slow reader has not taken yet goes first: its requests wait until there is room for their answers.
-        self.send(bridge, token, reactor, parts);
+        self.send(token, reactor, now_ms);
         let Some(link) = self.links.get_mut(&token) else { return };
         let Some(id) = link.id else { return };
         if !self.mgr.wants_input(id) {
@@ -369,23 +375,23 @@ impl OfBridge {
         }
         let (bytes, more) = match link.conn.read() {
             Ok(Some(read)) => read,
-            Ok(None) => return self.lost(bridge, token, "connection closed by peer", reactor, parts),
-            Err(e) => return self.lost(bridge, token, &e.to_string(), reactor, parts),
+            Ok(None) => return self.lost(token, "connection closed by peer", reactor, now_ms),
+            Err(e) => return self.lost(token, &e.to_string(), reactor, now_ms),
         };
-        self.with_mgr(bridge, parts, |mgr, ctx| mgr.input(id, &bytes, ctx, parts.now_ms));
+        self.with_mgr(|mgr, ctx| mgr.input(id, &bytes, ctx, now_ms));
         if more {
             reactor.serve_again(token);
         }
-        self.send(bridge, token, reactor, parts);
+        self.send(token, reactor, now_ms);
     }
 
     /// A connection that was started is there (`true`), or not yet, or failed.
-    fn came_up(&mut self, bridge: BridgeId, token: Token, reactor: &mut Reactor, parts: Parts<'_>) -> bool {
+    fn came_up(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
         let Some(link) = self.links.get_mut(&token) else { return false };
         match link.conn.connected() {
             Ok(false) => return false,
             Err(e) => {
-                self.lost(bridge, token, &e.to_string(), reactor, parts);
+                self.lost(token, &e.to_string(), reactor, now_ms);
                 return false;
             }
             Ok(true) => {}
@@ -394,21 +400,21 @@ impl OfBridge {
             return false;
         };
         if let Remote::Active { reconnect, .. } = &mut controller.remote {
-            reconnect.connected(parts.now_ms);
+            reconnect.connected(now_ms);
         }
         log::info!(target: "connmgr", "{}<->{}: connected", self.name, controller.config.target);
         let kind = ConnKind::Controller { probe_interval_ms: controller.config.inactivity_probe_ms };
-        link.id = Some(self.mgr.open(kind, self.versions, parts.now_ms));
+        link.id = Some(self.mgr.open(kind, self.versions, now_ms));
         true
     }
 
     /// Sends what a connection has, goes on with what waited for that, and closes it when it is over.
-    fn send(&mut self, bridge: BridgeId, token: Token, reactor: &mut Reactor, parts: Parts<'_>) {
+    fn send(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
         loop {
             let Some(link) = self.links.get_mut(&token) else { return };
             let Some(id) = link.id else { return };
             if link.conn.flush(reactor.registry()).is_err() {
-                return self.lost(bridge, token, "connection reset by peer", reactor, parts);
+                return self.lost(token, "connection reset by peer", reactor, now_ms);
             }
             if link.conn.backlog_bytes() > 0 {
                 return;
@@ -416,75 +422,75 @@ impl OfBridge {
             let bytes = self.mgr.take_output(id);
             if bytes.is_empty() {
                 if let Some(reason) = self.mgr.close_reason(id) {
-                    return self.lost(bridge, token, &reason.to_string(), reactor, parts);
+                    return self.lost(token, &reason.to_string(), reactor, now_ms);
                 }
                 if !self.mgr.has_work(id) {
                     return;
                 }
-                self.with_mgr(bridge, parts, |mgr, ctx| mgr.input(id, &[], ctx, parts.now_ms));
+                self.with_mgr(|mgr, ctx| mgr.input(id, &[], ctx, now_ms));
                 if self.mgr.output(id).is_empty() {
                     return;
                 }
                 continue;
             }
             if link.conn.send(&bytes, reactor.registry()).is_err() {
-                return self.lost(bridge, token, "connection reset by peer", reactor, parts);
+                return self.lost(token, "connection reset by peer", reactor, now_ms);
             }
         }
     }
 
-    fn send_all(&mut self, bridge: BridgeId, reactor: &mut Reactor, parts: Parts<'_>) {
+    fn send_all(&mut self, reactor: &mut Reactor, now_ms: u64) {
         let tokens: Vec<Token> = self.links.keys().copied().collect();
         for token in tokens {
-            self.send(bridge, token, reactor, parts);
+            self.send(token, reactor, now_ms);
         }
     }
 
     /// A connection ended; an active one is made again later.
-    fn lost(&mut self, bridge: BridgeId, token: Token, why: &str, reactor: &mut Reactor, parts: Parts<'_>) {
+    fn lost(&mut self, token: Token, why: &str, reactor: &mut Reactor, now_ms: u64) {
         let target = self.links.get(&token).and_then(|l| l.target.clone());
-        self.close(bridge, token, reactor, parts);
+        self.close(token, reactor, now_ms);
         let Some(controller) = target.and_then(|t| self.controllers.get_mut(&t)) else { return };
         if let Remote::Active { reconnect, token: at, .. } = &mut controller.remote {
             *at = None;
-            reconnect.disconnected(parts.now_ms);
+            reconnect.disconnected(now_ms);
             log::info!(target: "connmgr", "{}<->{}: {why}", self.name, controller.config.target);
             controller.last_error = Some(why.to_string());
         }
     }
 
-    fn close(&mut self, bridge: BridgeId, token: Token, reactor: &Reactor, parts: Parts<'_>) {
+    fn close(&mut self, token: Token, reactor: &Reactor, now_ms: u64) {
         let Some(mut link) = self.links.remove(&token) else { return };
         link.conn.close(reactor.registry());
         if let Some(id) = link.id {
-            self.with_mgr(bridge, parts, |mgr, ctx| mgr.close(id, ctx, parts.now_ms));
+            self.with_mgr(|mgr, ctx| mgr.close(id, ctx, now_ms));
         }
     }
 
     /// Starts connections whose time has come and breaks off attempts that take too long.
-    fn reconnect(&mut self, bridge: BridgeId, reactor: &mut Reactor, parts: Parts<'_>) {
+    fn reconnect(&mut self, reactor: &mut Reactor, now_ms: u64) {
         let targets: Vec<String> = self.controllers.keys().cloned().collect();
         for target in targets {
             let Some(controller) = self.controllers.get_mut(&target) else { continue };
             let Remote::Active { endpoint, reconnect, token } = &mut controller.remote else { continue };
-            match reconnect.run(parts.now_ms) {
+            match reconnect.run(now_ms) {
                 Some(Action::Connect) => {
                     let new = reactor.token();
-                    reconnect.connecting(parts.now_ms);
+                    reconnect.connecting(now_ms);
                     match Conn::connect(endpoint, reactor.registry(), new) {
                         Ok(conn) => {
                             *token = Some(new);
                             self.links.insert(new, Link { conn, id: None, target: Some(target) });
                         }
                         Err(e) => {
-                            reconnect.disconnected(parts.now_ms);
+                            reconnect.disconnected(now_ms);
                             controller.last_error = Some(e.to_string());
                         }
                     }
                 }
                 Some(Action::Disconnect) => {
                     if let Some(at) = *token {
-                        self.lost(bridge, at, "connection attempt timed out", reactor, parts);
+                        self.lost(at, "connection attempt timed out", reactor, now_ms);
                     }
                 }
                 Some(Action::Probe) | None => {}

@@ -1,37 +1,44 @@
 //! One object that says what runs, for `sluice status`; its shape is described in the `sluice` crate's model of it.
 
+use super::instances::Instance;
 use super::switch::Switch;
 use dpif::{Datapath, DropReason, PmdId, PortStats};
 use flow::OfPort;
+use ofproto::view::BridgeView;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use sync::Ordering;
 
 /// The report.
 pub(super) fn report(switch: &Switch, uptime_ms: u64) -> Value {
-    let stats = switch.pmd_stats();
-    let sum = |f: fn(&dpif::PmdStats) -> u64| stats.iter().map(|(_, s)| f(s)).sum::<u64>();
-    let threads: Vec<Value> = stats.iter().map(|(id, s)| thread(*id, s)).collect();
-    let backer = switch.backer();
-    let rounds = switch.revalidator_stats();
+    let instances: Vec<_> = switch.instances().iter().collect();
+    let datapaths: Vec<Value> = instances.iter().map(|i| datapath(i)).collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_ms": uptime_ms,
-        "datapath": {
-            "name": switch.datapath().name(),
-            "flows": sum(|s| s.flows),
-            "masks": sum(|s| s.masks),
-            "hits": sum(|s| s.cache_hits + s.megaflow_hits),
-            "misses": sum(|s| s.upcalls + s.lost()),
-            "lost": sum(|s| s.lost()),
-            "threads": threads,
-        },
+        "datapaths": datapaths,
         "bridges": bridges(switch),
+    })
+}
+
+fn datapath(instance: &Instance) -> Value {
+    let stats = instance.pmd_stats();
+    let sum = |f: fn(&dpif::PmdStats) -> u64| stats.iter().map(|(_, s)| f(s)).sum::<u64>();
+    let threads: Vec<Value> = stats.iter().map(|(id, s)| thread(*id, s)).collect();
+    json!({
+        "name": instance.name(),
+        "flows": sum(|s| s.flows),
+        "masks": sum(|s| s.masks),
+        "hits": sum(|s| s.cache_hits + s.megaflow_hits),
+        "misses": sum(|s| s.upcalls + s.lost()),
+        "lost": sum(|s| s.lost()),
+        "threads": threads,
         "upcalls": {
             "misses": sum(|s| s.upcalls),
             "refused": sum(|s| s.lost()),
-            "installed": backer.ukeys.len(),
-            "flow_limit": backer.limits.flow_limit.load(Ordering::Relaxed),
-            "dump_duration_ms": rounds.dump_duration_ms,
+            "installed": instance.backer.ukeys.len(),
+            "flow_limit": instance.backer.limits.flow_limit.load(Ordering::Relaxed),
+            "dump_duration_ms": instance.revalidator_stats().dump_duration_ms,
         },
     })
 }
@@ -55,14 +62,11 @@ fn thread(id: PmdId, s: &dpif::PmdStats) -> Value {
 }
 
 fn bridges(switch: &Switch) -> Vec<Value> {
-    let view = switch.backer().view();
-    let mut all: Vec<_> = view.bridges.values().collect();
-    all.sort_by(|a, b| a.name.cmp(&b.name));
     let facts = switch.planner().facts();
     let config = switch.planner().desired();
-    let of_bridge = |b: &&std::sync::Arc<ofproto::view::BridgeView>| {
+    let of_bridge = |(instance, b): &(&Instance, Arc<BridgeView>)| {
         let known = config.bridges.get(&*b.name).and_then(|c| facts.bridges.get(&c.row));
-        let mut ports: Vec<Value> = b.ports.ports.values().map(|p| port(switch, p)).collect();
+        let mut ports: Vec<Value> = b.ports.ports.values().map(|p| port(instance, p)).collect();
         ports.extend(switch.planner().failed_interfaces().filter_map(|(name, error)| {
             let mine = config
                 .bridges
@@ -78,11 +82,11 @@ fn bridges(switch: &Switch) -> Vec<Value> {
             "ports": ports,
         })
     };
-    all.iter().map(of_bridge).collect()
+    switch.instances().bridges().iter().map(of_bridge).collect()
 }
 
-fn port(switch: &Switch, p: &ofproto::ports::Port) -> Value {
-    let s = p.dp_port.and_then(|n| switch.datapath().port_stats(n).ok()).unwrap_or_else(|| patch(p));
+fn port(instance: &Instance, p: &ofproto::ports::Port) -> Value {
+    let s = p.dp_port.and_then(|n| instance.datapath.port_stats(n).ok()).unwrap_or_else(|| patch(p));
     let drops: Map<String, Value> = DropReason::ALL
         .iter()
         .filter(|r| s.drops[**r as usize] > 0)
@@ -97,11 +101,16 @@ fn port(switch: &Switch, p: &ofproto::ports::Port) -> Value {
         "rx_bytes": s.rx_bytes,
         "tx_packets": s.tx_packets,
         "tx_bytes": s.tx_bytes,
-        "rx_dropped": s.rx_dropped,
-        "tx_dropped": s.tx_dropped,
+        "rx_dropped": known(s.rx_dropped),
+        "tx_dropped": known(s.tx_dropped),
         "drops": drops,
         "error": Value::Null,
     })
+}
+
+/// A counter, unless its port does not keep it.
+fn known(n: u64) -> Option<u64> {
+    (n != u64::MAX).then_some(n)
 }
 
 fn patch(p: &ofproto::ports::Port) -> PortStats {

@@ -4,55 +4,42 @@
 
 use super::daemon::{DaemonConfig, Exit};
 use super::db::Db;
+use super::devices::{Body, Device};
+use super::dummies::Streams;
 use super::facts::FactKeeper;
-use super::openflow::{OpenFlow, Parts};
+use super::instances::Instances;
+use super::openflow::OpenFlow;
 use super::reactor::Reactor;
-use crate::slowpath::{RevalidatorState, SlowPath};
-use crate::userspace::{UserspaceConfig, UserspaceDatapath};
+use crate::slowpath::Wake;
 use anyhow::{Context, Result};
-use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, PmdStats, PortKind, PortSpec, ReplySink};
-use flow::{DpPort, MacAddr, OfPort};
-use netdev::link::{self, LinkEvent, LinkInfo, LinkMonitor};
-use ofproto::backer::Backer;
+use dpif::Datapath;
+use flow::{MacAddr, OfPort};
+use netdev::link::{LinkEvent, LinkInfo, LinkMonitor};
 use ofproto::ports::BridgeId;
-use ofproto::revalidate::RevalidatorStats;
 use ovsdb::client::{ClientState, LockState};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Duration;
-use sync::{Ordering, lock};
-use vswitch::config::{GlobalConfig, affects_desired};
-use vswitch::plan::{BridgeSettings, DeviceSettings, OpenInterface};
-use vswitch::{Command, Desired, OpenedInterface, Planner, SupportedTypes};
+use sync::lock;
+use vswitch::config::affects_desired;
+use vswitch::plan::{BridgeSettings, CreateBridge, OpenInterface};
+use vswitch::{Command, Desired, DummyMode, OpenedInterface, Planner, SupportedTypes};
 
-/// How long a forwarding thread may take to answer a command.
-const ASK_LIMIT: Duration = Duration::from_secs(5);
 /// Steps of one configuration before the main loop looks at its sockets again.
 const STEPS_PER_TURN: usize = 64;
 /// How often devices that could not be opened are tried again, beside link events.
 const RETRY_MS: u64 = 10_000;
-
-/// A device that is open.
-#[derive(Clone, Debug)]
-pub struct Device {
-    /// Its number in the datapath.
-    pub dp_port: DpPort,
-    /// Its index in the kernel.
-    pub ifindex: u32,
-    /// Its type as in the database.
-    pub type_name: String,
-}
+/// How often the main core's housekeeping is due.
+const TICK_MS: u64 = 1000;
 
 /// The switch.
 pub struct Switch {
-    backer: Arc<Backer>,
-    datapath: Arc<UserspaceDatapath>,
-    slow: SlowPath,
+    instances: Instances,
     planner: Planner,
     supported: SupportedTypes,
+    dummies: DummyMode,
     devices: BTreeMap<String, Device>,
+    streams: Streams,
     links: LinkMonitor,
     links_dirty: bool,
     facts: FactKeeper,
@@ -60,59 +47,40 @@ pub struct Switch {
     applied_once: bool,
     next_retry_ms: u64,
     waited_for_lock: bool,
-    seen_epoch: u64,
+    next_tick_ms: u64,
 }
 
 impl Switch {
     /// Starts datapath and slow path, without bridges.
     pub fn start(config: &DaemonConfig, embedded: bool, waker: Arc<mio::Waker>) -> Result<Switch> {
-        let hash_seed = sys::random::u64().context("no random numbers")?;
-        let userspace = UserspaceConfig {
-            name: "netdev@ovs-netdev".to_string(),
-            pmd_threads: 1,
-            handlers: 1,
-            vlan_limit: 1,
-            hash_seed,
-        };
-        let (datapath, handlers) =
-            UserspaceDatapath::start(&userspace).context("cannot start the forwarding threads")?;
-        let datapath = Arc::new(datapath);
-        let backer = Arc::new(Backer::new(hash_seed.rotate_left(17)));
-        let wake = Arc::new(move || {
+        let wake: Wake = Arc::new(move || {
             // The main loop is there as long as the slow path is.
             let _ = waker.wake();
         });
-        let slow =
-            SlowPath::start(&backer, &datapath, handlers, wake).context("cannot start the slow path")?;
         let links = LinkMonitor::new().context("cannot watch the system's links")?;
-        let supported = SupportedTypes::userspace();
+        let supported = SupportedTypes::userspace().with_dummies(config.dummies);
         let system_id = embedded.then(|| super::daemon::system_id(&config.config_dir)).flatten();
         Ok(Switch {
-            backer,
-            datapath,
-            slow,
+            instances: Instances::new(config.dummies, wake),
             planner: Planner::new(machine_seed()),
             facts: FactKeeper::new(&supported, system_id),
             openflow: OpenFlow::new(&config.run_dir),
             supported,
+            dummies: config.dummies,
             devices: BTreeMap::new(),
+            streams: Streams::default(),
             links,
             links_dirty: true,
             applied_once: false,
             next_retry_ms: 0,
             waited_for_lock: false,
-            seen_epoch: 0,
+            next_tick_ms: 0,
         })
     }
 
-    /// What the bridges share.
-    pub fn backer(&self) -> &Arc<Backer> {
-        &self.backer
-    }
-
-    /// The datapath.
-    pub fn datapath(&self) -> &UserspaceDatapath {
-        &self.datapath
+    /// The datapaths that run.
+    pub fn instances(&self) -> &Instances {
+        &self.instances
     }
 
     /// Devices that are open, by interface name.
@@ -120,61 +88,29 @@ impl Switch {
         &self.devices
     }
 
+    /// Whether dummies stand in for anything.
+    pub fn has_dummies(&self) -> bool {
+        self.dummies != DummyMode::Off
+    }
+
+    /// Whether the dummies that connect somewhere are connected, by their names.
+    pub fn dummy_connections(&self) -> Vec<(&str, bool)> {
+        self.streams.states()
+    }
+
     /// The planner, to read.
     pub fn planner(&self) -> &Planner {
         &self.planner
     }
 
-    /// State of the revalidator.
-    pub fn revalidator(&self) -> &RevalidatorState {
-        &self.slow.state
-    }
-
-    /// Figures of the revalidator's last rounds.
-    pub fn revalidator_stats(&self) -> RevalidatorStats {
-        *lock(&self.slow.state.stats)
-    }
-
     /// Something happened to a socket; `false` when it is none of OpenFlow's.
     pub fn socket_event(&mut self, token: mio::Token, reactor: &mut Reactor) -> bool {
-        let now_ms = sys::clock::monotonic_ms();
-        let parts = Parts { backer: &self.backer, datapath: &*self.datapath, now_ms };
-        self.openflow.event(token, reactor, parts)
-    }
-
-    /// Makes the revalidator look at once.
-    pub fn wake_revalidator(&self) {
-        self.slow.wake_revalidator();
-    }
-
-    /// Packets for controllers that found no room.
-    pub fn packet_ins_lost(&self) -> u64 {
-        self.backer.packet_ins_lost.load(Ordering::Relaxed)
+        self.streams.event(token, reactor) || self.openflow.event(token, reactor, sys::clock::monotonic_ms())
     }
 
     /// Readable when [`Switch::links_changed`] is to be called.
     pub fn link_fd(&self) -> BorrowedFd<'_> {
         self.links.fd()
-    }
-
-    /// Sends operations to a thread and waits for their results.
-    pub fn ask(&self, pmd: PmdId, ops: Vec<DpifOp>) -> Result<Vec<OpResult>, String> {
-        let (results, answer) = sync_channel(1);
-        self.datapath.operate(OpBatch { pmd, ops, tag: 0, reply: Some(Arc::new(Ask(results))) });
-        answer.recv_timeout(ASK_LIMIT).map_err(|_| "a forwarding thread did not answer".to_string())
-    }
-
-    /// Counters of all threads.
-    pub fn pmd_stats(&self) -> Vec<(PmdId, PmdStats)> {
-        let mut all = Vec::new();
-        for pmd in self.datapath.pmds() {
-            if let Ok(mut results) = self.ask(pmd, vec![DpifOp::Stats])
-                && let Some(OpResult::Stats(stats)) = results.pop()
-            {
-                all.push((pmd, *stats));
-            }
-        }
-        all
     }
 
     /// Whether the first configuration is in force, or there is none to wait for: the daemon counts as started.
@@ -185,23 +121,30 @@ impl Switch {
 
     /// When [`Switch::run`] has something to do without an event.
     pub fn next_ms(&self, now_ms: u64) -> u64 {
-        self.facts.next_ms(now_ms).min(self.next_retry_ms.max(now_ms + 1)).min(self.openflow.next_ms(now_ms))
+        self.facts
+            .next_ms(now_ms)
+            .min(self.next_retry_ms.max(now_ms + 1))
+            .min(self.openflow.next_ms(now_ms))
+            .min(self.streams.next_ms())
     }
 
-    /// Follows the database and the system, and writes back.
-    pub fn run(&mut self, db: &mut Db, reactor: &mut Reactor) {
+    /// Follows the database and the system, serves ports without a thread, and writes back; `true` when there is more to do
+    /// at once.
+    pub fn run(&mut self, db: &mut Db, reactor: &mut Reactor) -> bool {
         self.follow(db, reactor);
-        let epoch = self.backer.epoch();
-        if epoch != self.seen_epoch {
-            self.seen_epoch = epoch;
-            self.wake_revalidator();
+        let now_ms = sys::clock::monotonic_ms();
+        if now_ms >= self.next_tick_ms {
+            self.instances.tick();
+            self.next_tick_ms = now_ms + TICK_MS;
         }
+        let more = self.instances.run();
+        self.streams.run(reactor, now_ms);
+        more
     }
 
     fn follow(&mut self, db: &mut Db, reactor: &mut Reactor) {
         let now_ms = sys::clock::monotonic_ms();
-        let parts = Parts { backer: &self.backer, datapath: &*self.datapath, now_ms };
-        self.openflow.run(reactor, parts);
+        self.openflow.run(&self.instances, reactor, now_ms);
         let changes = db.client().take_changes();
         self.facts.take_outcomes(db, now_ms);
         if db.client_ref().state() != ClientState::Ready {
@@ -271,18 +214,17 @@ impl Switch {
 
     fn command(&mut self, command: Command, reactor: &mut Reactor) {
         match command {
-            Command::SetGlobal(global) => self.set_global(&global),
-            Command::CreateBridge(bridge) => {
-                self.backer.insert_bridge(bridge.bridge, &bridge.name);
-                log::info!(target: "bridge", "bridge {}: using datapath ID {:016x}", bridge.name, bridge.datapath_id);
-                self.openflow.create(bridge.bridge, &bridge.name, bridge.datapath_id, reactor);
+            Command::SetGlobal(global) => {
+                self.facts.set_interval_ms(global.stats_update_interval_ms);
+                self.instances.set_global(global);
             }
+            Command::CreateBridge(bridge) => self.create_bridge(&bridge, reactor),
             Command::DestroyBridge { bridge, .. } => {
                 self.openflow.destroy(bridge, reactor);
-                self.backer.remove_bridge(bridge);
+                self.instances.remove_bridge(bridge);
             }
             Command::OpenInterface(open) => {
-                let result = self.open(&open);
+                let result = self.open(&open, reactor);
                 if let Err(e) = &result {
                     log::warn!(target: "bridge", "{e}");
                 }
@@ -294,109 +236,71 @@ impl Switch {
                 }
             }
             Command::CloseInterface { name, .. } => {
+                self.streams.remove(&name, reactor);
                 if let Some(device) = self.devices.remove(&name)
-                    && let Err(e) = self.datapath.port_del(device.dp_port)
+                    && let Err(e) = device.datapath.port_del(device.dp_port)
                 {
                     log::warn!(target: "dpif", "cannot remove port {name}: {e}");
                 }
             }
             Command::UpdateInterface { name, device, .. } => {
-                if let Err(e) = self.update(&name, &device) {
+                if let Some(Err(e)) = self.devices.get(&name).map(|d| d.update(&device)) {
                     log::warn!(target: "bridge", "{e}");
                     self.planner.update_failed(&name, e);
                 }
             }
             Command::SetPorts { bridge, ports, .. } => {
-                let view = self.backer.view();
+                let Some(instance) = self.instances.of_bridge(bridge) else { return };
+                let view = instance.backer.view();
                 let previous = view.bridge(bridge).map(|b| b.ports.clone()).unwrap_or_default();
                 let table = ports.table(&previous);
                 self.openflow.ports_changed(bridge, &previous, &table, sys::clock::monotonic_ms());
-                self.backer.set_ports(bridge, table);
+                instance.backer.set_ports(bridge, table);
                 self.links_dirty = true;
             }
             Command::ConfigureBridge { bridge, settings, .. } => self.configure(bridge, &settings),
             Command::SetControllers { bridge, controllers, .. } => {
                 let now_ms = sys::clock::monotonic_ms();
-                let parts = Parts { backer: &self.backer, datapath: &*self.datapath, now_ms };
-                self.openflow.set_controllers(bridge, controllers, reactor, parts);
+                self.openflow.set_controllers(bridge, controllers, reactor, now_ms);
             }
         }
     }
 
-    fn set_global(&mut self, global: &GlobalConfig) {
-        let limits = &self.backer.limits;
-        limits.flow_limit.store(global.flow_limit.into(), Ordering::Relaxed);
-        limits.max_idle_ms.store(global.max_idle_ms, Ordering::Relaxed);
-        self.facts.set_interval_ms(global.stats_update_interval_ms);
+    fn create_bridge(&mut self, bridge: &CreateBridge, reactor: &mut Reactor) {
+        let (id, name, type_name) = (bridge.bridge, &bridge.name, &bridge.datapath_type);
+        let instance = match self.instances.add_bridge(id, type_name) {
+            Ok(instance) => instance,
+            Err(e) => {
+                log::error!(target: "bridge", "failed to create bridge {name}: {e:#}");
+                return self.planner.bridge_failed(id, &format!("{e:#}"));
+            }
+        };
+        instance.backer.insert_bridge(id, name);
+        log::info!(target: "bridge", "bridge {name}: using datapath ID {:016x}", bridge.datapath_id);
+        self.openflow.create(id, name, bridge.datapath_id, instance, reactor);
     }
 
     fn configure(&mut self, bridge: BridgeId, settings: &BridgeSettings) {
         let options = &settings.options;
-        self.backer.change_bridge(bridge, |b| {
+        let Some(instance) = self.instances.of_bridge(bridge) else { return };
+        instance.backer.change_bridge(bridge, |b| {
             b.forward_bpdu = options.forward_bpdu;
             lock(&b.macs).configure(options.mac_aging_time_s, options.mac_table_size as usize);
         });
-        let now_ms = sys::clock::monotonic_ms();
-        let parts = Parts { backer: &self.backer, datapath: &*self.datapath, now_ms };
-        self.openflow.configure(bridge, options, settings.datapath_id, parts);
+        self.openflow.configure(bridge, options, settings.datapath_id, sys::clock::monotonic_ms());
     }
 
-    fn open(&mut self, open: &OpenInterface) -> Result<OpenedInterface, String> {
-        let name = &open.name;
-        let failed = |why: &dyn std::fmt::Display| format!("could not open network device {name} ({why})");
-        let kind = match open.type_name.as_str() {
-            "system" => PortKind::System,
-            "internal" => PortKind::Internal,
-            "tap" => PortKind::Tap,
-            other => PortKind::Other(other.to_string()),
-        };
-        if kind == PortKind::System {
-            link::link_info(name).map_err(|e| failed(&os_text(&e)))?;
+    fn open(&mut self, open: &OpenInterface, reactor: &mut Reactor) -> Result<OpenedInterface, String> {
+        let instance = self.instances.of_bridge(open.bridge).ok_or("its bridge is gone")?;
+        let (device, opened) = Device::open(open, &instance.datapath, self.dummies)?;
+        if let Err(e) = self.streams.add(&device, &open.device.options, reactor) {
+            // Nothing uses it yet.
+            let _ = device.datapath.port_del(device.dp_port);
+            return Err(format!("could not open network device {} ({e})", open.name));
         }
-        let spec = PortSpec {
-            name: name.clone(),
-            kind,
-            mac: open.device.mac,
-            mtu: open.device.mtu,
-            number: None,
-            options: open.device.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
-        };
-        let dp_port = self.datapath.port_add(&spec).map_err(|e| failed(&e))?;
-        let info = match link::link_info(name) {
-            Ok(info) => info,
-            Err(e) => {
-                // It went away at once.
-                let _ = self.datapath.port_del(dp_port);
-                return Err(failed(&os_text(&e)));
-            }
-        };
-        self.devices.insert(
-            name.clone(),
-            Device { dp_port, ifindex: info.ifindex, type_name: open.type_name.clone() },
-        );
+        self.devices.insert(open.name.clone(), device);
         self.links_dirty = true;
-        if let Err(e) = self.update(name, &open.device) {
-            log::warn!(target: "bridge", "{e}");
-        }
-        let mac = open.device.mac.or(info.mac.map(MacAddr)).unwrap_or_default();
-        Ok(OpenedInterface { dp_port, mac, mtu: Some(open.device.mtu.unwrap_or(info.mtu)) })
-    }
-
-    /// Sets address and MTU of an open device.
-    fn update(&mut self, name: &str, wanted: &DeviceSettings) -> Result<(), String> {
-        let Some(device) = self.devices.get(name) else { return Ok(()) };
-        let failed =
-            |what: &str, e: &std::io::Error| format!("interface {name}: cannot set {what}: {}", os_text(e));
-        let info = link::link_info(name).map_err(|e| failed("anything", &e))?;
-        if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu != info.mtu) {
-            link::set_mtu(device.ifindex, mtu).map_err(|e| failed(&format!("MTU {mtu}"), &e))?;
-        }
-        // An existing device's address belongs to whoever made it.
-        let ours = device.type_name != "system";
-        if let Some(mac) = wanted.mac.filter(|mac| ours && info.mac != Some(mac.0)) {
-            link::set_mac(device.ifindex, mac.0).map_err(|e| failed(&format!("address {mac}"), &e))?;
-        }
-        Ok(())
+        Ok(opened)
     }
 
     /// Takes in what the system tells of links: devices that went, came, or changed.
@@ -411,9 +315,9 @@ impl Switch {
         for event in events {
             match event {
                 LinkEvent::Changed(info) => self.link_changed(&info, reactor),
-                LinkEvent::Deleted { ifindex, .. } => self.link_gone(|d| d.ifindex == ifindex),
+                LinkEvent::Deleted { ifindex, .. } => self.link_gone(|index| index == ifindex),
                 LinkEvent::Resync(all) => {
-                    self.link_gone(|d| !all.iter().any(|l| l.ifindex == d.ifindex));
+                    self.link_gone(|index| !all.iter().any(|l| l.ifindex == index));
                     all.iter().for_each(|info| self.link_changed(info, reactor));
                 }
             }
@@ -436,12 +340,13 @@ impl Switch {
 
     fn link_gone_named(&mut self, name: &str, ifindex: u32, reactor: &mut Reactor) {
         let Some(device) = self.devices.get_mut(name) else { return };
-        if device.ifindex == ifindex {
+        let Body::Kernel(known) = &mut device.body else { return };
+        if *known == ifindex {
             return;
         }
-        if self.datapath.own_device_exists(device.dp_port) == Some(true) {
+        if device.datapath.own_device_exists(device.dp_port) == Some(true) {
             // Ours, come back from another namespace.
-            device.ifindex = ifindex;
+            *known = ifindex;
         } else {
             self.planner.device_gone(name);
             let commands = self.planner.commands();
@@ -450,11 +355,11 @@ impl Switch {
         }
     }
 
-    fn link_gone(&mut self, gone: impl Fn(&Device) -> bool) {
-        let names: Vec<String> =
-            self.devices.iter().filter(|(_, d)| gone(d)).map(|(n, _)| n.clone()).collect();
+    fn link_gone(&mut self, gone: impl Fn(u32) -> bool) {
+        let lost = |d: &&Device| matches!(d.body, Body::Kernel(ifindex) if gone(ifindex));
+        let names: Vec<String> = self.devices.values().filter(lost).map(|d| d.name.clone()).collect();
         for name in names {
-            if self.own_device_exists(&name) == Some(true) {
+            if self.devices.get(&name).and_then(Device::own_exists) == Some(true) {
                 log::info!(target: "netdev_linux", "device {name} was moved into another namespace; it stays a port");
                 continue;
             }
@@ -463,14 +368,10 @@ impl Switch {
         }
     }
 
-    fn own_device_exists(&self, name: &str) -> Option<bool> {
-        self.datapath.own_device_exists(self.devices.get(name)?.dp_port)
-    }
-
     /// Finds devices of ours that ended in another namespace, of which no event tells.
     fn drop_lost_devices(&mut self) {
-        let lost = |name: &&String| self.own_device_exists(name) == Some(false);
-        let names: Vec<String> = self.devices.keys().filter(lost).cloned().collect();
+        let lost = |d: &&Device| d.own_exists() == Some(false);
+        let names: Vec<String> = self.devices.values().filter(lost).map(|d| d.name.clone()).collect();
         for name in names {
             log::info!(target: "netdev_linux", "device {name} is gone");
             self.planner.device_gone(&name);
@@ -479,8 +380,7 @@ impl Switch {
 
     /// Tells translation and controllers which ports have no carrier, and how fast they are.
     fn follow_carriers(&mut self) {
-        let view = self.backer.view();
-        for b in view.bridges.values() {
+        for (instance, b) in self.instances.bridges() {
             let differs = |p: &ofproto::ports::Port| {
                 self.facts.link_down(&p.name).is_some_and(|down| down != p.link_down)
                     || self.facts.speed_mbps(&p.name).is_some_and(|speed| speed != p.speed_mbps)
@@ -490,7 +390,7 @@ impl Switch {
             }
             let facts = &self.facts;
             let before = b.ports.clone();
-            let after = self.backer.change_bridge(b.id, |b| {
+            let after = instance.backer.change_bridge(b.id, |b| {
                 let table = Arc::make_mut(&mut b.ports);
                 for port in table.ports.values_mut() {
                     if let (Some(down), Some(speed)) =
@@ -511,7 +411,7 @@ impl Switch {
     fn write_back(&mut self, db: &mut Db, now_ms: u64) {
         let acknowledged = self.planner.is_settled().then(|| self.planner.desired().next_cfg);
         self.facts.set_controllers(self.openflow.facts(now_ms));
-        self.facts.write_back(db, &self.planner, &*self.datapath, &self.backer, acknowledged, now_ms);
+        self.facts.write_back(db, &self.planner, &self.instances, acknowledged, now_ms);
     }
 
     /// One object that says what runs, for `sluice status`.
@@ -524,7 +424,7 @@ impl Switch {
         if exit.cleanup {
             let devices = std::mem::take(&mut self.devices);
             for (name, device) in devices {
-                if let Err(e) = self.datapath.port_del(device.dp_port) {
+                if let Err(e) = device.datapath.port_del(device.dp_port) {
                     log::warn!(target: "dpif", "cannot remove port {name}: {e}");
                 }
             }
@@ -532,27 +432,10 @@ impl Switch {
     }
 }
 
-/// Where one answer goes.
-struct Ask(SyncSender<Vec<OpResult>>);
-
-impl ReplySink for Ask {
-    fn done(&self, _: PmdId, _: u64, results: Vec<OpResult>) {
-        // Who asked may have given up.
-        let _ = self.0.try_send(results);
-    }
-}
-
 /// A number that stays the same on this machine, from which addresses of bridges follow.
 fn machine_seed() -> u64 {
     let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
     u64::from_str_radix(id.trim().get(..16).unwrap_or(""), 16).unwrap_or(0x5317_1ce0)
-}
-
-/// The system's own words for an error, without its number and without what was tried.
-fn os_text(e: &std::io::Error) -> String {
-    let text = e.to_string();
-    let text = text.split(" (os error").next().unwrap_or(&text);
-    text.rsplit(": ").next().unwrap_or(text).to_string()
 }
 
 /// Listening targets of `Manager` rows.

@@ -107,14 +107,15 @@ impl Unixctl {
     pub fn reply(&mut self, request: &Request, answer: Result<String, String>, registry: &Registry) {
         let Some(client) = self.clients.get_mut(&request.conn) else { return };
         let id = request.id.clone();
-        let message = match answer {
-            Ok(text) => Message::Reply { id, result: Value::from(text) },
-            Err(mut text) => {
-                if !text.ends_with('\n') {
-                    text.push('\n');
-                }
-                Message::Error { id, error: Value::from(text) }
+        let line = |mut text: String| {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
             }
+            Value::from(text)
+        };
+        let message = match answer {
+            Ok(text) => Message::Reply { id, result: line(text) },
+            Err(text) => Message::Error { id, error: line(text) },
         };
         let sent = client.conn.send(&message.encode(), registry);
         let over = client.conn.backlog_bytes() > BACKLOG_MAX_BYTES;

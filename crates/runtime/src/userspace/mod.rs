@@ -4,7 +4,9 @@
 //! and upcalls never wait.
 
 mod hub;
+mod main_core;
 mod pmd;
+mod ports;
 
 #[cfg(test)]
 mod tests;
@@ -12,26 +14,27 @@ mod tests;
 use datapath::{DpShared, Pmd, PmdConfig};
 use dpif::{
     Capabilities, Datapath, DpifError, DpifOp, DropReason, FlowRecord, MeterConfig, MeterStats, OpBatch,
-    PmdId, PortInfo, PortKind, PortSpec, PortStats,
+    PmdId, PortInfo, PortSpec, PortStats,
 };
 use flow::DpPort;
 use hub::UpcallHub;
-use netdev::{Port, SystemOptions, TapOptions};
+use main_core::MainCore;
+use netdev::Port;
+use netdev::dummy::Dummy;
 use pmd::{Control, Inbox, PmdThread, Purged, ThreadIo, TxSide};
-use std::collections::BTreeMap;
+use ports::{OpenPort, Opened, Ports};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, sync_channel};
 use std::thread::JoinHandle;
 use sync::{AtomicBool, BoundedQueue, Mutex, Ordering, lock};
+use vswitch::DummyMode;
 
 pub(crate) use hub::Handler;
+pub(crate) use main_core::InlineHandler;
 
 /// Batches of operations that may wait for a forwarding thread.
 const INBOX_BATCHES: usize = 4096;
-
-/// Number of the port that stands for the datapath itself, as stock switches have it.
-const LOCAL_PORT: DpPort = DpPort(0);
 
 struct Thread {
     id: PmdId,
@@ -40,25 +43,16 @@ struct Thread {
     join: Option<JoinHandle<()>>,
 }
 
-struct OpenPort {
-    info: PortInfo,
-    device: Port,
-}
-
-/// The main loop's own core, for packet-outs.
-struct MainCore {
-    core: Pmd,
-    io: ThreadIo,
-}
-
 /// The userspace datapath.
 pub struct UserspaceDatapath {
     name: String,
+    dummy: bool,
+    dummies: DummyMode,
     shared: Arc<DpShared>,
     hub: UpcallHub,
     threads: Vec<Thread>,
-    ports: Mutex<BTreeMap<DpPort, OpenPort>>,
-    main: Mutex<MainCore>,
+    ports: Mutex<Ports>,
+    main: MainCore,
     purged: Arc<Purged>,
 }
 
@@ -67,6 +61,10 @@ pub struct UserspaceDatapath {
 pub struct UserspaceConfig {
     /// `type@name`.
     pub name: String,
+    /// Its ports are numbered as in a datapath of dummies: by what their names say.
+    pub dummy: bool,
+    /// Which types of ports are dummies.
+    pub dummies: DummyMode,
     /// Forwarding threads, at least one.
     pub pmd_threads: usize,
     /// Handler threads, at least one.
@@ -78,8 +76,12 @@ pub struct UserspaceConfig {
 }
 
 impl UserspaceDatapath {
-    /// Starts the forwarding threads; also returns the receiving ends for the handlers.
-    pub(crate) fn start(config: &UserspaceConfig) -> io::Result<(UserspaceDatapath, Vec<Handler>)> {
+    /// Starts the forwarding threads; also returns the receiving ends for the handlers. What the main core hands up goes to
+    /// `inline` at once.
+    pub(crate) fn start(
+        config: &UserspaceConfig,
+        inline: Arc<dyn InlineHandler>,
+    ) -> io::Result<(UserspaceDatapath, Vec<Handler>)> {
         let shared = Arc::new(DpShared::new());
         let (hub, handlers) = UpcallHub::new(config.handlers);
         let core = |id: PmdId, salt: u64| {
@@ -88,7 +90,7 @@ impl UserspaceDatapath {
         };
         let portless = hub.port_add(DpPort::NONE);
         let purged = Arc::new(Purged::default());
-        let main = MainCore { core: core(PmdId::Main, 0x6d61_696e), io: ThreadIo::new(portless.clone()) };
+        let main = MainCore::new(core(PmdId::Main, 0x6d61_696e), inline);
         let mut threads = Vec::new();
         for n in 0..config.pmd_threads.max(1) as u16 {
             let (control, requests) = std::sync::mpsc::channel();
@@ -111,11 +113,13 @@ impl UserspaceDatapath {
         }
         let datapath = UserspaceDatapath {
             name: config.name.clone(),
+            dummy: config.dummy,
+            dummies: config.dummies,
             shared,
             hub,
             threads,
             ports: Mutex::default(),
-            main: Mutex::new(main),
+            main,
             purged,
         };
         Ok((datapath, handlers))
@@ -131,6 +135,21 @@ impl UserspaceDatapath {
         self.purged.pop()
     }
 
+    /// What controls a port that is a dummy.
+    pub(crate) fn dummy(&self, port: DpPort) -> Option<Dummy> {
+        lock(&self.ports).get(port)?.dummy.clone()
+    }
+
+    /// Takes what waits at the ports that no thread polls through the switch; `true` when there may be more.
+    pub(crate) fn run_main(&self) -> bool {
+        self.main.run()
+    }
+
+    /// Housekeeping of the main core, about once a second.
+    pub(crate) fn tick_main(&self) {
+        self.main.tick();
+    }
+
     /// Wakes all handlers.
     pub(crate) fn wake_handlers(&self) {
         self.hub.wake();
@@ -139,7 +158,7 @@ impl UserspaceDatapath {
     /// Whether the device that a port made still is there, be it in another network namespace; `None` when the port did not
     /// make it.
     pub fn own_device_exists(&self, port: DpPort) -> Option<bool> {
-        lock(&self.ports).get(&port)?.device.exists()
+        lock(&self.ports).get(port)?.device.exists()
     }
 
     fn request(&self, thread: &Thread, request: Control) {
@@ -147,39 +166,6 @@ impl UserspaceDatapath {
         let _ = thread.control.send(request);
         thread.inbox.control.store(true, Ordering::SeqCst);
         thread.inbox.notify();
-    }
-
-    fn free_number(ports: &BTreeMap<DpPort, OpenPort>, wanted: Option<DpPort>) -> Result<DpPort, DpifError> {
-        if let Some(n) = wanted
-            && n != LOCAL_PORT
-            && n.0 < datapath::PORT_NUMBERS
-            && !ports.contains_key(&n)
-        {
-            return Ok(n);
-        }
-        let free = (1..datapath::PORT_NUMBERS).map(DpPort).find(|n| !ports.contains_key(n));
-        free.ok_or(DpifError::Full("the port table of the datapath"))
-    }
-
-    fn open(spec: &PortSpec) -> Result<(Port, &'static str), DpifError> {
-        let device = |e: io::Error| DpifError::Device(e.to_string());
-        match &spec.kind {
-            PortKind::System => {
-                let port = Port::open_system(&spec.name, &SystemOptions::default()).map_err(device)?;
-                // What is to be forwarded through a device needs it up.
-                netdev::link::set_admin_up(port.ifindex(), true).map_err(device)?;
-                Ok((port, "system"))
-            }
-            PortKind::Internal | PortKind::Tap => {
-                let options =
-                    TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
-                let port = Port::open_tap(&spec.name, &options).map_err(device)?;
-                Ok((port, if spec.kind == PortKind::Tap { "tap" } else { "internal" }))
-            }
-            PortKind::Other(name) => {
-                Err(DpifError::Unsupported(format!("ports of type {name} are not supported")))
-            }
-        }
     }
 
     fn tx_side(device: &Port, upcalls: &Arc<hub::PortQueues>) -> Result<TxSide, DpifError> {
@@ -205,11 +191,8 @@ impl Datapath for UserspaceDatapath {
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
         let mut ports = lock(&self.ports);
-        if ports.values().any(|p| p.info.name == spec.name) {
-            return Err(DpifError::Device(format!("port {} is already in the datapath", spec.name)));
-        }
-        let number = UserspaceDatapath::free_number(&ports, spec.number)?;
-        let (mut device, type_name) = UserspaceDatapath::open(spec)?;
+        let number = ports.number_for(spec, self.dummy)?;
+        let Opened { mut device, type_name, dummy, inline } = ports::open(spec, self.dummies, self.dummy)?;
         let upcalls = self.hub.port_add(number);
         let sides: Result<Vec<_>, _> =
             (0..=self.threads.len()).map(|_| UserspaceDatapath::tx_side(&device, &upcalls)).collect();
@@ -221,16 +204,13 @@ impl Datapath for UserspaceDatapath {
             }
         };
         let mut queues: Vec<Vec<_>> = (0..self.threads.len()).map(|_| Vec::new()).collect();
+        let inline_queues = if inline { std::mem::take(&mut device.rx) } else { Vec::new() };
         for (i, queue) in device.rx.drain(..).enumerate() {
             let thread = (number.0 as usize + i) % self.threads.len();
             queues[thread].push(queue);
         }
-        {
-            let mut main = lock(&self.main);
-            main.core.port_add(number)?;
-            if let Some(side) = sides.pop() {
-                main.io.add(number, side);
-            }
+        if let Some(side) = sides.pop() {
+            self.main.port_add(number, side, inline_queues)?;
         }
         let (done, answers) = sync_channel(self.threads.len());
         for ((thread, side), queues) in self.threads.iter().zip(sides).zip(queues) {
@@ -238,14 +218,14 @@ impl Datapath for UserspaceDatapath {
         }
         drop(done);
         while answers.recv().is_ok() {}
-        let info = PortInfo { number, name: spec.name.clone(), type_name: type_name.to_string() };
-        ports.insert(number, OpenPort { info, device });
+        let info = PortInfo { number, name: spec.name.clone(), type_name };
+        ports.insert(OpenPort { info, device, dummy });
         Ok(number)
     }
 
     fn port_del(&self, port: DpPort) -> Result<(), DpifError> {
         let mut ports = lock(&self.ports);
-        if !ports.contains_key(&port) {
+        if ports.get(port).is_none() {
             return Err(DpifError::NotFound("port"));
         }
         let (done, answers) = sync_channel(self.threads.len());
@@ -254,34 +234,35 @@ impl Datapath for UserspaceDatapath {
         }
         drop(done);
         while answers.recv().is_ok() {}
-        {
-            let main = &mut *lock(&self.main);
-            for flow in main.core.port_remove(port, &mut main.io) {
-                self.purged.push((PmdId::Main, flow));
-            }
-            main.io.remove(port);
-        }
+        self.main.port_del(port, &self.purged);
         self.hub.port_del(port);
-        ports.remove(&port);
+        ports.remove(port);
         Ok(())
     }
 
     fn ports(&self) -> Vec<PortInfo> {
-        lock(&self.ports).values().map(|p| p.info.clone()).collect()
+        lock(&self.ports).infos()
     }
 
     fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError> {
-        if !lock(&self.ports).contains_key(&port) {
-            return Err(DpifError::NotFound("port"));
-        }
+        let is_dummy = match lock(&self.ports).get(port) {
+            Some(open) => open.dummy.is_some(),
+            None => return Err(DpifError::NotFound("port")),
+        };
         let (reply, answers) = sync_channel(self.threads.len());
         for thread in &self.threads {
             self.request(thread, Control::PortStats(port, reply.clone()));
         }
         drop(reply);
-        let mut sum = lock(&self.main).core.port_counters(port).copied().unwrap_or_default();
+        let mut sum = self.main.port_stats(port);
         while let Ok(s) = answers.recv() {
             add_stats(&mut sum, &s);
+        }
+        if is_dummy {
+            // As stock switches have it.
+            let unknown = u64::MAX;
+            (sum.rx_dropped, sum.rx_errors, sum.tx_dropped, sum.tx_errors) =
+                (unknown, unknown, unknown, unknown);
         }
         Ok(sum)
     }
@@ -292,14 +273,7 @@ impl Datapath for UserspaceDatapath {
 
     fn operate(&self, mut batch: OpBatch) {
         if batch.pmd == PmdId::Main {
-            let main = &mut *lock(&self.main);
-            let now_us = sys::clock::monotonic_us();
-            let results = main.core.apply(batch.ops, now_us, &mut main.io);
-            main.core.flush_output(&mut main.io);
-            if let Some(reply) = batch.reply {
-                reply.done(batch.pmd, batch.tag, results);
-            }
-            return;
+            return self.main.operate(batch);
         }
         let Some(thread) = self.threads.iter().find(|t| t.id == batch.pmd) else {
             let missing = |_| dpif::OpResult::Failed(DpifError::NotFound("forwarding thread"));

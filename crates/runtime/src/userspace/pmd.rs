@@ -67,16 +67,37 @@ impl Inbox {
     }
 }
 
+/// Where upcalls go.
+enum Upcalls {
+    /// To the handlers, by the queue of the port that received the packet, or this one when none did.
+    Queued(Arc<PortQueues>),
+    /// To whoever runs the core, for [`ThreadIo::take_upcalls`].
+    Inline(Vec<Upcall>),
+}
+
 /// Ports of a thread, as its core sees them.
 pub(crate) struct ThreadIo {
     ports: BTreeMap<DpPort, TxSide>,
-    /// For packets that no port received.
-    portless: Arc<PortQueues>,
+    upcalls: Upcalls,
 }
 
 impl ThreadIo {
+    /// Upcalls go to the handlers; those of packets that no port received by `portless`.
     pub(crate) fn new(portless: Arc<PortQueues>) -> ThreadIo {
-        ThreadIo { ports: BTreeMap::new(), portless }
+        ThreadIo { ports: BTreeMap::new(), upcalls: Upcalls::Queued(portless) }
+    }
+
+    /// Upcalls wait for [`ThreadIo::take_upcalls`].
+    pub(crate) fn inline() -> ThreadIo {
+        ThreadIo { ports: BTreeMap::new(), upcalls: Upcalls::Inline(Vec::new()) }
+    }
+
+    /// The upcalls since the last call, when they are not queued for handlers.
+    pub(crate) fn take_upcalls(&mut self) -> Vec<Upcall> {
+        match &mut self.upcalls {
+            Upcalls::Queued(_) => Vec::new(),
+            Upcalls::Inline(waiting) => std::mem::take(waiting),
+        }
     }
 
     pub(crate) fn add(&mut self, port: DpPort, side: TxSide) {
@@ -90,9 +111,13 @@ impl ThreadIo {
 
 impl UpcallSink for ThreadIo {
     fn upcall(&mut self, upcall: Upcall) -> Result<(), Box<Upcall>> {
-        match self.ports.get(&upcall.rx_port) {
-            Some(side) => side.upcalls.push(upcall),
-            None => self.portless.push(upcall),
+        match (&mut self.upcalls, self.ports.get(&upcall.rx_port)) {
+            (Upcalls::Inline(waiting), _) => {
+                waiting.push(upcall);
+                Ok(())
+            }
+            (Upcalls::Queued(_), Some(side)) => side.upcalls.push(upcall),
+            (Upcalls::Queued(portless), None) => portless.push(upcall),
         }
     }
 }
@@ -123,11 +148,39 @@ impl PmdIo for ThreadIo {
     }
 }
 
-struct Rx {
-    port: DpPort,
+/// A receive queue and what is known of it.
+pub(crate) struct Rx {
+    pub(crate) port: DpPort,
     queue: Box<dyn RxQueue>,
     ready: bool,
     errors: u32,
+}
+
+impl Rx {
+    pub(crate) fn new(port: DpPort, queue: Box<dyn RxQueue>) -> Rx {
+        Rx { port, queue, ready: true, errors: 0 }
+    }
+
+    /// Takes up to `max_packets` waiting frames.
+    pub(crate) fn receive(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch, max_packets: usize) {
+        match self.queue.recv(pool, batch, max_packets) {
+            Ok(n) => {
+                self.ready = n == max_packets;
+                self.errors = 0;
+            }
+            Err(_) => {
+                self.ready = false;
+                self.errors += 1;
+            }
+        }
+    }
+
+    /// Adds the frames that the queue lost.
+    pub(crate) fn add_losses(&self, stats: &mut PortStats) {
+        let lost = self.queue.counters();
+        stats.rx_dropped += lost.kernel_drops;
+        stats.rx_errors += lost.malformed + lost.truncated;
+    }
 }
 
 /// A forwarding thread's own state.
@@ -174,9 +227,9 @@ impl PmdThread {
             if self.inbox.control.swap(false, Ordering::AcqRel) && !self.obey() {
                 return;
             }
-            let now_us = sys::clock::monotonic_us();
+            let now_us = sys::clock::machine_us();
             if now_us >= self.next_tick_us {
-                self.core.tick(now_us);
+                self.core.tick(sys::clock::monotonic_us());
                 self.core.flush_output(&mut self.io);
                 self.next_tick_us = now_us + 1_000_000;
             }
@@ -197,16 +250,7 @@ impl PmdThread {
     fn poll_ready(&mut self) -> bool {
         let mut worked = false;
         for rx in self.rx.iter_mut().filter(|rx| rx.ready) {
-            match rx.queue.recv(self.core.pool(), &mut self.batch, BATCH_MAX_PACKETS) {
-                Ok(n) => {
-                    rx.ready = n == BATCH_MAX_PACKETS;
-                    rx.errors = 0;
-                }
-                Err(_) => {
-                    rx.ready = false;
-                    rx.errors += 1;
-                }
-            }
+            rx.receive(self.core.pool(), &mut self.batch, BATCH_MAX_PACKETS);
             if !self.batch.is_empty() {
                 worked = true;
                 let now_us = sys::clock::monotonic_us();
@@ -244,12 +288,7 @@ impl PmdThread {
                     // The number was checked when it was given out.
                     let _ = self.core.port_add(port);
                     self.io.add(port, side);
-                    self.rx.extend(queues.into_iter().map(|queue| Rx {
-                        port,
-                        queue,
-                        ready: true,
-                        errors: 0,
-                    }));
+                    self.rx.extend(queues.into_iter().map(|queue| Rx::new(port, queue)));
                     let _ = done.send(());
                 }
                 Control::PortDel(port, done) => {
@@ -264,11 +303,7 @@ impl PmdThread {
                 }
                 Control::PortStats(port, reply) => {
                     let mut stats = self.core.port_counters(port).copied().unwrap_or_default();
-                    for rx in self.rx.iter().filter(|rx| rx.port == port) {
-                        let lost = rx.queue.counters();
-                        stats.rx_dropped += lost.kernel_drops;
-                        stats.rx_errors += lost.malformed + lost.truncated;
-                    }
+                    self.rx.iter().filter(|rx| rx.port == port).for_each(|rx| rx.add_losses(&mut stats));
                     let _ = reply.send(stats);
                 }
                 Control::Ops(batch) => self.apply(batch),

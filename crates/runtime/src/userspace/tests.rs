@@ -1,7 +1,8 @@
 //! Real traffic through the userspace datapath and the slow path, without the control plane.
 
 use super::*;
-use crate::slowpath::SlowPath;
+use crate::slowpath::{InlineSlowPath, SlowPath, Wake};
+use dpif::PortKind;
 use flow::action::Action;
 use flow::{MacAddr, Match, OfPort, TableId};
 use ofproto::backer::Backer;
@@ -70,15 +71,19 @@ fn hosts_reach_each_other_through_normal_with_offloads_on() {
     let net = Topology::new(2).unwrap();
     let config = UserspaceConfig {
         name: "netdev@test".to_string(),
+        dummy: false,
+        dummies: DummyMode::Off,
         pmd_threads: 1,
         handlers: 1,
         vlan_limit: 1,
         hash_seed: 7,
     };
-    let (datapath, handlers) = UserspaceDatapath::start(&config).unwrap();
-    let datapath = Arc::new(datapath);
     let backer = Arc::new(Backer::new(1));
-    let slow = SlowPath::start(&backer, &datapath, handlers, Arc::new(|| {})).unwrap();
+    let wake: Wake = Arc::new(|| {});
+    let inline = Arc::new(InlineSlowPath { backer: backer.clone(), wake: wake.clone() });
+    let (datapath, handlers) = UserspaceDatapath::start(&config, inline).unwrap();
+    let datapath = Arc::new(datapath);
+    let slow = SlowPath::start(&backer, &datapath, handlers, wake).unwrap();
     let bridge = backer.add_bridge("br0");
     let names: Vec<String> = net.hosts.iter().map(|h| h.port.clone()).collect();
     let numbers: Vec<DpPort> = net

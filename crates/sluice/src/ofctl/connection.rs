@@ -78,7 +78,7 @@ impl Connection {
         for event in self.session.input(&bytes, now_ms) {
             match event {
                 Event::Connected(_) => {}
-                Event::Message { xid, message } => self.pending.push((xid, *message)),
+                Event::Message { xid, message, .. } => self.pending.push((xid, *message)),
                 Event::Refused(error) => bail!("the switch sent what cannot be read: {error}"),
                 Event::Closed(why) => {
                     self.flush()?;

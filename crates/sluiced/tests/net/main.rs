@@ -6,6 +6,7 @@
 mod commands;
 mod daemon;
 mod database;
+mod dummy;
 mod external_db;
 mod helpers;
 mod links;

@@ -28,7 +28,7 @@ pub use controller::{ConnectionMode, ControllerConfig, ControllerKind};
 pub use global::GlobalConfig;
 pub use interface::InterfaceConfig;
 pub use port::{BondConfig, PortConfig};
-pub use supported::{DatapathSupport, SupportedTypes};
+pub use supported::{DatapathSupport, DummyMode, SupportedTypes};
 
 pub(crate) use interface::natural_order;
 use reader::Reader;

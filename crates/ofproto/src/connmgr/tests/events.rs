@@ -154,6 +154,7 @@ fn timeouts_are_told() {
     c.add(&mut s, "send_flow_rem,cookie=2,priority=2,tcp,hard_timeout=6,actions=1");
     let mut at = |ms| {
         s.now_ms += ms;
+        s.backer.dump_completed(s.now_ms);
         s.backer.expire(s.now_ms);
         let told = c.events(&mut s);
         told.iter()

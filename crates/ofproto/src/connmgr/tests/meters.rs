@@ -19,10 +19,10 @@ fn a_meter_lives_in_the_datapath_too() {
     c.silent(&mut s, &meter_mod(Add, 6, flags::KBPS | flags::BURST, &[burst, DROP]));
     let there = s.datapath.meters.lock().unwrap().clone();
     let bands = |id: u32| there[&id].bands.iter().map(|b| (b.rate, b.burst)).collect::<Vec<_>>();
-    assert_eq!((there[&5].per_packet, bands(5)), (true, vec![(100, 100)]));
-    assert_eq!((there[&6].per_packet, bands(6)), (false, vec![(100, 7), (100, 100)]));
+    assert_eq!((there[&0].per_packet, bands(0)), (true, vec![(100, 100)]));
+    assert_eq!((there[&1].per_packet, bands(1)), (false, vec![(100, 7), (100, 100)]));
     c.silent(&mut s, &meter_mod(Modify, 5, flags::KBPS, &[Band { rate: 200, ..DROP }]));
-    assert_eq!(s.datapath.meters.lock().unwrap()[&5].bands[0].rate, 200);
+    assert_eq!(s.datapath.meters.lock().unwrap()[&0].bands[0].rate, 200);
     s.now_ms += 1500;
     c.add(&mut s, "table=1,actions=meter:5,output:1");
     let Message::MeterStatsReply(stats) = c.one(&mut s, &Message::MeterStatsRequest(METER_ALL)) else {
@@ -40,6 +40,52 @@ fn a_meter_lives_in_the_datapath_too() {
     c.silent(&mut s, &meter_mod(Delete, METER_ALL, 0, &[]));
     assert!(s.datapath.meters.lock().unwrap().is_empty());
     c.silent(&mut s, &meter_mod(Delete, 5, 0, &[]));
+}
+
+#[test]
+fn meters_of_the_same_number_on_two_bridges_are_two() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    c.silent(&mut s, &meter_mod(Add, 1, flags::PKTPS, &[DROP]));
+    let first = s.bridge;
+    // Another bridge of the same datapath.
+    s.bridge = s.backer.add_bridge("br1");
+    let mut manager_of_first = std::mem::take(&mut s.manager);
+    let mut c = s.service(Version::V13);
+    c.silent(&mut s, &meter_mod(Add, 1, flags::PKTPS, &[Band { rate: 7, ..DROP }]));
+    let rates = |s: &Switch| {
+        let meters = s.datapath.meters.lock().unwrap();
+        meters.iter().map(|(id, m)| (*id, m.bands[0].rate)).collect::<Vec<_>>()
+    };
+    assert_eq!(rates(&s), [(0, 100), (1, 7)]);
+    let dp_id = |s: &Switch, b: BridgeId| s.backer.view().bridge(b).unwrap().meters.get(&1).copied();
+    assert_eq!((dp_id(&s, first), dp_id(&s, s.bridge)), (Some(0), Some(1)));
+    // A bridge that goes frees its own and no other's.
+    s.backer.remove_bridge(first);
+    let ctx = Ctx { backer: &s.backer, datapath: &s.datapath, bridge: first, datapath_id: 1, desc: &s.desc };
+    manager_of_first.shut_down(&ctx);
+    assert_eq!(rates(&s), [(1, 7)]);
+    c.silent(&mut s, &meter_mod(Add, 2, flags::PKTPS, &[DROP]));
+    assert_eq!(rates(&s), [(0, 100), (1, 7)]);
+    // A meter that a rule's copies for controllers pass does not end the rule.
+    c.add(&mut s, "actions=controller(meter_id=2)");
+    c.silent(&mut s, &meter_mod(Delete, 2, 0, &[]));
+    assert_eq!((rates(&s), s.rules().len()), (vec![(1, 7)], 1));
+}
+
+#[test]
+fn there_is_a_meter_for_all_packets_to_controllers() {
+    use openflow::msg::meter::CONTROLLER;
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    c.silent(&mut s, &meter_mod(Add, CONTROLLER, flags::PKTPS, &[DROP]));
+    let Message::MeterConfigReply(config) = c.one(&mut s, &Message::MeterConfigRequest(CONTROLLER)) else {
+        panic!()
+    };
+    assert_eq!(config.entries[0].id, CONTROLLER);
+    assert_eq!(s.backer.view().bridge(s.bridge).unwrap().meters.get(&CONTROLLER), Some(&0));
+    c.silent(&mut s, &meter_mod(Delete, METER_ALL, 0, &[]));
+    assert!(s.datapath.meters.lock().unwrap().is_empty());
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod fail;
 mod flow_mods;
 mod meters;
 mod requests;
+mod snoop;
 
 use super::*;
 use crate::backer::PacketInEvent;
@@ -175,6 +176,7 @@ impl Switch {
     /// Time goes on, and everything that is due happens.
     pub(super) fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
+        self.backer.dump_completed(self.now_ms);
         self.backer.expire(self.now_ms);
         self.run();
     }

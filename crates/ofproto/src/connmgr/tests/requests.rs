@@ -120,6 +120,23 @@ fn ports_are_counted_and_configured() {
         let old = version == Version::V10;
         assert_eq!((told.no_fwd, told.no_flood, told.port_down), (true, old, false));
         assert_eq!(ports.bundle_of(OfPort(1)).unwrap().floodable, !old);
+        assert_eq!(s.manager.take_admin_changes(), []);
+
+        // Bits without effect are kept as they were given; a device is set down by its owner.
+        let stp = config::NO_STP | config::NO_RECV_STP;
+        c.silent(&mut s, &set(1, mac, stp | config::PORT_DOWN, stp | config::PORT_DOWN));
+        let told = s.backer.view().bridge(s.bridge).unwrap().ports.port(OfPort(1)).unwrap().config;
+        assert_eq!((told.no_stp, told.no_recv_stp, told.port_down), (old, old, true));
+        c.silent(&mut s, &set(1, mac, 0, config::PORT_DOWN));
+        let change = |up| AdminChange { name: "p1".to_string(), up };
+        assert_eq!(s.manager.take_admin_changes(), [change(false), change(true)]);
+        // A port without a device cannot be set down.
+        s.backer.change_bridge(s.bridge, |b| {
+            let port = Arc::make_mut(&mut b.ports).ports.get_mut(&OfPort(1)).unwrap();
+            Arc::make_mut(port).dp_port = None;
+        });
+        c.silent(&mut s, &set(1, mac, config::PORT_DOWN, config::PORT_DOWN));
+        assert_eq!(s.manager.take_admin_changes(), []);
     }
 }
 

@@ -1,14 +1,16 @@
 //! Commands about datapath, flows, upcalls and learned addresses.
 
-use super::{Answer, Wait};
+use super::{Answer, Wait, order_rounds};
 use crate::control::daemon::Daemon;
+use crate::control::instances::Instance;
 use crate::control::switch::Switch;
 use dpif::text::{FlowFormat, NumbersOnly, PortNames, format_flow};
 use dpif::{Datapath, DpifOp, FlowRecord, OpResult, PmdId};
 use flow::{DpPort, OfPort};
-use ofproto::ports::BridgeId;
+use ofproto::view::BridgeView;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use sync::{Ordering, lock};
 
 /// Flows of one dump request.
@@ -18,8 +20,8 @@ const DUMP_FLOWS: usize = 512;
 pub(super) struct Names(BTreeMap<DpPort, String>);
 
 impl Names {
-    pub(super) fn of(switch: &Switch) -> Names {
-        Names(switch.datapath().ports().into_iter().map(|p| (p.number, p.name)).collect())
+    pub(super) fn of(instance: &Instance) -> Names {
+        Names(instance.datapath.ports().into_iter().map(|p| (p.number, p.name)).collect())
     }
 }
 
@@ -40,23 +42,17 @@ fn thread_name(pmd: PmdId) -> String {
     }
 }
 
-/// Whether a name given on the command line is that of the datapath.
-pub(super) fn check_datapath(switch: &Switch, name: Option<&String>) -> Result<(), String> {
-    let own = switch.datapath().name();
-    match name {
-        Some(n) if n != own && own.split_once('@').is_none_or(|(_, short)| n != short) => {
-            Err(format!("{n}: no such datapath; the one here is {own}"))
-        }
-        _ => Ok(()),
-    }
+/// The datapath of a name given on the command line, or the only one.
+pub(super) fn datapath<'a>(switch: &'a Switch, name: Option<&String>) -> Result<&'a Instance, String> {
+    switch.instances().named(name.map(String::as_str))
 }
 
 /// All flows of one thread.
-pub(crate) fn flows_of(switch: &Switch, pmd: PmdId) -> Result<Vec<FlowRecord>, String> {
+pub(crate) fn flows_of(instance: &Instance, pmd: PmdId) -> Result<Vec<FlowRecord>, String> {
     let (mut all, mut cursor) = (Vec::new(), Some(0));
     while let Some(from) = cursor {
         let dump = DpifOp::FlowDump { cursor: from, max_flows: DUMP_FLOWS };
-        match switch.ask(pmd, vec![dump])?.pop() {
+        match instance.ask(pmd, vec![dump])?.pop() {
             Some(OpResult::Dump(flows, next)) => {
                 all.extend(flows);
                 cursor = next;
@@ -85,14 +81,14 @@ fn dump_all(switch: &Switch, args: &[String]) -> Result<String, String> {
     if rest.len() > 1 {
         return Err("filters are not supported by this build; name the datapath alone or nothing".to_string());
     }
-    check_datapath(switch, rest.first().copied())?;
-    let names = Names::of(switch);
+    let instance = datapath(switch, rest.first().copied())?;
+    let names = Names::of(instance);
     let format =
         FlowFormat { verbose, names: if with_names { &names } else { &NumbersOnly }, extra_info: None };
     let now_ms = sys::clock::monotonic_ms();
     let mut out = String::new();
-    for pmd in switch.datapath().pmds() {
-        let flows = flows_of(switch, pmd)?;
+    for pmd in instance.datapath.pmds() {
+        let flows = flows_of(instance, pmd)?;
         if !flows.is_empty() {
             let _ = writeln!(out, "flow-dump from {}:", thread_name(pmd));
         }
@@ -108,15 +104,15 @@ pub(super) fn bridge_flows(daemon: &mut Daemon, args: &[String]) -> Answer {
 fn one_bridge_flows(switch: &Switch, args: &[String]) -> Result<String, String> {
     let verbose = args.iter().any(|a| a == "-m");
     let name = args.iter().find(|a| !a.starts_with('-')).ok_or("name a bridge")?;
-    let (bridge, _) = bridge(switch, name)?;
-    let view = switch.backer().view();
-    let names = Names::of(switch);
+    let (instance, bridge) = bridge(switch, name)?;
+    let view = instance.backer.view();
+    let names = Names::of(instance);
     let format = FlowFormat { verbose, names: if verbose { &names } else { &NumbersOnly }, extra_info: None };
     let now_ms = sys::clock::monotonic_ms();
     let mut out = String::new();
-    for pmd in switch.datapath().pmds() {
-        for f in flows_of(switch, pmd)? {
-            if view.dp_ports.get(&f.key.in_port()).is_some_and(|(b, _)| *b == bridge) {
+    for pmd in instance.datapath.pmds() {
+        for f in flows_of(instance, pmd)? {
+            if view.dp_ports.get(&f.key.in_port()).is_some_and(|(b, _)| *b == bridge.id) {
                 out += &(format_flow(&f, now_ms, &format) + "\n");
             }
         }
@@ -127,9 +123,9 @@ fn one_bridge_flows(switch: &Switch, args: &[String]) -> Result<String, String> 
 pub(super) fn del_flows(daemon: &mut Daemon, args: &[String]) -> Answer {
     let switch = &daemon.switch;
     let flush = || {
-        check_datapath(switch, args.first())?;
-        for pmd in switch.datapath().pmds() {
-            switch.ask(pmd, vec![DpifOp::FlowFlush])?;
+        let instance = datapath(switch, args.first())?;
+        for pmd in instance.datapath.pmds() {
+            instance.ask(pmd, vec![DpifOp::FlowFlush])?;
         }
         Ok(String::new())
     };
@@ -137,16 +133,18 @@ pub(super) fn del_flows(daemon: &mut Daemon, args: &[String]) -> Answer {
 }
 
 pub(super) fn dpctl_show(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let switch = &daemon.switch;
-    if let Err(e) = check_datapath(switch, args.iter().find(|a| !a.starts_with('-'))) {
-        return Answer::Now(Err(e));
+    let instances = daemon.switch.instances();
+    match args.iter().find(|a| !a.starts_with('-')) {
+        Some(name) => instances.named(Some(name)).map(show_ports).into(),
+        None => instances.iter().map(show_ports).collect::<String>().into(),
     }
-    let (hit, missed, lost, flows) = totals(switch);
-    let mut out = format!(
-        "{}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n",
-        switch.datapath().name()
-    );
-    for port in switch.datapath().ports() {
+}
+
+fn show_ports(instance: &Instance) -> String {
+    let (hit, missed, lost, flows) = totals(instance);
+    let name = instance.name();
+    let mut out = format!("{name}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n");
+    for port in instance.datapath.ports() {
         let _ = write!(out, "  port {}: {}", port.number, port.name);
         match port.type_name.as_str() {
             "system" => out.push('\n'),
@@ -155,12 +153,12 @@ pub(super) fn dpctl_show(daemon: &mut Daemon, args: &[String]) -> Answer {
             }
         }
     }
-    out.into()
+    out
 }
 
 /// Hits, misses, lost upcalls and flows of all threads.
-fn totals(switch: &Switch) -> (u64, u64, u64, u64) {
-    let stats = switch.pmd_stats();
+fn totals(instance: &Instance) -> (u64, u64, u64, u64) {
+    let stats = instance.pmd_stats();
     let sum = |f: fn(&dpif::PmdStats) -> u64| stats.iter().map(|(_, s)| f(s)).sum::<u64>();
     (
         sum(|s| s.cache_hits + s.megaflow_hits),
@@ -172,9 +170,15 @@ fn totals(switch: &Switch) -> (u64, u64, u64, u64) {
 
 pub(super) fn dpif_show(daemon: &mut Daemon, _: &[String]) -> Answer {
     let switch = &daemon.switch;
-    let (hit, missed, ..) = totals(switch);
-    let mut out = format!("{}: hit:{hit} missed:{missed}\n", switch.datapath().name());
-    let view = switch.backer().view();
+    switch.instances().iter().map(|i| show_bridges(switch, i)).collect::<String>().into()
+}
+
+fn show_bridges(switch: &Switch, instance: &Instance) -> String {
+    let (hit, missed, ..) = totals(instance);
+    let mut out = format!("{}: hit:{hit} missed:{missed}\n", instance.name());
+    let types: BTreeMap<_, _> =
+        instance.datapath.ports().into_iter().map(|p| (p.number, p.type_name)).collect();
+    let view = instance.backer.view();
     let mut bridges: Vec<_> = view.bridges.values().collect();
     bridges.sort_by(|a, b| a.name.cmp(&b.name));
     for b in bridges {
@@ -184,12 +188,12 @@ pub(super) fn dpif_show(daemon: &mut Daemon, _: &[String]) -> Answer {
         for p in ports {
             let dp_port = p.dp_port.map_or("none".to_string(), |n| n.to_string());
             let of_port = if p.of_port == OfPort::LOCAL { 65534 } else { p.of_port.0 };
-            let type_name = if p.type_name.is_empty() { "system" } else { &p.type_name };
+            let type_name = p.dp_port.and_then(|n| types.get(&n)).unwrap_or(&p.type_name);
             let options = patch_peer(switch, &p.name).map_or(String::new(), |peer| format!(": peer={peer}"));
             let _ = writeln!(out, "    {} {of_port}/{dp_port}: ({type_name}{options})", p.name);
         }
     }
-    out.into()
+    out
 }
 
 /// The configured peer of a patch port.
@@ -199,29 +203,28 @@ fn patch_peer<'a>(switch: &'a Switch, name: &str) -> Option<&'a str> {
     interfaces.find(|i| i.name == name)?.patch_peer()
 }
 
-/// `-pmd N` and a datapath name.
-fn pmd_filter(switch: &Switch, args: &[String]) -> Result<Option<u16>, String> {
-    let mut filter = None;
+/// `-pmd N` and a datapath name: which threads, of which datapaths.
+fn pmd_filter<'a>(switch: &'a Switch, args: &[String]) -> Result<(Vec<&'a Instance>, Option<u16>), String> {
+    let (mut filter, mut instances) = (None, switch.instances().iter().collect());
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         if arg == "-pmd" {
             let n = args.next().and_then(|n| n.parse().ok());
             filter = Some(n.ok_or("-pmd needs the number of a core")?);
         } else {
-            check_datapath(switch, Some(arg))?;
+            instances = vec![datapath(switch, Some(arg))?];
         }
     }
-    Ok(filter)
+    Ok((instances, filter))
 }
 
 pub(super) fn pmd_stats_show(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let switch = &daemon.switch;
-    let filter = match pmd_filter(switch, args) {
-        Ok(filter) => filter,
+    let (instances, filter) = match pmd_filter(&daemon.switch, args) {
+        Ok(found) => found,
         Err(e) => return Answer::Now(Err(e)),
     };
     let mut out = String::new();
-    for (pmd, s) in switch.pmd_stats() {
+    for (pmd, s) in instances.iter().flat_map(|i| i.pmd_stats()) {
         match pmd {
             PmdId::Core(n) if filter.is_none_or(|f| f == n) => {
                 let _ = writeln!(out, "pmd thread numa_id 0 core_id {n}:");
@@ -268,10 +271,12 @@ fn pmd_stats(out: &mut String, s: &dpif::PmdStats) {
 pub(super) fn pmd_stats_clear(daemon: &mut Daemon, args: &[String]) -> Answer {
     let switch = &daemon.switch;
     let clear = || {
-        let filter = pmd_filter(switch, args)?;
-        for pmd in switch.datapath().pmds() {
-            if filter.is_none_or(|f| pmd == PmdId::Core(f)) {
-                switch.ask(pmd, vec![DpifOp::ClearStats])?;
+        let (instances, filter) = pmd_filter(switch, args)?;
+        for instance in instances {
+            for pmd in instance.datapath.pmds() {
+                if filter.is_none_or(|f| pmd == PmdId::Core(f)) {
+                    instance.ask(pmd, vec![DpifOp::ClearStats])?;
+                }
             }
         }
         Ok(String::new())
@@ -280,52 +285,52 @@ pub(super) fn pmd_stats_clear(daemon: &mut Daemon, args: &[String]) -> Answer {
 }
 
 pub(super) fn upcall_show(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let switch = &daemon.switch;
-    let s = switch.revalidator_stats();
-    let backer = switch.backer();
-    let keys = backer.ukeys.len();
-    let limit = backer.limits.flow_limit.load(Ordering::Relaxed);
-    format!(
-        "{}:\n  flows         : (current {}) (avg {}) (max {}) (limit {limit})\n  dump duration : {}ms\n  ufid enabled : true\n\n  0: (keys {keys})\n",
-        switch.datapath().name(),
-        s.flows,
-        s.average_flows,
-        s.max_flows,
-        s.dump_duration_ms
-    )
-    .into()
+    let mut out = String::new();
+    for instance in daemon.switch.instances().iter() {
+        let s = instance.revalidator_stats();
+        let keys = instance.backer.ukeys.len();
+        let limit = instance.backer.limits.flow_limit.load(Ordering::Relaxed);
+        let _ = writeln!(
+            out,
+            "{}:\n  flows         : (current {}) (avg {}) (max {}) (limit {limit})\n  dump duration : {}ms\n  ufid enabled : true\n\n  0: (keys {keys})",
+            instance.name(),
+            s.flows,
+            s.average_flows,
+            s.max_flows,
+            s.dump_duration_ms
+        );
+    }
+    out.into()
 }
 
 pub(super) fn revalidator_wait(daemon: &mut Daemon, _: &[String]) -> Answer {
-    daemon.switch.wake_revalidator();
-    // One round may have begun before what the caller waits for; the next one has not.
-    Answer::Later(Wait::Rounds(daemon.switch.revalidator().rounds.load(Ordering::Acquire) + 1))
+    Answer::Later(Wait::Rounds(order_rounds(&daemon.switch)))
 }
 
 pub(super) fn revalidator_pause(daemon: &mut Daemon, _: &[String]) -> Answer {
-    daemon.switch.revalidator().paused.store(true, Ordering::Release);
+    daemon.switch.instances().iter().for_each(|i| i.revalidator().paused.store(true, Ordering::Release));
     String::new().into()
 }
 
 pub(super) fn revalidator_resume(daemon: &mut Daemon, _: &[String]) -> Answer {
-    daemon.switch.revalidator().paused.store(false, Ordering::Release);
-    daemon.switch.wake_revalidator();
+    for instance in daemon.switch.instances().iter() {
+        instance.revalidator().paused.store(false, Ordering::Release);
+        instance.wake_revalidator();
+    }
     String::new().into()
 }
 
 /// Deletes all flows by way of the revalidator, which keeps what they have counted.
-pub(super) fn revalidator_purge(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let limits = &daemon.switch.backer().limits;
-    limits.purge_until_ms.store(sys::clock::monotonic_ms(), Ordering::Relaxed);
-    revalidator_wait(daemon, args)
+pub(super) fn revalidator_purge(daemon: &mut Daemon, _: &[String]) -> Answer {
+    let switch = &daemon.switch;
+    for instance in switch.instances().iter() {
+        instance.backer.limits.purge_until_ms.store(sys::clock::monotonic_ms(), Ordering::Relaxed);
+    }
+    Answer::Later(Wait::Rounds(order_rounds(switch)))
 }
 
-fn bridge(
-    switch: &Switch,
-    name: &str,
-) -> Result<(BridgeId, std::sync::Arc<ofproto::view::BridgeView>), String> {
-    let view = switch.backer().view();
-    view.bridge_by_name(name).map(|b| (b.id, b.clone())).ok_or_else(|| format!("no such bridge \"{name}\""))
+fn bridge<'a>(switch: &'a Switch, name: &str) -> Result<(&'a Instance, Arc<BridgeView>), String> {
+    switch.instances().bridge(name).ok_or_else(|| format!("no such bridge \"{name}\""))
 }
 
 pub(super) fn fdb_show(daemon: &mut Daemon, args: &[String]) -> Answer {
@@ -350,17 +355,18 @@ pub(super) fn fdb_show(daemon: &mut Daemon, args: &[String]) -> Answer {
 }
 
 pub(super) fn fdb_flush(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let backer = daemon.switch.backer();
-    let view = backer.view();
-    if let Some(name) = args.first()
-        && view.bridge_by_name(name).is_none()
-    {
-        return Answer::Now(Err("no such bridge".to_string()));
-    }
-    for b in view.bridges.values().filter(|b| args.first().is_none_or(|n| **n == *b.name)) {
+    let instances = daemon.switch.instances();
+    let bridges = match args.first() {
+        None => instances.bridges(),
+        Some(name) => match instances.bridge(name) {
+            Some(found) => vec![found],
+            None => return Answer::Now(Err("no such bridge".to_string())),
+        },
+    };
+    for (instance, b) in bridges {
         lock(&b.macs).flush(None);
+        instance.backer.bump_epoch();
     }
-    backer.bump_epoch();
     "table successfully flushed\n".to_string().into()
 }
 

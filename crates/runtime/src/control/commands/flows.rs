@@ -3,8 +3,9 @@
 //! A flow put into the datapath by hand stays as long as the tables agree with it: the revalidator treats it as any other.
 
 use super::Answer;
-use super::datapath::{Names, check_datapath, flows_of};
+use super::datapath::{Names, datapath, flows_of};
 use crate::control::daemon::Daemon;
+use crate::control::instances::Instance;
 use crate::control::switch::Switch;
 use dpif::text::{FlowFormat, NumbersOnly, format_flow, parse_actions, parse_key_mask};
 use dpif::{Datapath, DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
@@ -13,16 +14,19 @@ use flow::{FlowKey, TableId, Ufid};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// The arguments behind the name of the datapath, which may be left out.
-fn own<'a>(switch: &Switch, args: &'a [String], wanted: usize) -> Result<&'a [String], String> {
+/// The datapath, whose name may be left out, and the arguments behind it.
+fn own<'a, 'b>(
+    switch: &'a Switch,
+    args: &'b [String],
+    wanted: usize,
+) -> Result<(&'a Instance, &'b [String]), String> {
     if let Some(option) = args.iter().find(|a| a.starts_with('-')) {
         return Err(format!("unknown option {option}"));
     }
     if args.len() > wanted {
-        check_datapath(switch, args.first())?;
-        return Ok(&args[1..]);
+        return Ok((datapath(switch, args.first())?, &args[1..]));
     }
-    Ok(args)
+    Ok((datapath(switch, None)?, args))
 }
 
 /// What names a flow on the command line.
@@ -31,34 +35,34 @@ enum Name {
     Match(Box<(FlowKey, FlowKey)>),
 }
 
-fn name(switch: &Switch, text: &str) -> Result<Name, String> {
+fn name(instance: &Instance, text: &str) -> Result<Name, String> {
     if let Some(ufid) = text.strip_prefix("ufid:") {
         let digits: String = ufid.chars().filter(|c| *c != '-').collect();
         return u128::from_str_radix(&digits, 16)
             .map(|n| Name::Ufid(Ufid(n)))
             .map_err(|_| format!("{ufid}: not a ufid"));
     }
-    let parsed = parse_key_mask(text, &Names::of(switch)).map_err(|e| format!("parsing flow key ({e})"))?;
+    let parsed = parse_key_mask(text, &Names::of(instance)).map_err(|e| format!("parsing flow key ({e})"))?;
     Ok(Name::Match(Box::new(parsed)))
 }
 
 /// The flows of that name, with their threads.
-fn find(switch: &Switch, text: &str) -> Result<Vec<(PmdId, FlowRecord)>, String> {
-    let name = name(switch, text)?;
+fn find(instance: &Instance, text: &str) -> Result<Vec<(PmdId, FlowRecord)>, String> {
+    let name = name(instance, text)?;
     let named = |f: &FlowRecord| match &name {
         Name::Ufid(ufid) => f.ufid == *ufid,
         Name::Match(m) => f.mask == m.1 && f.key.masked(&f.mask) == m.0.masked(&m.1),
     };
     let mut found = Vec::new();
-    for pmd in switch.datapath().pmds() {
-        found.extend(flows_of(switch, pmd)?.into_iter().filter(named).map(|f| (pmd, f)));
+    for pmd in instance.datapath.pmds() {
+        found.extend(flows_of(instance, pmd)?.into_iter().filter(named).map(|f| (pmd, f)));
     }
     if found.is_empty() { Err(format!("no such flow: {text}")) } else { Ok(found) }
 }
 
 /// Sends one operation and takes its result.
-fn one(switch: &Switch, pmd: PmdId, op: DpifOp) -> Result<OpResult, String> {
-    match switch.ask(pmd, vec![op])?.pop() {
+fn one(instance: &Instance, pmd: PmdId, op: DpifOp) -> Result<OpResult, String> {
+    match instance.ask(pmd, vec![op])?.pop() {
         Some(OpResult::Failed(e)) => Err(e.to_string()),
         Some(result) => Ok(result),
         None => Err("a forwarding thread gave no result".to_string()),
@@ -68,16 +72,16 @@ fn one(switch: &Switch, pmd: PmdId, op: DpifOp) -> Result<OpResult, String> {
 pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
     let switch = &daemon.switch;
     let add = || {
-        let args = own(switch, args, 2)?;
+        let (instance, args) = own(switch, args, 2)?;
         let (key, mask) =
-            parse_key_mask(&args[0], &Names::of(switch)).map_err(|e| format!("parsing flow key ({e})"))?;
+            parse_key_mask(&args[0], &Names::of(instance)).map_err(|e| format!("parsing flow key ({e})"))?;
         let actions =
-            parse_actions(&args[1], &Names::of(switch)).map_err(|e| format!("parsing actions ({e})"))?;
+            parse_actions(&args[1], &Names::of(instance)).map_err(|e| format!("parsing actions ({e})"))?;
         let actions: Arc<[_]> = actions.into();
         let ufid = Ufid(sys::random::u128().map_err(|e| e.to_string())?);
-        for pmd in switch.datapath().pmds() {
+        for pmd in instance.datapath.pmds() {
             let put = FlowPut { ufid, key, mask, actions: actions.clone(), mode: PutMode::Create };
-            one(switch, pmd, DpifOp::FlowPut(Box::new(put)))?;
+            one(instance, pmd, DpifOp::FlowPut(Box::new(put)))?;
         }
         Ok(String::new())
     };
@@ -87,11 +91,11 @@ pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
 pub(super) fn modify(daemon: &mut Daemon, args: &[String]) -> Answer {
     let switch = &daemon.switch;
     let modify = || {
-        let args = own(switch, args, 2)?;
+        let (instance, args) = own(switch, args, 2)?;
         let actions =
-            parse_actions(&args[1], &Names::of(switch)).map_err(|e| format!("parsing actions ({e})"))?;
+            parse_actions(&args[1], &Names::of(instance)).map_err(|e| format!("parsing actions ({e})"))?;
         let actions: Arc<[_]> = actions.into();
-        for (pmd, f) in find(switch, &args[0])? {
+        for (pmd, f) in find(instance, &args[0])? {
             let put = FlowPut {
                 ufid: f.ufid,
                 key: f.key,
@@ -99,7 +103,7 @@ pub(super) fn modify(daemon: &mut Daemon, args: &[String]) -> Answer {
                 actions: actions.clone(),
                 mode: PutMode::Modify,
             };
-            one(switch, pmd, DpifOp::FlowPut(Box::new(put)))?;
+            one(instance, pmd, DpifOp::FlowPut(Box::new(put)))?;
         }
         Ok(String::new())
     };
@@ -109,9 +113,9 @@ pub(super) fn modify(daemon: &mut Daemon, args: &[String]) -> Answer {
 pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
     let switch = &daemon.switch;
     let delete = || {
-        let args = own(switch, args, 1)?;
-        for (pmd, f) in find(switch, &args[0])? {
-            one(switch, pmd, DpifOp::FlowDel(f.ufid))?;
+        let (instance, args) = own(switch, args, 1)?;
+        for (pmd, f) in find(instance, &args[0])? {
+            one(instance, pmd, DpifOp::FlowDel(f.ufid))?;
         }
         Ok(String::new())
     };
@@ -121,18 +125,17 @@ pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
 pub(super) fn get(daemon: &mut Daemon, args: &[String]) -> Answer {
     let switch = &daemon.switch;
     let get = || {
-        let args = own(switch, args, 1)?;
+        let (instance, args) = own(switch, args, 1)?;
         let format = FlowFormat { verbose: false, names: &NumbersOnly, extra_info: None };
         let now_ms = sys::clock::monotonic_ms();
-        let found = find(switch, &args[0])?;
+        let found = find(instance, &args[0])?;
         Ok(found.iter().map(|(_, f)| format_flow(f, now_ms, &format) + "\n").collect())
     };
     Answer::Now(get())
 }
 
 pub(super) fn bridge_tables(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let view = daemon.switch.backer().view();
-    let Some(bridge) = view.bridge_by_name(&args[0]) else {
+    let Some((_, bridge)) = daemon.switch.instances().bridge(&args[0]) else {
         return Answer::Now(Err("Unknown bridge".to_string()));
     };
     let now_ms = sys::clock::monotonic_ms();
@@ -155,11 +158,10 @@ pub(super) fn bridge_tables(daemon: &mut Daemon, args: &[String]) -> Answer {
 }
 
 pub(super) fn features(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let switch = &daemon.switch;
-    if switch.backer().view().bridge_by_name(&args[0]).is_none() {
+    let Some((instance, _)) = daemon.switch.instances().bridge(&args[0]) else {
         return Answer::Now(Err("no such bridge".to_string()));
-    }
-    let can = switch.datapath().capabilities();
+    };
+    let can = instance.datapath.capabilities();
     let yes = |b: bool| if b { "Yes" } else { "No" }.to_string();
     let rows = [
         ("Masked set action", yes(true)),

@@ -1,9 +1,10 @@
 //! Commands about the daemon itself.
 
-use super::{Answer, COMMANDS};
+use super::{Answer, available};
 use crate::control::daemon::{Daemon, Exit};
 use crate::vlog::vlog;
 use std::fmt::Write as _;
+use sync::Ordering;
 
 /// Version of the interface, as tools ask for it.
 const VERSION: &str = "ovs-vswitchd (Open vSwitch) 3.5.4\n";
@@ -24,9 +25,9 @@ pub(super) fn version(_: &mut Daemon, _: &[String]) -> Answer {
     VERSION.to_string().into()
 }
 
-pub(super) fn list_commands(_: &mut Daemon, _: &[String]) -> Answer {
+pub(super) fn list_commands(daemon: &mut Daemon, _: &[String]) -> Answer {
     let mut out = String::from("The available commands are:\n");
-    for c in COMMANDS {
+    for c in available(daemon) {
         let _ = writeln!(out, "  {:<23} {}", c.name, c.usage);
     }
     out.into()
@@ -58,18 +59,18 @@ pub(super) fn vlog_unlimited(_: &mut Daemon, _: &[String]) -> Answer {
 }
 
 pub(super) fn ofproto_list(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let view = daemon.switch.backer().view();
-    let mut names: Vec<_> = view.bridges.values().map(|b| b.name.to_string()).collect();
-    names.sort();
-    names.iter().map(|n| format!("{n}\n")).collect::<String>().into()
+    let bridges = daemon.switch.instances().bridges();
+    bridges.iter().map(|(_, b)| format!("{}\n", b.name)).collect::<String>().into()
 }
 
 pub(super) fn memory_show(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let backer = daemon.switch.backer();
-    let view = backer.view();
-    let ports: usize = view.bridges.values().map(|b| b.ports.ports.len()).sum();
-    let rules: usize = view.bridges.values().map(|b| b.tables.iter().count()).sum();
-    format!("ports:{ports} revalidators:1 rules:{rules} udpif keys:{}\n", backer.ukeys.len()).into()
+    let instances = daemon.switch.instances();
+    let bridges = instances.bridges();
+    let ports: usize = bridges.iter().map(|(_, b)| b.ports.ports.len()).sum();
+    let rules: usize = bridges.iter().map(|(_, b)| b.tables.iter().count()).sum();
+    let keys: u64 = instances.iter().map(|i| i.backer.ukeys.len()).sum();
+    let revalidators = instances.iter().count();
+    format!("ports:{ports} revalidators:{revalidators} rules:{rules} udpif keys:{keys}\n").into()
 }
 
 pub(super) fn compact(daemon: &mut Daemon, _: &[String]) -> Answer {
@@ -78,13 +79,14 @@ pub(super) fn compact(daemon: &mut Daemon, _: &[String]) -> Answer {
 
 /// Counters by the names that stock switches have for the same events.
 fn counters(daemon: &Daemon) -> Vec<(&'static str, u64)> {
-    let stats = daemon.switch.pmd_stats();
+    let instances = || daemon.switch.instances().iter();
+    let stats: Vec<_> = instances().flat_map(|i| i.pmd_stats()).collect();
     let sum = |f: fn(&dpif::PmdStats) -> u64| stats.iter().map(|(_, s)| f(s)).sum::<u64>();
     vec![
         ("datapath_drop_upcall_error", sum(|s| s.drops[dpif::DropReason::UpcallError as usize])),
-        ("dpif_flow_put", daemon.switch.revalidator_stats().flows),
+        ("dpif_flow_put", instances().map(|i| i.revalidator_stats().flows).sum()),
         ("flow_extract", sum(|s| s.received + s.recirculated)),
-        ("packet_in_overflow", daemon.switch.packet_ins_lost()),
+        ("packet_in_overflow", instances().map(|i| i.backer.packet_ins_lost.load(Ordering::Relaxed)).sum()),
     ]
 }
 

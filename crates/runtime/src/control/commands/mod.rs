@@ -1,6 +1,7 @@
 //! The commands of the control socket: one table of rows, each with its arguments and what it does.
 
 mod datapath;
+mod dummy;
 mod flows;
 mod general;
 mod trace;
@@ -33,21 +34,47 @@ impl From<String> for Answer {
 
 /// What an answer waits for.
 pub enum Wait {
-    /// Revalidation rounds up to this number are over.
-    Rounds(u64),
+    /// These rounds of revalidation.
+    Rounds(Rounds),
+    /// Jumps of the clock, and the rounds of revalidation after each.
+    Warp(dummy::Warp, Rounds),
 }
 
+/// Rounds of revalidation, by the names of their datapaths.
+pub type Rounds = Vec<(String, u64)>;
+
 impl Wait {
-    /// Whether it is over.
-    pub fn is_over(&self, switch: &Switch) -> bool {
+    /// The answer, when it is over. To be asked once after each pass of the main loop.
+    pub fn answer(&mut self, switch: &Switch) -> Option<&'static str> {
         match self {
-            Wait::Rounds(n) => {
-                let state = switch.revalidator();
-                let paused = state.paused.load(Ordering::Acquire);
-                paused || state.rounds.load(Ordering::Acquire) > *n
+            Wait::Rounds(rounds) => are_over(rounds, switch).then_some(""),
+            Wait::Warp(warp, rounds) => {
+                if !are_over(rounds, switch) {
+                    return None;
+                }
+                if !warp.step() {
+                    return Some("warped");
+                }
+                *rounds = order_rounds(switch);
+                None
             }
         }
     }
+}
+
+fn are_over(rounds: &Rounds, switch: &Switch) -> bool {
+    rounds.iter().all(|(name, round)| {
+        // A datapath that ended has nothing left to do.
+        let Ok(instance) = switch.instances().named(Some(name)) else { return true };
+        let state = instance.revalidator();
+        let paused = state.paused.load(Ordering::Acquire);
+        paused || state.finished.load(Ordering::Acquire) > *round
+    })
+}
+
+/// Makes all revalidators begin a round.
+fn order_rounds(switch: &Switch) -> Rounds {
+    switch.instances().iter().map(|i| (i.name().to_string(), i.order_round())).collect()
 }
 
 type Handler = fn(&mut Daemon, &[String]) -> Answer;
@@ -104,9 +131,34 @@ const COMMANDS: &[Command] = &[
     command("vlog/set", "{spec | PATTERN:destination:pattern}", 0, 64, general::vlog_set),
 ];
 
+/// Commands that there are in dummy mode alone.
+const DUMMY_COMMANDS: &[Command] = &[
+    command("netdev-dummy/conn-state", "[netdev]", 0, 1, dummy::conn_state),
+    command("netdev-dummy/ip4addr", "netdev address/bits", 2, 2, dummy::ip4),
+    command("netdev-dummy/ip6addr", "netdev address/bits", 2, 2, dummy::ip6),
+    command(
+        "netdev-dummy/receive",
+        "name [--qid queue] {packet | flow [--len bytes]}...",
+        2,
+        1024,
+        dummy::receive,
+    ),
+    command("netdev-dummy/set-admin-state", "[netdev] up|down", 1, 2, dummy::set_admin_state),
+    command("time/stop", "", 0, 0, dummy::time_stop),
+    command("time/warp", "[total_msecs] msecs", 1, 2, dummy::time_warp),
+];
+
+/// The commands of this daemon, in order of their names.
+fn available(daemon: &Daemon) -> Vec<&'static Command> {
+    let dummy = if daemon.switch.has_dummies() { DUMMY_COMMANDS } else { &[] };
+    let mut all: Vec<_> = COMMANDS.iter().chain(dummy).collect();
+    all.sort_by_key(|c| c.name);
+    all
+}
+
 /// Runs a command.
 pub fn run(daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
-    let Some(command) = COMMANDS.iter().find(|c| c.name == name) else {
+    let Some(command) = available(daemon).into_iter().find(|c| c.name == name) else {
         return Answer::Now(Err(format!(
             "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
         )));

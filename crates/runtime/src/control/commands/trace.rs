@@ -2,12 +2,13 @@
 
 use super::Answer;
 use crate::control::daemon::Daemon;
-use crate::control::switch::Switch;
+use crate::control::instances::{Instance, Instances};
+use dpif::slow_reason;
 use dpif::text::{NumbersOnly, format_actions, parse_key_mask};
-use dpif::{Datapath, slow_reason};
 use flow::extract::{Metadata, extract};
 use flow::text::{PortNames, format_flow, format_megaflow, parse_exact_flow};
 use flow::{Flow, FlowKey, Mask, OfPort, VlanTag};
+use ofproto::backer::Backer;
 use ofproto::ports::{BridgeId, PortTable};
 use ofproto::view::View;
 use ofproto::xlate::{Request, Start, Translation, render_trace, translate};
@@ -29,7 +30,8 @@ impl PortNames for Names<'_> {
 }
 
 /// What is to be traced.
-struct Subject {
+struct Subject<'a> {
+    instance: &'a Instance,
     bridge: BridgeId,
     flow: Flow,
     packet: Option<Vec<u8>>,
@@ -38,52 +40,54 @@ struct Subject {
 pub(super) fn trace(daemon: &mut Daemon, args: &[String]) -> Answer {
     let switch = &daemon.switch;
     let story = || {
-        let view = switch.backer().view();
-        let subject = subject(switch, &view, args)?;
-        Ok(tell(switch, &view, subject))
+        let subject = subject(switch.instances(), args)?;
+        let view = subject.instance.backer.view();
+        Ok(tell(&view, subject))
     };
     Answer::Now(story())
 }
 
 /// Reads `BRIDGE FLOW [PACKET]` or `[DATAPATH] DATAPATH-FLOW [PACKET]`.
-fn subject(switch: &Switch, view: &View, args: &[String]) -> Result<Subject, String> {
+fn subject<'a>(instances: &'a Instances, args: &[String]) -> Result<Subject<'a>, String> {
     if let Some(option) = args.iter().find(|a| a.starts_with('-')) {
         return Err(format!(
             "{option}: not supported by this build; give the packet as hexadecimal bytes instead"
         ));
     }
-    let own = switch.datapath().name();
-    let names_datapath = |a: &String| a == own || own.split_once('@').is_some_and(|(_, short)| a == short);
+    let names_datapath = |a: &String| instances.named(Some(a)).is_ok();
+    let names_bridge = |a: &String| instances.bridge(a).is_some();
     let (bridge, flow_text, packet) = match args {
         [flow] => (None, flow, None),
         [first, flow] if names_datapath(first) => (None, flow, None),
         [first, flow, packet] if names_datapath(first) => (None, flow, Some(packet)),
-        [bridge, flow] if view.bridge_by_name(bridge).is_some() => (Some(bridge), flow, None),
-        [bridge, flow, packet] if view.bridge_by_name(bridge).is_some() => (Some(bridge), flow, Some(packet)),
+        [bridge, flow] if names_bridge(bridge) => (Some(bridge), flow, None),
+        [bridge, flow, packet] if names_bridge(bridge) => (Some(bridge), flow, Some(packet)),
         [flow, packet] if flow.contains('(') => (None, flow, Some(packet)),
         [name, ..] => return Err(format!("no bridge or datapath named {name}")),
         [] => return Err("give a bridge and a flow".to_string()),
     };
     let packet = packet.map(|p| hex(p)).transpose()?;
-    match bridge.and_then(|name| view.bridge_by_name(name)) {
-        Some(bridge) => {
+    match bridge.and_then(|name| instances.bridge(name)) {
+        Some((instance, bridge)) => {
             let mut flow = parse_exact_flow(flow_text, &Names(&bridge.ports))
                 .map_err(|e| format!("Bad openflow flow syntax: {e}"))?;
             if let Some(bytes) = &packet {
                 flow = of_packet(bytes, flow.in_port());
             }
-            Ok(Subject { bridge: bridge.id, flow, packet })
+            Ok(Subject { instance, bridge: bridge.id, flow, packet })
         }
         None => {
             let (key, _) = parse_key_mask(flow_text, &NumbersOnly)
                 .map_err(|e| format!("Failed to parse datapath flow key ({e})"))?;
+            let instance = instances.named(args.first().filter(|a| names_datapath(a)).map(String::as_str))?;
+            let view = instance.backer.view();
             let (bridge, of_port) =
                 view.of_port(key.in_port()).ok_or("Invalid datapath flow: no bridge has its input port")?;
             let flow = match &packet {
                 Some(bytes) => of_packet(bytes, of_port),
                 None => key.to_flow(of_port),
             };
-            Ok(Subject { bridge: bridge.id, flow, packet })
+            Ok(Subject { instance, bridge: bridge.id, flow, packet })
         }
     }
 }
@@ -106,7 +110,7 @@ fn of_packet(bytes: &[u8], in_port: OfPort) -> Flow {
 }
 
 /// Translates and tells; a packet has its effects.
-fn tell(switch: &Switch, view: &View, subject: Subject) -> String {
+fn tell(view: &View, subject: Subject<'_>) -> String {
     let mut out = format!("Flow: {}\n", format_flow(&subject.flow));
     let mut flow = subject.flow;
     let mut todo = vec![flow.recirc_id()];
@@ -118,7 +122,7 @@ fn tell(switch: &Switch, view: &View, subject: Subject) -> String {
             let _ = write!(out, "\n{line}\nrecirc({:#x})\n{line}\n\nFlow: {}\n", id.0, format_flow(&flow));
         }
         told += 1;
-        let t = one_pass(switch, view, subject.bridge, &flow, subject.packet.as_deref());
+        let t = one_pass(&subject.instance.backer, view, subject.bridge, &flow, subject.packet.as_deref());
         out += &render_trace(&t.trace);
         out += &summary(&flow, &t);
         todo.extend(t.actions.iter().filter_map(|a| match a {
@@ -127,20 +131,19 @@ fn tell(switch: &Switch, view: &View, subject: Subject) -> String {
         }));
         flow = t.final_flow;
         // Held until the next round of the revalidator, so the passes after this one find their state.
-        switch.backer().ukeys.defer_release(&t.recircs);
+        subject.instance.backer.ukeys.defer_release(&t.recircs);
     }
     out
 }
 
 fn one_pass(
-    switch: &Switch,
+    backer: &Backer,
     view: &View,
     bridge: BridgeId,
     flow: &Flow,
     packet: Option<&[u8]>,
 ) -> Translation {
     let now_ms = sys::clock::monotonic_ms();
-    let backer = switch.backer();
     let request = Request { view, bridge, flow, start: Start::Tables, trace: true };
     let t = translate(&request, &mut backer.xlate_host(packet.is_some(), now_ms));
     if let Some(packet) = packet {

@@ -1,0 +1,79 @@
+//! Frames over a byte stream, as dummy ports of stock switches exchange them over `stream` and `pstream` connections: two
+//! bytes of length, big-endian, then the frame.
+//!
+//! [`Framer`] holds at most one frame of the greatest length, whatever is sent to it.
+
+use packet::headers::ETH_HEADER_BYTES;
+
+/// The longest frame that two bytes of length can tell.
+pub const MAX_FRAME_BYTES: usize = u16::MAX as usize;
+const LENGTH_BYTES: usize = 2;
+
+/// Why a stream cannot go on: close the connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The length says less than an Ethernet header.
+    #[error("a frame of {0} bytes on a dummy port's stream; an Ethernet header has {ETH_HEADER_BYTES}")]
+    TooShort(usize),
+    /// Two bytes of length cannot tell it.
+    #[error("a frame of {0} bytes for a dummy port's stream; {MAX_FRAME_BYTES} are the most")]
+    TooLong(usize),
+}
+
+/// Appends `bytes` to `out` as they go over the wire.
+pub fn frame(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), StreamError> {
+    let length = u16::try_from(bytes.len()).map_err(|_| StreamError::TooLong(bytes.len()))?;
+    if bytes.len() < ETH_HEADER_BYTES {
+        return Err(StreamError::TooShort(bytes.len()));
+    }
+    out.extend(length.to_be_bytes());
+    out.extend(bytes);
+    Ok(())
+}
+
+/// Finds the frames in what comes from a stream: [`Framer::push`] what was read, then [`Framer::next_frame`] until it has
+/// none.
+#[derive(Default)]
+pub struct Framer {
+    buf: Vec<u8>,
+    /// Bytes of `buf` that have been given out.
+    done: usize,
+}
+
+impl Framer {
+    /// Nothing read yet.
+    pub fn new() -> Framer {
+        Framer::default()
+    }
+
+    /// Bytes that [`Framer::push`] would take now; never 0 once [`Framer::next_frame`] has none.
+    pub fn room(&self) -> usize {
+        LENGTH_BYTES + MAX_FRAME_BYTES - (self.buf.len() - self.done)
+    }
+
+    /// Takes the first bytes of `input`, as many as there is [`Framer::room`] for, and says how many.
+    pub fn push(&mut self, input: &[u8]) -> usize {
+        let taken = input.len().min(self.room());
+        self.buf.drain(..self.done);
+        self.done = 0;
+        self.buf.extend(&input[..taken]);
+        taken
+    }
+
+    /// The next whole frame, if it is there. An error stays: the stream has lost its place.
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, StreamError> {
+        let Some((length, rest)) = self.buf[self.done..].split_first_chunk::<LENGTH_BYTES>() else {
+            return Ok(None);
+        };
+        let bytes = usize::from(u16::from_be_bytes(*length));
+        if bytes < ETH_HEADER_BYTES {
+            return Err(StreamError::TooShort(bytes));
+        }
+        if rest.len() < bytes {
+            return Ok(None);
+        }
+        let start = self.done + LENGTH_BYTES;
+        self.done = start + bytes;
+        Ok(Some(&self.buf[start..self.done]))
+    }
+}

@@ -1,0 +1,180 @@
+//! `pcap` ports: received frames come from a capture file, sent ones go into another. For measuring without a network, and
+//! for playing recorded traffic.
+//!
+//! A file is played once, as fast as its reader takes frames, or for ever (`infinite_rx`): then all of it is in memory, up
+//! to [`MAX_PRELOADED_BYTES`], and a frame costs one copy. The times of the records are not kept to. Sent frames are
+//! written with their checksums filled and large segments cut; the file is begun anew when the port is opened.
+
+mod format;
+mod reader;
+mod replay;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use packet::headers::ETH_HEADER_BYTES;
+use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool};
+
+use crate::eventfd::EventFd;
+use crate::port::{RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
+use crate::soften::soften;
+use reader::Frames;
+use writer::wrap;
+
+pub use format::FormatError;
+pub use replay::MAX_PRELOADED_BYTES;
+pub(crate) use writer::Writer;
+
+const READ_BUFFER_BYTES: usize = 256 << 10;
+
+/// How a `pcap` port is made.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PcapOptions {
+    /// The file whose frames are received; without it none are.
+    pub rx_pcap: Option<PathBuf>,
+    /// The file into which sent frames go, replaced if it exists; without it they are gone, counted as sent.
+    pub tx_pcap: Option<PathBuf>,
+    /// Begin again at the first frame after the last.
+    pub infinite_rx: bool,
+}
+
+/// The file that all transmit queues of a port write to.
+pub(crate) type TxFile = Option<Arc<Mutex<Writer>>>;
+
+/// Opens both files: the receive queues (one or none), and where to send.
+pub(crate) fn open(name: &str, options: &PcapOptions) -> io::Result<(Vec<Box<dyn RxQueue>>, TxFile)> {
+    let bad =
+        |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, format!("pcap port {name}: {what}")));
+    let rx: Vec<Box<dyn RxQueue>> = match &options.rx_pcap {
+        Some(path) if options.infinite_rx => vec![Box::new(replay::Replay::load(path)?)],
+        Some(path) => vec![Box::new(PcapRx::open(path)?)],
+        None if options.infinite_rx => return bad("infinite_rx needs rx_pcap=FILE"),
+        None if options.tx_pcap.is_none() => return bad("it needs rx_pcap=FILE or tx_pcap=FILE"),
+        None => Vec::new(),
+    };
+    if options.rx_pcap.is_some() && options.rx_pcap == options.tx_pcap {
+        return bad("rx_pcap and tx_pcap are the same file, which would be emptied");
+    }
+    let tx = options.tx_pcap.as_deref().map(Writer::replace).transpose()?;
+    Ok((rx, tx.map(|w| Arc::new(Mutex::new(w)))))
+}
+
+/// Opens a regular file for its frames. Reading others could block.
+fn open_frames(path: &Path) -> io::Result<Frames<BufReader<File>>> {
+    // Looked at before it is opened: opening a pipe waits for its writer.
+    let kind = std::fs::metadata(path).map_err(|e| wrap(path, "cannot be opened", e))?;
+    if !kind.is_file() {
+        let why = io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+        return Err(wrap(path, "cannot be played", why));
+    }
+    let file = File::open(path).map_err(|e| wrap(path, "cannot be opened", e))?;
+    Frames::new(BufReader::with_capacity(READ_BUFFER_BYTES, file))
+        .map_err(|e| wrap(path, "cannot be played", e))
+}
+
+/// A receive queue that reads its file as it goes.
+struct PcapRx {
+    path: PathBuf,
+    frames: Frames<BufReader<File>>,
+    /// Raised until the file's end, or the error there, has been told.
+    ready: EventFd,
+    ended: bool,
+    /// To be told at the next call, as this one had frames to give.
+    failed: Option<io::Error>,
+    malformed: u64,
+}
+
+impl PcapRx {
+    fn open(path: &Path) -> io::Result<PcapRx> {
+        let frames = open_frames(path)?;
+        let ready = EventFd::new()?;
+        ready.raise();
+        Ok(PcapRx { path: path.to_owned(), frames, ready, ended: false, failed: None, malformed: 0 })
+    }
+
+    /// Appends the next frame to `batch`, if it is one; `false` at the end.
+    fn recv_one(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch) -> io::Result<bool> {
+        let Some(record) = self.frames.next()? else { return Ok(false) };
+        let mut p = pool.alloc(record.stored_bytes);
+        p.set_len(record.stored_bytes);
+        let read = self.frames.read(p.data_mut());
+        if read.is_err() || record.frame_bytes < ETH_HEADER_BYTES {
+            self.malformed += u64::from(read.is_ok());
+            pool.free(p);
+            return read.map(|()| true);
+        }
+        p.set_len(record.frame_bytes);
+        batch.push(p);
+        Ok(true)
+    }
+}
+
+impl RxQueue for PcapRx {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    fn recv(
+        &mut self,
+        pool: &mut PacketPool,
+        batch: &mut PacketBatch,
+        max_packets: usize,
+    ) -> io::Result<usize> {
+        let before = batch.len();
+        let most = max_packets.min(BATCH_MAX_PACKETS);
+        while !self.ended && batch.len() - before < most {
+            match self.recv_one(pool, batch) {
+                Ok(more) => self.ended = !more,
+                Err(e) => {
+                    self.ended = true;
+                    self.failed = Some(wrap(&self.path, "cannot be played on", e));
+                }
+            }
+        }
+        let got = batch.len() - before;
+        if got == 0
+            && let Some(e) = self.failed.take()
+        {
+            self.ready.lower();
+            return Err(e);
+        }
+        if self.ended && self.failed.is_none() {
+            self.ready.lower();
+        }
+        Ok(got)
+    }
+
+    fn counters(&self) -> RxCounters {
+        RxCounters { malformed: self.malformed, ..RxCounters::default() }
+    }
+}
+
+/// A transmit queue.
+pub(crate) struct PcapTx(pub(crate) TxFile);
+
+impl TxQueue for PcapTx {
+    fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
+        let mut report = TxReport::default();
+        soften(batch, pool, &mut report);
+        let frames = batch.packets();
+        let written = match &self.0 {
+            Some(file) if !frames.is_empty() => {
+                let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+                file.write(frames.iter().map(|p| p.data()))
+            }
+            _ => Ok(()),
+        };
+        match written {
+            Ok(()) => frames.iter().for_each(|p| report.count_sent(p.len())),
+            Err(_) => report.count_drops(TxDrop::Refused, frames.len()),
+        }
+        batch.free_into(pool);
+        report
+    }
+}

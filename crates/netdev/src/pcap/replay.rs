@@ -1,0 +1,118 @@
+//! Frames in memory, received again and again.
+//!
+//! Each frame begins at a cache line, and whole lines are copied: what lies behind its end goes along unseen.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use packet::headers::ETH_HEADER_BYTES;
+use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool};
+
+use super::{open_frames, wrap};
+use crate::eventfd::EventFd;
+use crate::port::{RxCounters, RxQueue};
+
+/// The most memory that the frames of one port may take.
+pub const MAX_PRELOADED_BYTES: usize = 256 << 20;
+const LINE_BYTES: usize = 64;
+
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([u8; LINE_BYTES]);
+
+#[derive(Clone, Copy)]
+struct Place {
+    first_line: u32,
+    bytes: u32,
+}
+
+/// A receive queue that never ends.
+pub(super) struct Replay {
+    lines: Vec<Line>,
+    frames: Vec<Place>,
+    next: usize,
+    /// Raised for ever.
+    ready: EventFd,
+    malformed: u64,
+}
+
+impl Replay {
+    /// Reads a file whole.
+    pub(super) fn load(path: &Path) -> io::Result<Replay> {
+        let mut file = open_frames(path)?;
+        let refused =
+            |what: String| wrap(path, "cannot be played", io::Error::new(io::ErrorKind::InvalidData, what));
+        let mut replay =
+            Replay { lines: Vec::new(), frames: Vec::new(), next: 0, ready: EventFd::new()?, malformed: 0 };
+        let mut frame = Vec::new();
+        while let Some(record) = file.next().map_err(|e| wrap(path, "cannot be played", e))? {
+            frame.resize(record.stored_bytes, 0);
+            file.read(&mut frame).map_err(|e| wrap(path, "cannot be played", e))?;
+            if record.frame_bytes < ETH_HEADER_BYTES {
+                replay.malformed += 1;
+                continue;
+            }
+            replay.add(&frame[..record.frame_bytes]);
+            if replay.lines.len() * LINE_BYTES > MAX_PRELOADED_BYTES {
+                let most = MAX_PRELOADED_BYTES >> 20;
+                return Err(refused(format!(
+                    "its frames take more than {most} MB; play it without infinite_rx"
+                )));
+            }
+        }
+        if replay.frames.is_empty() {
+            return Err(refused("it holds no frame that could be played for ever".to_owned()));
+        }
+        replay.ready.raise();
+        Ok(replay)
+    }
+
+    fn add(&mut self, frame: &[u8]) {
+        let place = Place { first_line: self.lines.len() as u32, bytes: frame.len() as u32 };
+        self.frames.push(place);
+        for part in frame.chunks(LINE_BYTES) {
+            let mut line = Line([0; LINE_BYTES]);
+            line.0[..part.len()].copy_from_slice(part);
+            self.lines.push(line);
+        }
+    }
+
+    /// The lines of a frame.
+    fn bytes(&self, place: Place) -> &[u8] {
+        let first = place.first_line as usize;
+        let lines = &self.lines[first..first + (place.bytes as usize).div_ceil(LINE_BYTES)];
+        // SAFETY: a line is 64 initialised bytes without padding, so the slice of lines is one of bytes.
+        unsafe { std::slice::from_raw_parts(lines.as_ptr().cast::<u8>(), lines.len() * LINE_BYTES) }
+    }
+}
+
+impl RxQueue for Replay {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    fn recv(
+        &mut self,
+        pool: &mut PacketPool,
+        batch: &mut PacketBatch,
+        max_packets: usize,
+    ) -> io::Result<usize> {
+        let most = max_packets.min(BATCH_MAX_PACKETS);
+        for _ in 0..most {
+            let place = self.frames[self.next];
+            self.next = if self.next + 1 == self.frames.len() { 0 } else { self.next + 1 };
+            let mut p = pool.alloc(place.bytes as usize);
+            let (from, room) = (self.bytes(place), p.receive_room());
+            let copied = from.len().min(room.len());
+            room[..copied].copy_from_slice(&from[..copied]);
+            p.set_len(place.bytes as usize);
+            batch.push(p);
+        }
+        Ok(most)
+    }
+
+    fn counters(&self) -> RxCounters {
+        RxCounters { malformed: self.malformed, ..RxCounters::default() }
+    }
+}

@@ -1,0 +1,42 @@
+//! Connections that watch: a copy of every message to and from the bridge's controllers goes to each of them.
+//!
+//! The controllers' sessions keep copies only while somebody watches. A watcher whose output is full ([`super::conn`] says how
+//! much that is), or for whom more copies came at once than a session keeps, is left: controllers never wait for it.
+
+use super::{ConnKind, Connmgr};
+use openflow::session::{CloseReason, SendError};
+
+impl Connmgr {
+    /// A connection came or went: copies are kept as long as somebody wants them.
+    pub(super) fn watchers_changed(&mut self) {
+        let watched = self.conns.values().any(|c| c.kind == ConnKind::Snoop && !c.is_over());
+        for conn in self.conns.values_mut().filter(|c| matches!(c.kind, ConnKind::Controller { .. })) {
+            conn.session.set_tap(watched);
+        }
+    }
+
+    /// Hands the copies to those who watch.
+    pub(super) fn relay(&mut self) {
+        if !self.conns.values().any(|c| c.kind == ConnKind::Snoop) {
+            return;
+        }
+        let (mut copies, mut lost) = (Vec::new(), false);
+        for conn in self.conns.values_mut() {
+            match conn.session.take_tap() {
+                Some(more) => copies.extend(more),
+                None => lost = true,
+            }
+        }
+        let mut left = false;
+        for watcher in self.conns.values_mut().filter(|c| c.kind == ConnKind::Snoop && !c.is_over()) {
+            let full = matches!(watcher.session.send_copies(&copies), Err(SendError::Full { .. }));
+            if full || lost {
+                watcher.over = Some(CloseReason::OutputOverflow);
+                left = true;
+            }
+        }
+        if left {
+            self.watchers_changed();
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Numbers of meters: OpenFlow numbers them per bridge, a datapath for all its bridges together.
+//!
+//! The backer hands out datapath numbers ([`MeterIds`], the lowest free one); each bridge's view says which of its meters has
+//! which number, for translation. A number is free again when its meter has left the datapath.
+
+use crate::backer::Backer;
+use crate::ports::BridgeId;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use sync::lock;
+
+/// Datapath numbers of meters lie below this.
+pub const DP_METERS_MAX: u32 = 65536;
+
+/// Which datapath numbers are taken.
+#[derive(Debug, Default)]
+pub(crate) struct MeterIds {
+    taken: BTreeSet<u32>,
+}
+
+impl MeterIds {
+    fn hold(&mut self) -> Option<u32> {
+        // The numbers taken are `0..n` unless there is a gap, and then the first gap is the lowest free number.
+        let free = (0..).zip(&self.taken).find(|(n, taken)| n != *taken).map(|(n, _)| n);
+        let id = free.unwrap_or(self.taken.len() as u32);
+        (id < DP_METERS_MAX && self.taken.insert(id)).then_some(id)
+    }
+}
+
+impl Backer {
+    /// Takes a datapath number for a meter; `None` when there is none left.
+    pub fn meter_hold(&self) -> Option<u32> {
+        lock(&self.meter_ids).hold()
+    }
+
+    /// Gives a number back whose meter is no longer in the datapath.
+    pub fn meter_release(&self, id: u32) {
+        lock(&self.meter_ids).taken.remove(&id);
+    }
+
+    /// Lets the rules of a bridge use a meter: its OpenFlow number stands for this datapath number, or for none.
+    pub fn set_meter(&self, bridge: BridgeId, of_id: u32, dp_id: Option<u32>) {
+        self.change_bridge(bridge, |b| {
+            let meters = Arc::make_mut(&mut b.meters);
+            match dp_id {
+                Some(id) => meters.insert(of_id, id),
+                None => meters.remove(&of_id),
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_free_number_is_taken_and_the_end_is_told() {
+        let backer = Backer::new(1);
+        let take = || backer.meter_hold();
+        assert_eq!([take(), take(), take()], [Some(0), Some(1), Some(2)]);
+        backer.meter_release(1);
+        assert_eq!([take(), take()], [Some(1), Some(3)]);
+        let all = std::iter::from_fn(take).last();
+        assert_eq!((all, take()), (Some(DP_METERS_MAX - 1), None));
+        backer.meter_release(7);
+        assert_eq!(take(), Some(7));
+    }
+}

@@ -1,0 +1,270 @@
+//! Connections of dummies: what a dummy sends goes to its connections, what they send it receives, each frame behind its
+//! length (`options:stream`, `options:pstream`). They join dummies of several switches, or a test to one.
+//!
+//! A connection that does not take its frames is cut off: nothing here waits.
+
+use super::devices::{Body, Device};
+use super::reactor::Reactor;
+use super::stream::{Conn, Endpoint, Listener};
+use mio::Token;
+use netdev::dummy::stream::{Framer, frame};
+use netdev::dummy::{Dummy, DummyError};
+use openflow::reconnect::{Action, Reconnect};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use sync::{Mutex, lock};
+
+/// Frames of a dummy that may wait to be sent on.
+const SENT_MAX: usize = 100;
+/// A connection whose unsent bytes pile up to this is cut off.
+const BACKLOG_MAX_BYTES: usize = 1 << 20;
+/// Connections of one dummy.
+const CONNECTIONS_MAX: usize = 16;
+
+enum Role {
+    Active { endpoint: Endpoint, reconnect: Reconnect, token: Option<Token> },
+    Passive(Listener),
+}
+
+struct Link {
+    conn: Conn,
+    framer: Framer,
+    up: bool,
+}
+
+struct Stream {
+    dummy: Dummy,
+    role: Role,
+    links: BTreeMap<Token, Link>,
+    sent: Arc<Mutex<VecDeque<Vec<u8>>>>,
+}
+
+/// All connections.
+#[derive(Default)]
+pub(crate) struct Streams(BTreeMap<String, Stream>);
+
+impl Streams {
+    /// Makes a dummy's connections, if its options ask for some.
+    ///
+    /// # Errors
+    /// The options make no sense, or nobody can listen there.
+    pub(crate) fn add(
+        &mut self,
+        device: &Device,
+        options: &BTreeMap<String, String>,
+        reactor: &mut Reactor,
+    ) -> Result<(), String> {
+        let Body::Dummy(dummy) = &device.body else { return Ok(()) };
+        let (option, target) = match (options.get("stream"), options.get("pstream")) {
+            (Some(_), Some(_)) => return Err("options stream and pstream exclude each other".to_string()),
+            (Some(target), None) => ("stream", target),
+            (None, Some(target)) => ("pstream", target),
+            (None, None) => return Ok(()),
+        };
+        let bad = |why: &dyn std::fmt::Display| format!("option {option}: {target}: {why}");
+        let endpoint = Endpoint::parse(target, 0).map_err(|e| bad(&e))?;
+        if endpoint.is_passive() != (option == "pstream") {
+            return Err(bad(&"pstream listens (ptcp:, punix:), stream connects (tcp:, unix:)"));
+        }
+        let role = if endpoint.is_passive() {
+            let token = reactor.token();
+            Role::Passive(Listener::open(&endpoint, reactor.registry(), token).map_err(|e| bad(&e))?)
+        } else {
+            let now_ms = sys::clock::monotonic_ms();
+            let mut reconnect = Reconnect::new(now_ms);
+            reconnect.set_probe_interval_ms(0);
+            reconnect.enable(now_ms);
+            Role::Active { endpoint, reconnect, token: None }
+        };
+        let sent: Arc<Mutex<VecDeque<Vec<u8>>>> = Arc::default();
+        let waiting = sent.clone();
+        dummy.set_tap(Some(Box::new(move |bytes| {
+            let mut waiting = lock(&waiting);
+            // As with a full transmit queue: the newest is lost.
+            if waiting.len() < SENT_MAX {
+                waiting.push_back(bytes.to_vec());
+            }
+        })));
+        let stream = Stream { dummy: dummy.clone(), role, links: BTreeMap::new(), sent };
+        self.0.insert(device.name.clone(), stream);
+        Ok(())
+    }
+
+    /// Closes a dummy's connections.
+    pub(crate) fn remove(&mut self, name: &str, reactor: &Reactor) {
+        if let Some(mut stream) = self.0.remove(name) {
+            stream.dummy.set_tap(None);
+            stream.links.values_mut().for_each(|l| l.conn.close(reactor.registry()));
+        }
+    }
+
+    /// Something happened to a socket; `false` when it is none of these.
+    pub(crate) fn event(&mut self, token: Token, reactor: &mut Reactor) -> bool {
+        self.0.values_mut().any(|s| s.event(token, reactor))
+    }
+
+    /// Connects what is due, and sends on what the dummies sent.
+    pub(crate) fn run(&mut self, reactor: &mut Reactor, now_ms: u64) {
+        for stream in self.0.values_mut() {
+            stream.reconnect(reactor, now_ms);
+            stream.send_on(reactor);
+        }
+    }
+
+    /// When [`Streams::run`] has something to do without an event.
+    pub(crate) fn next_ms(&self) -> u64 {
+        let wakeup = |s: &Stream| match &s.role {
+            Role::Active { reconnect, .. } => reconnect.next_wakeup_ms(),
+            Role::Passive(_) => None,
+        };
+        self.0.values().filter_map(wakeup).min().unwrap_or(u64::MAX)
+    }
+
+    /// Whether the dummies that connect are connected, by their names.
+    pub(crate) fn states(&self) -> Vec<(&str, bool)> {
+        self.0
+            .iter()
+            .filter(|(_, s)| matches!(s.role, Role::Active { .. }))
+            .map(|(name, s)| (name.as_str(), s.links.values().any(|l| l.up)))
+            .collect()
+    }
+}
+
+impl Stream {
+    fn event(&mut self, token: Token, reactor: &mut Reactor) -> bool {
+        if let Role::Passive(listener) = &self.role
+            && listener.token() == token
+        {
+            self.accept(reactor);
+            return true;
+        }
+        let Some(link) = self.links.get_mut(&token) else { return false };
+        let alive = link.serve(&self.dummy, reactor);
+        if alive
+            && link.up
+            && let Role::Active { reconnect, .. } = &mut self.role
+        {
+            reconnect.connected(sys::clock::monotonic_ms());
+        }
+        if !alive {
+            self.lost(token, reactor);
+        }
+        true
+    }
+
+    fn accept(&mut self, reactor: &mut Reactor) {
+        loop {
+            let token = reactor.token();
+            let Role::Passive(listener) = &self.role else { return };
+            let Ok(Some(mut conn)) = listener.accept(reactor.registry(), token) else { return };
+            if self.links.len() >= CONNECTIONS_MAX {
+                conn.close(reactor.registry());
+                continue;
+            }
+            self.links.insert(token, Link { conn, framer: Framer::new(), up: true });
+            reactor.serve_again(token);
+        }
+    }
+
+    fn lost(&mut self, token: Token, reactor: &Reactor) {
+        if let Some(mut link) = self.links.remove(&token) {
+            link.conn.close(reactor.registry());
+        }
+        if let Role::Active { reconnect, token: at, .. } = &mut self.role {
+            *at = None;
+            reconnect.disconnected(sys::clock::monotonic_ms());
+        }
+    }
+
+    fn reconnect(&mut self, reactor: &mut Reactor, now_ms: u64) {
+        let Role::Active { endpoint, reconnect, token } = &mut self.role else { return };
+        match reconnect.run(now_ms) {
+            Some(Action::Connect) => {
+                let new = reactor.token();
+                reconnect.connecting(now_ms);
+                match Conn::connect(endpoint, reactor.registry(), new) {
+                    Ok(conn) => {
+                        *token = Some(new);
+                        self.links.insert(new, Link { conn, framer: Framer::new(), up: false });
+                        reactor.serve_again(new);
+                    }
+                    Err(_) => reconnect.disconnected(now_ms),
+                }
+            }
+            Some(Action::Disconnect) => {
+                if let Some(at) = *token {
+                    self.lost(at, reactor);
+                }
+            }
+            Some(Action::Probe) | None => {}
+        }
+    }
+
+    fn send_on(&mut self, reactor: &Reactor) {
+        let waiting = std::mem::take(&mut *lock(&self.sent));
+        if waiting.is_empty() {
+            return;
+        }
+        let mut bytes = Vec::new();
+        for sent in &waiting {
+            // A frame that is too long for its length was refused by the dummy already.
+            let _ = frame(sent, &mut bytes);
+        }
+        let mut broken = Vec::new();
+        for (token, link) in self.links.iter_mut().filter(|(_, l)| l.up) {
+            let sent = link.conn.send(&bytes, reactor.registry());
+            if sent.is_err() || link.conn.backlog_bytes() > BACKLOG_MAX_BYTES {
+                broken.push(*token);
+            }
+        }
+        broken.into_iter().for_each(|token| self.lost(token, reactor));
+    }
+}
+
+impl Link {
+    /// Receives what came; `false` when the connection is over.
+    fn serve(&mut self, dummy: &Dummy, reactor: &mut Reactor) -> bool {
+        if !self.up {
+            match self.conn.connected() {
+                Ok(up) => self.up = up,
+                Err(_) => return false,
+            }
+            if !self.up {
+                return true;
+            }
+        }
+        if self.conn.flush(reactor.registry()).is_err() {
+            return false;
+        }
+        match self.conn.read() {
+            Ok(Some((bytes, more))) => {
+                if more {
+                    reactor.serve_again(self.conn.token());
+                }
+                self.receive(&bytes, dummy)
+            }
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    fn receive(&mut self, mut bytes: &[u8], dummy: &Dummy) -> bool {
+        loop {
+            let taken = self.framer.push(bytes);
+            bytes = &bytes[taken..];
+            loop {
+                match self.framer.next_frame() {
+                    // What is too short for a frame, or finds the queue full, is lost, as on a wire.
+                    Ok(Some(frame)) => match dummy.receive(0, frame) {
+                        Ok(()) | Err(DummyError::Full { .. } | DummyError::TooShort { .. }) => {}
+                        Err(_) => return false,
+                    },
+                    Ok(None) => break,
+                    Err(_) => return false,
+                }
+            }
+            if bytes.is_empty() {
+                return true;
+            }
+        }
+    }
+}

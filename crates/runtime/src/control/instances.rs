@@ -1,0 +1,250 @@
+//! The datapaths that run: one for each datapath type that has bridges, each with its slow path and what its bridges share.
+//!
+//! An instance starts with the first bridge of its type and ends with the last one.
+
+use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
+use crate::userspace::{UserspaceConfig, UserspaceDatapath};
+use anyhow::{Context, Result};
+use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, PmdStats, PortKind, PortSpec, ReplySink};
+use flow::DpPort;
+use ofproto::backer::Backer;
+use ofproto::ports::BridgeId;
+use ofproto::revalidate::RevalidatorStats;
+use ofproto::view::BridgeView;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+use sync::{Ordering, lock};
+use vswitch::DummyMode;
+use vswitch::config::GlobalConfig;
+
+/// How long a forwarding thread may take to answer a command.
+const ASK_LIMIT: Duration = Duration::from_secs(5);
+
+/// One datapath with its slow path.
+pub struct Instance {
+    /// What its bridges share.
+    pub backer: Arc<Backer>,
+    /// The datapath.
+    pub datapath: Arc<UserspaceDatapath>,
+    slow: SlowPath,
+    bridges: BTreeSet<BridgeId>,
+    seen_epoch: u64,
+}
+
+impl Instance {
+    fn start(type_name: &str, dummies: DummyMode, wake: &Wake) -> Result<Instance> {
+        let dummy = dummies.is_datapath(type_name);
+        let hash_seed = sys::random::u64().context("no random numbers")?;
+        let userspace = UserspaceConfig {
+            name: format!("{type_name}@ovs-{type_name}"),
+            dummy,
+            dummies,
+            pmd_threads: 1,
+            handlers: 1,
+            vlan_limit: 1,
+            hash_seed,
+        };
+        let backer = Arc::new(Backer::new(hash_seed.rotate_left(17)));
+        let inline = Arc::new(InlineSlowPath { backer: backer.clone(), wake: wake.clone() });
+        let (datapath, handlers) =
+            UserspaceDatapath::start(&userspace, inline).context("cannot start the forwarding threads")?;
+        let datapath = Arc::new(datapath);
+        if dummy {
+            // As stock switches have it: the port that stands for the datapath itself.
+            let local = PortSpec {
+                name: format!("ovs-{type_name}"),
+                kind: PortKind::Other("dummy-internal".to_string()),
+                mac: None,
+                mtu: None,
+                number: Some(DpPort(0)),
+                options: Vec::new(),
+            };
+            datapath.port_add(&local).context("cannot make the datapath's own port")?;
+        }
+        let slow = SlowPath::start(&backer, &datapath, handlers, wake.clone())
+            .context("cannot start the slow path")?;
+        Ok(Instance { backer, datapath, slow, bridges: BTreeSet::new(), seen_epoch: 0 })
+    }
+
+    /// `type@name`.
+    pub fn name(&self) -> &str {
+        self.datapath.name()
+    }
+
+    /// Whether a name from a command line means this datapath: whole, or without its type.
+    pub fn is_named(&self, name: &str) -> bool {
+        let own = self.name();
+        name == own || own.split_once('@').is_some_and(|(_, short)| name == short)
+    }
+
+    /// State of the revalidator.
+    pub fn revalidator(&self) -> &RevalidatorState {
+        &self.slow.state
+    }
+
+    /// Figures of the revalidator's last rounds.
+    pub fn revalidator_stats(&self) -> RevalidatorStats {
+        *lock(&self.slow.state.stats)
+    }
+
+    /// Makes the revalidator look at once.
+    pub fn wake_revalidator(&self) {
+        self.slow.wake_revalidator();
+    }
+
+    /// Sends operations to a thread and waits for their results.
+    pub fn ask(&self, pmd: PmdId, ops: Vec<DpifOp>) -> Result<Vec<OpResult>, String> {
+        let (results, answer) = sync_channel(1);
+        self.datapath.operate(OpBatch { pmd, ops, tag: 0, reply: Some(Arc::new(Ask(results))) });
+        answer.recv_timeout(ASK_LIMIT).map_err(|_| "a forwarding thread did not answer".to_string())
+    }
+
+    /// Counters of all threads.
+    pub fn pmd_stats(&self) -> Vec<(PmdId, PmdStats)> {
+        let mut all = Vec::new();
+        for pmd in self.datapath.pmds() {
+            if let Ok(mut results) = self.ask(pmd, vec![DpifOp::Stats])
+                && let Some(OpResult::Stats(stats)) = results.pop()
+            {
+                all.push((pmd, *stats));
+            }
+        }
+        all
+    }
+
+    /// Makes the revalidator begin a round at once; its number, over when [`RevalidatorState::finished`] is past it.
+    pub fn order_round(&self) -> u64 {
+        let state = &self.slow.state;
+        let begun = state.begun.load(Ordering::Acquire);
+        state.wanted.fetch_max(begun + 1, Ordering::AcqRel);
+        self.wake_revalidator();
+        begun
+    }
+
+    fn set_global(&self, global: &GlobalConfig) {
+        let limits = &self.backer.limits;
+        limits.flow_limit.store(global.flow_limit.into(), Ordering::Relaxed);
+        limits.max_idle_ms.store(global.max_idle_ms, Ordering::Relaxed);
+    }
+
+    /// Serves the ports that no thread polls, and wakes the revalidator when the tables have changed; `true` when there is
+    /// more to do at once.
+    fn run(&mut self) -> bool {
+        let more = self.datapath.run_main();
+        let epoch = self.backer.epoch();
+        if epoch != self.seen_epoch {
+            self.seen_epoch = epoch;
+            self.wake_revalidator();
+        }
+        more
+    }
+}
+
+/// All that run.
+pub struct Instances {
+    by_type: BTreeMap<String, Instance>,
+    global: Option<Arc<GlobalConfig>>,
+    dummies: DummyMode,
+    wake: Wake,
+}
+
+impl Instances {
+    /// None yet. `wake` is called when events wait in a backer.
+    pub(crate) fn new(dummies: DummyMode, wake: Wake) -> Instances {
+        Instances { by_type: BTreeMap::new(), global: None, dummies, wake }
+    }
+
+    /// In order of their types.
+    pub fn iter(&self) -> impl Iterator<Item = &Instance> {
+        self.by_type.values()
+    }
+
+    /// The one that serves a bridge.
+    pub fn of_bridge(&self, bridge: BridgeId) -> Option<&Instance> {
+        self.iter().find(|i| i.bridges.contains(&bridge))
+    }
+
+    /// A bridge by its name, as it is now, and the instance that serves it.
+    pub fn bridge(&self, name: &str) -> Option<(&Instance, Arc<BridgeView>)> {
+        self.iter().find_map(|i| Some((i, i.backer.view().bridge_by_name(name)?.clone())))
+    }
+
+    /// All bridges in order of their names, with their instances.
+    pub fn bridges(&self) -> Vec<(&Instance, Arc<BridgeView>)> {
+        let of = |i: &Instance| i.backer.view().bridges.values().cloned().collect::<Vec<_>>();
+        let mut all: Vec<_> = self.iter().flat_map(|i| of(i).into_iter().map(move |b| (i, b))).collect();
+        all.sort_by(|a, b| a.1.name.cmp(&b.1.name));
+        all
+    }
+
+    /// The datapath of that name, or the only one there is when no name is given.
+    ///
+    /// # Errors
+    /// None of that name; or none, or several, to choose from.
+    pub fn named(&self, name: Option<&str>) -> Result<&Instance, String> {
+        match name {
+            Some(name) => self.iter().find(|i| i.is_named(name)).ok_or_else(|| {
+                let known: Vec<_> = self.iter().map(Instance::name).collect();
+                format!("{name}: no such datapath (there is: {})", known.join(", "))
+            }),
+            None if self.by_type.len() > 1 => Err("multiple datapaths, specify one".to_string()),
+            None => self.iter().next().ok_or_else(|| "no datapaths exist".to_string()),
+        }
+    }
+
+    /// The instance for a new bridge, which is started if it is the first of its type.
+    pub(crate) fn add_bridge(&mut self, bridge: BridgeId, type_name: &str) -> Result<&Instance> {
+        if !self.by_type.contains_key(type_name) {
+            let instance = Instance::start(type_name, self.dummies, &self.wake)?;
+            if let Some(global) = &self.global {
+                instance.set_global(global);
+            }
+            self.by_type.insert(type_name.to_string(), instance);
+        }
+        let instance = self.by_type.get_mut(type_name).context("a datapath ended as it started")?;
+        instance.bridges.insert(bridge);
+        Ok(instance)
+    }
+
+    /// Forgets a bridge; its datapath ends with its last one.
+    pub(crate) fn remove_bridge(&mut self, bridge: BridgeId) {
+        self.by_type.retain(|_, i| {
+            if i.bridges.remove(&bridge) {
+                i.backer.remove_bridge(bridge);
+            }
+            !i.bridges.is_empty()
+        });
+    }
+
+    /// Applies settings of the whole switch, to those that are yet to start as well.
+    pub(crate) fn set_global(&mut self, global: Arc<GlobalConfig>) {
+        self.iter().for_each(|i| i.set_global(&global));
+        self.global = Some(global);
+    }
+
+    /// See [`Instance::run`].
+    pub(crate) fn run(&mut self) -> bool {
+        let mut more = false;
+        for instance in self.by_type.values_mut() {
+            more |= instance.run();
+        }
+        more
+    }
+
+    /// Housekeeping of the main cores, about once a second.
+    pub(crate) fn tick(&self) {
+        self.iter().for_each(|i| i.datapath.tick_main());
+    }
+}
+
+/// Where one answer goes.
+struct Ask(SyncSender<Vec<OpResult>>);
+
+impl ReplySink for Ask {
+    fn done(&self, _: PmdId, _: u64, results: Vec<OpResult>) {
+        // Who asked may have given up.
+        let _ = self.0.try_send(results);
+    }
+}

@@ -1,0 +1,135 @@
+//! The main loop's own core: packet-outs, and the ports that no thread polls.
+//!
+//! What misses here is translated at once, on the calling thread, so whatever was received or sent before a request is
+//! finished before the next request is served. Any thread may call; the lock around the core makes them take turns.
+
+use super::pmd::{Purged, Rx, ThreadIo, TxSide};
+use datapath::Pmd;
+use dpif::{DpifError, DpifOp, OpBatch, OpResult, PmdId, Upcall};
+use flow::DpPort;
+use netdev::RxQueue;
+use packet::{BATCH_MAX_PACKETS, PacketBatch};
+use std::sync::Arc;
+use sync::{Mutex, lock};
+
+/// Bursts of one call at most: what is left waits for the next one.
+const BURSTS_MAX: usize = 1024;
+
+/// Translates what the main core hands up.
+pub(crate) trait InlineHandler: Send + Sync {
+    /// The operations that answer the upcalls, in order. Must not call the datapath.
+    fn translate(&self, upcalls: Vec<Upcall>) -> Vec<DpifOp>;
+    /// Whether each flow of these operations was installed.
+    fn done(&self, ops: &[Option<flow::Ufid>], results: &[OpResult]);
+}
+
+struct State {
+    core: Pmd,
+    io: ThreadIo,
+    rx: Vec<Rx>,
+    batch: PacketBatch,
+}
+
+/// See the module.
+pub(crate) struct MainCore {
+    state: Mutex<State>,
+    handler: Arc<dyn InlineHandler>,
+}
+
+impl MainCore {
+    /// `handler` translates what misses.
+    pub(crate) fn new(core: Pmd, handler: Arc<dyn InlineHandler>) -> MainCore {
+        let state = State { core, io: ThreadIo::inline(), rx: Vec::new(), batch: PacketBatch::new() };
+        MainCore { state: Mutex::new(state), handler }
+    }
+
+    /// Makes a port known, with the queues that are to be polled here.
+    pub(crate) fn port_add(
+        &self,
+        port: DpPort,
+        side: TxSide,
+        queues: Vec<Box<dyn RxQueue>>,
+    ) -> Result<(), DpifError> {
+        let s = &mut *lock(&self.state);
+        s.core.port_add(port)?;
+        s.io.add(port, side);
+        s.rx.extend(queues.into_iter().map(|queue| Rx::new(port, queue)));
+        Ok(())
+    }
+
+    /// Forgets a port; its flows' last statistics go to `purged`.
+    pub(crate) fn port_del(&self, port: DpPort, purged: &Purged) {
+        let s = &mut *lock(&self.state);
+        s.rx.retain(|rx| rx.port != port);
+        for flow in s.core.port_remove(port, &mut s.io) {
+            purged.push((PmdId::Main, flow));
+        }
+        s.io.remove(port);
+    }
+
+    /// Counters of a port, as far as this core saw its packets.
+    pub(crate) fn port_stats(&self, port: DpPort) -> dpif::PortStats {
+        let s = lock(&self.state);
+        let mut stats = s.core.port_counters(port).copied().unwrap_or_default();
+        s.rx.iter().filter(|rx| rx.port == port).for_each(|rx| rx.add_losses(&mut stats));
+        stats
+    }
+
+    /// Carries operations out, and what follows from them.
+    pub(crate) fn operate(&self, batch: OpBatch) {
+        let results = {
+            let s = &mut *lock(&self.state);
+            let results = s.core.apply(batch.ops, sys::clock::monotonic_us(), &mut s.io);
+            self.finish(s);
+            results
+        };
+        if let Some(reply) = batch.reply {
+            reply.done(batch.pmd, batch.tag, results);
+        }
+    }
+
+    /// Takes everything that waits in the queues polled here through the switch; `true` when there may be more.
+    pub(crate) fn run(&self) -> bool {
+        let s = &mut *lock(&self.state);
+        for _ in 0..BURSTS_MAX {
+            let mut worked = false;
+            for i in 0..s.rx.len() {
+                let rx = &mut s.rx[i];
+                rx.receive(s.core.pool(), &mut s.batch, BATCH_MAX_PACKETS);
+                if s.batch.is_empty() {
+                    continue;
+                }
+                worked = true;
+                let port = rx.port;
+                s.core.process_batch(port, &mut s.batch, sys::clock::monotonic_us(), &mut s.io);
+                self.finish(s);
+            }
+            if !worked {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Housekeeping, about once a second.
+    pub(crate) fn tick(&self) {
+        let s = &mut *lock(&self.state);
+        s.core.tick(sys::clock::monotonic_us());
+        self.finish(s);
+    }
+
+    /// Sends what waits and serves upcalls until there are none: recirculation is bounded, so this ends.
+    fn finish(&self, s: &mut State) {
+        loop {
+            s.core.flush_output(&mut s.io);
+            let upcalls = s.io.take_upcalls();
+            if upcalls.is_empty() {
+                return;
+            }
+            let ops = self.handler.translate(upcalls);
+            let puts: Vec<_> = ops.iter().map(DpifOp::creates).collect();
+            let results = s.core.apply(ops, sys::clock::monotonic_us(), &mut s.io);
+            self.handler.done(&puts, &results);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The ports of a userspace datapath: their numbers, and how each type is opened.
+
+use dpif::{DpifError, PortInfo, PortKind, PortSpec};
+use flow::DpPort;
+use netdev::dummy::{Dummy, DummyCaptures, DummyOptions};
+use netdev::{Port, SystemOptions, TapOptions};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use vswitch::DummyMode;
+
+/// Number of the port that stands for the datapath itself, as stock switches have it.
+const LOCAL_PORT: DpPort = DpPort(0);
+
+/// Interface types that are dummies.
+const DUMMY_TYPES: [&str; 3] = ["dummy", "dummy-internal", "dummy-pmd"];
+
+/// A port and its device.
+pub(crate) struct OpenPort {
+    pub(crate) info: PortInfo,
+    pub(crate) device: Port,
+    /// Controls it, when it is a dummy.
+    pub(crate) dummy: Option<Dummy>,
+}
+
+/// Ports by their numbers.
+#[derive(Default)]
+pub(crate) struct Ports(BTreeMap<DpPort, OpenPort>);
+
+impl Ports {
+    /// The number that a new port gets, never 0 unless it is wanted: the one wanted if it is free, or in a datapath of
+    /// dummies the one in its name, else the first free one.
+    ///
+    /// # Errors
+    /// A port of that name is there, or there is no number left.
+    pub(crate) fn number_for(&self, spec: &PortSpec, dummy: bool) -> Result<DpPort, DpifError> {
+        if self.0.values().any(|p| p.info.name == spec.name) {
+            return Err(DpifError::Device(format!("port {} is already in the datapath", spec.name)));
+        }
+        let usable = |n: &DpPort| {
+            let free = n.0 < datapath::PORT_NUMBERS && !self.0.contains_key(n);
+            free && (*n != LOCAL_PORT || spec.number == Some(LOCAL_PORT))
+        };
+        let named = if dummy { number_in(&spec.name) } else { None };
+        let others = named.into_iter().chain((1..datapath::PORT_NUMBERS).map(DpPort));
+        spec.number
+            .into_iter()
+            .chain(others)
+            .find(usable)
+            .ok_or(DpifError::Full("the port table of the datapath"))
+    }
+
+    pub(crate) fn get(&self, port: DpPort) -> Option<&OpenPort> {
+        self.0.get(&port)
+    }
+
+    pub(crate) fn insert(&mut self, port: OpenPort) {
+        self.0.insert(port.info.number, port);
+    }
+
+    pub(crate) fn remove(&mut self, port: DpPort) {
+        self.0.remove(&port);
+    }
+
+    /// All of them, in order of their numbers.
+    pub(crate) fn infos(&self) -> Vec<PortInfo> {
+        self.0.values().map(|p| p.info.clone()).collect()
+    }
+}
+
+/// A device that was opened.
+pub(crate) struct Opened {
+    pub(crate) device: Port,
+    /// Its type as it is shown.
+    pub(crate) type_name: String,
+    /// Controls it, when it is a dummy.
+    pub(crate) dummy: Option<Dummy>,
+    /// Its queues are polled by the main core, not by a thread.
+    pub(crate) inline: bool,
+}
+
+/// Opens the device of a port. `dummies` may stand in for any type, and `internal` ports of a datapath of dummies are dummies.
+pub(crate) fn open(spec: &PortSpec, dummies: DummyMode, dummy_datapath: bool) -> Result<Opened, DpifError> {
+    let device = |e: io::Error| DpifError::Device(e.to_string());
+    let plain = |device, name: &str| Opened { device, type_name: name.into(), dummy: None, inline: false };
+    let type_name = match &spec.kind {
+        PortKind::System => "system",
+        PortKind::Internal if dummy_datapath => "dummy-internal",
+        PortKind::Internal => "internal",
+        PortKind::Tap => "tap",
+        PortKind::Other(name) => name,
+    };
+    if DUMMY_TYPES.contains(&type_name) || dummies.replaces(type_name) {
+        let (device, dummy) = Port::open_dummy(&spec.name, &dummy_options(spec)?).map_err(device)?;
+        let inline = type_name != "dummy-pmd";
+        return Ok(Opened { device, type_name: type_name.into(), dummy: Some(dummy), inline });
+    }
+    match &spec.kind {
+        PortKind::System => {
+            let port = Port::open_system(&spec.name, &SystemOptions::default()).map_err(device)?;
+            // What is to be forwarded through a device needs it up.
+            netdev::link::set_admin_up(port.ifindex(), true).map_err(device)?;
+            Ok(plain(port, type_name))
+        }
+        PortKind::Internal | PortKind::Tap => {
+            let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
+            let port = Port::open_tap(&spec.name, &options).map_err(device)?;
+            Ok(plain(port, type_name))
+        }
+        PortKind::Other(name) => {
+            Err(DpifError::Unsupported(format!("ports of type {name} are not supported")))
+        }
+    }
+}
+
+/// Reads the options of a dummy.
+fn dummy_options(spec: &PortSpec) -> Result<DummyOptions, DpifError> {
+    let text = |name: &str| spec.options.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str());
+    let number = |name: &str| match text(name).map(str::parse::<u32>) {
+        None => Ok(None),
+        Some(Ok(n)) => Ok(Some(n)),
+        Some(Err(_)) => Err(DpifError::Device(format!("option {name}: not a number"))),
+    };
+    let file = |name: &str| text(name).map(PathBuf::from);
+    Ok(DummyOptions {
+        n_rxq: number("n_rxq")?.unwrap_or(1) as usize,
+        mac: spec.mac.map(|m| m.0),
+        mtu: spec.mtu,
+        numa_id: number("numa_id")?.unwrap_or(0),
+        ifindex: number("ifindex")?,
+        captures: DummyCaptures { pcap: file("pcap"), rxq_pcap: file("rxq_pcap"), tx_pcap: file("tx_pcap") },
+    })
+}
+
+/// The number that a port's name asks for, in a datapath of dummies: the first number in the name, 100 more for a name that
+/// begins with `br`.
+fn number_in(name: &str) -> Option<DpPort> {
+    let start = name.find(|c: char| c.is_ascii_digit())?;
+    let digits = &name[start..];
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let base = if name.starts_with("br") { 100 } else { 0 };
+    digits[..end].parse::<u32>().ok()?.checked_add(base).map(DpPort)
+}

@@ -1,0 +1,297 @@
+//! Dummy mode: the real daemon, stepped by hand. Outputs are held against what the stock switch printed.
+
+mod recorded;
+
+use crate::helpers::{appctl, appctl_output, serving, spec, vsctl, wait_until};
+use testkit::{Daemon, Netns, TempDir, require_netns, require_programs, wait_for};
+
+/// A switch of dummies as the recordings have it; the clock stands.
+struct Lab {
+    _netns: Netns,
+    daemon: Daemon,
+}
+
+const ADD_PORTS: &str = "-- add-port br0 p1 -- set Interface p1 type=dummy -- add-port br0 p2 -- set Interface p2 type=dummy \
+     -- add-port br0 p7 tag=10 -- set Interface p7 type=dummy";
+
+/// From a frame of 14 bytes on, a MAC address to a MAC address.
+const FROM_5_TO_7: &str = "eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07)";
+
+impl Lab {
+    fn new() -> Lab {
+        let lab = Lab::empty();
+        let bridge = "add-br br0 -- set Bridge br0 datapath_type=dummy fail_mode=standalone \
+             other_config:datapath-id=fedcba9876543210 other_config:hwaddr=aa:55:aa:55:00:00";
+        vsctl(&lab.daemon, &format!("{bridge} {ADD_PORTS}"));
+        lab.appctl("time/stop");
+        lab
+    }
+
+    fn empty() -> Lab {
+        let netns = Netns::new("dummy").unwrap();
+        let daemon = serving(&spec(&netns).args(["--enable-dummy"]));
+        Lab { _netns: netns, daemon }
+    }
+
+    fn appctl(&self, line: &str) -> String {
+        appctl(&self.daemon, line)
+    }
+
+    fn ofctl(&self, words: &[&str]) -> String {
+        self.daemon.ovs("ovs-ofctl", words).unwrap().stdout
+    }
+
+    fn receive(&self, port: &str, flow: &str) {
+        self.appctl(&format!("netdev-dummy/receive {port} {flow}"));
+    }
+
+    fn n_packets(&self, rule: &str) -> u64 {
+        let dump = self.ofctl(&["dump-flows", "br0"]);
+        let line = dump.lines().find(|l| l.contains(rule)).unwrap_or_else(|| panic!("{rule} in\n{dump}"));
+        line.split("n_packets=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap()
+    }
+}
+
+macro_rules! require {
+    () => {
+        require_netns!();
+        require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    };
+}
+
+#[test]
+fn a_session_reads_as_with_the_stock_switch() {
+    require!();
+    let lab = Lab::new();
+    assert_eq!(lab.appctl("dpif/show"), recorded::DPIF_SHOW);
+    assert_eq!(lab.appctl("dpctl/show"), recorded::DPCTL_SHOW);
+    lab.ofctl(&["add-flow", "br0", "priority=0,actions=NORMAL"]);
+    lab.ofctl(&["add-flow", "br0", "priority=50,tcp,tp_dst=80,actions=load:5->NXM_NX_REG1[],resubmit(,3)"]);
+    let third = "table=3,tcp,reg1=5,nw_src=10.0.0.0/8,actions=dec_ttl,mod_dl_dst:aa:bb:cc:dd:ee:ff,output:2";
+    lab.ofctl(&["add-flow", "br0", third]);
+    let tcp = "in_port=1,tcp,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07,nw_src=10.1.2.3,nw_dst=192.168.0.1,\
+               nw_ttl=64,tp_src=1234,tp_dst=80";
+    assert_eq!(lab.appctl(&format!("ofproto/trace br0 {tcp}")), recorded::TRACE_BRIDGE);
+    let icmp = format!(
+        "in_port(1),{FROM_5_TO_7},eth_type(0x0800),ipv4(src=192.168.0.1,dst=192.168.0.2,proto=1,tos=0,ttl=64,\
+         frag=no),icmp(type=8,code=0)"
+    );
+    assert_eq!(lab.appctl(&format!("ofproto/trace ovs-dummy {icmp}")), recorded::TRACE_DATAPATH);
+    let syn = format!(
+        "in_port(1),{FROM_5_TO_7},eth_type(0x0800),ipv4(src=10.1.2.3,dst=192.168.0.2,proto=6,tos=0,ttl=64,frag=no),\
+         tcp(src=1234,dst=80),tcp_flags(syn)"
+    );
+    let arp = format!(
+        "in_port(1),{FROM_5_TO_7},eth_type(0x0806),arp(sip=10.0.0.1,tip=10.0.0.2,op=1,sha=50:54:00:00:00:05,\
+         tha=00:00:00:00:00:00)"
+    );
+    lab.receive("p1", &syn);
+    lab.receive("p1", &syn);
+    lab.receive("p1", &arp);
+    // No wait: what was received is done.
+    let flows = lab.appctl("dpctl/dump-flows");
+    assert!(flows.contains("packets:1, bytes:54, used:0.000s"), "{flows}");
+    assert_eq!(lab.appctl("time/warp 1000 500"), "warped\n");
+    assert_eq!(lab.appctl("dpctl/dump-flows"), recorded::DUMP_FLOWS);
+    assert_eq!(lab.appctl("dpif/dump-flows br0"), recorded::DUMP_FLOWS.split_once('\n').unwrap().1);
+    let verbose = lab.appctl("dpctl/dump-flows -m");
+    for line in recorded::DUMP_FLOWS_MORE {
+        assert!(verbose.contains(line), "{line} is not in\n{verbose}");
+    }
+    assert_eq!(lab.appctl("fdb/show br0"), recorded::FDB_SHOW);
+    assert_eq!(lab.appctl("fdb/stats-show br0"), recorded::FDB_STATS);
+    assert!(lab.appctl("dpif-netdev/pmd-stats-show").starts_with(recorded::PMD_STATS));
+    let ports = lab.ofctl(&["show", "br0"]);
+    // Addresses follow the order in which devices were opened.
+    assert_eq!(ports.replace("00:03\n", "00:04\n"), recorded::OFCTL_SHOW);
+    let flows = lab.ofctl(&["dump-flows", "br0"]);
+    assert_eq!(flows.replace("=1.020s", "=1s"), recorded::OFCTL_DUMP_FLOWS);
+    let tables = lab.appctl("bridge/dump-flows br0");
+    assert!(tables.starts_with(recorded::BRIDGE_DUMP_FLOWS), "{tables}");
+    let counters = lab.ofctl(&["dump-ports", "br0", "1"]);
+    assert!(counters.contains("port  1: rx pkts=3, bytes=150, drop=?, errs=?"), "{counters}");
+}
+
+#[test]
+fn time_moves_by_hand_alone() {
+    require!();
+    let lab = Lab::new();
+    lab.ofctl(&["add-flow", "br0", "idle_timeout=10,priority=7,in_port=1,actions=output:2"]);
+    lab.ofctl(&["add-flow", "br0", "hard_timeout=25,priority=8,in_port=2,actions=output:1"]);
+    let one = format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)");
+    lab.appctl("time/warp 6000 1000");
+    lab.receive("p1", &one);
+    lab.receive("p1", &one);
+    // Statistics reach the rule before its idle time is judged, however far the clock jumps.
+    lab.appctl("time/warp 8000");
+    assert_eq!(lab.n_packets("priority=7"), 2);
+    lab.appctl("time/warp 9000");
+    let dump = lab.ofctl(&["dump-flows", "br0"]);
+    assert!(!dump.contains("priority=7") && dump.contains("priority=8"), "{dump}");
+    // The datapath's flow went with its rule, in the same pass.
+    assert_eq!(lab.appctl("dpctl/dump-flows"), "");
+    lab.appctl("time/warp 3000 1000");
+    assert!(!lab.ofctl(&["dump-flows", "br0"]).contains("priority=8"));
+    for (line, why) in [
+        ("time/warp", "requires at least 1 arguments"),
+        ("time/warp x", "invalid MSECS"),
+        ("time/warp 10 0", "invalid MSECS"),
+        ("time/warp 1 2 3", "takes at most 2 arguments"),
+    ] {
+        let out = appctl_output(&lab.daemon, line);
+        assert!(out.stderr.contains(why), "{line}: {}", out.stderr);
+    }
+}
+
+#[test]
+fn a_packet_that_goes_round_is_done_before_the_next_command() {
+    require!();
+    let lab = Lab::new();
+    lab.ofctl(&["add-flow", "br0", "in_port=1,actions=debug_recirc,output:2"]);
+    lab.ofctl(&["add-flow", "br0", "in_port=2,actions=debug_slow,output:1"]);
+    for n in 1..=20 {
+        lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)"));
+        lab.receive("p2", &format!("in_port(2),{FROM_5_TO_7},eth_type(0x4321)"));
+        let counters = lab.ofctl(&["dump-ports", "br0", "2"]);
+        assert!(counters.contains(&format!("tx pkts={n},")), "{counters}");
+        let counters = lab.ofctl(&["dump-ports", "br0", "1"]);
+        assert!(counters.contains(&format!("tx pkts={n},")), "{counters}");
+    }
+}
+
+#[test]
+fn a_dummy_answers_arp_for_its_address() {
+    require!();
+    let lab = Lab::new();
+    assert_eq!(lab.appctl("netdev-dummy/ip4addr br0 10.0.0.9/24"), "OK\n");
+    lab.receive(
+        "p1",
+        "in_port(1),eth(src=50:54:00:00:00:05,dst=ff:ff:ff:ff:ff:ff),eth_type(0x0806),arp(sip=10.0.0.1,\
+         tip=10.0.0.9,op=1,sha=50:54:00:00:00:05,tha=00:00:00:00:00:00)",
+    );
+    // The answer came out where the question came in: it was learned there.
+    let counters = lab.ofctl(&["dump-ports", "br0", "1"]);
+    assert!(counters.contains("tx pkts=1, bytes=42"), "{counters}");
+    let fdb = lab.appctl("fdb/show br0");
+    assert!(fdb.contains("LOCAL     0  aa:55:aa:55:00:00"), "{fdb}");
+}
+
+#[test]
+fn dummies_are_told_what_they_cannot_do() {
+    require!();
+    let lab = Lab::new();
+    for (line, why) in [
+        ("netdev-dummy/receive p9 00", "no such dummy netdev"),
+        ("netdev-dummy/receive p1 zz", "syntax error at zz"),
+        ("netdev-dummy/receive p1 --qid 7 112233445566112233445566080000", "bad rx queue id."),
+        ("netdev-dummy/receive p1 in_port(1),eth() --len 10", "too small packet len"),
+        ("netdev-dummy/ip4addr p1 1.1.1", "invalid IP address"),
+        ("netdev-dummy/ip4addr p1 1.1.1.1/33", "invalid IP address"),
+        ("netdev-dummy/ip6addr p9 ::1/64", "Unknown Dummy Interface"),
+        ("netdev-dummy/set-admin-state p1 sideways", "Invalid Admin State"),
+    ] {
+        let out = appctl_output(&lab.daemon, line);
+        assert!(!out.status.success() && out.stderr.contains(why), "{line}: {}", out.stderr);
+    }
+    assert_eq!(lab.appctl("netdev-dummy/set-admin-state p1 down"), "OK\n");
+    lab.appctl("time/warp 1000");
+    wait_until(&lab.daemon, "Interface p1 admin_state=down link_state=down");
+    let ports = lab.ofctl(&["show", "br0"]);
+    assert!(ports.contains("LINK_DOWN"), "{ports}");
+}
+
+#[test]
+fn a_dummy_on_a_thread_forwards_as_others_do() {
+    require!();
+    let lab = Lab::empty();
+    vsctl(
+        &lab.daemon,
+        "add-br br0 -- set Bridge br0 datapath_type=dummy -- add-port br0 p1 -- set Interface p1 type=dummy-pmd \
+         -- add-port br0 p2 -- set Interface p2 type=dummy-pmd",
+    );
+    lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)"));
+    wait_for(crate::helpers::LIMIT, "the packet at p2", || {
+        lab.ofctl(&["dump-ports", "br0", "2"]).contains("tx pkts=1,")
+    })
+    .unwrap();
+    let flows = lab.appctl("dpctl/dump-flows");
+    assert!(flows.starts_with("flow-dump from pmd on cpu core: 0"), "{flows}");
+}
+
+#[test]
+fn frames_are_captured_and_cross_streams() {
+    require!();
+    let lab = Lab::empty();
+    let dir = TempDir::new("dummy").unwrap();
+    let (socket, file) = (dir.path().join("s"), dir.path().join("p3.pcap"));
+    vsctl(
+        &lab.daemon,
+        &format!(
+            "add-br br0 -- set Bridge br0 datapath_type=dummy -- add-br br1 -- set Bridge br1 datapath_type=dummy \
+             -- add-port br0 p1 -- set Interface p1 type=dummy \
+             -- add-port br0 p2 -- set Interface p2 type=dummy options:pstream=punix:{s} \
+             -- add-port br1 p3 -- set Interface p3 type=dummy options:stream=unix:{s} options:rxq_pcap={f} \
+             -- add-port br1 p4 -- set Interface p4 type=dummy",
+            s = socket.display(),
+            f = file.display(),
+        ),
+    );
+    wait_for(crate::helpers::LIMIT, "the connection", || {
+        lab.appctl("netdev-dummy/conn-state p3") == "p3: connected\n"
+    })
+    .unwrap();
+    assert_eq!(lab.appctl("netdev-dummy/conn-state p2"), "p2: unknown\n");
+    lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)"));
+    wait_for(crate::helpers::LIMIT, "the frame at p4", || {
+        lab.ofctl(&["dump-ports", "br1", "p4"]).contains("tx pkts=1,")
+    })
+    .unwrap();
+    let captured = std::fs::read(&file).unwrap();
+    // A file header, a record header, and the frame.
+    assert_eq!((&captured[..4], captured.len()), (&0xa1b2_c3d4_u32.to_ne_bytes()[..], 24 + 16 + 14));
+    let bad = crate::helpers::vsctl_output(
+        &lab.daemon,
+        "add-port br0 p5 -- set Interface p5 type=dummy options:stream=punix:/x",
+    );
+    assert!(bad.stderr.contains("stream connects"), "{}", bad.stderr);
+}
+
+#[test]
+fn dummies_stand_in_for_everything() {
+    require!();
+    let netns = Netns::new("dummy").unwrap();
+    let daemon = serving(&spec(&netns).args(["--enable-dummy=override"]));
+    vsctl(
+        &daemon,
+        "add-br br0 -- add-port br0 p1 -- add-port br0 t1 -- set Interface t1 type=tap \
+         -- add-br br1 -- set Bridge br1 datapath_type=netdev -- add-port br1 q1",
+    );
+    assert_eq!(appctl(&daemon, "dpif/show"), recorded::OVERRIDE_DPIF_SHOW);
+    assert_eq!(appctl(&daemon, "dpctl/show"), recorded::OVERRIDE_DPCTL_SHOW);
+    // Two datapaths: one must be named.
+    let out = appctl_output(&daemon, "dpctl/dump-flows");
+    assert!(out.stderr.contains("multiple datapaths, specify one"), "{}", out.stderr);
+    assert_eq!(appctl(&daemon, "dpctl/dump-flows netdev@ovs-netdev"), "");
+    let out = appctl_output(&daemon, "dpctl/dump-flows nope");
+    assert!(out.stderr.contains("no such datapath"), "{}", out.stderr);
+    // A datapath ends with its last bridge.
+    vsctl(&daemon, "del-br br1");
+    assert!(!appctl(&daemon, "dpif/show").contains("netdev@"));
+}
+
+#[test]
+fn without_dummies_there_are_no_dummies() {
+    require!();
+    let netns = Netns::new("dummy").unwrap();
+    let daemon = crate::helpers::start(&netns);
+    for line in ["time/stop", "time/warp 1", "netdev-dummy/receive p 00"] {
+        let out = appctl_output(&daemon, line);
+        assert!(out.stderr.contains("is not a valid command"), "{line}: {}", out.stderr);
+    }
+    let out =
+        crate::helpers::vsctl_output(&daemon, "add-br br0 -- add-port br0 p1 -- set Interface p1 type=dummy");
+    assert!(out.stderr.contains("p1"), "{}", out.stderr);
+    let refused =
+        testkit::DaemonSpec::new(crate::helpers::SLUICED).unwrap().args(["--enable-dummy=some"]).start();
+    assert!(format!("{:#}", refused.err().unwrap()).contains("unknown dummy level"));
+}

@@ -1,0 +1,174 @@
+//! What the stock switch printed (3.5.4; the last two: 3.1.0), dummy datapath, stopped clock.
+
+/// `dpif/show`.
+pub(super) const DPIF_SHOW: &str = "\
+dummy@ovs-dummy: hit:0 missed:0
+  br0:
+    br0 65534/100: (dummy-internal)
+    p1 1/1: (dummy)
+    p2 2/2: (dummy)
+    p7 3/7: (dummy)
+";
+
+/// `dpctl/show`.
+pub(super) const DPCTL_SHOW: &str = "\
+dummy@ovs-dummy:
+  lookups: hit:0 missed:0 lost:0
+  flows: 0
+  port 0: ovs-dummy (dummy-internal)
+  port 1: p1 (dummy)
+  port 2: p2 (dummy)
+  port 7: p7 (dummy)
+  port 100: br0 (dummy-internal)
+";
+
+/// `ofproto/trace br0 …`.
+pub(super) const TRACE_BRIDGE: &str = "\
+Flow: tcp,in_port=1,vlan_tci=0x0000,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07,nw_src=10.1.2.3,nw_dst=192.168.0.1,nw_tos=0,nw_ecn=0,nw_ttl=64,nw_frag=no,tp_src=1234,tp_dst=80,tcp_flags=0
+
+bridge(\"br0\")
+-------------
+ 0. tcp,tp_dst=80, priority 50
+    load:0x5->NXM_NX_REG1[]
+    resubmit(,3)
+ 3. tcp,reg1=0x5,nw_src=10.0.0.0/8, priority 32768
+    dec_ttl
+    mod_dl_dst:aa:bb:cc:dd:ee:ff
+    output:2
+
+Final flow: tcp,reg1=0x5,in_port=1,vlan_tci=0x0000,dl_src=50:54:00:00:00:05,dl_dst=aa:bb:cc:dd:ee:ff,nw_src=10.1.2.3,nw_dst=192.168.0.1,nw_tos=0,nw_ecn=0,nw_ttl=63,nw_frag=no,tp_src=1234,tp_dst=80,tcp_flags=0
+Megaflow: recirc_id=0,eth,tcp,in_port=1,dl_dst=50:54:00:00:00:07,nw_src=10.0.0.0/8,nw_ttl=64,nw_frag=no,tp_dst=80
+Datapath actions: set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),2
+";
+
+/// `ofproto/trace ovs-dummy …`.
+pub(super) const TRACE_DATAPATH: &str = "\
+Flow: icmp,in_port=1,vlan_tci=0x0000,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07,nw_src=192.168.0.1,nw_dst=192.168.0.2,nw_tos=0,nw_ecn=0,nw_ttl=64,nw_frag=no,icmp_type=8,icmp_code=0
+
+bridge(\"br0\")
+-------------
+ 0. priority 0
+    NORMAL
+     -> no learned MAC for destination, flooding
+
+Final flow: unchanged
+Megaflow: recirc_id=0,eth,icmp,in_port=1,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07,nw_frag=no
+Datapath actions: 100,2
+";
+
+/// `dpctl/dump-flows`.
+pub(super) const DUMP_FLOWS: &str = "\
+flow-dump from the main thread:
+recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.1.2.3/255.0.0.0,proto=6,ttl=64,frag=no),tcp(dst=80), packets:1, bytes:54, used:1.000s, flags:S, actions:set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),2
+recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0806), packets:0, bytes:0, used:never, actions:100,2
+";
+
+/// `dpctl/dump-flows -m`, without what tells of the stock switch alone (names of flows, its layout of masks).
+pub(super) const DUMP_FLOWS_MORE: [&str; 2] = [
+    "recirc_id(0),dp_hash(0/0),skb_priority(0/0),in_port(p1),skb_mark(0/0),ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05/00:00:00:00:00:00,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.1.2.3/255.0.0.0,dst=192.168.0.2/0.0.0.0,proto=6,tos=0/0,ttl=64,frag=no),tcp(src=1234/0,dst=80),tcp_flags(0/0), packets:1, bytes:54, used:1.000s, flags:S, dp:ovs, actions:set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),p2",
+    "recirc_id(0),dp_hash(0/0),skb_priority(0/0),in_port(p1),skb_mark(0/0),ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0806),arp(sip=10.0.0.1/0.0.0.0,tip=10.0.0.2/0.0.0.0,op=1/0,sha=50:54:00:00:00:05/00:00:00:00:00:00,tha=00:00:00:00:00:00/00:00:00:00:00:00), packets:0, bytes:0, used:never, dp:ovs, actions:br0,p2",
+];
+
+/// `fdb/show br0`.
+pub(super) const FDB_SHOW: &str = " port  VLAN  MAC                Age
+    1     0  50:54:00:00:00:05    1
+";
+
+/// `fdb/stats-show br0`.
+pub(super) const FDB_STATS: &str = "\
+Statistics for bridge \"br0\":
+  Current/maximum MAC entries in the table: 1/8192
+  Current static MAC entries in the table : 0
+  Total number of learned MAC entries     : 1
+  Total number of expired MAC entries     : 0
+  Total number of evicted MAC entries     : 0
+  Total number of port moved MAC entries  : 0
+";
+
+/// `dpif-netdev/pmd-stats-show`.
+pub(super) const PMD_STATS: &str = "\
+main thread:
+  packets received: 3
+  packet recirculations: 0
+  avg. datapath passes per packet: 1.00
+  phwol hits: 0
+  mfex opt hits: 0
+  simple match hits: 0
+  emc hits: 0
+  smc hits: 0
+  megaflow hits: 1
+  avg. subtable lookups per megaflow hit: 1.00
+  miss with success upcall: 2
+  miss with failed upcall: 0
+  avg. packets per output batch: 1.00
+";
+
+/// `ovs-ofctl show br0`.
+pub(super) const OFCTL_SHOW: &str = "\
+OFPT_FEATURES_REPLY (xid=0x2): dpid:fedcba9876543210
+n_tables:254, n_buffers:0
+capabilities: FLOW_STATS TABLE_STATS PORT_STATS QUEUE_STATS ARP_MATCH_IP
+actions: output enqueue set_vlan_vid set_vlan_pcp strip_vlan mod_dl_src mod_dl_dst mod_nw_src mod_nw_dst mod_nw_tos mod_tp_src mod_tp_dst
+ 1(p1): addr:aa:55:aa:55:00:01
+     config:     0
+     state:      0
+     speed: 0 Mbps now, 0 Mbps max
+ 2(p2): addr:aa:55:aa:55:00:02
+     config:     0
+     state:      0
+     speed: 0 Mbps now, 0 Mbps max
+ 3(p7): addr:aa:55:aa:55:00:04
+     config:     0
+     state:      0
+     speed: 0 Mbps now, 0 Mbps max
+ LOCAL(br0): addr:aa:55:aa:55:00:00
+     config:     0
+     state:      0
+     speed: 0 Mbps now, 0 Mbps max
+OFPT_GET_CONFIG_REPLY (xid=0x4): frags=normal miss_send_len=0
+";
+
+/// `ovs-ofctl dump-flows br0`.
+pub(super) const OFCTL_DUMP_FLOWS: &str = "\
+NXST_FLOW reply (xid=0x4):
+ cookie=0x0, duration=1s, table=0, n_packets=2, n_bytes=108, idle_age=1, priority=50,tcp,tp_dst=80 actions=load:0x5->NXM_NX_REG1[],resubmit(,3)
+ cookie=0x0, duration=1s, table=0, n_packets=1, n_bytes=42, idle_age=1, priority=0 actions=NORMAL
+ cookie=0x0, duration=1s, table=3, n_packets=2, n_bytes=108, idle_age=1, tcp,reg1=0x5,nw_src=10.0.0.0/8 actions=dec_ttl,mod_dl_dst:aa:bb:cc:dd:ee:ff,output:2
+";
+
+/// `bridge/dump-flows br0, without the rules of its own that the stock switch has in table 254`.
+pub(super) const BRIDGE_DUMP_FLOWS: &str = "\
+duration=1s, n_packets=2, n_bytes=108, priority=50,tcp,tp_dst=80,actions=load:0x5->NXM_NX_REG1[],resubmit(,3)
+duration=1s, n_packets=1, n_bytes=42, priority=0,actions=NORMAL
+table_id=3, duration=1s, n_packets=2, n_bytes=108, tcp,reg1=0x5,nw_src=10.0.0.0/8,actions=dec_ttl,mod_dl_dst:aa:bb:cc:dd:ee:ff,output:2
+";
+
+/// `dpif/show` of a switch with `--enable-dummy=override`.
+pub(super) const OVERRIDE_DPIF_SHOW: &str = "\
+netdev@ovs-netdev: hit:0 missed:0
+  br1:
+    br1 65534/101: (dummy-internal)
+    q1 1/1: (system)
+system@ovs-system: hit:0 missed:0
+  br0:
+    br0 65534/100: (dummy-internal)
+    p1 1/1: (system)
+    t1 2/2: (tap)
+";
+
+/// `dpctl/show` of the same.
+pub(super) const OVERRIDE_DPCTL_SHOW: &str = "\
+netdev@ovs-netdev:
+  lookups: hit:0 missed:0 lost:0
+  flows: 0
+  port 0: ovs-netdev (dummy-internal)
+  port 1: q1
+  port 101: br1 (dummy-internal)
+system@ovs-system:
+  lookups: hit:0 missed:0 lost:0
+  flows: 0
+  port 0: ovs-system (dummy-internal)
+  port 1: p1
+  port 2: t1 (tap)
+  port 100: br0 (dummy-internal)
+";
