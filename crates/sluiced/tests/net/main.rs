@@ -13,5 +13,6 @@ mod links;
 mod openflow;
 mod ports;
 mod soak;
+mod threads;
 mod traffic;
 mod vlan;
