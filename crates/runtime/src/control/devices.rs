@@ -181,7 +181,7 @@ impl Device {
         }
     }
 
-    /// Sets address and MTU.
+    /// Sets address, MTU, and what concerns receive queues.
     ///
     /// # Errors
     /// What could not be set, and why.
@@ -189,6 +189,10 @@ impl Device {
         let failed = |what: &str, why: &dyn std::fmt::Display| {
             format!("interface {}: cannot set {what}: {why}", self.name)
         };
+        let options: Vec<_> = wanted.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        self.datapath
+            .port_rx_update(self.dp_port, &options, &wanted.rxq_affinity)
+            .map_err(|e| failed("receive queues", &e))?;
         let info = self.link().map_err(|e| failed("anything", &os_text(&e)))?;
         if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu != info.mtu) {
             let set = match &self.body {

@@ -1,6 +1,7 @@
 //! The ports of a userspace datapath: their numbers, and how each type is opened.
 
-use dpif::{DpifError, PortInfo, PortKind, PortSpec};
+use super::hub::PortQueues;
+use dpif::{DpifError, PortInfo, PortKind, PortSpec, PortStats};
 use flow::DpPort;
 use netdev::afxdp::{AfxdpOptions, XdpMode};
 use netdev::dummy::{Dummy, DummyCaptures, DummyOptions};
@@ -9,7 +10,9 @@ use netdev::{Port, SystemOptions, TapOptions};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use vswitch::DummyMode;
+use vswitch::config::RxqAffinity;
 
 /// Number of the port that stands for the datapath itself, as stock switches have it.
 const LOCAL_PORT: DpPort = DpPort(0);
@@ -25,6 +28,16 @@ pub(crate) struct OpenPort {
     pub(crate) dummy: Option<Dummy>,
     /// The kernel knows nothing of it.
     pub(crate) bare: bool,
+    /// Where its upcalls wait.
+    pub(crate) upcalls: Arc<PortQueues>,
+    /// What it was made of.
+    pub(crate) spec: PortSpec,
+    /// Receive queues that threads poll, numbered from 0.
+    pub(crate) queues: u16,
+    /// Those that are pinned to cores.
+    pub(crate) affinity: RxqAffinity,
+    /// What threads counted that have ended, and queues that were closed.
+    pub(crate) retired: PortStats,
 }
 
 /// Ports by their numbers.
@@ -56,6 +69,15 @@ impl Ports {
 
     pub(crate) fn get(&self, port: DpPort) -> Option<&OpenPort> {
         self.0.get(&port)
+    }
+
+    pub(crate) fn get_mut(&mut self, port: DpPort) -> Option<&mut OpenPort> {
+        self.0.get_mut(&port)
+    }
+
+    /// In the order of their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &OpenPort> {
+        self.0.values()
     }
 
     pub(crate) fn insert(&mut self, port: OpenPort) {
@@ -109,9 +131,11 @@ pub(crate) fn open(spec: &PortSpec, dummies: DummyMode, dummy_datapath: bool) ->
     }
     match &spec.kind {
         PortKind::System => {
-            let port = Port::open_system(&spec.name, &SystemOptions::default()).map_err(device)?;
-            // What is to be forwarded through a device needs it up.
-            netdev::link::set_admin_up(port.ifindex(), true).map_err(device)?;
+            // What is to be forwarded through a device needs it up; for several queues, before.
+            let ifindex = netdev::link::link_info(&spec.name).map_err(device)?.ifindex;
+            netdev::link::set_admin_up(ifindex, true).map_err(device)?;
+            let options = SystemOptions { n_rxq: queues_wanted(&spec.options), ..SystemOptions::default() };
+            let port = Port::open_system(&spec.name, &options).map_err(device)?;
             Ok(plain(port, type_name))
         }
         PortKind::Internal | PortKind::Tap => {
@@ -203,4 +227,10 @@ fn number_in(name: &str) -> Option<DpPort> {
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     let base = if name.starts_with("br") { 100 } else { 0 };
     digits[..end].parse::<u32>().ok()?.checked_add(base).map(DpPort)
+}
+
+/// How many receive queues a port is to have (`options:n_rxq`); 1 unless it says something else that makes sense.
+pub(crate) fn queues_wanted(options: &[(String, String)]) -> usize {
+    let text = options.iter().find(|(k, _)| k == "n_rxq").map(|(_, v)| v.as_str());
+    text.and_then(|t| t.trim().parse().ok()).filter(|n| *n > 0).unwrap_or(1)
 }

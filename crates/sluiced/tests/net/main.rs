@@ -14,5 +14,6 @@ mod openflow;
 mod port_types;
 mod ports;
 mod soak;
+mod threads;
 mod traffic;
 mod vlan;
