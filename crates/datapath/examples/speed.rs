@@ -1,6 +1,7 @@
 //! How fast the fast path is in process: frames in memory → copy to a pooled buffer → all stages → a sink that frees.
 //!
-//! `cargo run --release -p datapath --example speed -- [--seconds S] [--only TEXT] [--batch N] [--no-cache] [--no-rank]` prints for
+//! `cargo run --release -p datapath --example speed -- [--seconds S] [--only TEXT] [--batch N] [--no-cache] [--no-rank] [--no-vector]
+//! [--no-template]` prints for
 //! each case nanoseconds a packet and, at the frequency of the processor as the system tells it, cycles a packet. What is timed are chunks of some
 //! thousand packets, the cases in turn; shown are the tenth percentile and the median of a case's chunks, so that a
 //! machine that does other things as well spoils few of them. Each chunk checks that all packets came out and none was handed up.
@@ -76,7 +77,12 @@ const SPECS: [Spec; 12] = [
     Spec { name: "1 flow", flows: 1, kind: Kind::Ipv4, spread: Spread::Even(1) },
     Spec { name: "1k flows, 1 mask", flows: 1000, kind: Kind::Ipv4, spread: Spread::Even(1) },
     Spec { name: "100k flows, 1 megaflow", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Even(0) },
-    Spec { name: "100k flows, 17 masks skewed", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Skewed(17) },
+    Spec {
+        name: "100k flows, 17 masks skewed",
+        flows: 100_000,
+        kind: Kind::Ipv4,
+        spread: Spread::Skewed(17),
+    },
     Spec { name: "100k flows, 17 masks even", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Even(17) },
     Spec { name: "100k flows, 200 masks", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Even(200) },
     Spec { name: "100k exact megaflows", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Exact },
@@ -84,7 +90,12 @@ const SPECS: [Spec; 12] = [
     Spec { name: "VLAN, 1k flows, 1 mask", flows: 1000, kind: Kind::Vlan, spread: Spread::Even(1) },
     Spec { name: "IPv6, 1 flow", flows: 1, kind: Kind::Ipv6, spread: Spread::Even(1) },
     Spec { name: "IPv6, 1k flows, 1 mask", flows: 1000, kind: Kind::Ipv6, spread: Spread::Even(1) },
-    Spec { name: "IPv6, 100k flows, 17 masks even", flows: 100_000, kind: Kind::Ipv6, spread: Spread::Even(17) },
+    Spec {
+        name: "IPv6, 100k flows, 17 masks even",
+        flows: 100_000,
+        kind: Kind::Ipv6,
+        spread: Spread::Even(17),
+    },
 ];
 
 /// The next number of a fixed sequence.
@@ -107,7 +118,26 @@ fn frame(kind: Kind, n: u32, mask: u32) -> Vec<u8> {
             f.extend([mask as u8, 200, 0, 1]);
         }
         Kind::Ipv6 => {
-            f.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, (FRAME_BYTES - 54) as u8, 17, 64, 0xfd, 0, 0, 0, 0, 0, 0, 0]);
+            f.extend([
+                0x86,
+                0xdd,
+                0x60,
+                0,
+                0,
+                0,
+                0,
+                (FRAME_BYTES - 54) as u8,
+                17,
+                64,
+                0xfd,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ]);
             f.extend([0, 0, 0, 0, 10, source[1], source[2], source[3], 0xfd, mask as u8, 0, 1, 0, 0, 0, 0]);
             f.extend([0, 0, 0, 0, 0, 0, 0, 1]);
         }
@@ -166,11 +196,21 @@ struct Settings {
     batch: usize,
     cache: bool,
     rank: bool,
+    vector: bool,
+    template: bool,
 }
 
 impl Settings {
     fn from_args() -> Settings {
-        let mut s = Settings { seconds: 0.3, only: String::new(), batch: 32, cache: true, rank: true };
+        let mut s = Settings {
+            seconds: 0.3,
+            only: String::new(),
+            batch: 32,
+            cache: true,
+            rank: true,
+            vector: true,
+            template: true,
+        };
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             let mut value = || args.next().unwrap_or_else(|| panic!("{arg} needs a value"));
@@ -180,6 +220,8 @@ impl Settings {
                 "--batch" => s.batch = value().parse().expect("--batch: a number"),
                 "--no-cache" => s.cache = false,
                 "--no-rank" => s.rank = false,
+                "--no-vector" => s.vector = false,
+                "--no-template" => s.template = false,
                 other => panic!("{other}: not an option; see the head of speed.rs"),
             }
         }
@@ -190,8 +232,10 @@ impl Settings {
     fn config(&self) -> PmdConfig {
         let mut config = PmdConfig::new(PmdId::Core(0), 0x5eed);
         if !self.cache {
-            config.cache_entries_max = 0;
+            config.tuning.cache_insert_inv_prob = 0;
         }
+        config.vector = self.vector;
+        config.template = self.template;
         config
     }
 }
@@ -216,9 +260,8 @@ impl Case {
         pmd.port_add(DpPort(2)).expect("port 2");
         let mut sink = Sink::default();
         let mut state = 1;
-        let flows: Vec<Vec<u8>> = (0..spec.flows)
-            .map(|n| frame(spec.kind, n, mask_number(spec.spread, n, &mut state)))
-            .collect();
+        let flows: Vec<Vec<u8>> =
+            (0..spec.flows).map(|n| frame(spec.kind, n, mask_number(spec.spread, n, &mut state))).collect();
         let before = resident_bytes();
         let mut installed = 0;
         for n in 0..spec.flows {
@@ -359,7 +402,14 @@ fn main() {
     println!(
         "{:<32} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6} {:>8} {:>8}",
         format!("batch {}, {ghz:.2} GHz", settings.batch),
-        "ns p10", "p50", "cyc p10", "p50", "cache%", "lookup", "entries", "B/flow"
+        "ns p10",
+        "p50",
+        "cyc p10",
+        "p50",
+        "cache%",
+        "lookup",
+        "entries",
+        "B/flow"
     );
     for case in &mut cases {
         case.print(ghz);
