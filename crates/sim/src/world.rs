@@ -3,6 +3,8 @@
 mod control;
 mod ports;
 
+pub(crate) use ports::fuzz_ports;
+
 use crate::dp::{DpConfig, SimDatapath};
 use crate::frames::{HOSTS, Mark, compose, mac, random_key};
 use crate::report::{Broken, Law, Report};

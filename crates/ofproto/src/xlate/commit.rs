@@ -79,11 +79,10 @@ impl Ctx<'_> {
     fn commit_network(&mut self) {
         match self.base.dl_type {
             // A header that could not be read cannot be rewritten.
-            h::ETH_TYPE_IP if !self.ipv4_header_was_read() => {
-                if self.network_differs() {
-                    self.match_ipv4_header();
-                }
+            h::ETH_TYPE_IP if !self.ipv4_header_was_read() && self.network_differs() => {
+                self.match_ipv4_header();
             }
+            h::ETH_TYPE_IP if !self.ipv4_header_was_read() => {}
             h::ETH_TYPE_IPV6 if self.base.nw_proto == 0 && self.network_differs() => {
                 self.wc.0.nw_proto = u8::MAX;
             }

@@ -6,6 +6,8 @@ mod flows;
 mod general;
 mod trace;
 
+pub(crate) use trace::hex as packet_of_hex;
+
 use super::daemon::Daemon;
 use super::switch::Switch;
 use sync::Ordering;
