@@ -275,6 +275,11 @@ impl Switch {
                     log::warn!(target: "dpif", "cannot remove port {name}: {e}");
                 }
             }
+            Command::UpdateInterface { name, device, .. }
+                if self.devices.get(&name).is_some_and(|d| d.must_reopen(&device)) =>
+            {
+                self.reopen(&name, reactor);
+            }
             Command::UpdateInterface { name, device, .. } => {
                 if let Some(Err(e)) = self.devices.get(&name).map(|d| d.update(&device)) {
                     log::warn!(target: "bridge", "{e}");
@@ -380,11 +385,16 @@ impl Switch {
             // Ours, come back from another namespace.
             *known = ifindex;
         } else {
-            self.planner.device_gone(name);
-            let commands = self.planner.commands();
-            self.carry_out(commands, reactor);
-            self.planner.retry(name);
+            self.reopen(name, reactor);
         }
+    }
+
+    /// Closes a device and has it opened anew.
+    fn reopen(&mut self, name: &str, reactor: &mut Reactor) {
+        self.planner.device_gone(name);
+        let commands = self.planner.commands();
+        self.carry_out(commands, reactor);
+        self.planner.retry(name);
     }
 
     fn link_gone(&mut self, gone: impl Fn(u32) -> bool) {
