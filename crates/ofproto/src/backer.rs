@@ -273,7 +273,7 @@ impl Backer {
             }
             let over: Vec<(Arc<Rule>, Expiry)> = bridge
                 .tables
-                .iter()
+                .iter_mortal()
                 .filter_map(|r| Some((r.clone(), r.expired(now_ms, dumped_ms)?)))
                 .collect();
             if over.is_empty() {
@@ -414,5 +414,9 @@ impl XlateHost for BackerHost<'_> {
             return self.backer.learn_rule(bridge, learned, self.now_ms);
         }
         self.backer.view().bridge(bridge).is_some_and(|b| has_room(b, learned))
+    }
+
+    fn has_effects(&self) -> bool {
+        self.effects
     }
 }

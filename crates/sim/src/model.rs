@@ -365,10 +365,11 @@ fn cut_to(frame: &[u8], bytes: Option<u32>) -> Vec<u8> {
     frame[..end].to_vec()
 }
 
-/// Frames that leave, those that go round again with their id, and upcalls.
+/// Frames that leave, by their ports; frames that go round again, by their ids; upcalls.
 pub(crate) type ComeOut = (Vec<(DpPort, Vec<u8>)>, Vec<(u32, Vec<u8>)>, Vec<UpcallSeen>);
 
-/// What actions make of a packet, were all its ports there and all meters open.
+/// What actions make of a packet, were all its ports there and all meters open: frames that leave, those that go round again
+/// with their id, and upcalls.
 pub(crate) fn come_out(frame: &[u8], key: &FlowKey, actions: &[DpAction]) -> ComeOut {
     let mut core = PlainCore { every_port: true, ..PlainCore::default() };
     let mut around = Around {

@@ -12,7 +12,7 @@ mod wire;
 
 use std::io;
 
-pub use ethtool::{Duplex, EthtoolLink, driver, ethtool_link};
+pub use ethtool::{Duplex, EthtoolLink, driver, ethtool_link, rx_queues, takes_tags_out};
 pub use monitor::{LinkEvent, LinkMonitor};
 
 use crate::raw::context;
