@@ -16,6 +16,7 @@ pub mod compose;
 pub mod extract;
 pub mod fields;
 mod flow;
+pub mod fuzz;
 mod key;
 mod matching;
 pub mod text;

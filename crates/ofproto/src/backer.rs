@@ -273,7 +273,7 @@ impl Backer {
             }
             let over: Vec<(Arc<Rule>, Expiry)> = bridge
                 .tables
-                .iter()
+                .iter_mortal()
                 .filter_map(|r| Some((r.clone(), r.expired(now_ms, dumped_ms)?)))
                 .collect();
             if over.is_empty() {
@@ -322,9 +322,11 @@ fn learned_rule(l: &LearnedFlow, now_ms: u64) -> Rule {
     }
 }
 
-/// Whether the table has room for a learned flow under its limit, or has it already.
+/// Whether the table has room for a learned flow under its limit, or has it already; a rule of another cookie in its place
+/// does not count.
 fn has_room(bridge: &BridgeView, l: &LearnedFlow) -> bool {
-    if l.limit == 0 || bridge.tables.find_exactly(l.table, &l.matching, l.priority.into()).is_some() {
+    let there = bridge.tables.find_exactly(l.table, &l.matching, l.priority.into());
+    if l.limit == 0 || there.is_some_and(|r| r.cookie == l.cookie) {
         return true;
     }
     let all = flow::Match::catchall();
@@ -412,5 +414,9 @@ impl XlateHost for BackerHost<'_> {
             return self.backer.learn_rule(bridge, learned, self.now_ms);
         }
         self.backer.view().bridge(bridge).is_some_and(|b| has_room(b, learned))
+    }
+
+    fn has_effects(&self) -> bool {
+        self.effects
     }
 }

@@ -9,6 +9,7 @@
 
 mod batch;
 pub mod checksum;
+pub mod fuzz;
 mod gso;
 pub mod headers;
 mod offload;

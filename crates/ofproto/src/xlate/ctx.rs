@@ -9,6 +9,7 @@ use crate::rule::Rule;
 use crate::view::{BridgeView, View};
 use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
 use flow::action::{Action, ControllerAction, PacketInReason};
+use flow::text::{NoPortNames, format_actions};
 use flow::{Flow, Mask, OfPort, RecircId, TableId, VlanTag, nw_frag};
 use openflow::msg::meter;
 use packet::headers as h;
@@ -50,6 +51,11 @@ pub(super) struct Ctx<'a> {
     error: Option<XlateDrop>,
     fault: Option<String>,
     pub(super) trace: Tracer,
+}
+
+/// What of a frozen list of actions is carried out now, as a line of the story.
+fn restored(actions: &[Action]) -> String {
+    format!("Restoring actions: {}", format_actions(actions, &NoPortNames))
 }
 
 /// The mask of what every translation looks at.
@@ -111,7 +117,7 @@ impl<'a> Ctx<'a> {
     pub(super) fn fail(&mut self, reason: XlateDrop, fault: impl Into<String>) {
         if self.error.is_none() {
             let fault = fault.into();
-            self.trace.leaf(|| TraceEvent::Error(fault.clone()));
+            self.trace.error(|| fault.clone());
             (self.error, self.fault) = (Some(reason), Some(fault));
         }
         self.exit = true;
@@ -146,14 +152,24 @@ impl<'a> Ctx<'a> {
     pub(super) fn run_frozen(&mut self) {
         let id = self.flow.recirc_id();
         let Some(state) = self.host.recirc_state(id) else {
-            return self.fail(XlateDrop::NoRecirculationContext, "no recirculation context for this packet");
+            self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
+            let why = format!("Recirculation context not found for ID {:x}", id.0);
+            self.fail(XlateDrop::NoRecirculationContext, &why);
+            return self.trace.pop();
         };
         let Some(bridge) = self.view.bridge(state.bridge).cloned() else {
-            return self.fail(XlateDrop::BridgeNotFound, "the bridge that froze this packet is gone");
+            return self.fail(XlateDrop::BridgeNotFound, "Recirculation bridge no longer exists.");
         };
         self.bridge = bridge;
         self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
-        self.trace.push(|id| TraceEvent::Thaw(*id), &id);
+        self.trace.push(|_| TraceEvent::Thaw, &id);
+        for step in &state.steps {
+            self.trace.push(|s| TraceEvent::Remark(format!("Resuming from table {}", s.table.0)), step);
+            self.trace.pop();
+            self.trace.push(|s| TraceEvent::Remark(restored(&s.actions)), step);
+            self.trace.pop();
+        }
+        self.trace.pop();
         self.flow.in_port = state.in_port;
         self.flow.metadata = state.metadata;
         self.flow.regs = state.regs;
@@ -174,7 +190,6 @@ impl<'a> Ctx<'a> {
         }
         self.run_action_set();
         self.trace.pop();
-        self.trace.pop();
         self.freeze_if_asked();
     }
 
@@ -188,16 +203,9 @@ impl<'a> Ctx<'a> {
         self.exit = self.error.is_some();
     }
 
+    /// A port that the bridge does not have is one of a packet-out or of a story told: tables see its packets.
     fn port_receives(&mut self) -> bool {
-        let in_port = self.flow.in_port();
-        if in_port == OfPort::CONTROLLER || in_port == OfPort::NONE {
-            return true;
-        }
-        let Some(port) = self.bridge.ports.port(in_port) else {
-            self.fail(XlateDrop::ForwardingDisabled, "the input port is not part of the bridge");
-            return false;
-        };
-        let config = port.config;
+        let Some(config) = self.bridge.ports.port(self.flow.in_port()).map(|p| p.config) else { return true };
         let receives = self.may_receive(config);
         if !receives {
             self.quietly_drop(XlateDrop::ForwardingDisabled, "the input port does not receive");
@@ -205,14 +213,14 @@ impl<'a> Ctx<'a> {
         receives
     }
 
-    /// Whether a port of this configuration lets the packet in. Spanning tree's frames have a bit of their own.
+    /// Whether a port of this configuration lets the packet in. Spanning tree's frames have a bit of their own. That a port is
+    /// down is its device's matter, on the way in as on the way out.
     pub(super) fn may_receive(&mut self, config: PortConfigBits) -> bool {
         if config.no_recv == config.no_recv_stp {
-            return !config.no_recv && !config.port_down;
+            return !config.no_recv;
         }
         self.wc.0.dl_dst = [0xff; 6];
-        let closed = if self.flow.dl_dst == STP_ADDRESS { config.no_recv_stp } else { config.no_recv };
-        !closed && !config.port_down
+        if self.flow.dl_dst == STP_ADDRESS { !config.no_recv_stp } else { !config.no_recv }
     }
 
     /// Ends the translation as configuration wants it: nothing is sent, and nobody is alarmed.
@@ -223,9 +231,16 @@ impl<'a> Ctx<'a> {
 
     /// Looks the packet up in a table and runs what is found. `honor_miss`: a table miss may go to the controllers.
     pub(super) fn lookup(&mut self, table: TableId, honor_miss: bool) {
+        self.lookup_from(self.flow.in_port(), table, honor_miss);
+    }
+
+    /// As [`Ctx::lookup`], the table being shown another input port. What is found runs with the packet's own.
+    fn lookup_from(&mut self, in_port: OfPort, table: TableId, honor_miss: bool) {
         self.table = table;
         let bridge = self.bridge.clone();
+        let own_port = std::mem::replace(&mut self.flow.in_port, in_port.0);
         let found = bridge.tables.lookup(table, &self.flow, Some(&mut self.wc)).cloned();
+        self.flow.in_port = own_port;
         if let Some(t) = bridge.tables.table(table) {
             self.cache.push(XlateEffect::Table { counters: t.counters.clone(), hit: found.is_some() });
         }
@@ -270,14 +285,11 @@ impl<'a> Ctx<'a> {
         self.resubmits += 1;
         // Going on to later tables ends by itself; going back is what may go in circles.
         let deeper = u32::from(table <= self.table);
-        let saved_port = self.flow.in_port;
         let saved = (self.table, self.rule_cookie, self.rule_is_miss);
-        self.flow.in_port = in_port.0;
         (self.depth, self.nesting) = (self.depth + deeper, self.nesting + 1);
-        self.lookup(table, honor_miss);
+        self.lookup_from(in_port, table, honor_miss);
         (self.depth, self.nesting) = (self.depth - deeper, self.nesting - 1);
         (self.table, self.rule_cookie, self.rule_is_miss) = saved;
-        self.flow.in_port = saved_port;
     }
 
     /// Runs a list of actions. When the translation freezes on the way, what is left of the list is kept.
@@ -362,7 +374,7 @@ impl<'a> Ctx<'a> {
 
     fn stack_pop(&mut self, field: &flow::action::SubField) {
         let Some(value) = self.stack.pop() else {
-            return self.trace.detail(|| "pop from an empty stack: skipped".to_string());
+            return self.trace.error(|| "stack underflow".to_string());
         };
         let value = value.iter().fold(0u128, |n, b| n << 8 | u128::from(*b));
         self.assign(field, value);

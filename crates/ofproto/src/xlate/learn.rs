@@ -4,6 +4,7 @@ use super::cache::{LearnedFlow, XlateEffect};
 use super::ctx::Ctx;
 use crate::rule::RuleFlags;
 use flow::action::{Action, LearnAction, LearnDest, LearnSource, SetStyle};
+use flow::text::{NoPortNames, format_actions, format_match};
 use flow::{Flow, Match, OfPort};
 
 impl Ctx<'_> {
@@ -15,15 +16,37 @@ impl Ctx<'_> {
         }
         let learned = learned_flow(learn, &self.flow);
         let there = self.host.learn(self.bridge.id, &learned);
+        if self.host.has_effects() {
+            self.trace.detail(|| story(&learned));
+        } else {
+            self.trace.warning(|| "suppressing side effects, so learn action ignored".to_string());
+        }
         if let Some(dst) = &learn.result_dst {
             self.assign(dst, there.into());
         }
         if there {
             self.cache.push(XlateEffect::Learn { bridge: self.bridge.id, learned: Box::new(learned) });
         } else {
-            self.trace.detail(|| "the limit of learned rules is reached: not learned".to_string());
+            self.trace.detail(|| "Limit exceeded, learn failed".to_string());
         }
     }
+}
+
+/// The learned rule in words of a flow-mod.
+fn story(l: &LearnedFlow) -> String {
+    let mut out = format!("table={} {} priority={}", l.table.0, format_match(&l.matching, None), l.priority);
+    let fields = [
+        ("cookie", l.cookie, format!("{:#x}", l.cookie)),
+        ("idle", l.idle_timeout_s.into(), l.idle_timeout_s.to_string()),
+        ("hard", l.hard_timeout_s.into(), l.hard_timeout_s.to_string()),
+    ];
+    for (name, _, value) in fields.iter().filter(|(_, n, _)| *n != 0) {
+        out += &format!(" {name}={value}");
+    }
+    if l.flags.send_flow_rem {
+        out += " send_flow_rem";
+    }
+    out + " actions=" + &format_actions(&l.actions, &NoPortNames)
 }
 
 fn learned_flow(learn: &LearnAction, flow: &Flow) -> LearnedFlow {

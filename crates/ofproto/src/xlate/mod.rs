@@ -48,6 +48,10 @@ pub trait XlateHost {
     /// Whether adding this rule succeeds (its table's `limit` is not reached, or it is there already). With effects
     /// allowed the rule is added.
     fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow) -> bool;
+    /// Whether a packet is translated, whose effects will be carried out, rather than a flow.
+    fn has_effects(&self) -> bool {
+        false
+    }
 }
 
 /// Where a translation starts.

@@ -2,10 +2,25 @@
 
 use super::cache::XlateEffect;
 use super::ctx::Ctx;
-use crate::ports::{Bundle, PriorityTags, VlanMode};
-use flow::{MacAddr, VlanTag};
+use crate::ports::{Bundle, BundleId, PriorityTags, VlanMode};
+use flow::{MacAddr, OfPort, VlanTag};
 use packet::headers::ETH_TYPE_VLAN;
 use std::sync::Arc;
+
+/// Stands for the port of packets that came in by none: a trunk of all VLANs.
+fn no_bundle() -> Arc<Bundle> {
+    Arc::new(Bundle {
+        id: BundleId(u32::MAX),
+        name: String::new(),
+        members: Vec::new(),
+        vlan_mode: VlanMode::Trunk,
+        tag: 0,
+        trunks: None,
+        priority_tags: PriorityTags::Never,
+        protected: false,
+        floodable: false,
+    })
+}
 
 impl Ctx<'_> {
     pub(super) fn normal(&mut self) {
@@ -13,16 +28,28 @@ impl Ctx<'_> {
         self.wc.0.dl_dst = [0xff; 6];
         self.wc.0.vlans[0].tci |= 0xfff | VlanTag::PRESENT;
         let bridge = self.bridge.clone();
-        let Some(input) = bridge.ports.bundle_of(self.flow.in_port()) else {
-            return self.trace.detail(|| "no input bundle, dropping".to_string());
+        let in_port = self.flow.in_port();
+        let from_nowhere = matches!(in_port, OfPort::NONE | OfPort::CONTROLLER);
+        let nowhere = from_nowhere.then(no_bundle);
+        let Some(input) = nowhere.as_ref().or(bridge.ports.bundle_of(in_port)) else {
+            self.trace.error(|| format!("received packet on unknown port {in_port}"));
+            return self.trace.warning(|| "no input bundle, dropping".to_string());
         };
         let dst = self.flow.dl_dst();
         if dst.is_reserved_multicast() && !bridge.forward_bpdu {
-            return self.trace.detail(|| "dropping packet to a reserved multicast address".to_string());
+            return self.trace.detail(|| "packet has reserved destination MAC, dropping".to_string());
         }
-        let Some(vlan) = self.input_vlan(input) else { return };
-        self.learn_source(input, vlan);
-        let known = (!dst.is_multicast()).then(|| sync::lock(&bridge.macs).lookup(vlan, dst)).flatten();
+        let Some(vlan) = self.input_vlan(input) else {
+            return self.trace.warning(|| "disallowed VLAN VID for this input port, dropping".to_string());
+        };
+        if !from_nowhere {
+            self.learn_source(input, vlan);
+        }
+        let mut known = sync::lock(&bridge.macs).lookup(vlan, dst);
+        if self.host.has_effects() && dst == self.flow.dl_src() && !dst.is_multicast() {
+            // The packet itself says where its destination is.
+            known = known.or(Some(input.id));
+        }
         match known {
             Some(bundle) if bundle == input.id => {
                 self.trace.detail(|| "learned port is input port, dropping".to_string());
@@ -36,9 +63,7 @@ impl Ctx<'_> {
                 }
             }
             None => {
-                let why =
-                    if dst.is_multicast() { "multicast packet" } else { "no learned MAC for destination" };
-                self.trace.detail(|| format!("{why}, flooding"));
+                self.trace.detail(|| "no learned MAC for destination, flooding".to_string());
                 self.flood_vlan(input, vlan);
             }
         }
@@ -50,7 +75,7 @@ impl Ctx<'_> {
         let vlan = match input.vlan_mode {
             VlanMode::Access if vid != 0 => {
                 let (name, tag) = (&input.name, input.tag);
-                self.trace.detail(|| {
+                self.trace.error(|| {
                     format!("dropping VLAN {vid} tagged packet received on port {name} configured as VLAN {tag} access port")
                 });
                 return None;
@@ -61,7 +86,7 @@ impl Ctx<'_> {
         };
         if !input.includes_vlan(vlan) {
             let name = &input.name;
-            self.trace.detail(|| {
+            self.trace.error(|| {
                 format!("dropping VLAN {vlan} packet received on port {name} not configured for trunking VLAN {vlan}")
             });
             return None;
@@ -75,6 +100,10 @@ impl Ctx<'_> {
             return;
         }
         let macs = self.bridge.macs.clone();
+        if self.host.has_effects() && sync::lock(&macs).would_change(vlan, mac, input.id) {
+            let name = &input.name;
+            self.trace.detail(|| format!("learned that {mac} is on port {name} in VLAN {vlan}"));
+        }
         self.cache.push(XlateEffect::Normal { macs, vlan, mac, bundle: input.id });
     }
 

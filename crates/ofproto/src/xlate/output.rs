@@ -48,19 +48,16 @@ impl Ctx<'_> {
     pub(super) fn output_to(&mut self, of_port: OfPort) {
         let bridge = self.bridge.clone();
         let Some(port) = bridge.ports.port(of_port) else {
-            return self.trace.detail(|| format!("Nonexistent output port {of_port}"));
+            return self.trace.warning(|| "Nonexistent output port".to_string());
         };
         if port.config.no_fwd {
             return self.trace.detail(|| "OFPPC_NO_FWD set, skipping output".to_string());
-        }
-        if port.config.port_down {
-            return self.trace.detail(|| "OFPPC_PORT_DOWN set, skipping output".to_string());
         }
         if let Some((peer_bridge, peer_port)) = port.patch_peer {
             return self.cross_patch(port, peer_bridge, peer_port);
         }
         let Some(dp_port) = port.dp_port else {
-            return self.trace.detail(|| format!("port {of_port} has no device, skipping output"));
+            return self.trace.warning(|| format!("port {of_port} has no device, skipping output"));
         };
         self.commit();
         self.actions.push(DpAction::Output(dp_port));
@@ -74,7 +71,7 @@ impl Ctx<'_> {
         let Some(bridge) = self.view.bridge(peer_bridge).cloned() else { return };
         let Some(peer) = bridge.ports.port(peer_port).cloned() else { return };
         if !self.may_receive(peer.config) {
-            return self.trace.detail(|| format!("patch port {} does not receive", peer.name));
+            return self.trace.warning(|| format!("patch port {} does not receive", peer.name));
         }
         let patch = XlateEffect::Patch { from: port.patch_counters.clone(), to: peer.patch_counters.clone() };
         self.cache.push(patch);

@@ -1,9 +1,9 @@
 //! The story of a translation, for `ofproto/trace`.
 
 use crate::rule::Rule;
+use flow::TableId;
 use flow::action::Action;
 use flow::text::{NoPortNames, format_action, format_match};
-use flow::{RecircId, TableId};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -12,8 +12,10 @@ use std::sync::Arc;
 pub enum TraceEvent {
     /// A bridge was entered.
     Bridge(String),
-    /// A frozen translation was resumed.
-    Thaw(RecircId),
+    /// A frozen translation is resumed; within it, what is restored.
+    Thaw,
+    /// A plain line.
+    Remark(String),
     /// A table was looked up.
     Table {
         /// The table.
@@ -25,11 +27,11 @@ pub enum TraceEvent {
     Action(Box<Action>),
     /// The action set is carried out.
     ActionSet,
-    /// A remark.
+    /// What came of it.
     Detail(String),
-    /// Something that its author may not have meant.
+    /// Something was not done.
     Warning(String),
-    /// Why the translation ended.
+    /// Something is wrong with the rules.
     Error(String),
 }
 
@@ -79,8 +81,11 @@ impl Tracer {
         self.leaf(|| TraceEvent::Warning(text()));
     }
 
-    /// A node without children.
-    pub(super) fn leaf(&mut self, event: impl FnOnce() -> TraceEvent) {
+    pub(super) fn error(&mut self, text: impl FnOnce() -> String) {
+        self.leaf(|| TraceEvent::Error(text()));
+    }
+
+    fn leaf(&mut self, event: impl FnOnce() -> TraceEvent) {
         if let Some(top) = self.stack.as_mut().and_then(|s| s.last_mut()) {
             top.push(TraceNode { event: event(), children: Vec::new() });
         }
@@ -133,8 +138,11 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
                 let title = format!("bridge(\"{name}\")");
                 let _ = writeln!(out, "\n{indent}{title}\n{indent}{}", "-".repeat(title.len()));
             }
-            TraceEvent::Thaw(_) => {
+            TraceEvent::Thaw => {
                 let _ = writeln!(out, "{indent}thaw");
+            }
+            TraceEvent::Remark(text) => {
+                let _ = writeln!(out, "{indent}{text}");
             }
             TraceEvent::Table { table, rule } => {
                 let _ = writeln!(out, "{indent}{:2}. {}", table.0, rule_text(rule.as_deref()));

@@ -119,6 +119,11 @@ impl UserspaceDatapath {
         lock(&self.state).ports.get(port)?.dummy.clone()
     }
 
+    /// Whether the kernel knows nothing of a port's device.
+    pub(crate) fn is_bare(&self, port: DpPort) -> bool {
+        lock(&self.state).ports.get(port).is_some_and(|p| p.bare)
+    }
+
     /// Takes what waits at the ports that no thread polls through the switch; `true` when there may be more.
     pub(crate) fn run_main(&self) -> bool {
         self.main.run()
@@ -139,6 +144,11 @@ impl UserspaceDatapath {
     /// make it.
     pub fn own_device_exists(&self, port: DpPort) -> Option<bool> {
         lock(&self.state).ports.get(port)?.device.exists()
+    }
+
+    /// Packets that waited for the slow path when their port was removed.
+    pub fn ended_with_port(&self) -> u64 {
+        self.hub.ended_with_port()
     }
 
     /// Sends a request to a thread.
@@ -204,7 +214,8 @@ impl Datapath for UserspaceDatapath {
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
         let s = &mut *lock(&self.state);
         let number = s.ports.number_for(spec, self.dummy)?;
-        let Opened { mut device, type_name, dummy, inline } = ports::open(spec, self.dummies, self.dummy)?;
+        let Opened { mut device, type_name, dummy, inline, bare } =
+            ports::open(spec, self.dummies, self.dummy)?;
         if !inline {
             self.first_threads(s)?;
         }
@@ -228,6 +239,7 @@ impl Datapath for UserspaceDatapath {
             info: PortInfo { number, name: spec.name.clone(), type_name },
             device,
             dummy,
+            bare,
             upcalls,
             spec: spec.clone(),
             queues: queues.len() as u16,

@@ -3,7 +3,9 @@
 use super::hub::PortQueues;
 use dpif::{DpifError, PortInfo, PortKind, PortSpec, PortStats};
 use flow::DpPort;
+use netdev::afxdp::{AfxdpOptions, XdpMode};
 use netdev::dummy::{Dummy, DummyCaptures, DummyOptions};
+use netdev::pcap::PcapOptions;
 use netdev::{Port, SystemOptions, TapOptions};
 use std::collections::BTreeMap;
 use std::io;
@@ -24,6 +26,8 @@ pub(crate) struct OpenPort {
     pub(crate) device: Port,
     /// Controls it, when it is a dummy.
     pub(crate) dummy: Option<Dummy>,
+    /// The kernel knows nothing of it.
+    pub(crate) bare: bool,
     /// Where its upcalls wait.
     pub(crate) upcalls: Arc<PortQueues>,
     /// What it was made of.
@@ -99,12 +103,20 @@ pub(crate) struct Opened {
     pub(crate) dummy: Option<Dummy>,
     /// Its queues are polled by the main core, not by a thread.
     pub(crate) inline: bool,
+    /// The kernel knows nothing of it.
+    pub(crate) bare: bool,
 }
 
 /// Opens the device of a port. `dummies` may stand in for any type, and `internal` ports of a datapath of dummies are dummies.
 pub(crate) fn open(spec: &PortSpec, dummies: DummyMode, dummy_datapath: bool) -> Result<Opened, DpifError> {
     let device = |e: io::Error| DpifError::Device(e.to_string());
-    let plain = |device, name: &str| Opened { device, type_name: name.into(), dummy: None, inline: false };
+    let plain = |device, name: &str| Opened {
+        device,
+        type_name: name.into(),
+        dummy: None,
+        inline: false,
+        bare: false,
+    };
     let type_name = match &spec.kind {
         PortKind::System => "system",
         PortKind::Internal if dummy_datapath => "dummy-internal",
@@ -115,7 +127,7 @@ pub(crate) fn open(spec: &PortSpec, dummies: DummyMode, dummy_datapath: bool) ->
     if DUMMY_TYPES.contains(&type_name) || dummies.replaces(type_name) {
         let (device, dummy) = Port::open_dummy(&spec.name, &dummy_options(spec)?).map_err(device)?;
         let inline = type_name != "dummy-pmd";
-        return Ok(Opened { device, type_name: type_name.into(), dummy: Some(dummy), inline });
+        return Ok(Opened { device, type_name: type_name.into(), dummy: Some(dummy), inline, bare: true });
     }
     match &spec.kind {
         PortKind::System => {
@@ -131,10 +143,61 @@ pub(crate) fn open(spec: &PortSpec, dummies: DummyMode, dummy_datapath: bool) ->
             let port = Port::open_tap(&spec.name, &options).map_err(device)?;
             Ok(plain(port, type_name))
         }
-        PortKind::Other(name) => {
-            Err(DpifError::Unsupported(format!("ports of type {name} are not supported")))
-        }
+        PortKind::Other(name) => match name.as_str() {
+            "afxdp" => Ok(plain(open_afxdp(spec)?, type_name)),
+            "null" => Ok(Opened { bare: true, ..plain(Port::open_null(&spec.name), type_name) }),
+            "pcap" => {
+                let port = Port::open_pcap(&spec.name, &pcap_options(spec)?).map_err(device)?;
+                Ok(Opened { bare: true, ..plain(port, type_name) })
+            }
+            _ => Err(DpifError::Unsupported(format!("ports of type {name} are not supported"))),
+        },
     }
+}
+
+/// The value of an option.
+fn option<'a>(spec: &'a PortSpec, name: &str) -> Option<&'a str> {
+    spec.options.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
+}
+
+/// An option that is `true` or `false`.
+fn switch(spec: &PortSpec, name: &str, default: bool) -> Result<bool, DpifError> {
+    match option(spec, name) {
+        None => Ok(default),
+        Some(value) => value
+            .parse()
+            .map_err(|_| DpifError::Device(format!("option {name}: {value}: neither true nor false"))),
+    }
+}
+
+fn pcap_options(spec: &PortSpec) -> Result<PcapOptions, DpifError> {
+    Ok(PcapOptions {
+        rx_pcap: option(spec, "rx_pcap").map(PathBuf::from),
+        tx_pcap: option(spec, "tx_pcap").map(PathBuf::from),
+        infinite_rx: switch(spec, "infinite_rx", false)?,
+    })
+}
+
+/// Opens a device by AF_XDP and tells how.
+fn open_afxdp(spec: &PortSpec) -> Result<Port, DpifError> {
+    let device = |e: io::Error| DpifError::Device(e.to_string());
+    let mode = match option(spec, "xdp-mode") {
+        Some(mode) => mode.parse().map_err(|e| DpifError::Device(format!("option xdp-mode: {e}")))?,
+        None => XdpMode::default(),
+    };
+    let n_rxq = option(spec, "n_rxq").map_or(Ok(1), str::parse);
+    let n_rxq = n_rxq.map_err(|_| DpifError::Device("option n_rxq: not a number".to_string()))?;
+    let use_need_wakeup = switch(spec, "use-need-wakeup", true)?;
+    let ifindex = netdev::link::link_info(&spec.name).map_err(device)?.ifindex;
+    // Its queues exist only while it is up.
+    netdev::link::set_admin_up(ifindex, true).map_err(device)?;
+    let options = AfxdpOptions { mode, n_rxq, use_need_wakeup };
+    let (port, info) = Port::open_afxdp(&spec.name, &options).map_err(device)?;
+    log::info!(target: "netdev_afxdp", "{}: xdp-mode {}", spec.name, info.mode);
+    for note in info.notes {
+        log::warn!(target: "netdev_afxdp", "{note}");
+    }
+    Ok(port)
 }
 
 /// Reads the options of a dummy.

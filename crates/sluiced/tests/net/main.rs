@@ -11,6 +11,7 @@ mod external_db;
 mod helpers;
 mod links;
 mod openflow;
+mod port_types;
 mod ports;
 mod soak;
 mod threads;

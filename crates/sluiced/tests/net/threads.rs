@@ -245,7 +245,7 @@ fn ports_keep_every_packet_and_its_order_while_threads_and_other_ports_change() 
     assert!(out.stdout.contains(&format!("received {} wrong 0", flows * each)), "{}", out.stdout);
     let log = daemon.log();
     assert!(
-        log.matches("started").count() >= 10 && log.matches("ended").count() >= 10,
+        log.matches(" created.").count() >= 10 && log.matches(" destroyed.").count() >= 10,
         "threads did not change"
     );
     // Counters of a port that nobody touched have not gone back.

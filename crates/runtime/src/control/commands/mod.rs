@@ -7,6 +7,8 @@ mod general;
 mod threads;
 mod trace;
 
+pub(crate) use trace::hex as packet_of_hex;
+
 use super::daemon::Daemon;
 use super::switch::Switch;
 use sync::Ordering;

@@ -92,7 +92,8 @@ fn subject<'a>(instances: &'a Instances, args: &[String]) -> Result<Subject<'a>,
     }
 }
 
-fn hex(text: &str) -> Result<Vec<u8>, String> {
+/// A packet in hexadecimal digits.
+pub(crate) fn hex(text: &str) -> Result<Vec<u8>, String> {
     let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     let bytes: Option<Vec<u8>> =
