@@ -219,7 +219,7 @@ fn port_index(port: DpPort) -> usize {
 /// Whether two keys are the same, reading only the blocks that they have.
 #[inline]
 pub(crate) fn same_key(a: &FlowKey, b: &FlowKey) -> bool {
-    a.block(0) == b.block(0) && a.present_blocks().skip(1).all(|i| a.block(i) == b.block(i))
+    a.block(0) == b.block(0) && a.extension_blocks().all(|i| a.block(i) == b.block(i))
 }
 
 /// The name of a megaflow to be made from a packet: its hash and a number that this core never used before.

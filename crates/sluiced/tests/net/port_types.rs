@@ -95,7 +95,7 @@ fn frames_cross_by_af_xdp() {
     }
     crate::helpers::ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 20);
     assert!(daemon.log().contains("xdp-mode generic"), "{}", daemon.log());
-    let port = net.ports()[0].clone();
+    let port = net.ports()[0];
     let bad = vsctl_output(&daemon, &format!("set Interface {port} options:xdp-mode=warp"));
     assert!(bad.status.success() || bad.stderr.contains("xdp-mode"), "{}", bad.stderr);
     wait_for(LIMIT, "the error of an unknown mode", || {
