@@ -90,6 +90,11 @@ impl MacTable {
         self.max_entries
     }
 
+    /// What is known of `mac` of `vlan`.
+    pub fn entry(&self, vlan: u16, mac: MacAddr) -> Option<&MacEntry> {
+        self.entries.get(&(vlan, mac))
+    }
+
     /// Where `mac` of `vlan` is.
     pub fn lookup(&self, vlan: u16, mac: MacAddr) -> Option<BundleId> {
         self.entries.get(&(vlan, mac)).map(|e| e.bundle)
