@@ -69,8 +69,7 @@ fn not_asked_for(daemon: &Daemon, feature: &Feature, named: &[String]) -> Result
     let mut rows = replica.rows(feature.table);
     match rows.find(|row| meant(row) && (feature.asks)(row)) {
         Some(row) => Err(format!(
-            "{}: {} is asked for by {}, and not supported in this version",
-            feature.name,
+            "{}: asked for by {}, and not supported in this version",
             feature.name,
             row.str("name")
         )),

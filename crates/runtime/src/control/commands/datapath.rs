@@ -115,23 +115,33 @@ fn show_ports(instance: &Instance, with_stats: bool) -> String {
     out
 }
 
-/// The counters of a port, as interface tools word them; those that no device here tells are question marks.
+/// The counters of a port, as interface tools word them; those that no device tells are question marks.
 fn port_stats(s: &PortStats) -> String {
-    format!(
-        "    RX packets:{} errors:{} dropped:{} overruns:? frame:?\n    TX packets:{} errors:{} dropped:{} aborted:? carrier:?\n    collisions:?\n    RX bytes:{}  TX bytes:{}\n",
-        s.rx_packets,
-        s.rx_errors,
-        s.rx_dropped,
-        s.tx_packets,
-        s.tx_errors,
-        s.tx_dropped,
-        size(s.rx_bytes),
-        size(s.tx_bytes)
-    )
+    let n = |count: u64| if count == u64::MAX { "?".to_string() } else { count.to_string() };
+    let lines = [
+        format!(
+            "RX packets:{} errors:{} dropped:{} overruns:? frame:?",
+            n(s.rx_packets),
+            n(s.rx_errors),
+            n(s.rx_dropped)
+        ),
+        format!(
+            "TX packets:{} errors:{} dropped:{} aborted:? carrier:?",
+            n(s.tx_packets),
+            n(s.tx_errors),
+            n(s.tx_dropped)
+        ),
+        "collisions:?".to_string(),
+        format!("RX bytes:{}  TX bytes:{}", size(s.rx_bytes), size(s.tx_bytes)),
+    ];
+    lines.iter().map(|line| format!("    {line}\n")).collect()
 }
 
 /// Bytes, and in a larger unit where there is one.
 fn size(bytes: u64) -> String {
+    if bytes == u64::MAX {
+        return "?".to_string();
+    }
     let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.iter().find(|(unit, _)| bytes >= *unit) {
         Some((unit, name)) => format!("{bytes} ({:.1} {name})", bytes as f64 / *unit as f64),

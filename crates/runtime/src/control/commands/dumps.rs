@@ -130,7 +130,11 @@ fn dump(switch: &Switch, args: &[String]) -> Result<String, String> {
     let instance = datapath(switch, wanted.datapath)?;
     let names = Names::of(instance);
     let parse = |text| parse_match_unchecked(text, &FilterNames(&names));
-    let filter = wanted.filter.map(parse).transpose().map_err(|e| format!("Failed to parse filter ({e})"))?;
+    let filter = wanted
+        .filter
+        .map(parse)
+        .transpose()
+        .map_err(|e| format!("Failed to parse filter ({})", e.message))?;
     let mut out = String::new();
     if wanted.kinds == Some(false) {
         return Ok(out);

@@ -122,5 +122,11 @@ pub fn run(daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
     if args.len() > command.max_args {
         return Answer::Now(Err(format!("\"{name}\" command takes at most {} arguments", command.max_args)));
     }
-    (command.run)(daemon, args)
+    match (command.run)(daemon, args) {
+        // As the tool for datapaths says it, whose commands these are.
+        Answer::Now(Err(e)) if name.starts_with("dpctl/") && !e.starts_with("Unrecognized option") => {
+            Answer::Now(Err(format!("ovs-vswitchd: {e}")))
+        }
+        answer => answer,
+    }
 }

@@ -69,13 +69,13 @@ fn subject<'a>(instances: &'a Instances, args: &TraceArgs<'_>) -> Result<Subject
             let (instance, bridge) =
                 instances.bridge(name).ok_or_else(|| format!("{name}: unknown bridge"))?;
             let flow = parse_exact_flow(text, &Names(&bridge.ports))
-                .map_err(|e| format!("Bad openflow flow syntax: {text}: {e}"))?;
+                .map_err(|e| format!("Bad openflow flow syntax: {text}: {}", e.message))?;
             (instance, bridge.id, flow)
         }
         FlowText::Datapath(name, text) => {
             let (key, _) = parse_key_mask(text, &NumbersOnly).map_err(|e| match name {
-                None => format!("syntax error at {text} ({e}; or the bridge name was omitted)"),
-                Some(_) => format!("syntax error at {text} ({e})"),
+                None => format!("syntax error at {text} (or the bridge name was omitted): {e}"),
+                Some(_) => format!("syntax error at {text}: {e}"),
             })?;
             let instance = instances.named(name)?;
             let view = instance.backer.view();
@@ -111,9 +111,10 @@ fn of_packet(bytes: &[u8], given: &Flow, vlan_limit: u8) -> Flow {
 fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec<Action>, String> {
     let view = subject.instance.backer.view();
     let bridge = view.bridge(subject.bridge).ok_or("the bridge is gone")?;
-    let actions = parse_actions(args.actions, &Names(&bridge.ports)).map_err(|e| e.to_string())?;
+    let actions = parse_actions(args.actions, &Names(&bridge.ports)).map_err(|e| e.message)?;
     let instruction = actions.iter().find_map(|a| match a {
         Action::GotoTable(_) => Some("goto_table"),
+        Action::WriteMetadata { .. } => Some("write_metadata"),
         Action::WriteActions(_) => Some("write_actions"),
         Action::ClearActions => Some("clear_actions"),
         _ => None,
@@ -127,7 +128,7 @@ fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec
         max_ports: MAX_PORTS,
         n_tables: u8::MAX,
         table: None,
-        has_meter: &|_| true,
+        has_meter: &|id| bridge.meters.contains_key(&id),
     };
     check_actions(&actions, &Match::new(&subject.flow, &exact), &cx)
         .map_err(|e| format!("Bad actions: {e}"))?;
