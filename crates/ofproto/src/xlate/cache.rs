@@ -100,7 +100,7 @@ impl XlateCache {
     pub fn replay_learning(&self, used_ms: u64, host: &mut dyn EffectHost) {
         let learns = |e: &&XlateEffect| matches!(e, XlateEffect::Normal { .. } | XlateEffect::Learn { .. });
         let effects = self.effects.iter().filter(learns).cloned().collect();
-        XlateCache { effects, ..XlateCache::default() }.replay(0, 0, used_ms, host);
+        XlateCache { effects }.replay(0, 0, used_ms, host);
     }
 
     /// Carries the effects out for `packets` packets of `bytes` bytes, the last of them at `used_ms`. An older
