@@ -41,7 +41,8 @@ fn read(seeds: &Seeds) -> Result<Vec<Vec<u8>>> {
     Ok(match seeds {
         Seeds::Files(path) => {
             let entries = fs::read_dir(place(path)).map_err(|why| named(path, why))?;
-            let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(|p| p.is_file()).collect();
+            let mut files: Vec<PathBuf> =
+                entries.flatten().map(|e| e.path()).filter(|p| p.is_file()).collect();
             files.sort();
             files.iter().map(fs::read).collect::<Result<_>>()?
         }

@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod direction;
+mod fuzz;
+mod osken;
 mod source;
 mod stages;
 mod supply;
@@ -20,19 +22,25 @@ use stages::Stage;
 
 const USAGE: &str = "\
 usage: cargo xtask check [--fast] [STAGE…]   all stages, or those named; --fast leaves the tests out
-       cargo xtask check-long                all tests with their long ranges, at release speed
-stages: direction tidy supply format clippy tests";
+       cargo xtask check-long [STAGE…]       all long stages, or those named
+       cargo xtask fuzz [TARGET] [SECONDS|FILE]   look for inputs that break a parser, or run one
+stages: direction tidy supply format clippy tests
+long stages: long-tests simulation fuzz osken";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let stages = match parse(&args) {
-        Ok(stages) => stages,
+    let task = match parse(&args) {
+        Ok(task) => task,
         Err(why) => {
             eprintln!("xtask: {why}\n{USAGE}");
             return ExitCode::from(2);
         }
     };
-    match root().map(|root| stages::run(&root, &stages)) {
+    let run = |root: PathBuf| match &task {
+        Task::Stages(stages) => Ok(stages::run(&root, stages)),
+        Task::Fuzz(order) => fuzz::run(&root, order),
+    };
+    match root().and_then(run) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
@@ -42,17 +50,26 @@ fn main() -> ExitCode {
     }
 }
 
-/// Which stages the command line asks for.
-fn parse(args: &[String]) -> Result<Vec<Stage>, String> {
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Task {
+    Stages(Vec<Stage>),
+    Fuzz(fuzz::Order),
+}
+
+fn parse(args: &[String]) -> Result<Task, String> {
     let mut words = args.iter().map(String::as_str);
     match words.next() {
         Some("check") => {}
         Some("check-long") => {
-            return match words.next() {
-                None => Ok(vec![Stage::LongTests]),
-                Some(word) => Err(format!("`check-long` takes no argument, got `{word}`")),
+            let known = |word: &str| {
+                let stage = Stage::LONG.iter().find(|s| s.name() == word);
+                stage.copied().ok_or_else(|| format!("unknown long stage `{word}`"))
             };
+            let named = words.map(known).collect::<Result<Vec<_>, _>>()?;
+            return Ok(Task::Stages(if named.is_empty() { Stage::LONG.to_vec() } else { named }));
         }
+        Some("fuzz") => return Ok(Task::Fuzz(fuzz::parse(&args[1..])?)),
         Some(word) => return Err(format!("unknown command `{word}`")),
         None => return Err("a command is missing".to_owned()),
     }
@@ -69,7 +86,7 @@ fn parse(args: &[String]) -> Result<Vec<Stage>, String> {
     } else if fast {
         return Err("either `--fast` or names of stages".to_owned());
     }
-    Ok(named)
+    Ok(Task::Stages(named))
 }
 
 /// The workspace root: the folder above this crate's.
@@ -84,11 +101,17 @@ mod tests {
 
     #[test]
     fn command_lines() {
-        let stages = |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let task = |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let stages = |line: &str| match task(line) {
+            Ok(Task::Stages(stages)) => Ok(stages),
+            other => Err(other),
+        };
         assert_eq!(stages("check").unwrap(), Stage::CHECK);
         assert!(!stages("check --fast").unwrap().contains(&Stage::Tests));
         assert_eq!(stages("check tidy format").unwrap(), [Stage::Tidy, Stage::Format]);
-        assert_eq!(stages("check-long").unwrap(), [Stage::LongTests]);
+        assert_eq!(stages("check-long").unwrap(), Stage::LONG);
+        assert_eq!(stages("check-long fuzz").unwrap(), [Stage::Fuzz]);
+        assert!(matches!(task("fuzz flow-match 5"), Ok(Task::Fuzz(_))));
         for bad in ["", "chek", "check --slow", "check tidy --fast", "check-long tidy"] {
             assert!(stages(bad).is_err(), "{bad}");
         }

@@ -2,14 +2,16 @@
 //!
 //! A stage that fails does not stop the next, so that one run tells all that is wrong. The cheap ones come first.
 
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
 use crate::workspace::{Workspace, cargo};
-use crate::{direction, supply, tidy};
+use crate::{direction, fuzz, osken, supply, tidy};
 
 /// One part of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +28,23 @@ pub(crate) enum Stage {
     Clippy,
     /// All tests.
     Tests,
-    /// All tests with their long ranges; not a part of `check`.
+    /// All tests with their long ranges, but for the simulation; like those below not a part of `check`.
     LongTests,
+    /// An hour of virtual time in each of 100 seeds.
+    Simulation,
+    /// All fuzz targets for a minute each.
+    Fuzz,
+    /// os-ken's switch tester.
+    Osken,
 }
 
 impl Stage {
     /// The stages of `check`, in order.
     pub(crate) const CHECK: &[Stage] =
         &[Stage::Direction, Stage::Tidy, Stage::Supply, Stage::Format, Stage::Clippy, Stage::Tests];
+
+    /// The stages of `check-long`, in order.
+    pub(crate) const LONG: &[Stage] = &[Stage::LongTests, Stage::Simulation, Stage::Fuzz, Stage::Osken];
 
     /// Its name on the command line.
     pub(crate) fn name(self) -> &'static str {
@@ -44,14 +55,17 @@ impl Stage {
             Stage::Format => "format",
             Stage::Clippy => "clippy",
             Stage::Tests => "tests",
-            Stage::LongTests => "long tests",
+            Stage::LongTests => "long-tests",
+            Stage::Simulation => "simulation",
+            Stage::Fuzz => "fuzz",
+            Stage::Osken => "osken",
         }
     }
 
     /// The cargo command that it is, if it is one.
     fn cargo_args(self) -> &'static [&'static str] {
         match self {
-            Stage::Direction | Stage::Tidy | Stage::Supply => &[],
+            Stage::Direction | Stage::Tidy | Stage::Supply | Stage::Fuzz | Stage::Osken => &[],
             Stage::Format => &["fmt", "--all", "--check"],
             Stage::Clippy => &[
                 "clippy",
@@ -73,12 +87,26 @@ impl Stage {
                 "long",
                 "--",
                 "--include-ignored",
+                "--skip",
+                HOUR,
+            ],
+            Stage::Simulation => &[
+                "test",
+                "--locked",
+                "--package",
+                "sim",
+                "--profile",
+                "long",
+                "--",
+                "--ignored",
+                "--nocapture",
+                HOUR,
             ],
         }
     }
 
-    /// Runs it; true if all is well. What is wrong is printed.
-    fn run(self, root: &Path) -> Result<bool> {
+    /// Runs it; true if all is well. What is wrong is printed; what was left out is added to `skips`.
+    fn run(self, root: &Path, skips: &mut Vec<String>) -> Result<bool> {
         match self {
             Stage::Direction => {
                 let found = direction::check(&Workspace::load(root)?.members, direction::TABLE);
@@ -89,32 +117,89 @@ impl Stage {
             }
             Stage::Tidy => Ok(report(&tidy::check(&Workspace::load(root)?)?)),
             Stage::Supply => Ok(report(&supply::check(&Workspace::load(root)?)?)),
-            Stage::Format | Stage::Clippy | Stage::Tests | Stage::LongTests => {
+            Stage::Fuzz => match fuzz::lacks() {
+                Some(reason) => skip(skips, "fuzz", reason),
+                None => fuzz::run(root, &fuzz::Order { target: None, work: fuzz::Work::Seek(fuzz::SECONDS) }),
+            },
+            Stage::Osken => match osken::lacks() {
+                Some(reason) => skip(skips, "osken", reason),
+                None => osken::run(root),
+            },
+            Stage::Format | Stage::Clippy | Stage::Tests | Stage::LongTests | Stage::Simulation => {
                 let mut command = Command::new(cargo());
                 command.args(self.cargo_args()).current_dir(root).stdin(Stdio::null());
-                if self == Stage::LongTests {
+                if matches!(self, Stage::LongTests | Stage::Simulation) {
                     command.env("SLUICE_LONG", "1");
                 }
-                let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
-                Ok(status.success())
+                run_and_hear(&mut command, skips)
             }
         }
     }
 }
 
+/// The test of the simulation's hour.
+const HOUR: &str = "laws_hold_for_an_hour";
+
+/// A stage that cannot run here: a failure when `SLUICE_NO_SKIP=1`.
+fn skip(skips: &mut Vec<String>, stage: &str, reason: &str) -> Result<bool> {
+    println!("SKIP: {stage}: {reason}");
+    skips.push(format!("SKIP: {stage}: {reason}"));
+    Ok(std::env::var_os("SLUICE_NO_SKIP").is_none_or(|v| v != "1"))
+}
+
+/// Runs a command, passes on what it says, and gathers its lines that begin with `SKIP:`.
+fn run_and_hear(command: &mut Command, skips: &mut Vec<String>) -> Result<bool> {
+    // Colours as they would be without us in between.
+    if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    let heard = Mutex::new(Vec::new());
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    std::thread::scope(|scope| {
+        scope.spawn(|| out.map(|from| pass_on(from, std::io::stdout(), &heard)));
+        scope.spawn(|| err.map(|from| pass_on(from, std::io::stderr(), &heard)));
+    });
+    skips.append(&mut heard.into_inner().unwrap_or_default());
+    Ok(child.wait().context("cannot wait for cargo")?.success())
+}
+
+fn pass_on(from: impl Read, mut to: impl Write, heard: &Mutex<Vec<String>>) {
+    let mut lines = BufReader::new(from);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+        // Nobody reads it any more: the stage goes on all the same.
+        let _unwritten = to.write_all(&line).and_then(|()| to.flush());
+        let text = String::from_utf8_lossy(&line);
+        if let (Some(at), Ok(mut heard)) = (text.find("SKIP: "), heard.lock()) {
+            heard.push(text[at..].trim_end().to_owned());
+        }
+        line.clear();
+    }
+}
+
 /// Runs `stages` in order; true if all went well.
 pub(crate) fn run(root: &Path, stages: &[Stage]) -> bool {
-    let mut results = Vec::new();
+    let (mut results, mut skips) = (Vec::new(), Vec::new());
     for stage in stages {
         println!("== {}", stage.name());
         let start = Instant::now();
-        let good = stage.run(root).unwrap_or_else(|why| {
+        let good = stage.run(root, &mut skips).unwrap_or_else(|why| {
             println!("  {why:#}");
             false
         });
         results.push((stage.name(), start.elapsed(), good));
     }
     print!("{}", summary(&results));
+    skips.sort();
+    skips.dedup();
+    for skip in skips {
+        println!("{skip}");
+    }
     results.iter().all(|(_, _, good)| *good)
 }
 
@@ -153,6 +238,14 @@ mod tests {
     }
 
     #[test]
+    fn what_a_stage_leaves_out_is_gathered_and_passed_on() {
+        let (heard, mut out) = (Mutex::new(Vec::new()), Vec::new());
+        pass_on(&b"one\ntest x ... SKIP: x: not here\nlast"[..], &mut out, &heard);
+        assert_eq!(heard.into_inner().unwrap(), ["SKIP: x: not here"]);
+        assert_eq!(out, b"one\ntest x ... SKIP: x: not here\nlast");
+    }
+
+    #[test]
     fn a_stage_that_cannot_run_fails() {
         assert!(!run(Path::new("/nonexistent"), &[Stage::Tidy]));
         assert!(!run(Path::new("/nonexistent"), &[Stage::Format]));
@@ -160,7 +253,7 @@ mod tests {
 
     #[test]
     fn cargo_stages_pin_the_lock_file() {
-        for stage in Stage::CHECK.iter().chain([&Stage::LongTests]) {
+        for stage in Stage::CHECK.iter().chain(Stage::LONG) {
             let args = stage.cargo_args();
             assert!(args.is_empty() || args[0] == "fmt" || args.contains(&"--locked"), "{}", stage.name());
         }

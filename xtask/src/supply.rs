@@ -9,6 +9,7 @@ mod licence;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -71,6 +72,28 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     problems.extend(check_sources(&lock, &policy));
     problems.extend(check_bans(&packages, &policy));
     problems.extend(check_duplicates(&packages, &policy));
+    Ok(problems)
+}
+
+/// The same for the fuzzer's own lock file: licences, sources and bans. It is built by `cargo xtask fuzz` only and is no part
+/// of the switch; libFuzzer itself comes with LLVM's licence of those days (NCSA).
+///
+/// # Errors
+/// When a file cannot be read or understood.
+pub(crate) fn check_fuzzer(root: &Path) -> Result<Vec<String>> {
+    let read =
+        |name: &str| std::fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"));
+    let mut policy = parse_policy(&read("deny.toml")?)?;
+    policy.licence_exceptions.push(("libfuzzer-sys".to_owned(), vec!["NCSA".to_owned()]));
+    let lock = parse_lock(&read("fuzz/Cargo.lock")?)?;
+    let mut packages = BTreeSet::new();
+    for target in &policy.targets {
+        packages.extend(parse_packages(&metadata(&root.join("fuzz"), &["--filter-platform", target])?)?);
+    }
+    let packages: Vec<Package> = packages.into_iter().collect();
+    let mut problems = check_licences(&packages, &policy);
+    problems.extend(check_sources(&lock, &policy));
+    problems.extend(check_bans(&packages, &policy));
     Ok(problems)
 }
 

@@ -1,17 +1,28 @@
 //! How fast the fast path is in process: frames in memory → copy to a pooled buffer → all stages → a sink that frees.
 //!
-//! `cargo run --release -p datapath --example speed [SECONDS [NAME]]` prints, for each case, nanoseconds and packets a second: the
-//! median of five rounds and their extremes; with a name only that case. Cases are measured in turn, round by round.
+//! `cargo run --release -p datapath --example speed -- [--seconds S] [--only TEXT] [--batch N] [--no-cache] [--no-rank] [--no-vector]
+//! [--no-template]` prints for
+//! each case nanoseconds a packet and, at the frequency of the processor as the system tells it, cycles a packet. What is timed are chunks of some
+//! thousand packets, the cases in turn; shown are the tenth percentile and the median of a case's chunks, so that a
+//! machine that does other things as well spoils few of them. Each chunk checks that all packets came out and none was handed up.
 
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
-use dpif::{DpAction, DpifOp, FlowPut, OpResult, PmdId, PutMode, Upcall, UpcallSink};
+use dpif::{DpAction, DpifOp, FlowPut, OpResult, PmdId, PmdStats, PutMode, Upcall, UpcallSink};
 use flow::extract::{Metadata, extract};
 use flow::{DpPort, FlowKey, KeyMask, Ufid};
-use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool};
+use packet::{PacketBatch, PacketPool};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Bytes of a frame, and their stride in memory.
+const FRAME_BYTES: usize = 64;
+const STRIDE_BYTES: usize = 128;
+/// Frames of the largest replay: as many as there are flows, at least so many.
+const REPLAY_MIN: usize = 1 << 16;
+/// Packets between two looks at the clock.
+const CHUNK_PACKETS: usize = 2048;
 
 /// Counts and frees.
 #[derive(Default)]
@@ -32,129 +43,375 @@ impl PmdIo for Sink {
         let packets = batch.len() as u64;
         batch.free_into(pool);
         self.sent += packets;
-        TxReport { sent_packets: packets, sent_bytes: packets * 64, ..TxReport::default() }
+        TxReport { sent_packets: packets, sent_bytes: packets * FRAME_BYTES as u64, ..TxReport::default() }
     }
 }
 
-fn frame(n: u32) -> Vec<u8> {
-    let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-    f.extend([0x45, 0, 0, 50, 0, 1, 0, 0, 64, 17, 0, 0, 10]);
-    f.extend(&n.to_be_bytes()[1..]);
-    f.extend([10, 200, 0, 1, 0x12, 0x34, 0, 80, 0, 30, 0, 0]);
-    f.resize(64, 0);
+/// What the packets are.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Ipv4,
+    Vlan,
+    Ipv6,
+}
+
+/// How flows spread over masks.
+#[derive(Clone, Copy)]
+enum Spread {
+    /// So many masks, hit alike.
+    Even(u32),
+    /// So many masks; each is hit twice as often as the one made after it.
+    Skewed(u32),
+    /// One mask that tells every packet apart, a megaflow each; the others have a megaflow for what they tell apart.
+    Exact,
+}
+
+struct Spec {
+    name: &'static str,
+    flows: u32,
+    kind: Kind,
+    spread: Spread,
+}
+
+const SPECS: [Spec; 12] = [
+    Spec { name: "1 flow", flows: 1, kind: Kind::Ipv4, spread: Spread::Even(1) },
+    Spec { name: "1k flows, 1 mask", flows: 1000, kind: Kind::Ipv4, spread: Spread::Even(1) },
+    Spec { name: "100k flows, 1 megaflow", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Even(0) },
+    Spec {
+        name: "100k flows, 17 masks skewed",
+        flows: 100_000,
+        kind: Kind::Ipv4,
+        spread: Spread::Skewed(17),
+    },
+    Spec { name: "100k flows, 17 masks even", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Even(17) },
+    Spec { name: "100k flows, 200 masks", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Even(200) },
+    Spec { name: "100k exact megaflows", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Exact },
+    Spec { name: "500k exact megaflows", flows: 500_000, kind: Kind::Ipv4, spread: Spread::Exact },
+    Spec { name: "VLAN, 1k flows, 1 mask", flows: 1000, kind: Kind::Vlan, spread: Spread::Even(1) },
+    Spec { name: "IPv6, 1 flow", flows: 1, kind: Kind::Ipv6, spread: Spread::Even(1) },
+    Spec { name: "IPv6, 1k flows, 1 mask", flows: 1000, kind: Kind::Ipv6, spread: Spread::Even(1) },
+    Spec {
+        name: "IPv6, 100k flows, 17 masks even",
+        flows: 100_000,
+        kind: Kind::Ipv6,
+        spread: Spread::Even(17),
+    },
+];
+
+/// The next number of a fixed sequence.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// Flow `n`, whose destination says by which mask it is matched.
+fn frame(kind: Kind, n: u32, mask: u32) -> Vec<u8> {
+    let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    let source = n.to_be_bytes();
+    match kind {
+        Kind::Ipv4 | Kind::Vlan => {
+            if kind == Kind::Vlan {
+                f.extend([0x81, 0, 0, 42]);
+            }
+            let rest = (FRAME_BYTES - f.len() - 2) as u8;
+            f.extend([8, 0, 0x45, 0, 0, rest, 0, 1, 0, 0, 64, 17, 0, 0, 10, source[1], source[2], source[3]]);
+            f.extend([mask as u8, 200, 0, 1]);
+        }
+        Kind::Ipv6 => {
+            f.extend([
+                0x86,
+                0xdd,
+                0x60,
+                0,
+                0,
+                0,
+                0,
+                (FRAME_BYTES - 54) as u8,
+                17,
+                64,
+                0xfd,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ]);
+            f.extend([0, 0, 0, 0, 10, source[1], source[2], source[3], 0xfd, mask as u8, 0, 1, 0, 0, 0, 0]);
+            f.extend([0, 0, 0, 0, 0, 0, 0, 1]);
+        }
+    }
+    let udp = f.len() + 8;
+    f.extend([0x12, 0x34, 0, 80, 0, 10, 0, 0]);
+    assert!(udp <= FRAME_BYTES);
+    f.resize(FRAME_BYTES, 0);
     f
 }
 
-fn mask(kind: u32) -> KeyMask {
+fn mask_of(spec: &Spec, n: u32) -> KeyMask {
     let mut m = KeyMask::default();
     m.base.in_port = u32::MAX;
     m.base.recirc_id = u32::MAX;
     m.base.dl_type = u16::MAX;
     m.base.shape = u16::MAX;
+    m.base.vlan_tci = u16::MAX;
+    m.base.vlan_tpid = u16::MAX;
     m.base.nw_proto = 0xff;
-    m.base.nw_src = u32::MAX;
-    // Different masks for the same packets: more and more bits of a field that they agree in.
-    m.base.nw_dst = (u64::from(u32::MAX) << (32 - kind)) as u32;
+    if matches!(spec.spread, Spread::Even(0)) {
+        return m;
+    }
+    if matches!(spec.spread, Spread::Exact) {
+        m.base.dl_src = [0xff; 6];
+        m.base.dl_dst = [0xff; 6];
+        m.base.tp_src = u16::MAX;
+        m.base.tp_dst = u16::MAX;
+    }
+    // Different masks: more and more bits of fields that all packets agree in, behind the byte that tells the mask.
+    let (bits, more) = (8 + n % 17, n / 17);
+    m.base.tp_src = ((u32::from(u16::MAX) << (16 - more)) as u16).max(m.base.tp_src);
+    if spec.kind == Kind::Ipv6 {
+        m.ipv6.src = [0xff; 16];
+        m.ipv6.dst = (u128::MAX << (128 - 8 - bits)).to_be_bytes();
+    } else {
+        m.base.nw_src = u32::MAX;
+        m.base.nw_dst = u32::MAX << (32 - bits);
+    }
     m
+}
+
+/// The mask of a flow.
+fn mask_number(spread: Spread, n: u32, state: &mut u64) -> u32 {
+    match spread {
+        Spread::Even(masks) => n % masks.max(1),
+        // The last made is the one most hit, so that order of insertion is the worst order.
+        Spread::Skewed(masks) => masks - 1 - (random(state) as u32).trailing_zeros().min(masks - 1),
+        Spread::Exact => 0,
+    }
+}
+
+struct Settings {
+    seconds: f64,
+    only: String,
+    batch: usize,
+    cache: bool,
+    rank: bool,
+    vector: bool,
+    template: bool,
+}
+
+impl Settings {
+    fn from_args() -> Settings {
+        let mut s = Settings {
+            seconds: 0.3,
+            only: String::new(),
+            batch: 32,
+            cache: true,
+            rank: true,
+            vector: true,
+            template: true,
+        };
+        let mut args = std::env::args().skip(1);
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().unwrap_or_else(|| panic!("{arg} needs a value"));
+            match arg.as_str() {
+                "--seconds" => s.seconds = value().parse().expect("--seconds: a number"),
+                "--only" => s.only = value(),
+                "--batch" => s.batch = value().parse().expect("--batch: a number"),
+                "--no-cache" => s.cache = false,
+                "--no-rank" => s.rank = false,
+                "--no-vector" => s.vector = false,
+                "--no-template" => s.template = false,
+                other => panic!("{other}: not an option; see the head of speed.rs"),
+            }
+        }
+        assert!((1..=CHUNK_PACKETS).contains(&s.batch), "--batch: 1 to {CHUNK_PACKETS}");
+        s
+    }
+
+    fn config(&self) -> PmdConfig {
+        let mut config = PmdConfig::new(PmdId::Core(0), 0x5eed);
+        if !self.cache {
+            config.tuning.cache_insert_inv_prob = 0;
+        }
+        config.vector = self.vector;
+        config.template = self.template;
+        config
+    }
 }
 
 struct Case {
     name: &'static str,
     pmd: Pmd,
-    frames: Vec<Vec<u8>>,
+    /// Frames in the order in which they come.
+    frames: Vec<u8>,
     at: usize,
     sink: Sink,
+    /// Of each chunk.
     ns: Vec<f64>,
+    state_bytes: f64,
+    stats: PmdStats,
 }
 
 impl Case {
-    fn new(name: &'static str, flows: u32, masks: u32, cached: bool) -> Case {
-        let mut config = PmdConfig::new(PmdId::Core(0), 0x5eed);
-        if !cached {
-            config.cache_entries_max = 0;
-        }
-        let mut pmd = Pmd::new(config, Arc::new(DpShared::new()));
+    fn new(spec: &Spec, settings: &Settings) -> Case {
+        let mut pmd = Pmd::new(settings.config(), Arc::new(DpShared::new()));
         pmd.port_add(DpPort(1)).expect("port 1");
         pmd.port_add(DpPort(2)).expect("port 2");
         let mut sink = Sink::default();
-        let frames: Vec<Vec<u8>> = (0..flows).map(frame).collect();
-        for (n, frame) in frames.iter().enumerate() {
-            let mut key = FlowKey::default();
-            extract(frame, &Metadata { in_port: 1, ..Metadata::default() }, 1, &mut key);
-            let put = FlowPut {
-                ufid: Ufid(n as u128 + 1),
-                key,
-                mask: mask(n as u32 % masks),
-                actions: vec![DpAction::Output(DpPort(2))].into(),
-                mode: PutMode::Create,
-            };
-            let results = pmd.apply(vec![DpifOp::FlowPut(Box::new(put))], 0, &mut sink);
-            assert!(matches!(results[..], [OpResult::Done]), "{results:?}");
+        let mut state = 1;
+        let flows: Vec<Vec<u8>> =
+            (0..spec.flows).map(|n| frame(spec.kind, n, mask_number(spec.spread, n, &mut state))).collect();
+        let before = resident_bytes();
+        let mut installed = 0;
+        for n in 0..spec.flows {
+            installed += put(&mut pmd, spec, &flows[n as usize], n, &mut sink);
         }
+        let state_bytes = (resident_bytes() - before) / f64::from(installed);
         // Random order, the same in every run.
-        let mut random = 1u64;
-        let order = (0..frames.len().max(1 << 16)).map(|_| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            frames[(random >> 33) as usize % frames.len()].clone()
-        });
-        let frames = order.collect();
-        Case { name, pmd, frames, at: 0, sink, ns: Vec::new() }
+        let mut frames = Vec::new();
+        for _ in 0..flows.len().max(REPLAY_MIN) {
+            frames.extend(&flows[random(&mut state) as usize % flows.len()]);
+            frames.resize(frames.len() + STRIDE_BYTES - FRAME_BYTES, 0);
+        }
+        let stats = *pmd.stats();
+        Case { name: spec.name, pmd, frames, at: 0, sink, ns: Vec::new(), state_bytes, stats }
     }
 
-    fn round(&mut self, time: Duration) {
-        let (started, sent) = (Instant::now(), self.sink.sent);
+    /// One chunk; its nanoseconds a packet.
+    fn chunk(&mut self, batch_packets: usize) -> f64 {
+        let (sent, mut packets) = (self.sink.sent, 0);
         let mut batch = PacketBatch::new();
-        let mut packets = 0u64;
-        while started.elapsed() < time {
-            for _ in 0..64 {
-                for _ in 0..BATCH_MAX_PACKETS {
-                    let frame = &self.frames[self.at];
-                    self.at = (self.at + 1) % self.frames.len();
-                    let mut packet = self.pmd.pool().alloc(frame.len());
-                    packet.set_frame(frame);
-                    batch.push(packet);
+        let started = Instant::now();
+        while packets < CHUNK_PACKETS {
+            for _ in 0..batch_packets {
+                let frame = &self.frames[self.at..self.at + FRAME_BYTES];
+                self.at += STRIDE_BYTES;
+                if self.at == self.frames.len() {
+                    self.at = 0;
                 }
-                self.pmd.process_batch(DpPort(1), &mut batch, 1_000_000, &mut self.sink);
-                self.pmd.flush_output(&mut self.sink);
-                packets += BATCH_MAX_PACKETS as u64;
+                let mut packet = self.pmd.pool().alloc(frame.len());
+                packet.set_frame(frame);
+                batch.push(packet);
             }
+            self.pmd.process_batch(DpPort(1), &mut batch, 1_000_000, &mut self.sink);
+            self.pmd.flush_output(&mut self.sink);
+            packets += batch_packets;
         }
         let ns = started.elapsed().as_nanos() as f64 / packets as f64;
-        assert_eq!(self.sink.sent - sent, packets, "every packet was sent");
-        assert_eq!(self.sink.upcalls, 0);
-        self.ns.push(ns);
+        assert_eq!(self.sink.sent - sent, packets as u64, "{}: every packet was sent", self.name);
+        assert_eq!(self.sink.upcalls, 0, "{}: no packet was handed up", self.name);
+        assert!(self.pmd.ledger().balances(), "{}: {:?}", self.name, self.pmd.ledger());
+        ns
+    }
+
+    fn run(&mut self, time: Duration, batch_packets: usize, keep: bool) {
+        let started = Instant::now();
+        while started.elapsed() < time {
+            let ns = self.chunk(batch_packets);
+            if keep {
+                self.ns.push(ns);
+            }
+        }
+    }
+
+    fn warm_up(&mut self, settings: &Settings) {
+        let chunks = 2 * self.frames.len() / STRIDE_BYTES / CHUNK_PACKETS + 64;
+        for round in 0..2 {
+            for _ in 0..chunks {
+                self.chunk(settings.batch);
+            }
+            if settings.rank && round == 0 {
+                self.pmd.tick(2_000_000);
+            }
+        }
+        self.stats = *self.pmd.stats();
+    }
+
+    fn print(&mut self, ghz: f64) {
+        self.ns.sort_by(f64::total_cmp);
+        let at = |part: usize| self.ns[(self.ns.len() - 1) * part / 100];
+        let (now, then) = (self.pmd.stats(), &self.stats);
+        let hits = now.megaflow_hits - then.megaflow_hits;
+        let lookups = (now.subtable_lookups - then.subtable_lookups) as f64 / hits.max(1) as f64;
+        let cached = (now.cache_hits - then.cache_hits) as f64 / (now.received - then.received) as f64;
+        println!(
+            "{:<32} {:>7.1} {:>7.1} {:>7.0} {:>7.0} {:>6.1} {:>6.2} {:>8} {:>8.0}",
+            self.name,
+            at(10),
+            at(50),
+            at(10) * ghz,
+            at(50) * ghz,
+            cached * 100.0,
+            lookups,
+            self.pmd.cache_stats().entries,
+            self.state_bytes,
+        );
     }
 }
 
-fn main() {
-    let seconds: f64 = std::env::args().nth(1).and_then(|s| s.parse().ok()).unwrap_or(0.6);
-    let mut cases = vec![
-        Case::new("1 flow", 1, 1, true),
-        Case::new("1k flows, 1 mask", 1000, 1, true),
-        Case::new("100k flows, 1 mask", 100_000, 1, true),
-        Case::new("1k flows, 17 masks", 1000, 17, true),
-        Case::new("100k flows, 17 masks", 100_000, 17, true),
-        Case::new("1 flow, no cache", 1, 1, false),
-        Case::new("100k flows, 1 mask, no cache", 100_000, 1, false),
-        Case::new("1k flows, 17 masks, no cache", 1000, 17, false),
-    ];
-    if let Some(name) = std::env::args().nth(2) {
-        cases.retain(|c| c.name == name);
+/// Installs the megaflow of a frame, if no other covers it; how many were installed.
+fn put(pmd: &mut Pmd, spec: &Spec, frame: &[u8], n: u32, sink: &mut Sink) -> u32 {
+    let mut key = FlowKey::default();
+    extract(frame, &Metadata { in_port: 1, ..Metadata::default() }, 1, &mut key);
+    let mask = match spec.kind {
+        Kind::Ipv6 => u32::from(key.ipv6.dst[1]),
+        _ => key.base.nw_dst >> 24,
+    };
+    let put = FlowPut {
+        ufid: Ufid(u128::from(n) + 1),
+        key,
+        mask: mask_of(spec, mask),
+        actions: vec![DpAction::Output(DpPort(2))].into(),
+        mode: PutMode::Create,
+    };
+    match pmd.apply(vec![DpifOp::FlowPut(Box::new(put))], 0, sink).remove(0) {
+        OpResult::Done => 1,
+        OpResult::Failed(dpif::DpifError::Exists(_)) if matches!(spec.spread, Spread::Even(0)) => 0,
+        other => panic!("flow {n}: {other:?}"),
     }
+}
+
+fn resident_bytes() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(0.0) * 4096.0
+}
+
+/// Of the processor, as the system tells it; 1 where it does not.
+fn ghz() -> f64 {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find(|l| l.starts_with("cpu MHz"));
+    line.and_then(|l| l.split(": ").nth(1)?.parse::<f64>().ok()).map_or(1.0, |mhz| mhz / 1000.0)
+}
+
+fn main() {
+    let settings = Settings::from_args();
+    let specs = SPECS.iter().filter(|s| s.name.contains(&settings.only));
+    let mut cases: Vec<Case> = specs.map(|s| Case::new(s, &settings)).collect();
     for case in &mut cases {
-        case.round(Duration::from_secs_f64(seconds));
-        case.ns.clear();
+        case.warm_up(&settings);
     }
     for _ in 0..5 {
         for case in &mut cases {
-            case.round(Duration::from_secs_f64(seconds));
+            // The first chunk finds the caches full of another case's data.
+            case.run(Duration::from_secs_f64(settings.seconds / 20.0), settings.batch, false);
+            case.run(Duration::from_secs_f64(settings.seconds / 5.0), settings.batch, true);
         }
     }
-    println!("{:<32} {:>8} {:>14} {:>8} {:>8} {:>9}", "case", "ns", "packets/s", "min ns", "max ns", "cache");
+    let ghz = ghz();
+    println!(
+        "{:<32} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6} {:>8} {:>8}",
+        format!("batch {}, {ghz:.2} GHz", settings.batch),
+        "ns p10",
+        "p50",
+        "cyc p10",
+        "p50",
+        "cache%",
+        "lookup",
+        "entries",
+        "B/flow"
+    );
     for case in &mut cases {
-        case.ns.sort_by(f64::total_cmp);
-        let (min, median, max) = (case.ns[0], case.ns[2], case.ns[4]);
-        let entries = case.pmd.cache_stats().entries;
-        println!("{:<32} {median:>8.1} {:>14.0} {min:>8.1} {max:>8.1} {entries:>9}", case.name, 1e9 / median);
+        case.print(ghz);
     }
 }

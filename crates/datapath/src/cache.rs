@@ -15,6 +15,8 @@ pub(crate) const ID_LIMIT: u32 = 1 << 24;
 
 const WINDOW_LOOKUPS: u64 = 16 * 1024;
 const LINES_MIN: usize = 256;
+/// Up to so many lines (64 KiB) the second-level cache of a processor has them.
+const NEAR_LINES: usize = 1024;
 const IDLE_TICKS: u32 = 10;
 
 #[derive(Clone, Copy)]
@@ -29,21 +31,12 @@ const _: () = assert!(size_of::<Line>() == 64);
 
 const EMPTY: Line = Line { signatures: [0; LINE_ENTRIES], ids: [[0; 3]; LINE_ENTRIES], next_victim: 0 };
 
-/// Bit `i` says that entry `i` of the line has this signature. A plain loop over the line that compilers turn into one
-/// vector compare; the place for a hand-written one.
-#[inline]
-fn probe(line: &Line, signature: u16) -> u32 {
-    let mut hits = 0;
-    for (i, s) in line.signatures.iter().enumerate() {
-        hits |= u32::from(*s == signature) << i;
-    }
-    hits
-}
-
 /// The cache of one forwarding core. Not for other threads.
 pub(crate) struct SignatureCache {
     lines: Box<[Line]>,
     lines_max: usize,
+    /// Compares signatures by vector instructions.
+    vector: bool,
     window_lookups: u64,
     window_evictions: u64,
     idle_lookups: u64,
@@ -54,7 +47,7 @@ pub(crate) struct SignatureCache {
 
 impl SignatureCache {
     /// A cache that grows up to `entries_max` entries (rounded to a power of two of lines); 0 switches it off.
-    pub(crate) fn new(entries_max: usize) -> SignatureCache {
+    pub(crate) fn new(entries_max: usize, vector: bool) -> SignatureCache {
         let lines_max = match entries_max / LINE_ENTRIES {
             0 => 0,
             n => n.next_power_of_two().max(LINES_MIN),
@@ -63,11 +56,20 @@ impl SignatureCache {
         SignatureCache {
             lines: vec![EMPTY; lines].into_boxed_slice(),
             lines_max,
+            vector,
             window_lookups: 0,
             window_evictions: 0,
             idle_lookups: 0,
             idle_ticks: 0,
             evictions: 0,
+        }
+    }
+
+    /// Switches it on, empty, or off, which gives its memory back.
+    pub(crate) fn set_on(&mut self, on: bool) {
+        let on = on && self.lines_max != 0;
+        if on != self.is_on() {
+            self.resize(if on { LINES_MIN } else { 0 });
         }
     }
 
@@ -82,21 +84,42 @@ impl SignatureCache {
         self.lines.len() * LINE_ENTRIES
     }
 
-    #[inline]
+    /// Whether it is so large that its lines are better asked for in advance.
+    #[inline(always)]
+    pub(crate) fn is_far(&self) -> bool {
+        self.lines.len() > NEAR_LINES
+    }
+
+    #[inline(always)]
     fn signature(hash: u64) -> u16 {
         (hash >> 48) as u16 | 1
     }
 
-    #[inline]
+    #[inline(always)]
     fn line_of(&self, hash: u64) -> usize {
         hash as usize & (self.lines.len() - 1)
     }
 
+    #[inline(always)]
+    fn probe(&self, line: &Line, signature: u16) -> u32 {
+        if self.vector {
+            simd::equal_u16(&line.signatures, signature)
+        } else {
+            simd::equal_u16_plain(&line.signatures, signature)
+        }
+    }
+
+    /// Asks for the line of a hash.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        simd::prefetch(&self.lines[self.line_of(hash)]);
+    }
+
     /// The first megaflow of the packet's signature, unconfirmed: an id that may be any, or none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hint(&self, hash: u64) -> Option<u32> {
         let line = &self.lines[self.line_of(hash)];
-        let hits = probe(line, SignatureCache::signature(hash));
+        let hits = self.probe(line, SignatureCache::signature(hash));
         let [a, b, c] = *line.ids.get(hits.trailing_zeros() as usize)?;
         Some(u32::from_le_bytes([a, b, c, 0]))
     }
@@ -105,7 +128,7 @@ impl SignatureCache {
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut confirm: impl FnMut(u32) -> bool) -> Option<u32> {
         let line = &self.lines[self.line_of(hash)];
-        let mut hits = probe(line, SignatureCache::signature(hash));
+        let mut hits = self.probe(line, SignatureCache::signature(hash));
         while hits != 0 {
             let [a, b, c] = line.ids[hits.trailing_zeros() as usize];
             let id = u32::from_le_bytes([a, b, c, 0]);
@@ -131,9 +154,8 @@ impl SignatureCache {
         debug_assert!(id < ID_LIMIT);
         let signature = SignatureCache::signature(hash);
         let at = self.line_of(hash);
+        let (same, free) = (self.probe(&self.lines[at], signature), self.probe(&self.lines[at], 0));
         let line = &mut self.lines[at];
-        let same = probe(line, signature);
-        let free = probe(line, 0);
         let entry = if same != 0 {
             same.trailing_zeros() as usize
         } else if free != 0 {
@@ -155,7 +177,7 @@ impl SignatureCache {
         self.idle_lookups += self.window_lookups;
         self.window_lookups = 0;
         self.window_evictions = 0;
-        if thrashes && self.lines.len() < self.lines_max {
+        if thrashes && self.is_on() && self.lines.len() < self.lines_max {
             self.resize(self.lines.len() * 2);
         }
     }

@@ -47,24 +47,17 @@ impl KeyHasher {
     }
 
     /// Hash of a whole key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn key(&self, key: &FlowKey) -> u64 {
-        let h = self.block(key.block(0), &ALL_ONES, 0);
-        if key.base.shape == 0 { h } else { self.extensions(key, None, h) }
+        let first = self.block(key.block(0), &ALL_ONES, 0);
+        key.extension_blocks().fold(first, |h, i| self.block(key.block(i), &ALL_ONES, h))
     }
 
     /// Hash of a key under a mask.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn masked(&self, key: &FlowKey, mask: &KeyMask) -> u64 {
-        let h = self.block(key.block(0), mask.block(0), 0);
-        if key.base.shape == 0 { h } else { self.extensions(key, Some(mask), h) }
-    }
-
-    fn extensions(&self, key: &FlowKey, mask: Option<&KeyMask>, mut h: u64) -> u64 {
-        for i in key.present_blocks().skip(1) {
-            h = self.block(key.block(i), mask.map_or(&ALL_ONES, |m| m.block(i)), h);
-        }
-        h
+        let first = self.block(key.block(0), mask.block(0), 0);
+        key.extension_blocks().fold(first, |h, i| self.block(key.block(i), mask.block(i), h))
     }
 
     /// Hash of one number.

@@ -11,6 +11,7 @@
 
 mod actions;
 mod cache;
+mod handover;
 mod hash;
 mod ledger;
 mod megaflow;
@@ -20,12 +21,15 @@ mod park;
 mod pmd;
 mod ports;
 mod process;
+mod stages;
+mod tuning;
 
 pub use actions::{ACTION_NESTING_MAX, ACTIONS_MAX, RECIRC_DEPTH_MAX};
 pub use ledger::Ledger;
 pub use meter::{DpShared, METER_BANDS_MAX, METERS_MAX};
 pub use pmd::{CacheStats, Pmd, PmdConfig};
 pub use ports::{PORT_NUMBERS, PmdIo, TX_BATCH_MAX_PACKETS, TxReport};
+pub use tuning::PmdTuning;
 
 #[cfg(test)]
 mod tests;

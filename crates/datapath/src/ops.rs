@@ -46,7 +46,7 @@ impl Pmd {
         done.unwrap_or_else(OpResult::Failed)
     }
 
-    fn put(&mut self, put: FlowPut) -> Result<(), DpifError> {
+    pub(crate) fn put(&mut self, put: FlowPut) -> Result<(), DpifError> {
         validate(&put.actions)?;
         if put.mode == PutMode::Modify {
             let id = self.table.by_ufid(put.ufid).ok_or(DpifError::NotFound("flow"))?;
@@ -63,6 +63,10 @@ impl Pmd {
         }
         if self.table.is_full() {
             return Err(DpifError::Full("flow table"));
+        }
+        if self.table.is_port_full(&put.key, &put.mask) {
+            self.exec.ports.stats.masks_refused += 1;
+            return Err(DpifError::Full("the list of masks of the input port"));
         }
         self.table.insert(put.ufid, &put.key, &put.mask, put.actions);
         Ok(())
@@ -122,7 +126,7 @@ fn whole(key: &FlowKey) -> FlowKey {
     let mut bounded = key.base;
     bounded.shape &= (1 << shape::COUNT) - 1;
     out.base = bounded;
-    for i in out.present_blocks().skip(1) {
+    for i in out.extension_blocks() {
         *out.block_mut(i) = *key.block(i);
     }
     out

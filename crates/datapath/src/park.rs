@@ -90,6 +90,19 @@ impl ParkingLot {
         self.parked
     }
 
+    /// Whether a packet received on `port`, or one of a flow from it, waits for its translation.
+    pub(crate) fn waits(&self, port: DpPort) -> bool {
+        let of_port = |e: &Entry| {
+            e.rx_port == port || e.key.in_port() == port || e.packets.iter().any(|p| p.origin.rx_port == port)
+        };
+        !self.is_empty() && self.entries.iter().flatten().any(|e| of_port(e))
+    }
+
+    /// Forgets all tickets; the packets that waited.
+    pub(crate) fn purge(&mut self) -> Vec<Parked> {
+        self.take_where(|_| true)
+    }
+
     /// The open ticket of this exact key, by place.
     #[inline]
     pub(crate) fn find(&self, hash: u64, key: &FlowKey) -> Option<u16> {
@@ -206,7 +219,7 @@ fn port_index(port: DpPort) -> usize {
 /// Whether two keys are the same, reading only the blocks that they have.
 #[inline]
 pub(crate) fn same_key(a: &FlowKey, b: &FlowKey) -> bool {
-    a.block(0) == b.block(0) && a.present_blocks().skip(1).all(|i| a.block(i) == b.block(i))
+    a.block(0) == b.block(0) && a.extension_blocks().all(|i| a.block(i) == b.block(i))
 }
 
 /// The name of a megaflow to be made from a packet: its hash and a number that this core never used before.

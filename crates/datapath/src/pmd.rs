@@ -13,6 +13,7 @@ use crate::meter::DpShared;
 use crate::park::{ParkLimits, ParkingLot};
 use crate::ports::{PmdIo, Ports};
 use crate::process::Burst;
+use crate::tuning::PmdTuning;
 use dpif::{DpifError, DropReason, FlowRecord, PmdId, PmdStats, PortStats, XlateDrop};
 use flow::DpPort;
 use packet::PacketPool;
@@ -38,6 +39,12 @@ pub struct PmdConfig {
     pub parked_max: usize,
     /// An upcall not answered for so long is given up.
     pub ticket_ttl_us: u64,
+    /// Use what the processor has beyond its basic instruction set. Answers do not depend on it.
+    pub vector: bool,
+    /// Parse common packets by the template ([`flow::template`]). Answers do not depend on it.
+    pub template: bool,
+    /// What can be changed while it runs.
+    pub tuning: PmdTuning,
 }
 
 impl PmdConfig {
@@ -52,6 +59,9 @@ impl PmdConfig {
             parked_per_ticket_max: 256,
             parked_max: 8192,
             ticket_ttl_us: 5_000_000,
+            vector: true,
+            template: true,
+            tuning: PmdTuning::default(),
         }
     }
 }
@@ -73,6 +83,7 @@ pub struct Pmd {
     pub(crate) park: ParkingLot,
     pub(crate) exec: Executor,
     pub(crate) burst: Burst,
+    pub(crate) level: simd::Level,
 }
 
 impl Pmd {
@@ -101,14 +112,18 @@ impl Pmd {
             // Cores count from far apart, so that no two of them give a flow the same name.
             ufids: which << 48,
         };
-        Pmd {
+        let tuning = config.tuning;
+        let mut pmd = Pmd {
             table: MegaflowTable::new(hasher, config.flow_limit_hard),
-            cache: SignatureCache::new(config.cache_entries_max),
+            cache: SignatureCache::new(config.cache_entries_max, config.vector),
             park: ParkingLot::new(limits),
             exec,
             burst: Burst::new(),
+            level: if config.vector { simd::Level::best() } else { simd::Level::PLAIN },
             config,
-        }
+        };
+        pmd.set_tuning(tuning);
+        pmd
     }
 
     /// Which core this is.
@@ -152,7 +167,9 @@ impl Pmd {
     /// Housekeeping, about once a second: ranks subtables, sizes the cache, gives up upcalls that nobody answered.
     pub fn tick(&mut self, now_us: u64) {
         self.exec.now_us = now_us;
-        self.table.rank();
+        if self.config.tuning.rank {
+            self.table.rank();
+        }
         self.cache.tick();
         for parked in self.park.expire(now_us) {
             let rx_port = parked.origin.rx_port;
@@ -163,6 +180,16 @@ impl Pmd {
     /// Counters since the start or the last `ClearStats`.
     pub fn stats(&self) -> &PmdStats {
         &self.exec.ports.stats
+    }
+
+    /// Adds the cycles that a burst of so many packets took, which the driver measures.
+    pub fn add_burst_cycles(&mut self, packets: u64, cycles: u64) {
+        let stats = &mut self.exec.ports.stats;
+        stats.busy_cycles += cycles;
+        if let Some(each) = cycles.checked_div(packets) {
+            let bucket = each.max(1).ilog2() as usize;
+            stats.burst_cycles[bucket.min(PmdStats::CYCLE_BUCKETS - 1)] += 1;
+        }
     }
 
     /// Adds to the cycle counters, which the driver measures.

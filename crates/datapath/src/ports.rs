@@ -102,7 +102,9 @@ impl Ports {
     }
 
     /// Counts a burst received.
-    pub(crate) fn count_received(&mut self, port: DpPort, packets: u64, bytes: u64) {
+    pub(crate) fn count_received(&mut self, port: DpPort, packets: usize, bytes: u64) {
+        self.stats.bursts[packets.min(self.stats.bursts.len() - 1)] += 1;
+        let packets = packets as u64;
         self.ledger.received += packets;
         self.stats.received += packets;
         if let Some(port) = self.port_mut(port) {
@@ -148,6 +150,26 @@ impl Ports {
             self.dirty.retain(|p| *p != port);
             self.flush_port(port, io);
         }
+    }
+
+    /// Queues all of `packets`, which is empty afterwards; `false`, and nothing done, when there is no such port or its batch
+    /// would grow too long.
+    #[inline]
+    pub(crate) fn output_all(&mut self, port: DpPort, packets: &mut Vec<Packet>, io: &mut dyn PmdIo) -> bool {
+        let known = self.ports.get_mut(port.0 as usize).and_then(Option::as_deref_mut);
+        let Some(known) = known.filter(|k| k.tx.len() + packets.len() <= TX_BATCH_MAX_PACKETS) else {
+            return false;
+        };
+        if known.tx.is_empty() {
+            self.dirty.push(port);
+        }
+        self.ledger.queued += packets.len() as u64;
+        known.tx.append(packets);
+        if known.tx.len() == TX_BATCH_MAX_PACKETS {
+            self.dirty.retain(|p| *p != port);
+            self.flush_port(port, io);
+        }
+        true
     }
 
     /// One transmit call for every port with packets.

@@ -2,37 +2,36 @@
 //!
 //! 1. extract: bytes → keys, header offsets, hashes
 //! 2. parked: packets of a flow that waits for its translation are set aside
-//! 3. cache: hash → megaflow; what misses goes on the list of misses
-//! 4. megaflow: the misses through the ranked subtables; a hit enters the cache
-//! 5. account: packets, bytes, time, TCP flags of the megaflows
-//! 6. finish, in order of arrival: actions, outputs, upcalls for what is left
+//! 3. cache: hash → megaflow, counted; what misses goes on the list of misses
+//! 4. megaflow: the misses through the ranked subtables; a hit is counted and enters the cache
+//! 5. finish, in order of arrival: actions, outputs, upcalls for what is left
 //!
-//! Recirculated packets go through the same stages afterwards, as bursts of their own. Each stage is one function, not inlined.
+//! Recirculated packets go through the same stages afterwards, as bursts of their own. Each stage is one function, not
+//! inlined; those of 1, 3 and 4 are kernels (`stages`), compiled for several instruction sets.
 
 use crate::actions::{View, re_extract};
 use crate::megaflow::NO_OUTPUT;
 use crate::park::{Origin, Parked, new_ufid};
 use crate::pmd::Pmd;
 use crate::ports::PmdIo;
+use crate::stages::{Extract, FindCached, FindMegaflows, Hash, MISS, WAITS};
 use dpif::{DropReason, Upcall, UpcallKind};
-use flow::extract::{Layout, Metadata, extract};
+use flow::extract::{Layout, Metadata};
 use flow::{DpPort, FlowKey};
 use packet::{BATCH_MAX_PACKETS, Packet, PacketBatch, headers as h};
 
-/// In [`Burst::results`]: no megaflow matched.
-const MISS: u32 = u32::MAX;
-/// In [`Burst::results`]: waits behind a ticket.
-const WAITS: u32 = u32::MAX - 1;
-
 /// Packets on their way through the stages; entry `i` of each array belongs to packet `i`.
 pub(crate) struct Burst {
-    packets: Vec<Packet>,
+    pub(crate) packets: Vec<Packet>,
     origins: Vec<Origin>,
-    hashes: Vec<u64>,
-    results: Vec<u32>,
-    misses: Vec<u32>,
-    keys: Box<[FlowKey]>,
-    layouts: [Layout; BATCH_MAX_PACKETS],
+    pub(crate) hashes: [u64; BATCH_MAX_PACKETS],
+    /// Slot of the megaflow, [`MISS`] or [`WAITS`].
+    pub(crate) results: [u32; BATCH_MAX_PACKETS],
+    /// Port, when the megaflow's only action is an output.
+    pub(crate) outputs: [u32; BATCH_MAX_PACKETS],
+    pub(crate) misses: Vec<u32>,
+    pub(crate) keys: Box<[FlowKey; BATCH_MAX_PACKETS]>,
+    pub(crate) layouts: [Layout; BATCH_MAX_PACKETS],
 }
 
 impl Burst {
@@ -40,10 +39,11 @@ impl Burst {
         Burst {
             packets: Vec::with_capacity(BATCH_MAX_PACKETS),
             origins: Vec::with_capacity(BATCH_MAX_PACKETS),
-            hashes: Vec::with_capacity(BATCH_MAX_PACKETS),
-            results: Vec::with_capacity(BATCH_MAX_PACKETS),
+            hashes: [0; BATCH_MAX_PACKETS],
+            results: [MISS; BATCH_MAX_PACKETS],
+            outputs: [NO_OUTPUT; BATCH_MAX_PACKETS],
             misses: Vec::with_capacity(BATCH_MAX_PACKETS),
-            keys: vec![FlowKey::default(); BATCH_MAX_PACKETS].into_boxed_slice(),
+            keys: Box::new([FlowKey::default(); BATCH_MAX_PACKETS]),
             layouts: [Layout { l3: Layout::NONE, l4: Layout::NONE }; BATCH_MAX_PACKETS],
         }
     }
@@ -72,8 +72,19 @@ impl Pmd {
     /// [`Pmd::flush_output`] (or a batch is full); the batch is empty afterwards.
     pub fn process_batch(&mut self, rx: DpPort, batch: &mut PacketBatch, now_us: u64, io: &mut dyn PmdIo) {
         self.exec.now_us = now_us;
-        let bytes = batch.packets().iter().map(|p| p.len() as u64).sum();
-        self.exec.ports.count_received(rx, batch.len() as u64, bytes);
+        let packets = batch.len();
+        let (mut bytes, mut shortest) = (0, usize::MAX);
+        for packet in batch.packets() {
+            bytes += packet.len() as u64;
+            shortest = shortest.min(packet.len());
+        }
+        self.exec.ports.count_received(rx, packets, bytes);
+        if shortest >= h::ETH_HEADER_BYTES && packets <= BATCH_MAX_PACKETS && self.exec.ports.has(rx) {
+            batch.move_into(&mut self.burst.packets);
+            self.burst.origins.resize(packets, Origin { rx_port: rx, depth: 0 });
+            self.forward_received(rx, io);
+            return;
+        }
         let known = self.exec.ports.has(rx);
         let mut packets = batch.drain();
         while packets.len() != 0 {
@@ -87,9 +98,17 @@ impl Pmd {
                     self.burst.push(packet, Origin { rx_port: rx, depth: 0 });
                 }
             }
-            let md = Metadata { in_port: rx.0, ..Metadata::default() };
-            extract_received(&mut self.burst, &md, self.config.vlan_limit);
-            self.forward(OnMiss::Park, io);
+            self.forward_received(rx, io);
+        }
+    }
+
+    /// The packets of the burst, just received, and what is recirculated of them.
+    fn forward_received(&mut self, rx: DpPort, io: &mut dyn PmdIo) {
+        let md = Metadata { in_port: rx.0, ..Metadata::default() };
+        let (vlan_limit, template) = (self.config.vlan_limit, self.config.template);
+        simd::run(self.level, Extract { burst: &mut self.burst, md, vlan_limit, template });
+        self.forward(OnMiss::Park, io);
+        if !self.exec.deferred.is_empty() {
             self.go_round(io);
         }
     }
@@ -123,101 +142,60 @@ impl Pmd {
 
     /// All stages behind extraction.
     fn forward(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) {
-        self.hash();
-        if on_miss == OnMiss::Park && !self.park.is_empty() {
+        let cached = self.cache.is_on();
+        let parks = on_miss == OnMiss::Park && !self.park.is_empty();
+        self.burst.results = [MISS; BATCH_MAX_PACKETS];
+        if cached || parks {
+            simd::run(self.level, Hash { burst: &mut self.burst, hasher: &self.exec.hasher });
+        }
+        if parks {
             self.find_parked();
         }
-        self.find_cached();
-        self.find_megaflows();
-        self.account();
+        self.find(cached);
         self.finish(on_miss, io);
-    }
-
-    #[inline(never)]
-    fn hash(&mut self) {
-        let burst = &mut self.burst;
-        burst.hashes.clear();
-        burst.hashes.extend(burst.keys[..burst.packets.len()].iter().map(|k| self.exec.hasher.key(k)));
-        burst.results.clear();
-        burst.results.resize(burst.packets.len(), MISS);
     }
 
     #[inline(never)]
     fn find_parked(&mut self) {
         let burst = &mut self.burst;
-        for (i, key) in burst.keys[..burst.packets.len()].iter().enumerate() {
-            if self.park.find(burst.hashes[i], key).is_some() {
+        for i in 0..burst.packets.len() {
+            if self.park.find(burst.hashes[i], &burst.keys[i]).is_some() {
                 burst.results[i] = WAITS;
             }
         }
     }
 
-    #[inline(never)]
-    fn find_cached(&mut self) {
-        let burst = &mut self.burst;
-        burst.misses.clear();
-        let there = burst.results.iter().enumerate().filter(|(_, r)| **r != WAITS).map(|(i, _)| i as u32);
-        if !self.cache.is_on() {
-            burst.misses.extend(there);
+    /// The megaflows of the burst, each packet counted.
+    fn find(&mut self, cached: bool) {
+        let (burst, table, now_ms) = (&mut self.burst, &mut self.table, self.exec.now_us / 1000);
+        let stats = &mut self.exec.ports.stats;
+        if cached {
+            let kernel = FindCached { burst, table, cache: &self.cache, now_ms };
+            stats.cache_hits += simd::run(self.level, kernel);
+            self.cache.count_lookups(self.burst.packets.len() as u64);
+        } else {
+            burst.misses.clear();
+            let there = (0..burst.packets.len()).filter(|i| burst.results[*i] != WAITS);
+            burst.misses.extend(there.map(|i| i as u32));
+        }
+        if self.burst.misses.is_empty() {
             return;
         }
-        // A pass of loads that do not wait for each other, so that their cache misses overlap; what it reads is only kept
-        // to be read again.
-        let mut places = [0u32; BATCH_MAX_PACKETS];
-        for (place, hash) in places.iter_mut().zip(&burst.hashes) {
-            *place = self.cache.hint(*hash).unwrap_or(MISS);
-        }
-        for place in &mut places[..burst.packets.len()] {
-            *place = self.table.slots().get(*place).map_or(MISS, |s| s.subtable);
-        }
-        std::hint::black_box(&places);
-        let mut hits = 0;
-        for i in 0..burst.packets.len() {
-            if burst.results[i] == WAITS {
-                continue;
-            }
-            let key = &burst.keys[i];
-            match self.cache.find(burst.hashes[i], |id| self.table.confirms(id, key)) {
-                Some(id) => {
-                    burst.results[i] = id;
-                    hits += 1;
-                }
-                None => burst.misses.push(i as u32),
-            }
-        }
-        self.exec.ports.stats.cache_hits += hits;
-        self.cache.count_lookups(burst.packets.len() as u64);
-    }
-
-    #[inline(never)]
-    fn find_megaflows(&mut self) {
-        let (burst, stats) = (&mut self.burst, &mut self.exec.ports.stats);
-        for &i in &burst.misses {
-            let i = i as usize;
-            let found = self.table.lookup(&burst.keys[i]);
-            let Some(id) = found.id else { continue };
-            burst.results[i] = id;
-            stats.megaflow_hits += 1;
-            stats.subtable_lookups += u64::from(found.visited);
-            if self.cache.is_on() {
-                self.cache.insert(burst.hashes[i], id);
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn account(&mut self) {
-        let (burst, now_ms) = (&self.burst, self.exec.now_us / 1000);
-        for (i, id) in burst.results.iter().enumerate() {
-            // MISS and WAITS name no slot.
-            if let Some(slot) = self.table.slab().get_mut(*id) {
-                slot.account(burst.packets[i].len() as u64, burst.keys[i].base.tcp_flags, now_ms);
-            }
-        }
+        let (burst, table) = (&mut self.burst, &mut self.table);
+        let cache = cached.then_some(&mut self.cache);
+        let insert_inv_prob = self.config.tuning.cache_insert_inv_prob;
+        let random = &mut self.exec.random;
+        let kernel = FindMegaflows { burst, table, cache, insert_inv_prob, random, now_ms };
+        let (hits, lookups) = simd::run(self.level, kernel);
+        stats.megaflow_hits += hits;
+        stats.subtable_lookups += lookups;
     }
 
     #[inline(never)]
     fn finish(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) {
+        if self.finish_alike(io) {
+            return;
+        }
         let mut packets = std::mem::take(&mut self.burst.packets);
         for (i, packet) in packets.drain(..).enumerate() {
             let (id, origin) = (self.burst.results[i], self.burst.origins[i]);
@@ -236,9 +214,27 @@ impl Pmd {
         self.burst.packets = packets;
     }
 
+    /// Sends the whole burst at once when every packet of it goes to the same port and nowhere else; whether it did.
+    fn finish_alike(&mut self, io: &mut dyn PmdIo) -> bool {
+        let burst = &mut self.burst;
+        let n = burst.packets.len().min(BATCH_MAX_PACKETS);
+        let port = burst.outputs[0];
+        let others = burst.outputs[..n].iter().fold(0, |d, o| d | (o ^ port));
+        let unknown = burst.results[..n].iter().fold(false, |d, r| d | (*r >= WAITS));
+        if n == 0 || others != 0 || unknown || port == NO_OUTPUT {
+            return false;
+        }
+        let done = self.exec.ports.output_all(DpPort(port), &mut burst.packets, io);
+        if done {
+            burst.origins.clear();
+        }
+        done
+    }
+
     /// A packet without a megaflow, or one that waits for its flow's translation.
     fn miss(&mut self, packet: Packet, i: usize, origin: Origin, on_miss: OnMiss, io: &mut dyn PmdIo) {
-        let (key, hash, rx_port) = (&self.burst.keys[i], self.burst.hashes[i], origin.rx_port);
+        let (key, rx_port) = (&self.burst.keys[i], origin.rx_port);
+        let hash = self.exec.hasher.key(key);
         let mut ticket = None;
         if on_miss == OnMiss::Park {
             if let Some(place) = self.park.find(hash, key) {
@@ -284,14 +280,7 @@ fn chunks(parked: Vec<Parked>) -> impl Iterator<Item = Vec<Parked>> {
     })
 }
 
-#[inline(never)]
-fn extract_received(burst: &mut Burst, md: &Metadata, vlan_limit: u8) {
-    for (i, packet) in burst.packets.iter().enumerate() {
-        burst.layouts[i] = extract(packet.data(), md, vlan_limit, &mut burst.keys[i]);
-    }
-}
-
-/// The same for packets whose metadata is in their keys.
+/// Reads the headers of packets whose metadata is in their keys.
 fn extract_again(burst: &mut Burst, vlan_limit: u8) {
     for (i, packet) in burst.packets.iter().enumerate() {
         burst.layouts[i] = re_extract(&mut burst.keys[i], packet.data(), vlan_limit);

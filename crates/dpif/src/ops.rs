@@ -152,6 +152,11 @@ pub enum DpifError {
     Device(String),
 }
 
+impl DpifError {
+    /// Of operations for a forwarding thread that has ended.
+    pub const NO_THREAD: DpifError = DpifError::NotFound("forwarding thread");
+}
+
 /// Operations for one thread, in order.
 pub struct OpBatch {
     /// Which thread.
@@ -263,15 +268,55 @@ pub struct PmdStats {
     pub busy_cycles: u64,
     /// Cycles spent without packets.
     pub idle_cycles: u64,
+    /// Megaflows refused because their input port had as many masks as a port may have.
+    pub masks_refused: u64,
+    /// Bursts received, by their number of packets; the last counts longer ones too.
+    pub bursts: [u64; PmdStats::BURST_BUCKETS],
+    /// Bursts by their cycles a packet: entry `n` counts those of 2^n to 2^(n+1) - 1, as far as the driver measures them.
+    pub burst_cycles: [u64; PmdStats::CYCLE_BUCKETS],
     /// Drops by [`DropReason`].
     pub drops: [u64; DropReason::COUNT],
 }
 
 impl PmdStats {
+    /// Entries of [`PmdStats::bursts`]: 0 to 32 packets.
+    pub const BURST_BUCKETS: usize = packet::BATCH_MAX_PACKETS + 1;
+    /// Entries of [`PmdStats::burst_cycles`].
+    pub const CYCLE_BUCKETS: usize = 32;
+
+    /// Packets that a megaflow was looked up for, whether by the cache, the table or in vain.
+    pub fn passes(&self) -> u64 {
+        self.cache_hits + self.megaflow_hits + self.upcalls + self.lost()
+    }
+
+    /// Subtables visited for a hit of the megaflow table; 0 without hits.
+    pub fn lookups_per_hit(&self) -> f64 {
+        ratio(self.subtable_lookups, self.megaflow_hits)
+    }
+
+    /// Packets sent by one transmit call; 0 without calls.
+    pub fn packets_per_batch(&self) -> f64 {
+        ratio(self.sent_packets, self.sent_batches)
+    }
+
+    /// Busy cycles for each packet received; 0 without packets.
+    pub fn busy_cycles_per_packet(&self) -> f64 {
+        ratio(self.busy_cycles, self.received)
+    }
+
+    /// Cycles, idle ones included, for each packet received; 0 without packets.
+    pub fn cycles_per_packet(&self) -> f64 {
+        ratio(self.busy_cycles + self.idle_cycles, self.received)
+    }
+
     /// Packets without a megaflow that were dropped: their upcall, or their place behind one, found no room.
     pub fn lost(&self) -> u64 {
         self.upcalls_lost + self.drops[DropReason::ParkedOverflow as usize]
     }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 impl Default for PortStats {
@@ -306,6 +351,9 @@ impl Default for PmdStats {
             masks: 0,
             busy_cycles: 0,
             idle_cycles: 0,
+            masks_refused: 0,
+            bursts: [0; PmdStats::BURST_BUCKETS],
+            burst_cycles: [0; PmdStats::CYCLE_BUCKETS],
             drops: [0; DropReason::COUNT],
         }
     }
@@ -394,8 +442,15 @@ pub trait Datapath: Send + Sync {
     /// The forwarding threads.
     fn pmds(&self) -> Vec<PmdId>;
     /// Sends operations to a thread. Never waits; when the thread's inbox is full, executes and puts are refused
-    /// ([`DpifError::Full`]) and the rest is taken all the same.
+    /// ([`DpifError::Full`]) and the rest is taken all the same. If the thread has ended, another one executes packets; the
+    /// rest fails ([`DpifError::NO_THREAD`]).
     fn operate(&self, batch: OpBatch);
+    /// The next flow that ended without being deleted by an operation, with its last statistics: its port or its thread went
+    /// away, or another thread took it over. Whoever takes an answer to an operation takes these first: a flow that is
+    /// not there any more stands here before the answer that says so.
+    fn next_purged(&self) -> Option<(PmdId, FlowRecord)> {
+        None
+    }
     /// Makes or changes a meter.
     fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError>;
     /// Removes a meter.

@@ -232,14 +232,14 @@ impl FlowKey {
     }
 
     /// Block `i` as words; 0 is the base block, `1 + n` the extension of shape bit `n`.
-    #[inline]
+    #[inline(always)]
     pub fn block(&self, i: usize) -> &[u64; 8] {
         let all: &[[u64; 8]; FlowKey::BLOCKS] = zerocopy::transmute_ref!(self);
         &all[i]
     }
 
     /// Block `i`, writable.
-    #[inline]
+    #[inline(always)]
     pub fn block_mut(&mut self, i: usize) -> &mut [u64; 8] {
         let all: &mut [[u64; 8]; FlowKey::BLOCKS] = zerocopy::transmute_mut!(self);
         &mut all[i]
@@ -248,8 +248,18 @@ impl FlowKey {
     /// Indices of the blocks that this key has.
     #[inline]
     pub fn present_blocks(&self) -> impl Iterator<Item = usize> + use<> {
-        let shape = self.base.shape;
-        (0..FlowKey::BLOCKS).filter(move |i| *i == 0 || shape >> (i - 1) & 1 != 0)
+        std::iter::once(0).chain(self.extension_blocks())
+    }
+
+    /// The same without the base block; nothing for the common packet.
+    #[inline(always)]
+    pub fn extension_blocks(&self) -> impl Iterator<Item = usize> + use<> {
+        let mut left = self.base.shape & ((1 << shape::COUNT) - 1);
+        std::iter::from_fn(move || {
+            let next = (left != 0).then(|| left.trailing_zeros() as usize + 1);
+            left &= left.wrapping_sub(1);
+            next
+        })
     }
 
     /// Makes the key empty, touching only the blocks that it has.

@@ -4,7 +4,7 @@
 //!   [`Flow`]. Codecs, text syntax and documentation follow from it.
 //! - [`Flow`], [`Mask`], [`Match`]: all fields of a packet in the slow path, as one block of 64-bit words.
 //! - [`FlowKey`]: the same packet for the datapath, a 64-byte block and cold extension blocks named by its shape.
-//! - [`extract`]: bytes to [`FlowKey`]; [`compose`]: the other way, a frame of a flow.
+//! - [`extract`]: bytes to [`FlowKey`], [`template`] the quick way for common packets; [`compose`]: the other way, a frame of a flow.
 //! - [`action`]: OpenFlow actions and instructions, independent of version.
 //! - [`text`]: matches, flows, actions and flow modifications as text.
 //!
@@ -16,8 +16,10 @@ pub mod compose;
 pub mod extract;
 pub mod fields;
 mod flow;
+pub mod fuzz;
 mod key;
 mod matching;
+pub mod template;
 pub mod text;
 mod types;
 

@@ -1,6 +1,6 @@
-//! Port I/O: the room where frames enter and leave the process. Existing network devices by AF_PACKET (`system`), taps
-//! (`tap` and `internal` ports), ports without a device (`dummy`, `null`,
-//! `pcap`), and what is to be known and set about links (rtnetlink, ethtool).
+//! Port I/O: the room where frames enter and leave the process. Existing network devices by AF_PACKET (`system`) or AF_XDP
+//! (`afxdp`), taps (`tap` and `internal` ports), ports without a device (`dummy`, `null`, `pcap`), and what is to be known
+//! and set about links (rtnetlink, ethtool).
 //!
 //! A [`Port`] gives receive queues, each owned by one thread, and one transmit queue for every thread that asks: threads
 //! share no queue. Receiving never blocks; sending takes the whole batch and says what became of it. Which thread polls
@@ -11,6 +11,7 @@
 #![allow(unsafe_code, reason = "system calls; each block says why it is sound")]
 
 mod eventfd;
+pub mod fuzz;
 mod null;
 mod port;
 mod raw;
@@ -18,10 +19,12 @@ mod soften;
 mod system;
 mod tap;
 
+pub mod afxdp;
 pub mod dummy;
 pub mod link;
 pub mod pcap;
 
+pub use afxdp::{AfxdpInfo, AfxdpOptions, XdpMode};
 pub use dummy::{Dummy, DummyOptions};
 pub use pcap::PcapOptions;
 pub use port::{Port, RxCounters, RxQueue, TxDrop, TxQueue, TxReport};

@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 
 use packet::{PacketBatch, PacketPool};
 
+use crate::afxdp::{self, AfxdpInfo, AfxdpOptions};
 use crate::dummy::{Dummy, DummyOptions};
 use crate::null::NullTx;
 use crate::pcap::{self, PcapOptions};
@@ -149,6 +150,7 @@ enum WayOut {
     Dummy(Dummy),
     Null,
     Pcap(pcap::TxFile),
+    Afxdp(afxdp::WayOut),
 }
 
 impl Port {
@@ -169,6 +171,14 @@ impl Port {
             rx: tap.open_rx(),
             way_out: WayOut::Tap(tap),
         })
+    }
+
+    /// Opens an existing Ethernet device by AF_XDP (see [`crate::afxdp`]; CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF), and tells
+    /// how. It should be up. Frames no longer reach the host until the port and its receive queues are dropped.
+    pub fn open_afxdp(name: &str, options: &AfxdpOptions) -> io::Result<(Port, AfxdpInfo)> {
+        let opened = afxdp::open(name, options)?;
+        let (ifindex, rx, way_out) = (opened.ifindex, opened.rx, WayOut::Afxdp(opened.way_out));
+        Ok((Port { name: name.to_owned(), ifindex, rx, way_out }, opened.info))
     }
 
     /// Makes a port without a device (see [`crate::dummy`]) and what controls it. Any name will do.
@@ -195,6 +205,7 @@ impl Port {
             WayOut::System(options) => system::open_tx(&self.name, self.ifindex, options),
             WayOut::Tap(tap) => tap.open_tx(),
             WayOut::Dummy(dummy) => Ok(dummy.open_tx()),
+            WayOut::Afxdp(out) => Ok(out.open_tx()),
             WayOut::Null => Ok(Box::new(NullTx)),
             WayOut::Pcap(file) => Ok(Box::new(pcap::PcapTx(file.clone()))),
         }
@@ -205,7 +216,7 @@ impl Port {
     /// are lost when they are moved) and for ports without one.
     pub fn exists(&self) -> Option<bool> {
         match &self.way_out {
-            WayOut::System(_) | WayOut::Dummy(_) | WayOut::Null | WayOut::Pcap(_) => None,
+            WayOut::System(_) | WayOut::Afxdp(_) | WayOut::Dummy(_) | WayOut::Null | WayOut::Pcap(_) => None,
             WayOut::Tap(tap) => Some(tap.exists()),
         }
     }

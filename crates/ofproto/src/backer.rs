@@ -284,7 +284,7 @@ impl Backer {
             }
             let over: Vec<(Arc<Rule>, Expiry)> = bridge
                 .tables
-                .iter()
+                .iter_mortal()
                 .filter_map(|r| Some((r.clone(), r.expired(now_ms, dumped_ms)?)))
                 .collect();
             if over.is_empty() {
@@ -333,9 +333,11 @@ fn learned_rule(l: &LearnedFlow, now_ms: u64) -> Rule {
     }
 }
 
-/// Whether the table has room for a learned flow under its limit, or has it already.
+/// Whether the table has room for a learned flow under its limit, or has it already; a rule of another cookie in its place
+/// does not count.
 fn has_room(bridge: &BridgeView, l: &LearnedFlow) -> bool {
-    if l.limit == 0 || bridge.tables.find_exactly(l.table, &l.matching, l.priority.into()).is_some() {
+    let there = bridge.tables.find_exactly(l.table, &l.matching, l.priority.into());
+    if l.limit == 0 || there.is_some_and(|r| r.cookie == l.cookie) {
         return true;
     }
     let all = flow::Match::catchall();

@@ -34,6 +34,43 @@ pub fn fuzz_jsonrpc(bytes: &[u8]) {
     let _refused = Client::new(ClientConfig::all(open_vswitch())).input(bytes).is_err();
 }
 
+/// Any bytes as what a server sends to a client that has its data already: the replica must survive them, and the client say
+/// so when it refuses.
+pub fn fuzz_client(bytes: &[u8]) {
+    let mut server = small_server();
+    let Ok(session) = server.session_open() else { return };
+    let mut client = Client::new(ClientConfig::all(open_vswitch()));
+    let operation = r#"{"op":"insert","table":"Bridge","row":{"name":"b"},"uuid-name":"b"}"#;
+    let root = r#"{"op":"insert","table":"Open_vSwitch","row":{"bridges":["named-uuid","b"]}}"#;
+    let request = format!(r#"{{"id":1,"method":"transact","params":["Open_vSwitch",{operation},{root}]}}"#);
+    server.session_input(session, request.as_bytes(), Time::default());
+    server.log_synced(server.log_seq());
+    server.session_output(session);
+    loop {
+        let up = client.take_output();
+        server.session_input(session, &up, Time::default());
+        server.log_synced(server.log_seq());
+        let down = server.session_output(session);
+        if up.is_empty() && down.is_empty() {
+            break;
+        }
+        assert!(client.input(&down).is_ok());
+    }
+    let before = client.replica().rows("Bridge").count();
+    assert_eq!(before, 1);
+    let refused = client.input(bytes).is_err();
+    for row in client.replica().rows("Bridge") {
+        // Reading what is there must work, whatever came.
+        row.str("name");
+        row.uuid_set("ports");
+    }
+    client.take_changes();
+    if refused {
+        client.reset();
+        assert!(!client.take_output().is_empty(), "after a refusal it asks anew");
+    }
+}
+
 fn texts<'a>(limits: FramerLimits, chunks: impl Iterator<Item = &'a [u8]>) -> Vec<Value> {
     let mut framer = Framer::new(limits);
     let mut texts = Vec::new();

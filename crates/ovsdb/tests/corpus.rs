@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ovsdb::fuzz::{fuzz_jsonrpc, fuzz_log, fuzz_schema, fuzz_transact};
+use ovsdb::fuzz::{fuzz_client, fuzz_jsonrpc, fuzz_log, fuzz_schema, fuzz_transact};
 
 fn replay(name: &str, target: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
@@ -26,6 +26,11 @@ fn replay(name: &str, target: fn(&[u8])) {
 #[test]
 fn jsonrpc() {
     replay("jsonrpc", fuzz_jsonrpc);
+}
+
+#[test]
+fn client() {
+    replay("client", fuzz_client);
 }
 
 #[test]

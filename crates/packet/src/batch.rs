@@ -50,6 +50,27 @@ impl PacketBatch {
         self.packets.drain(..)
     }
 
+    /// Moves all packets to the end of `into`; when that is empty by exchanging the two, which costs the same for any
+    /// number.
+    #[inline]
+    pub fn move_into(&mut self, into: &mut Vec<Packet>) {
+        if into.is_empty() {
+            std::mem::swap(&mut self.packets, into);
+        } else {
+            into.append(&mut self.packets);
+        }
+    }
+
+    /// Appends all packets of `from`, in the same way.
+    #[inline]
+    pub fn append(&mut self, from: &mut Vec<Packet>) {
+        if self.packets.is_empty() {
+            std::mem::swap(&mut self.packets, from);
+        } else {
+            self.packets.append(from);
+        }
+    }
+
     /// Frees all packets into `pool`.
     pub fn free_into(&mut self, pool: &mut PacketPool) {
         for p in self.packets.drain(..) {

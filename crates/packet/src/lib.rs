@@ -9,6 +9,7 @@
 
 mod batch;
 pub mod checksum;
+pub mod fuzz;
 mod gso;
 pub mod headers;
 mod offload;
@@ -17,7 +18,7 @@ mod pool;
 pub use batch::{BATCH_MAX_PACKETS, PacketBatch};
 pub use gso::{MAX_SEGMENTS, SegmentError, complete_checksum, crc32c, segment};
 pub use offload::{GsoKind, Offload, VIRTIO_NET_HDR_BYTES};
-pub use pool::{HEADROOM_BYTES, LARGE_FRAME_BYTES, Packet, PacketPool, SMALL_BUFFER_BYTES};
+pub use pool::{HEAD_BYTES, HEADROOM_BYTES, LARGE_FRAME_BYTES, Packet, PacketPool, SMALL_BUFFER_BYTES};
 
 #[cfg(test)]
 mod gso_tests;

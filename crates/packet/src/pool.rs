@@ -13,6 +13,9 @@ pub const SMALL_BUFFER_BYTES: usize = 2240;
 /// The largest frame that a large buffer takes: 64 KB of IP and its Ethernet and VLAN headers.
 pub const LARGE_FRAME_BYTES: usize = 65535 + 22;
 
+/// Bytes of [`Packet::head`]: Ethernet with a VLAN tag, IPv6 and the TCP header's flags.
+pub const HEAD_BYTES: usize = 80;
+
 const SMALL_KEPT: usize = 4096;
 const LARGE_KEPT: usize = 64;
 
@@ -50,6 +53,13 @@ impl Packet {
         &self.buf[self.start as usize..(self.start + self.len) as usize]
     }
 
+    /// The first [`HEAD_BYTES`] bytes from the start of the frame on, for parsers that read before they judge: what lies
+    /// behind a shorter frame is left over from others and means nothing. `None`: the buffer ends before.
+    #[inline]
+    pub fn head(&self) -> Option<&[u8; HEAD_BYTES]> {
+        self.buf[self.start as usize..].first_chunk()
+    }
+
     /// The frame's bytes, writable.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
@@ -73,6 +83,7 @@ impl Packet {
     }
 
     /// Replaces the frame by a copy of `frame`; the buffer grows when it is too small.
+    #[inline]
     pub fn set_frame(&mut self, frame: &[u8]) {
         if HEADROOM_BYTES + frame.len() > self.buf.len() {
             self.buf = vec![0; HEADROOM_BYTES + frame.len()].into_boxed_slice();
@@ -162,17 +173,24 @@ impl PacketPool {
 
     /// An empty packet whose buffer takes a frame of `frame_bytes`. Its bytes are those of some former packet:
     /// the caller fills what it then declares by [`Packet::set_len`].
+    #[inline]
     pub fn alloc(&mut self, frame_bytes: usize) -> Packet {
-        let kept = if HEADROOM_BYTES + frame_bytes <= SMALL_BUFFER_BYTES {
-            self.small.pop()
-        } else if frame_bytes <= LARGE_FRAME_BYTES {
-            self.large.pop().or_else(|| Some(vec![0; HEADROOM_BYTES + LARGE_FRAME_BYTES].into_boxed_slice()))
-        } else {
-            None
-        };
-        match kept {
+        if HEADROOM_BYTES + frame_bytes <= SMALL_BUFFER_BYTES
+            && let Some(buf) = self.small.pop()
+        {
+            return Packet { buf, start: HEADROOM_BYTES as u32, len: 0, offload: Offload::NONE };
+        }
+        self.alloc_rarely(frame_bytes)
+    }
+
+    #[cold]
+    fn alloc_rarely(&mut self, frame_bytes: usize) -> Packet {
+        if HEADROOM_BYTES + frame_bytes <= SMALL_BUFFER_BYTES || frame_bytes > LARGE_FRAME_BYTES {
+            return Packet::with_capacity(frame_bytes);
+        }
+        match self.large.pop() {
             Some(buf) => Packet { buf, start: HEADROOM_BYTES as u32, len: 0, offload: Offload::NONE },
-            None => Packet::with_capacity(frame_bytes),
+            None => Packet::with_capacity(LARGE_FRAME_BYTES),
         }
     }
 
@@ -185,10 +203,18 @@ impl PacketPool {
     }
 
     /// Takes a packet's buffer back.
+    #[inline]
     pub fn free(&mut self, p: Packet) {
         if p.buf.len() == SMALL_BUFFER_BYTES && self.small.len() < SMALL_KEPT {
             self.small.push(p.buf);
-        } else if p.buf.len() == HEADROOM_BYTES + LARGE_FRAME_BYTES && self.large.len() < LARGE_KEPT {
+        } else {
+            self.free_rarely(p);
+        }
+    }
+
+    #[cold]
+    fn free_rarely(&mut self, p: Packet) {
+        if p.buf.len() == HEADROOM_BYTES + LARGE_FRAME_BYTES && self.large.len() < LARGE_KEPT {
             self.large.push(p.buf);
         }
     }

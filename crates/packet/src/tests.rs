@@ -67,3 +67,9 @@ fn checksum_of_rfc1071_example_and_incremental_update() {
     assert_eq!(checksum::update16(!0xddf2, 0xf203, 0x1234), checksum::checksum(&changed));
     assert_eq!(checksum::update_bytes(!0xddf2, &data[2..6], &changed[2..6]), checksum::checksum(&changed));
 }
+
+#[test]
+fn the_corpus_of_offload_is_replayed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/offload");
+    testkit::replay_corpus(folder, crate::fuzz::offload);
+}

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+pub mod fuzz;
 pub mod slowpath;
 pub mod userspace;
 pub mod vlog;

@@ -6,7 +6,7 @@ use crate::hub::Hub;
 use crate::model::{Around, Effects, PlainCore, PlainMeter, PlainMeters, UpcallSeen};
 use crate::report::{Broken, Law, Violations};
 use crate::rng::Rng;
-use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
+use datapath::{DpShared, Pmd, PmdConfig, PmdIo, PmdTuning, TxReport};
 use dpif::{
     Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch, OpResult, PmdId,
     PortInfo, PortSpec, PortStats, PutMode, ReplySink, Ticket, Upcall, UpcallSink,
@@ -428,6 +428,14 @@ impl SimDatapath {
                 cache_entries_max: config.cache_entries,
                 parked_per_ticket_max: config.parked_per_ticket,
                 parked_max: config.parked,
+                // Answers depend on none of these.
+                vector: seed & 1 == 0,
+                template: seed & 2 == 0,
+                tuning: PmdTuning {
+                    cache_insert_inv_prob: (seed >> 2 & 3) as u32,
+                    rank: seed & 16 == 0,
+                    ..PmdTuning::default()
+                },
                 ..PmdConfig::new(id, seed)
             };
             let plain = PlainCore::new(&pmd_config);

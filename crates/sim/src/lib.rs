@@ -9,6 +9,7 @@
 mod checks;
 mod dp;
 mod frames;
+pub mod fuzz;
 mod hub;
 mod model;
 mod report;

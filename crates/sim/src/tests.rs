@@ -202,3 +202,27 @@ fn lacks(runs: &[Work]) -> Vec<&'static str> {
     let never = |(_, figure): &&Figure| !runs.iter().any(|w| figure(w) > 0);
     FIGURES.iter().filter(never).map(|(name, _)| *name).collect()
 }
+
+#[test]
+fn the_corpus_of_pipeline_is_replayed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/pipeline");
+    testkit::replay_corpus(folder, crate::fuzz::pipeline);
+}
+
+#[test]
+fn the_corpus_of_actions_is_replayed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/actions");
+    testkit::replay_corpus(folder, crate::fuzz::actions);
+}
+
+#[test]
+fn the_corpus_of_connection_is_replayed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/connection");
+    testkit::replay_corpus(folder, crate::fuzz::connection);
+}
+
+#[test]
+fn the_corpus_of_configuration_is_replayed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/configuration");
+    testkit::replay_corpus(folder, crate::fuzz::configuration);
+}

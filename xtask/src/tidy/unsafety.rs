@@ -4,7 +4,7 @@ use super::File;
 use crate::workspace::Member;
 
 /// The crates that may hold `unsafe`.
-const UNSAFE_ROOMS: &[&str] = &["netdev", "netlink", "sync", "sys"];
+const UNSAFE_ROOMS: &[&str] = &["netdev", "netlink", "simd", "sync", "sys"];
 /// How many lines of code may stand between a `SAFETY:` comment and the `unsafe` that it speaks of.
 const SAFETY_DISTANCE_LINES: usize = 5;
 

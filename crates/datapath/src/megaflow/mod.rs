@@ -20,6 +20,9 @@ use flow::{DpPort, FlowKey, KeyMask, Ufid};
 use hashbrown::HashTable;
 use std::sync::Arc;
 
+/// Up to so many flows (190 KiB) the second-level cache of a processor has them.
+const NEAR_FLOWS: usize = 1500;
+
 /// A subtable in the list of a port.
 struct Ranked {
     subtable: u32,
@@ -43,6 +46,7 @@ pub(crate) struct MegaflowTable {
     by_ufid: HashTable<u32>,
     ranks: HashTable<PortRank>,
     flow_limit: usize,
+    masks_per_port_max: usize,
 }
 
 /// What a lookup found.
@@ -65,6 +69,7 @@ impl MegaflowTable {
             by_ufid: HashTable::new(),
             ranks: HashTable::new(),
             flow_limit: flow_limit.min(crate::cache::ID_LIMIT as usize - 1),
+            masks_per_port_max: usize::MAX,
         }
     }
 
@@ -81,6 +86,20 @@ impl MegaflowTable {
     /// Whether another flow would be one too many.
     pub(crate) fn is_full(&self) -> bool {
         self.slab.len() >= self.flow_limit
+    }
+
+    /// Bounds the masks of a port; those above the bound stay.
+    pub(crate) fn set_masks_per_port_max(&mut self, max: usize) {
+        self.masks_per_port_max = max;
+    }
+
+    /// Whether a flow of that mask would be one mask too many for its input port.
+    pub(crate) fn is_port_full(&self, key: &FlowKey, mask: &KeyMask) -> bool {
+        let port = key.base.in_port;
+        let rank = self.ranks.find(self.hasher.number(port.into()), |r| r.port == port);
+        let Some(rank) = rank.filter(|r| r.list.len() >= self.masks_per_port_max) else { return false };
+        let known = self.subtable_like(&Subtable::new(key, mask));
+        !known.is_some_and(|n| rank.list.iter().any(|e| e.subtable == n))
     }
 
     /// The slots, for accounting and actions of a flow just found.
@@ -105,7 +124,34 @@ impl MegaflowTable {
         }
     }
 
+    /// Whether the slots are so many that they are better asked for in advance.
+    #[inline(always)]
+    pub(crate) fn is_far(&self) -> bool {
+        self.slab.len() > NEAR_FLOWS
+    }
+
+    /// Asks for slot `id`, if there is one.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, id: u32) {
+        if let Some(slot) = self.slab.get(id) {
+            simd::prefetch(slot);
+        }
+    }
+
+    /// When the flow in slot `id` matches the packet: counts it there and gives the slot's `output`.
+    #[inline(always)]
+    pub(crate) fn hit(&mut self, id: u32, key: &FlowKey, bytes: u64, now_ms: u64) -> Option<u32> {
+        let slot = self.slab.get_mut(id)?;
+        let subtable = self.subtables.get(slot.subtable as usize)?;
+        if !slot.matches(subtable.mask(), key) {
+            return None;
+        }
+        slot.account(bytes, key.base.tcp_flags, now_ms);
+        Some(slot.output)
+    }
+
     /// Looks a packet up.
+    #[inline]
     pub(crate) fn lookup(&mut self, key: &FlowKey) -> Found {
         let port = key.base.in_port;
         let mut visited = 0;
@@ -182,8 +228,9 @@ impl MegaflowTable {
 
     /// Removes all flows.
     pub(crate) fn clear(&mut self) {
-        let limit = self.flow_limit;
-        *self = MegaflowTable::new(self.hasher.clone(), limit);
+        let masks_per_port_max = self.masks_per_port_max;
+        *self =
+            MegaflowTable { masks_per_port_max, ..MegaflowTable::new(self.hasher.clone(), self.flow_limit) };
     }
 
     /// About once a second: sorts each port's list by hits, the recent ones counting most.
@@ -196,15 +243,19 @@ impl MegaflowTable {
         }
     }
 
+    /// The subtable of the same mask and shape.
+    fn subtable_like(&self, wanted: &Subtable) -> Option<u32> {
+        let same = |n: &u32| self.subtables[*n as usize].identity() == wanted.identity();
+        self.by_mask.find(self.hasher.key(wanted.identity()), same).copied()
+    }
+
     fn subtable_for(&mut self, key: &FlowKey, mask: &KeyMask) -> u32 {
         let wanted = Subtable::new(key, mask);
+        if let Some(n) = self.subtable_like(&wanted) {
+            return n;
+        }
         let hash_of = |hasher: &KeyHasher, s: &Subtable| hasher.key(s.identity());
         let hash = hash_of(&self.hasher, &wanted);
-        let subtables = &self.subtables;
-        let known = self.by_mask.find(hash, |n| subtables[*n as usize].identity() == wanted.identity());
-        if let Some(n) = known {
-            return *n;
-        }
         let n = match self.free_subtables.pop() {
             Some(n) => {
                 self.subtables[n as usize] = wanted;

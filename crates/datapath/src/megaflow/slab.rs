@@ -45,7 +45,7 @@ struct Cold {
 }
 
 fn extensions_of(key: &FlowKey) -> Box<[Line]> {
-    key.present_blocks().skip(1).map(|i| Line(*key.block(i))).collect()
+    key.extension_blocks().map(|i| Line(*key.block(i))).collect()
 }
 
 impl Slot {
@@ -64,7 +64,7 @@ impl Slot {
     }
 
     /// Whether the masked key of this slot is the key under `mask`. Reads only the blocks that both have.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn matches(&self, mask: &KeyMask, key: &FlowKey) -> bool {
         let (k, m) = (key.block(0), mask.block(0));
         let mut differs = 0;
@@ -74,15 +74,16 @@ impl Slot {
         differs == 0 && (self.extensions.is_empty() || self.extensions_match(mask, key))
     }
 
+    #[inline(always)]
     fn extensions_match(&self, mask: &KeyMask, key: &FlowKey) -> bool {
-        key.present_blocks().skip(1).zip(self.extensions.iter()).all(|(i, own)| {
+        key.extension_blocks().zip(self.extensions.iter()).all(|(i, own)| {
             let (k, m) = (key.block(i), mask.block(i));
             (0..8).fold(0, |d, w| d | (k[w] & m[w]) ^ own.0[w]) == 0
         })
     }
 
     /// Accounts one packet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn account(&mut self, bytes: u64, tcp_flags: u16, now_ms: u64) {
         self.packets += 1;
         self.bytes += bytes;
@@ -124,13 +125,13 @@ impl Slab {
     }
 
     /// The slot of that id, empty or not; `None` when there never was one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, id: u32) -> Option<&Slot> {
         self.chunks.get((id >> CHUNK_BITS) as usize).and_then(|c| c.get(id as usize % CHUNK))
     }
 
     /// The same, writable.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Slot> {
         self.chunks.get_mut((id >> CHUNK_BITS) as usize).and_then(|c| c.get_mut(id as usize % CHUNK))
     }
@@ -211,7 +212,7 @@ impl Slab {
         let cold = slot.cold.as_ref()?;
         let mut key = FlowKey::default();
         *key.block_mut(0) = cold.base.0;
-        for (i, line) in key.present_blocks().skip(1).zip(cold.extensions.iter()) {
+        for (i, line) in key.extension_blocks().zip(cold.extensions.iter()) {
             *key.block_mut(i) = line.0;
         }
         let stats = FlowStats {

@@ -4,6 +4,7 @@
 mod actions;
 mod forwarding;
 mod frames;
+mod handover;
 mod hostile;
 mod operations;
 mod oracle;

@@ -68,9 +68,29 @@ fn overlap(a: &Plain, key: &FlowKey, mask: &KeyMask) -> bool {
         })
 }
 
-fn run(steps: Vec<Step>, cache_entries_max: usize) {
+/// Which of the optimisations are on.
+#[derive(Clone, Copy, Debug)]
+struct Variant {
+    insert_inv_prob: u32,
+    vector: bool,
+    template: bool,
+    rank: bool,
+}
+
+fn variant() -> impl Strategy<Value = Variant> {
+    (0..3u32, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(insert_inv_prob, vector, template, rank)| Variant { insert_inv_prob, vector, template, rank },
+    )
+}
+
+fn run(steps: Vec<Step>, variant: Variant) {
     let frames = universe();
-    let mut rig = Rig::with(|c| c.cache_entries_max = cache_entries_max);
+    let mut rig = Rig::with(|c| {
+        c.vector = variant.vector;
+        c.template = variant.template;
+        c.tuning.cache_insert_inv_prob = variant.insert_inv_prob;
+        c.tuning.rank = variant.rank;
+    });
     let mut flows: Vec<Plain> = Vec::new();
     for step in steps {
         match step {
@@ -133,7 +153,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn lookup_is_a_scan_of_the_flow_list(steps in prop::collection::vec(step(), 1..60), cached: bool) {
-        run(steps, if cached { 4096 } else { 0 });
+    fn lookup_is_a_scan_of_the_flow_list(steps in prop::collection::vec(step(), 1..60), variant in variant()) {
+        run(steps, variant);
     }
 }

@@ -13,6 +13,9 @@ const SETTINGS_BYTES: usize = 48;
 const MASK_WORDS_AT: usize = 15;
 const MAX_MASK_WORDS: usize = 127;
 const DRVINFO_BYTES: usize = 196;
+const GCHANNELS: u32 = 0x3c;
+const GFLAGS: u32 = 0x25;
+const FLAG_RXVLAN: u32 = 1 << 8;
 
 /// Duplex of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,6 +95,23 @@ pub fn driver(name: &str) -> io::Result<[String; 3]> {
     Ok([text(4), text(36), text(68)])
 }
 
+/// Receive queues that a device has in use.
+pub fn rx_queues(name: &str) -> io::Result<u32> {
+    // Command; the most of each kind (receiving, sending, other, both); as many as are in use.
+    let mut buf = [0u32; 9];
+    buf[0] = GCHANNELS;
+    ioctl(name, &mut buf).map_err(context(format!("device {name}: queues")))?;
+    Ok(buf[5].saturating_add(buf[8]))
+}
+
+/// Whether a device takes VLAN tags out of the frames that it receives.
+pub fn takes_tags_out(name: &str) -> io::Result<bool> {
+    // Command; flags.
+    let mut buf = [GFLAGS, 0];
+    ioctl(name, &mut buf).map_err(context(format!("device {name}: flags")))?;
+    Ok(buf[1] & FLAG_RXVLAN != 0)
+}
+
 fn byte(words: &[u32], at: usize) -> u8 {
     words[at / 4].to_ne_bytes()[at % 4]
 }
@@ -101,7 +121,8 @@ fn ioctl(name: &str, buf: &mut [u32]) -> io::Result<()> {
     let fd = raw::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     let mut req = raw::ifreq(name)?;
     req.ifr_ifru.ifru_data = buf.as_mut_ptr().cast();
-    // SAFETY: SIOCETHTOOL takes an ifreq whose data point to the command; both commands used here write at most what
-    // their callers above have reserved: the fixed part and three masks of the given length, or ethtool_drvinfo.
+    // SAFETY: SIOCETHTOOL takes an ifreq whose data point to the command; the commands used here write at most what
+    // their callers above have reserved: the fixed part and three masks of the given length, ethtool_drvinfo,
+    // ethtool_channels or ethtool_value.
     unsafe { raw::ioctl_ifreq(&fd, libc::SIOCETHTOOL, &mut req) }
 }

@@ -12,11 +12,16 @@ mod wire;
 
 use std::io;
 
-pub use ethtool::{Duplex, EthtoolLink, driver, ethtool_link};
+pub use ethtool::{Duplex, EthtoolLink, driver, ethtool_link, rx_queues, takes_tags_out};
 pub use monitor::{LinkEvent, LinkMonitor};
 
 use crate::raw::context;
 use wire::{Request, attribute};
+
+/// The links that a datagram of the kernel tells of.
+pub(crate) fn links_of(bytes: &[u8]) -> Vec<LinkInfo> {
+    wire::messages(bytes).filter_map(|m| Some(wire::link_of(&m)?.0)).collect()
+}
 
 /// Operational state (RFC 2863 §3.1.12, `IFLA_OPERSTATE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -49,3 +49,9 @@ fn messages_cut_off_or_changed_do_no_harm() {
         }
     }
 }
+
+#[test]
+fn the_corpus_of_link_messages_is_replayed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/link_messages");
+    testkit::replay_corpus(folder, crate::fuzz::link_messages);
+}

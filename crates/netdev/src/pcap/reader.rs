@@ -45,7 +45,10 @@ impl<R: Read> Frames<R> {
         }
         let stored_bytes = stored as usize;
         // A frame that was cut when captured has lost its check sequence first.
-        let frame_bytes = stored_bytes.min((on_the_wire as usize).saturating_sub(self.layout.fcs_bytes));
+        let frame_bytes = match self.layout.fcs_bytes {
+            0 => stored_bytes,
+            fcs => stored_bytes.min((on_the_wire as usize).saturating_sub(fcs)),
+        };
         Ok(Some(Record { stored_bytes, frame_bytes }))
     }
 

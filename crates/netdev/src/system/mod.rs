@@ -146,14 +146,7 @@ fn open_rx_socket(name: &str, ifindex: u32, options: &SystemOptions) -> io::Resu
     let ignores = options.ignore_outgoing
         && raw::set_option(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1 as c_int).is_ok();
     if options.promiscuous {
-        let mreq = libc::packet_mreq {
-            mr_ifindex: ifindex as c_int,
-            mr_type: libc::PACKET_MR_PROMISC as u16,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        raw::set_option(&fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, mreq)
-            .map_err(failed("promiscuous mode"))?;
+        make_promiscuous(&fd, ifindex).map_err(failed("promiscuous mode"))?;
     }
     Ok((fd, ignores))
 }
@@ -170,6 +163,17 @@ pub(crate) fn open_tx(name: &str, ifindex: u32, options: &SystemOptions) -> io::
     };
     let unfinished = if options.vnet_hdr && options.tx_offload { Some(open(true)?) } else { None };
     Ok(Box::new(tx::SystemTx::new(open(false)?, unfinished, options.sendmmsg)))
+}
+
+/// Has a device receive frames for other stations too, as long as the packet socket is open.
+pub(crate) fn make_promiscuous(fd: &OwnedFd, ifindex: u32) -> io::Result<()> {
+    let mreq = libc::packet_mreq {
+        mr_ifindex: ifindex as c_int,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    raw::set_option(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, mreq)
 }
 
 fn socket(vnet_hdr: bool) -> io::Result<OwnedFd> {
@@ -201,7 +205,7 @@ fn set_buffer(fd: &OwnedFd, force: c_int, plain: c_int, bytes: u32) -> io::Resul
 }
 
 /// Refuses devices without Ethernet headers.
-fn require_ethernet(name: &str, fd: &OwnedFd) -> io::Result<()> {
+pub(crate) fn require_ethernet(name: &str, fd: &impl AsFd) -> io::Result<()> {
     let mut req = raw::ifreq(name)?;
     // SAFETY: SIOCGIFHWADDR takes an ifreq and fills ifru_hwaddr.
     let kind = unsafe {

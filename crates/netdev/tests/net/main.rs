@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "namespaces and poll(2)")]
 
+mod afxdp;
 mod helpers;
 mod link;
 mod queues;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use netdev::{Port, RxMethod, SystemOptions, TapOptions};
+use netdev::{AfxdpOptions, Port, RxMethod, SystemOptions, TapOptions, XdpMode};
 use packet::PacketBatch;
 
 use crate::helpers::*;
@@ -41,6 +41,22 @@ fn recvmmsg_port(address: &str) -> Port {
 
 fn software_port(address: &str) -> Port {
     system_port(address, &SystemOptions { tx_offload: false, ..SystemOptions::default() })
+}
+
+fn xdp_port(address: &str, mode: XdpMode) -> Port {
+    veth("sl-h", "sl-p");
+    // What AF_XDP does not carry: checksums left to the device, large segments.
+    run("ethtool -K sl-h tx off tso off gso off");
+    ip(&format!("addr add {address}/24 dev sl-h"));
+    Port::open_afxdp("sl-p", &AfxdpOptions { mode, ..AfxdpOptions::default() }).unwrap().0
+}
+
+fn xdp_native_port(address: &str) -> Port {
+    xdp_port(address, XdpMode::Native)
+}
+
+fn xdp_generic_port(address: &str) -> Port {
+    xdp_port(address, XdpMode::Generic)
 }
 
 fn host(make: Make, address: &'static str, ports: Sender<Option<End>>, go: Receiver<()>, f: fn()) {
@@ -151,5 +167,19 @@ fn tcp_between_sockets_in_large_segments() {
 fn tcp_with_segments_cut_in_software() {
     if let Some(largest) = check(software_port) {
         assert!(largest > 10_000, "no large segment: {largest}");
+    }
+}
+
+#[test]
+fn tcp_between_xdp_sockets_in_the_driver() {
+    if let Some(largest) = check(xdp_native_port) {
+        assert_eq!(largest, 1514);
+    }
+}
+
+#[test]
+fn tcp_between_xdp_sockets_before_the_stack() {
+    if let Some(largest) = check(xdp_generic_port) {
+        assert_eq!(largest, 1514);
     }
 }

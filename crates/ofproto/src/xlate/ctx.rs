@@ -117,7 +117,7 @@ impl<'a> Ctx<'a> {
     pub(super) fn fail(&mut self, reason: XlateDrop, fault: impl Into<String>) {
         if self.error.is_none() {
             let fault = fault.into();
-            self.trace.leaf(|| TraceEvent::Error(fault.clone()));
+            self.trace.error(|| fault.clone());
             (self.error, self.fault) = (Some(reason), Some(fault));
         }
         self.exit = true;
@@ -205,22 +205,22 @@ impl<'a> Ctx<'a> {
 
     /// A port that the bridge does not have is one of a packet-out or of a story told: tables see its packets.
     fn port_receives(&mut self) -> bool {
-        let port = self.bridge.ports.port(self.flow.in_port()).cloned();
-        let receives = port.is_none_or(|p| self.may_receive(p.config));
+        let Some(config) = self.bridge.ports.port(self.flow.in_port()).map(|p| p.config) else { return true };
+        let receives = self.may_receive(config);
         if !receives {
             self.quietly_drop(XlateDrop::ForwardingDisabled, "the input port does not receive");
         }
         receives
     }
 
-    /// Whether a port of this configuration lets the packet in. Spanning tree's frames have a bit of their own.
+    /// Whether a port of this configuration lets the packet in. Spanning tree's frames have a bit of their own. That a port is
+    /// down is its device's matter, on the way in as on the way out.
     pub(super) fn may_receive(&mut self, config: PortConfigBits) -> bool {
         if config.no_recv == config.no_recv_stp {
-            return !config.no_recv && !config.port_down;
+            return !config.no_recv;
         }
         self.wc.0.dl_dst = [0xff; 6];
-        let closed = if self.flow.dl_dst == STP_ADDRESS { config.no_recv_stp } else { config.no_recv };
-        !closed && !config.port_down
+        if self.flow.dl_dst == STP_ADDRESS { !config.no_recv_stp } else { !config.no_recv }
     }
 
     /// Ends the translation as configuration wants it: nothing is sent, and nobody is alarmed.

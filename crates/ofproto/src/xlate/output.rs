@@ -51,10 +51,7 @@ impl Ctx<'_> {
             return self.trace.warning(|| "Nonexistent output port".to_string());
         };
         if port.config.no_fwd {
-            return self.trace.warning(|| "OFPPC_NO_FWD set, skipping output".to_string());
-        }
-        if port.config.port_down {
-            return self.trace.warning(|| "OFPPC_PORT_DOWN set, skipping output".to_string());
+            return self.trace.detail(|| "OFPPC_NO_FWD set, skipping output".to_string());
         }
         if let Some((peer_bridge, peer_port)) = port.patch_peer {
             return self.cross_patch(port, peer_bridge, peer_port);

@@ -29,9 +29,9 @@ pub enum TraceEvent {
     ActionSet,
     /// What came of it.
     Detail(String),
-    /// Something that its author may not have meant.
+    /// Something was not done.
     Warning(String),
-    /// Why the translation ended, or something that its author cannot have meant.
+    /// Something is wrong with the rules.
     Error(String),
 }
 
@@ -85,8 +85,7 @@ impl Tracer {
         self.leaf(|| TraceEvent::Error(text()));
     }
 
-    /// A node without children.
-    pub(super) fn leaf(&mut self, event: impl FnOnce() -> TraceEvent) {
+    fn leaf(&mut self, event: impl FnOnce() -> TraceEvent) {
         if let Some(top) = self.stack.as_mut().and_then(|s| s.last_mut()) {
             top.push(TraceNode { event: event(), children: Vec::new() });
         }

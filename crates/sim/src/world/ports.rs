@@ -74,6 +74,15 @@ impl World {
     }
 }
 
+/// A bridge of that many plain ports.
+pub(crate) fn fuzz_ports(count: u32) -> PortTable {
+    let mut table = PortTable::default();
+    for n in 1..=count {
+        add_port(&mut table, OfPort(n), Some(DpPort(n)), None, Arc::default(), 0, PortConfigBits::default());
+    }
+    table
+}
+
 fn add_port(
     table: &mut PortTable,
     of_port: OfPort,

@@ -102,12 +102,16 @@ fn counters(daemon: &Daemon) -> Vec<(&'static str, u64)> {
     let instances = || daemon.switch.instances().iter();
     let stats: Vec<_> = instances().flat_map(|i| i.pmd_stats()).collect();
     let sum = |f: fn(&dpif::PmdStats) -> u64| stats.iter().map(|(_, s)| f(s)).sum::<u64>();
-    let dropped = |reason: DropReason| stats.iter().map(|(_, s)| s.drops[reason as usize]).sum();
+    let dropped = |reason: DropReason| stats.iter().map(|(_, s)| s.drops[reason as usize]).sum::<u64>();
     let bridges = daemon.switch.instances().bridges();
     let macs = |f: fn(&MacStats) -> u64| bridges.iter().map(|(_, b)| f(&lock(&b.macs).stats)).sum();
     vec![
         ("datapath_drop_invalid_port", dropped(DropReason::NoPort)),
         ("datapath_drop_meter", dropped(DropReason::Meter)),
+        (
+            "datapath_drop_port_removed",
+            dropped(DropReason::PortRemoved) + instances().map(|i| i.datapath.ended_with_port()).sum::<u64>(),
+        ),
         ("datapath_drop_recirc_error", dropped(DropReason::RecirculationLimit)),
         ("datapath_drop_rx_invalid_packet", dropped(DropReason::Runt)),
         ("datapath_drop_upcall_error", dropped(DropReason::UpcallError)),

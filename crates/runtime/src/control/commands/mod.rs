@@ -10,8 +10,11 @@ mod general;
 mod pmd;
 mod slowpath;
 mod table;
+mod threads;
 mod trace;
 mod trace_args;
+
+pub(crate) use trace_args::hexadecimal as packet_of_hex;
 
 use super::daemon::Daemon;
 use super::switch::Switch;

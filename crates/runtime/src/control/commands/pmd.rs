@@ -71,6 +71,7 @@ fn pmd_stats(out: &mut String, s: &dpif::PmdStats) {
     for (name, value) in rows {
         let _ = writeln!(out, "  {name}: {value}");
     }
+    super::threads::cycles(out, s);
 }
 
 pub(super) fn pmd_stats_clear(daemon: &mut Daemon, args: &[String]) -> Answer {

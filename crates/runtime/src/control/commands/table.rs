@@ -1,6 +1,8 @@
 //! The table of commands: names, arguments, how many of them, and what each does.
 
-use super::{Command, absent, command, datapath, dummy, dumps, fdb, flows, general, pmd, slowpath, trace};
+use super::{
+    Command, absent, command, datapath, dummy, dumps, fdb, flows, general, pmd, slowpath, threads, trace,
+};
 
 /// The commands of every daemon, in order of their names.
 pub(super) const COMMANDS: &[Command] = &[
@@ -41,6 +43,9 @@ pub(super) const COMMANDS: &[Command] = &[
     command("dpctl/mod-flow", "[dp] flow actions", 2, 3, flows::modify),
     command("dpctl/set-if", "dp iface...", 2, 64, datapath::set_ports),
     command("dpctl/show", "[-s] [dp...]", 0, 16, datapath::dpctl_show),
+    command("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, threads::rxq_rebalance),
+    command("dpif-netdev/pmd-rxq-show", "[-pmd core] [-secs secs] [dp]", 0, 5, threads::rxq_show),
+    command("dpif-netdev/pmd-sleep-show", "[dp]", 0, 1, threads::sleep_show),
     command("dpif-netdev/pmd-stats-clear", "[-pmd core] [dp]", 0, 3, pmd::pmd_stats_clear),
     command("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, pmd::pmd_stats_show),
     command("dpif-netdev/subtable-lookup-info-get", "", 0, 0, pmd::lookups),

@@ -103,7 +103,7 @@ fn l7_length(text: &str) -> Result<usize, String> {
 }
 
 /// Bytes as pairs of hexadecimal digits, blanks aside.
-pub(super) fn hexadecimal(text: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn hexadecimal(text: &str) -> Result<Vec<u8>, String> {
     let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
     let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
     let bytes: Option<Vec<u8>> = digits

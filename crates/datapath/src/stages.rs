@@ -1,0 +1,161 @@
+//! The stages of a burst that every packet passes, as kernels: loops over the arrays of the burst that the compiler makes
+//! for each instruction set ([`simd`]).
+//!
+//! Loads that miss the processor's caches are asked for a pass ahead, so that they overlap; only when the structure they
+//! go to is large.
+
+use crate::cache::SignatureCache;
+use crate::hash::{KeyHasher, split_mix};
+use crate::megaflow::MegaflowTable;
+use crate::process::Burst;
+use flow::extract::{Metadata, extract};
+use flow::template::extract_common;
+use packet::BATCH_MAX_PACKETS;
+use simd::Kernel;
+
+/// In [`Burst::results`]: no megaflow matched.
+pub(crate) const MISS: u32 = u32::MAX;
+/// In [`Burst::results`]: waits behind a ticket.
+pub(crate) const WAITS: u32 = u32::MAX - 1;
+
+/// Bytes → keys and header offsets.
+pub(crate) struct Extract<'a> {
+    pub(crate) burst: &'a mut Burst,
+    pub(crate) md: Metadata,
+    pub(crate) vlan_limit: u8,
+    /// Common packets by the template.
+    pub(crate) template: bool,
+}
+
+impl Kernel for Extract<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Burst { packets, keys, layouts, .. } = self.burst;
+        for ((packet, key), layout) in packets.iter().zip(&mut keys[..]).zip(layouts) {
+            let head = if self.template { packet.head() } else { None };
+            let common =
+                head.and_then(|head| extract_common(head, packet.len(), &self.md, self.vlan_limit, key));
+            *layout = match common {
+                Some(common) => common,
+                None => extract(packet.data(), &self.md, self.vlan_limit, key),
+            };
+        }
+    }
+}
+
+/// Keys → hashes.
+pub(crate) struct Hash<'a> {
+    pub(crate) burst: &'a mut Burst,
+    pub(crate) hasher: &'a KeyHasher,
+}
+
+impl Kernel for Hash<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Burst { packets, keys, hashes, .. } = self.burst;
+        for (hash, key) in hashes.iter_mut().zip(&keys[..]).take(packets.len()) {
+            *hash = self.hasher.key(key);
+        }
+    }
+}
+
+/// Hashes → megaflows by the cache; what it does not know goes on the list of misses. The hits.
+pub(crate) struct FindCached<'a> {
+    pub(crate) burst: &'a mut Burst,
+    pub(crate) table: &'a mut MegaflowTable,
+    pub(crate) cache: &'a SignatureCache,
+    pub(crate) now_ms: u64,
+}
+
+impl Kernel for FindCached<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(self) -> u64 {
+        let FindCached { burst, table, cache, now_ms } = self;
+        let n = burst.packets.len().min(BATCH_MAX_PACKETS);
+        if cache.is_far() {
+            burst.hashes[..n].iter().for_each(|hash| cache.prefetch(*hash));
+        }
+        let mut hints = [MISS; BATCH_MAX_PACKETS];
+        for (hint, hash) in hints[..n].iter_mut().zip(&burst.hashes) {
+            *hint = cache.hint(*hash).unwrap_or(MISS);
+        }
+        if table.is_far() {
+            hints[..n].iter().for_each(|hint| table.prefetch(*hint));
+        }
+        burst.misses.clear();
+        let mut hits = 0;
+        for i in 0..n {
+            if burst.results[i] == WAITS {
+                continue;
+            }
+            let (key, bytes) = (&burst.keys[i], burst.packets[i].len() as u64);
+            let mut id = hints[i];
+            let mut output = table.hit(id, key, bytes, now_ms);
+            if output.is_none() && id != MISS {
+                id = second_hint(cache, table, burst.hashes[i], key);
+                output = table.hit(id, key, bytes, now_ms);
+            }
+            match output {
+                Some(port) => {
+                    burst.results[i] = id;
+                    burst.outputs[i] = port;
+                    hits += 1;
+                }
+                None => burst.misses.push(i as u32),
+            }
+        }
+        hits
+    }
+}
+
+/// The megaflow of a packet whose signature another one has too, or [`MISS`].
+#[cold]
+fn second_hint(cache: &SignatureCache, table: &MegaflowTable, hash: u64, key: &flow::FlowKey) -> u32 {
+    cache.find(hash, |id| table.confirms(id, key)).unwrap_or(MISS)
+}
+
+/// The misses → megaflows by the ranked subtables. Hits, and subtables visited for them.
+pub(crate) struct FindMegaflows<'a> {
+    pub(crate) burst: &'a mut Burst,
+    pub(crate) table: &'a mut MegaflowTable,
+    pub(crate) cache: Option<&'a mut SignatureCache>,
+    /// One of so many hits enters the cache.
+    pub(crate) insert_inv_prob: u32,
+    pub(crate) random: &'a mut u64,
+    pub(crate) now_ms: u64,
+}
+
+impl Kernel for FindMegaflows<'_> {
+    type Output = (u64, u64);
+
+    #[inline(always)]
+    fn run(mut self) -> (u64, u64) {
+        let (burst, table) = (self.burst, self.table);
+        let (mut hits, mut lookups) = (0, 0);
+        for &i in &burst.misses {
+            let i = i as usize;
+            let key = &burst.keys[i];
+            let found = table.lookup(key);
+            let Some(id) = found.id else { continue };
+            let Some(slot) = table.slab().get_mut(id) else { continue };
+            slot.account(burst.packets[i].len() as u64, key.base.tcp_flags, self.now_ms);
+            burst.results[i] = id;
+            burst.outputs[i] = slot.output;
+            hits += 1;
+            lookups += u64::from(found.visited);
+            if let Some(cache) = &mut self.cache
+                && (self.insert_inv_prob <= 1
+                    || split_mix(self.random).is_multiple_of(self.insert_inv_prob.into()))
+            {
+                cache.insert(burst.hashes[i], id);
+            }
+        }
+        (hits, lookups)
+    }
+}

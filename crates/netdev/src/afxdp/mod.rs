@@ -1,0 +1,246 @@
+//! `afxdp` ports: an existing Ethernet device by AF_XDP (the kernel's `af_xdp` document; Linux 5.9).
+//!
+//! An XDP program on the device hands the frames of its receive queues 0 to n-1 to a socket each, before the host's stack sees
+//! them. In *native* mode the program runs in the device's driver, with or without copying by the kernel (*zero-copy*); in
+//! *generic* mode before the host's stack, on any device. *Best effort* takes the first of these that works, in the order
+//! native-with-zerocopy, native, generic.
+//!
+//! Invariants: the program is attached as long as the port or one of its receive queues exists, no longer, also when the
+//! process is killed. A port's memory is bounded, see [`MAX_RING_ENTRIES`].
+//!
+//! What AF_XDP does not carry is lost, and the user has to see to it with ethtool(8): checksums that a veth peer has left to its
+//! device (`-K PEER tx off`) and VLAN tags beside the frame (`rxvlan off`, on a veth peer `txvlan off`); frames of more than
+//! some 3,500 bytes (`gro off lro off`; on a veth in generic mode the peer's `tso off gso off`). Frames of device queues beyond
+//! n go to the host. There are no offloads on the way out: checksums and segmentation are done in software.
+
+mod program;
+mod ring;
+mod rx;
+mod socket;
+#[cfg(test)]
+mod tests;
+mod tx;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::port::{RxQueue, TxQueue};
+use crate::system::{MAX_RX_QUEUES, make_promiscuous, require_ethernet};
+use crate::{link, raw};
+use program::{Hook, SocketMap};
+use socket::{MAX_RX_FRAME_BYTES, Setup};
+use tx::{TxSide, XdpTx};
+
+/// Ring entries of one queue, for either direction: each stands for a chunk of 4 KB.
+const RING_ENTRIES: u32 = 1024;
+/// The most ring entries of all queues of a port together: 32 MB for received frames and as much for sent ones.
+pub const MAX_RING_ENTRIES: u32 = 1 << 13;
+/// Bytes of a frame beside the MTU: Ethernet header and one tag.
+const HEADER_BYTES: usize = 18;
+
+/// How frames come from the device: option `xdp-mode`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum XdpMode {
+    /// The fastest that works.
+    #[default]
+    BestEffort,
+    /// In the driver, frames standing in the port's memory.
+    NativeWithZerocopy,
+    /// In the driver, frames copied by the kernel.
+    Native,
+    /// Before the host's stack: any device.
+    Generic,
+}
+
+impl XdpMode {
+    /// Every mode with its name.
+    pub const ALL: [(XdpMode, &'static str); 4] = [
+        (XdpMode::BestEffort, "best-effort"),
+        (XdpMode::NativeWithZerocopy, "native-with-zerocopy"),
+        (XdpMode::Native, "native"),
+        (XdpMode::Generic, "generic"),
+    ];
+
+    /// The option's value.
+    pub fn name(self) -> &'static str {
+        XdpMode::ALL.iter().find(|(mode, _)| *mode == self).map_or("", |(_, name)| name)
+    }
+}
+
+impl std::fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A value of `xdp-mode` that there is not.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("\"{0}\" is no xdp-mode: best-effort, native-with-zerocopy, native and generic are")]
+pub struct UnknownXdpMode(String);
+
+impl FromStr for XdpMode {
+    type Err = UnknownXdpMode;
+
+    fn from_str(s: &str) -> Result<XdpMode, UnknownXdpMode> {
+        let found = XdpMode::ALL.iter().find(|(_, name)| *name == s);
+        found.map(|(mode, _)| *mode).ok_or_else(|| UnknownXdpMode(s.to_owned()))
+    }
+}
+
+/// How an `afxdp` port is opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AfxdpOptions {
+    /// Where frames are taken from.
+    pub mode: XdpMode,
+    /// Receive queues, 1 to [`MAX_RX_QUEUES`]; others are taken as the nearest of these. The device must have as many.
+    pub n_rxq: usize,
+    /// Call the kernel only where it asks for it (option `use-need-wakeup`).
+    pub use_need_wakeup: bool,
+}
+
+impl Default for AfxdpOptions {
+    fn default() -> AfxdpOptions {
+        AfxdpOptions { mode: XdpMode::default(), n_rxq: 1, use_need_wakeup: true }
+    }
+}
+
+/// How a port was opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AfxdpInfo {
+    /// The mode in use; never [`XdpMode::BestEffort`].
+    pub mode: XdpMode,
+    /// What the user should know: why a better mode was not taken, what will not be received.
+    pub notes: Vec<String>,
+}
+
+/// What keeps frames coming. The link goes first: without it nothing reaches the map.
+struct Attachment {
+    _link: OwnedFd,
+    _map: SocketMap,
+    _promiscuous: OwnedFd,
+}
+
+/// What a port needs for new transmit queues, and to stay attached.
+pub(crate) struct WayOut {
+    sides: Vec<Arc<Mutex<TxSide>>>,
+    tx_queues: AtomicUsize,
+    _attachment: Arc<Attachment>,
+}
+
+impl WayOut {
+    /// A transmit queue: they take turns in the device's rings.
+    pub(crate) fn open_tx(&self) -> Box<dyn TxQueue> {
+        let at = self.tx_queues.fetch_add(1, Ordering::Relaxed) % self.sides.len();
+        Box::new(XdpTx(Arc::clone(&self.sides[at])))
+    }
+}
+
+/// A port as opened.
+pub(crate) struct Opened {
+    pub(crate) ifindex: u32,
+    pub(crate) rx: Vec<Box<dyn RxQueue>>,
+    pub(crate) way_out: WayOut,
+    pub(crate) info: AfxdpInfo,
+}
+
+/// Opens a device in the mode asked for, or the first that works.
+pub(crate) fn open(name: &str, options: &AfxdpOptions) -> io::Result<Opened> {
+    let ifindex = raw::ifindex(name)?;
+    let any = raw::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    require_ethernet(name, &any)?;
+    let modes: &[XdpMode] = match &options.mode {
+        XdpMode::BestEffort => &[XdpMode::NativeWithZerocopy, XdpMode::Native, XdpMode::Generic],
+        one => std::slice::from_ref(one),
+    };
+    let mut notes = Vec::new();
+    let mut last = None;
+    for mode in modes {
+        match open_in(name, ifindex, *mode, options) {
+            Ok((rx, way_out)) => {
+                notes.extend(what_is_not_received(name, rx.len()));
+                return Ok(Opened { ifindex, rx, way_out, info: AfxdpInfo { mode: *mode, notes } });
+            }
+            Err(e) => {
+                notes.push(format!("device {name}: xdp-mode {mode}: {e}"));
+                last = Some(e);
+            }
+        }
+    }
+    let kind = last.map_or(io::ErrorKind::Other, |e| e.kind());
+    Err(io::Error::new(kind, notes.join("; ")))
+}
+
+/// Opens a device in one mode.
+fn open_in(
+    name: &str,
+    ifindex: u32,
+    mode: XdpMode,
+    options: &AfxdpOptions,
+) -> io::Result<(Vec<Box<dyn RxQueue>>, WayOut)> {
+    let count = options.n_rxq.clamp(1, MAX_RX_QUEUES);
+    let setup = Setup {
+        entries: entries_a_queue(count),
+        zerocopy: mode == XdpMode::NativeWithZerocopy,
+        use_need_wakeup: options.use_need_wakeup,
+    };
+    let map = SocketMap::new(count)?;
+    let (mut rx, mut sides) = (Vec::new(), Vec::new());
+    let mtu = tx::mtu(name)?;
+    for queue in 0..count {
+        let (receiving, sending) = socket::open(ifindex, queue, setup)?;
+        map.set(queue, receiving.socket.as_fd())?;
+        rx.push(receiving);
+        sides.push(Arc::new(Mutex::new(TxSide::new(name, sending, mtu, options.use_need_wakeup))));
+    }
+    let promiscuous = raw::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
+    make_promiscuous(&promiscuous, ifindex).map_err(raw::context("promiscuous mode"))?;
+    // Attached last: nothing arrives before all is set.
+    let hook = if mode == XdpMode::Generic { Hook::Generic } else { Hook::Driver };
+    let link = program::attach(&map, ifindex, hook)?;
+    let attachment = Arc::new(Attachment { _link: link, _map: map, _promiscuous: promiscuous });
+    let queues = rx
+        .into_iter()
+        .map(|rings| -> Box<dyn RxQueue> { Box::new(rx::XdpRx::new(rings, Arc::clone(&attachment))) });
+    let queues = queues.collect();
+    Ok((queues, WayOut { sides, tx_queues: AtomicUsize::new(0), _attachment: attachment }))
+}
+
+/// Ring entries of each of `count` queues: all together within the bound, a power of two each.
+fn entries_a_queue(count: usize) -> u32 {
+    RING_ENTRIES.min(MAX_RING_ENTRIES / (count as u32).next_power_of_two())
+}
+
+/// Notes on frames that will not come, or not as they were sent.
+fn what_is_not_received(name: &str, queues: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Ok(have) = link::rx_queues(name)
+        && have as usize > queues
+    {
+        notes.push(format!(
+            "device {name} has {have} receive queues, the port {queues}: frames of the others go to the host \
+             (n_rxq={have}, or ethtool -L {name} combined {queues})"
+        ));
+    }
+    if let Ok(mtu) = tx::mtu(name)
+        && mtu as usize + HEADER_BYTES > MAX_RX_FRAME_BYTES
+    {
+        notes.push(format!(
+            "device {name} has MTU {mtu}: frames of more than {MAX_RX_FRAME_BYTES} bytes are not received"
+        ));
+    }
+    // On a veth it is the peer, perhaps in another namespace, that leaves work to its device.
+    if link::driver(name).is_ok_and(|[driver, ..]| driver == "veth") {
+        notes.push(format!(
+            "device {name} is a veth: AF_XDP does not carry what its peer leaves to the device (ethtool -K PEER tx off \
+             tso off gso off txvlan off)"
+        ));
+    } else if link::takes_tags_out(name).unwrap_or(false) {
+        notes.push(format!(
+            "device {name} takes VLAN tags out of frames, which AF_XDP does not carry (ethtool -K {name} rxvlan off)"
+        ));
+    }
+    notes
+}

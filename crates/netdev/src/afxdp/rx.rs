@@ -1,0 +1,98 @@
+//! Receiving: frames are copied out of the ring's chunks, which go back to the kernel at once.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use libc::c_int;
+use packet::headers::ETH_HEADER_BYTES;
+use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool};
+
+use super::Attachment;
+use super::socket::{CHUNK_BYTES, RxRings};
+use crate::port::{RxCounters, RxQueue};
+use crate::raw;
+
+/// Consecutive empty looks at the ring after which the socket's error is asked for.
+const LOOKS_A_CHECK: u32 = 32;
+
+/// A receive queue.
+pub(super) struct XdpRx {
+    rings: RxRings,
+    malformed: u64,
+    empty_looks: u32,
+    /// The program stays attached as long as somebody receives.
+    _attachment: Arc<Attachment>,
+}
+
+impl XdpRx {
+    pub(super) fn new(rings: RxRings, attachment: Arc<Attachment>) -> XdpRx {
+        XdpRx { rings, malformed: 0, empty_looks: 0, _attachment: attachment }
+    }
+
+    /// An error of the device does not show in the ring; the socket has it.
+    fn look_for_error(&mut self) -> io::Result<()> {
+        self.empty_looks += 1;
+        if self.empty_looks < LOOKS_A_CHECK {
+            return Ok(());
+        }
+        self.empty_looks = 0;
+        let mut error: c_int = 0;
+        // SAFETY: the option is an integer.
+        unsafe { raw::get_option(&*self.rings.socket, libc::SOL_SOCKET, libc::SO_ERROR, &mut error)? };
+        if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+    }
+}
+
+impl RxQueue for XdpRx {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.rings.socket.as_fd()
+    }
+
+    fn recv(
+        &mut self,
+        pool: &mut PacketPool,
+        batch: &mut PacketBatch,
+        max_packets: usize,
+    ) -> io::Result<usize> {
+        let before = batch.len();
+        let RxRings { received, fill, socket } = &mut self.rings;
+        let most = max_packets.min(BATCH_MAX_PACKETS) as u32;
+        // As many chunks as entries: what is received always finds room in the fill ring.
+        let count = received.waiting().min(most).min(fill.room());
+        for _ in 0..count {
+            let d = received.read();
+            // SAFETY: the kernel has handed the chunk over with this entry; it is given back below, after the copy.
+            let frame = unsafe { socket.bytes(d.addr, d.len as usize) };
+            match frame.filter(|f| f.len() >= ETH_HEADER_BYTES) {
+                Some(frame) => {
+                    let mut p = pool.alloc(frame.len());
+                    p.set_frame(frame);
+                    batch.push(p);
+                }
+                None => self.malformed += 1,
+            }
+            fill.write(d.addr - d.addr % CHUNK_BYTES as u64);
+        }
+        if count > 0 {
+            self.empty_looks = 0;
+            received.release();
+            fill.publish();
+        }
+        if fill.needs_wakeup() {
+            socket.kick_rx();
+        }
+        if count == 0 && most > 0 {
+            self.look_for_error()?;
+        }
+        Ok(batch.len() - before)
+    }
+
+    fn counters(&self) -> RxCounters {
+        RxCounters {
+            kernel_drops: self.rings.socket.lost(),
+            malformed: self.malformed,
+            ..RxCounters::default()
+        }
+    }
+}

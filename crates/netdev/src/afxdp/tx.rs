@@ -1,0 +1,163 @@
+//! Sending: frames are copied into chunks and handed over by the transmit ring; chunks come back by the completion ring.
+//!
+//! A device has as many rings as the port has receive queues; transmit queues share them, each under a lock that is held for
+//! one batch. What the kernel has not taken by the end of a call stays in the ring, counted as sent, and goes with the next
+//! call or poll(2).
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libc::xdp_desc;
+use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD, VLAN_TAG_BYTES, be16};
+use packet::{Packet, PacketBatch, PacketPool};
+
+use super::socket::{CHUNK_BYTES, TxRings};
+use crate::port::{TxDrop, TxQueue, TxReport};
+use crate::raw;
+use crate::soften::soften;
+
+/// Calls of the kernel within one batch that bring nothing on, yielding the processor before each.
+const IDLE_RETRIES: u32 = 8;
+/// The kernel takes 32 frames a call; a batch of large segments cut in software has some thousands.
+const MAX_KICKS: u32 = 256;
+
+/// A socket's sending side, as its transmit queues share it.
+pub(super) struct TxSide {
+    name: String,
+    rings: TxRings,
+    /// The device's MTU as last asked for.
+    mtu: usize,
+    use_need_wakeup: bool,
+    /// The device was down or gone when last asked.
+    down: bool,
+}
+
+impl TxSide {
+    pub(super) fn new(name: &str, rings: TxRings, mtu: u32, use_need_wakeup: bool) -> TxSide {
+        TxSide { name: name.to_owned(), rings, mtu: mtu as usize, use_need_wakeup, down: false }
+    }
+
+    /// Takes back the chunks of frames that are sent.
+    fn reclaim(&mut self) {
+        let TxRings { completed, free, .. } = &mut self.rings;
+        let count = completed.waiting();
+        for _ in 0..count {
+            free.push(completed.read());
+        }
+        if count > 0 {
+            completed.release();
+        }
+    }
+
+    /// Hands over what has been written. A frame that the device does not take is lost there: the device counts it.
+    fn hand_over(&mut self) {
+        self.rings.transmit.publish();
+        let mut idle = 0;
+        for _ in 0..MAX_KICKS {
+            let before = self.rings.transmit.pending();
+            if before == 0 || self.use_need_wakeup && !self.rings.transmit.needs_wakeup() {
+                break;
+            }
+            match self.rings.socket.kick_tx().map_err(|e| e.raw_os_error()) {
+                Ok(()) => break,
+                // By EBUSY the kernel tells of one frame that was lost; the others wait.
+                Err(Some(libc::EINTR | libc::EBUSY)) => {}
+                Err(Some(libc::EAGAIN | libc::ENOBUFS)) => {
+                    if self.rings.transmit.pending() < before {
+                        idle = 0;
+                        continue;
+                    }
+                    idle += 1;
+                    if idle > IDLE_RETRIES {
+                        break;
+                    }
+                    std::thread::yield_now();
+                }
+                Err(_) => {
+                    self.down = true;
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Whether the device is as down as it was.
+    fn still_down(&mut self) -> bool {
+        let error = self.rings.socket.kick_tx().err().and_then(|e| e.raw_os_error());
+        let busy = matches!(error, Some(libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOBUFS));
+        self.down = error.is_some() && !busy;
+        self.down
+    }
+
+    /// Why a frame cannot be sent, if so. The MTU is asked for again before a frame is found too long, once a batch.
+    fn refusal(&mut self, p: &Packet, asked: &mut bool) -> Option<TxDrop> {
+        if p.len() < ETH_HEADER_BYTES {
+            return Some(TxDrop::Refused);
+        }
+        let tagged = matches!(be16(p.data(), 12), Some(ETH_TYPE_VLAN | ETH_TYPE_VLAN_8021AD));
+        let headers = ETH_HEADER_BYTES + if tagged { VLAN_TAG_BYTES } else { 0 };
+        if p.len() > self.mtu + headers && !*asked {
+            *asked = true;
+            self.mtu = mtu(&self.name).map_or(self.mtu, |mtu| mtu as usize);
+        }
+        (p.len() > (self.mtu + headers).min(CHUNK_BYTES)).then_some(TxDrop::TooLarge)
+    }
+
+    fn send(&mut self, packets: &[Packet], report: &mut TxReport) {
+        if self.down && self.still_down() {
+            report.count_drops(TxDrop::PortDown, packets.len());
+            return;
+        }
+        self.reclaim();
+        let mut asked = false;
+        for (i, p) in packets.iter().enumerate() {
+            if let Some(why) = self.refusal(p, &mut asked) {
+                report.count_drops(why, 1);
+                continue;
+            }
+            if self.rings.free.is_empty() {
+                self.hand_over();
+                self.reclaim();
+            }
+            let chunk = if self.rings.transmit.room() > 0 { self.rings.free.pop() } else { None };
+            let Some(chunk) = chunk else {
+                let why = if self.down { TxDrop::PortDown } else { TxDrop::QueueFull };
+                report.count_drops(why, packets.len() - i);
+                break;
+            };
+            // SAFETY: a chunk out of `free` is ours, and chunks are all that was ever put there.
+            unsafe { self.rings.socket.put(chunk, p.data()) };
+            self.rings.transmit.write(xdp_desc { addr: chunk, len: p.len() as u32, options: 0 });
+            report.count_sent(p.len());
+        }
+        self.hand_over();
+    }
+}
+
+/// A transmit queue.
+pub(super) struct XdpTx(pub(super) Arc<Mutex<TxSide>>);
+
+impl TxQueue for XdpTx {
+    fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
+        let mut report = TxReport::default();
+        soften(batch, pool, &mut report);
+        if !batch.is_empty() {
+            let mut side = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            side.send(batch.packets(), &mut report);
+        }
+        batch.free_into(pool);
+        report
+    }
+}
+
+/// A device's MTU.
+pub(super) fn mtu(name: &str) -> io::Result<u32> {
+    let mut req = raw::ifreq(name)?;
+    let any = raw::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    // SAFETY: SIOCGIFMTU takes an ifreq and fills ifru_mtu.
+    let mtu = unsafe {
+        raw::ioctl_ifreq(&any, libc::SIOCGIFMTU as libc::c_ulong, &mut req)?;
+        req.ifr_ifru.ifru_mtu
+    };
+    Ok(mtu.max(0) as u32)
+}
