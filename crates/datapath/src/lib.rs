@@ -13,6 +13,7 @@ mod actions;
 mod cache;
 mod hash;
 mod ledger;
+mod line;
 mod megaflow;
 mod meter;
 mod ops;
