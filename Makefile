@@ -7,7 +7,7 @@ DESTDIR ?=
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check check-long demo bench release install clean
+.PHONY: help setup setup-long check check-long fuzz demo bench release install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
@@ -18,11 +18,17 @@ setup: ## install the system packages that check needs (root, only if one is mis
 check: setup ## all checks and tests, set-up included: what CI runs
 	$(CARGO) xtask check
 
-check-long: setup ## all tests with their long ranges, at release speed
+setup-long:
+	@scripts/setup.sh check-long
+
+check-long: setup-long ## the hours-long check: long tests, simulation, fuzzing, controllers
 	$(CARGO) xtask check-long
 
 release:
 	$(CARGO) build --release --locked -p sluiced -p sluice
+
+fuzz: setup-long ## all fuzz targets for a minute each
+	$(CARGO) xtask fuzz
 
 demo: ## a switch, two hosts and traffic between them, in namespaces of their own (root)
 	@scripts/setup.sh demo

@@ -2,6 +2,7 @@
 # Installs the system packages that a target of the Makefile needs, and only those that are missing.
 #
 #   scripts/setup.sh check    what `make check` needs (the stock OVS tools among them: tests drive Sluice with them)
+#   scripts/setup.sh check-long   that, and what `make check-long` needs
 #   scripts/setup.sh demo     what `make demo` needs (nothing of OVS)
 #
 # Packages are installed for their programs. While apt runs, a temporary policy-rc.d keeps them from starting a
@@ -100,12 +101,16 @@ install_packages() {
 target=${1:-}
 case $target in
 demo) packages=(iproute2 iputils-ping iperf3 ethtool) ;;
-check)
+check | check-long)
     packages=(openvswitch-switch openvswitch-common python3-openvswitch tcpdump iperf3 iproute2 iputils-ping
         ethtool procps openvswitch-testcontroller)
+    if [ "$target" = check-long ]; then
+        # libFuzzer is C++; the controllers live in a Python environment of their own.
+        packages+=(g++ python3-venv)
+    fi
     ;;
 *)
-    say "usage: scripts/setup.sh check|demo"
+    say "usage: scripts/setup.sh check|check-long|demo"
     exit 2
     ;;
 esac

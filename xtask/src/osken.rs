@@ -52,28 +52,58 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     }
     let known =
         std::fs::read_to_string(root.join("scripts/osken-known.txt")).context("scripts/osken-known.txt")?;
-    let runs: Vec<_> = SUITES
-        .iter()
-        .map(|suite| {
-            let log = dir.join(format!("{}.log", suite.replace('/', "-")));
-            let child = Command::new(root.join("scripts/osken.sh"))
-                .arg(&venv)
-                .arg(&log)
-                .arg(suite)
-                .arg(&sluiced)
-                .spawn();
-            (*suite, log, child)
-        })
-        .collect();
+    // What fails on a busy machine may pass when it is tried alone: a case has to fail twice.
     let mut good = true;
-    for (suite, log, child) in runs {
-        let status = child.and_then(|mut c| c.wait()).context("cannot run scripts/osken.sh")?;
-        let text = std::fs::read_to_string(&log).unwrap_or_default();
-        let told = judge(suite, &text, &known);
-        good &= told.good && status.success();
-        print!("{}", told.text);
+    let first = try_suites(root, &dir, &venv, &sluiced, &SUITES)?;
+    for (suite, cases) in SUITES.iter().zip(first) {
+        let mut verdict = judge(suite, &cases, &known);
+        if !verdict.good {
+            let again = try_suites(root, &dir, &venv, &sluiced, &[suite])?.remove(0);
+            verdict = judge(suite, &better(cases, &again), &known);
+        }
+        print!("{}", verdict.text);
+        good &= verdict.good;
     }
     Ok(good)
+}
+
+/// A case's name and whether it passed.
+type Case = (String, bool);
+
+/// Runs suites side by side, each in namespaces of its own.
+fn try_suites(
+    root: &Path,
+    dir: &Path,
+    venv: &Path,
+    sluiced: &Path,
+    suites: &[&str],
+) -> Result<Vec<Vec<Case>>> {
+    let start = |suite: &&str| {
+        let log = dir.join(format!("{}.log", suite.replace('/', "-")));
+        let mut command = Command::new(root.join("scripts/osken.sh"));
+        let child = command.arg(venv).arg(&log).arg(suite).arg(sluiced).spawn();
+        (log, child)
+    };
+    let runs: Vec<_> = suites.iter().map(start).collect();
+    let mut results = Vec::new();
+    for (log, child) in runs {
+        let status = child.and_then(|mut c| c.wait()).context("cannot run scripts/osken.sh")?;
+        if !status.success() {
+            println!("  scripts/osken.sh did not come to its end; see {}", log.display());
+        }
+        results.push(cases(&std::fs::read_to_string(&log).unwrap_or_default()));
+    }
+    Ok(results)
+}
+
+/// The cases of two tries: what passed once has passed.
+fn better(first: Vec<Case>, again: &[Case]) -> Vec<Case> {
+    let passed = |name: &str| again.iter().any(|(n, ok)| *ok && n == name);
+    let best = |(name, ok): Case| {
+        let ok = ok || passed(&name);
+        (name, ok)
+    };
+    first.into_iter().map(best).collect()
 }
 
 struct Verdict {
@@ -81,15 +111,14 @@ struct Verdict {
     text: String,
 }
 
-/// Holds a suite's log against the list of cases that need not pass.
-fn judge(suite: &str, log: &str, known: &str) -> Verdict {
+/// Holds a suite's cases against the list of those that need not pass.
+fn judge(suite: &str, cases: &[Case], known: &str) -> Verdict {
     let known: BTreeSet<&str> =
         known.lines().filter_map(|l| l.strip_prefix(suite)?.strip_prefix(' ')).map(str::trim).collect();
-    let cases = cases(log);
     let passed = cases.iter().filter(|(_, ok)| *ok).count();
     let mut text = format!("  {suite}: {passed} of {} cases pass\n", cases.len());
     let mut good = passed > 0;
-    for (name, ok) in &cases {
+    for (name, ok) in cases {
         match (ok, known.contains(name.as_str())) {
             (false, false) => {
                 good = false;
@@ -105,7 +134,7 @@ fn judge(suite: &str, log: &str, known: &str) -> Verdict {
 }
 
 /// Cases of a log and whether each passed. A case is one line; its file stands above.
-fn cases(log: &str) -> Vec<(String, bool)> {
+fn cases(log: &str) -> Vec<Case> {
     let (mut file, mut cases) = ("", Vec::new());
     for line in log.lines() {
         if !line.starts_with(' ') {
@@ -132,11 +161,13 @@ mod tests {
             cases(LOG),
             [("00_OUTPUT arp-->'output:2'".to_owned(), true), ("00_OUTPUT tcp-->'x'".to_owned(), false)]
         );
-        assert!(!judge("of13/action", LOG, "").good);
-        assert!(!judge("of13/action", LOG, "of13/match 00_OUTPUT tcp-->'x'\n").good);
-        assert!(judge("of13/action", LOG, "of13/action 00_OUTPUT tcp-->'x'\n").good);
-        let both = judge("a", LOG, "a 00_OUTPUT tcp-->'x'\na 00_OUTPUT arp-->'output:2'\n");
+        assert!(!judge("of13/action", &cases(LOG), "").good);
+        assert!(!judge("of13/action", &cases(LOG), "of13/match 00_OUTPUT tcp-->'x'\n").good);
+        assert!(judge("of13/action", &cases(LOG), "of13/action 00_OUTPUT tcp-->'x'\n").good);
+        let twice = better(cases(LOG), &[("00_OUTPUT tcp-->'x'".to_owned(), true)]);
+        assert!(judge("of13/action", &twice, "").good);
+        let both = judge("a", &cases(LOG), "a 00_OUTPUT tcp-->'x'\na 00_OUTPUT arp-->'output:2'\n");
         assert!(both.good && both.text.contains("take it off"));
-        assert!(!judge("a", "", "").good, "nothing ran");
+        assert!(!judge("a", &[], "").good, "nothing ran");
     }
 }

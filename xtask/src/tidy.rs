@@ -5,6 +5,7 @@
 //! can be fooled by renaming imports; clippy's `disallowed_methods` (xtask/clippy-pure.toml) is the second net.
 
 mod docs;
+mod fuzzing;
 mod length;
 mod markers;
 mod purity;
@@ -67,6 +68,9 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     problems.extend(purity::check_clippy_conf(workspace));
     problems.extend(markers::check(&files));
     problems.extend(docs::check(&files));
+    let table = std::fs::read_to_string(workspace.root.join(fuzzing::TABLE))
+        .with_context(|| format!("cannot read {}", fuzzing::TABLE))?;
+    problems.extend(fuzzing::check(&files, &table));
     Ok(problems)
 }
 

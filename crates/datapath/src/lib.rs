@@ -11,6 +11,7 @@
 
 mod actions;
 mod cache;
+mod handover;
 mod hash;
 mod ledger;
 mod line;

@@ -46,7 +46,7 @@ impl Pmd {
         done.unwrap_or_else(OpResult::Failed)
     }
 
-    fn put(&mut self, put: FlowPut) -> Result<(), DpifError> {
+    pub(crate) fn put(&mut self, put: FlowPut) -> Result<(), DpifError> {
         validate(&put.actions)?;
         if put.mode == PutMode::Modify {
             let id = self.table.by_ufid(put.ufid).ok_or(DpifError::NotFound("flow"))?;

@@ -90,6 +90,19 @@ impl ParkingLot {
         self.parked
     }
 
+    /// Whether a packet received on `port`, or one of a flow from it, waits for its translation.
+    pub(crate) fn waits(&self, port: DpPort) -> bool {
+        let of_port = |e: &Entry| {
+            e.rx_port == port || e.key.in_port() == port || e.packets.iter().any(|p| p.origin.rx_port == port)
+        };
+        !self.is_empty() && self.entries.iter().flatten().any(|e| of_port(e))
+    }
+
+    /// Forgets all tickets; the packets that waited.
+    pub(crate) fn purge(&mut self) -> Vec<Parked> {
+        self.take_where(|_| true)
+    }
+
     /// The open ticket of this exact key, by place.
     #[inline]
     pub(crate) fn find(&self, hash: u64, key: &FlowKey) -> Option<u16> {

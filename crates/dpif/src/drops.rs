@@ -70,7 +70,7 @@ pub enum DropReason {
     TxTooBig,
     /// The device is down.
     TxDown,
-    /// Parked or queued when its port or datapath went away.
+    /// Parked or queued when its port, thread or datapath went away.
     PortRemoved,
 }
 

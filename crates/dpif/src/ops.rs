@@ -152,6 +152,11 @@ pub enum DpifError {
     Device(String),
 }
 
+impl DpifError {
+    /// Of operations for a forwarding thread that has ended.
+    pub const NO_THREAD: DpifError = DpifError::NotFound("forwarding thread");
+}
+
 /// Operations for one thread, in order.
 pub struct OpBatch {
     /// Which thread.
@@ -437,8 +442,15 @@ pub trait Datapath: Send + Sync {
     /// The forwarding threads.
     fn pmds(&self) -> Vec<PmdId>;
     /// Sends operations to a thread. Never waits; when the thread's inbox is full, executes and puts are refused
-    /// ([`DpifError::Full`]) and the rest is taken all the same.
+    /// ([`DpifError::Full`]) and the rest is taken all the same. If the thread has ended, another one executes packets; the
+    /// rest fails ([`DpifError::NO_THREAD`]).
     fn operate(&self, batch: OpBatch);
+    /// The next flow that ended without being deleted by an operation, with its last statistics: its port or its thread went
+    /// away, or another thread took it over. Whoever takes an answer to an operation takes these first: a flow that is
+    /// not there any more stands here before the answer that says so.
+    fn next_purged(&self) -> Option<(PmdId, FlowRecord)> {
+        None
+    }
     /// Makes or changes a meter.
     fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError>;
     /// Removes a meter.

@@ -154,6 +154,18 @@ proptest! {
 }
 
 #[test]
+fn the_corpus_of_extract_is_replayed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/extract");
+    testkit::replay_corpus(folder, crate::fuzz::extract_frame);
+}
+
+#[test]
+fn the_corpus_of_words_is_replayed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/words");
+    testkit::replay_corpus(folder, crate::fuzz::parse_words);
+}
+
+#[test]
 fn ranges_beyond_every_field_are_no_ranges() {
     use crate::action::SubField;
     let mut flow = Flow::default();
@@ -168,16 +180,4 @@ fn ranges_beyond_every_field_are_no_ranges() {
         range.add_mask(&mut flow);
     }
     assert!(SubField { field: FieldId::Reg0, offset_bits: 31, len_bits: 1 }.is_valid());
-}
-
-#[test]
-fn the_corpus_of_extract_is_replayed() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/extract");
-    testkit::replay_corpus(folder, crate::fuzz::extract_frame);
-}
-
-#[test]
-fn the_corpus_of_words_is_replayed() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/words");
-    testkit::replay_corpus(folder, crate::fuzz::parse_words);
 }

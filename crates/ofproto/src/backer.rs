@@ -273,7 +273,7 @@ impl Backer {
             }
             let over: Vec<(Arc<Rule>, Expiry)> = bridge
                 .tables
-                .iter()
+                .iter_mortal()
                 .filter_map(|r| Some((r.clone(), r.expired(now_ms, dumped_ms)?)))
                 .collect();
             if over.is_empty() {

@@ -1,7 +1,7 @@
 //! Flow-mods: what OpenFlow's five commands do to the tables of a bridge.
 //!
 //! [`apply_all`] carries out a list in order, under one change of the view: packets see the tables before it or behind it,
-//! and when one fails none has happened. Rules of the switch itself (priority outside 0 to 65535, table 254) are never
+//! and when one fails none has happened. [`apply_each`] carries out a list that came together, each for itself. Rules of the switch itself (priority outside 0 to 65535, table 254) are never
 //! touched. Sources: OpenFlow 1.0 §4.6, §5.3.3; 1.3 §6.4, §6.5, §7.3.4.1; where they leave room, what Open vSwitch does.
 //!
 //! It decodes nothing and answers nobody: the connection manager does.
@@ -49,14 +49,6 @@ impl ModContext<'_> {
 /// Rules that ended, with the reason.
 type Ended = Vec<(Arc<Rule>, RemovedReason)>;
 
-/// Carries out one flow-mod.
-///
-/// # Errors
-/// What to answer its sender with; the tables are unchanged then.
-pub fn apply(backer: &Backer, bridge: BridgeId, fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
-    apply_all(backer, bridge, std::slice::from_ref(fm), cx).map_err(|(_, kind)| kind)
-}
-
 /// Carries out flow-mods in order: all, at one moment, or none.
 ///
 /// # Errors
@@ -85,6 +77,36 @@ pub fn apply_all(
         backer.rule_removed(bridge, &rule, reason);
     }
     Ok(())
+}
+
+/// Carries out flow-mods in order, each whether or not the others can be: the same as one by one, but for that packets see
+/// all of them at once, which is cheaper.
+///
+/// Returns those that fail, by their place in `mods`, and why.
+pub fn apply_each(
+    backer: &Backer,
+    bridge: BridgeId,
+    mods: &[FlowMod],
+    cx: &ModContext<'_>,
+) -> Vec<(usize, ErrorKind)> {
+    let outcome = backer.change_bridge(bridge, |b| {
+        let (mut ended, mut failed) = (Ended::new(), Vec::new());
+        for (i, fm) in mods.iter().enumerate() {
+            let mut orphans = BTreeSet::new();
+            // One that fails has changed nothing.
+            let done =
+                check(fm, cx).and_then(|()| apply_one(&mut b.tables, fm, cx, &mut ended, &mut orphans));
+            failed.extend(done.err().map(|kind| (i, kind)));
+            end_learned(&mut b.tables, orphans, &mut ended);
+        }
+        (ended, failed)
+    });
+    let unknown = || (Ended::new(), (0..mods.len()).map(|i| (i, ErrorKind::FmfcUnknown)).collect());
+    let (ended, failed) = outcome.unwrap_or_else(unknown);
+    for (rule, reason) in ended {
+        backer.rule_removed(bridge, &rule, reason);
+    }
+    failed
 }
 
 /// Removes all rules that controllers may see, as when the bridge's controllers change.

@@ -97,7 +97,7 @@ impl Bundle {
 /// Configuration bits of a port that controllers set (`OFPPC_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortConfigBits {
-    /// Administratively down.
+    /// The device is set down.
     pub port_down: bool,
     /// Drop what is received.
     pub no_recv: bool,

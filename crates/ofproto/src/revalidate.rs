@@ -149,6 +149,8 @@ impl Revalidator {
     /// Does what can be done now; the time of the next call, if nothing comes before.
     pub fn poll(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) -> u64 {
         while let Some((pmd, tag, results)) = self.replies.pop() {
+            // An answer may tell that a flow is gone: what it counted last is pushed before.
+            take_purged(backer, dp, now_ms);
             let Some(sent) = self.tags.remove(&tag) else { continue };
             if let Some(round) = self.round.as_mut().filter(|_| sent.in_round) {
                 round.waiting -= 1;
@@ -348,9 +350,21 @@ fn carry_out(
     }
 }
 
-/// A flow ended with its port: its last statistics are pushed.
-pub fn purged(backer: &Backer, pmd: PmdId, flow: &FlowRecord) {
-    deleted(backer, pmd, flow.ufid, Some(&flow.stats));
+/// Flows that ended with their port or thread, or were taken over by another one: their last statistics are pushed. For
+/// times without [`Revalidator::poll`], which does it too.
+pub fn take_purged(backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
+    while let Some((pmd, flow)) = dp.next_purged() {
+        let known = backer.ukeys.with(flow.ufid, pmd, |_| ()).is_some();
+        if known || flow.stats.packets == 0 {
+            deleted(backer, pmd, flow.ufid, Some(&flow.stats));
+            continue;
+        }
+        // A thread took it over and gave it on before a dump showed it.
+        let mut k = foreign_ukey(&flow, now_ms);
+        recheck(backer, &mut k, backer.epoch(), now_ms);
+        push(backer, &mut k, &flow.stats);
+        backer.ukeys.defer_release(&k.recircs);
+    }
 }
 
 /// A flow that the datapath has and nobody here made.

@@ -77,6 +77,11 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether it ends by time.
+    pub fn is_mortal(&self) -> bool {
+        self.idle_timeout_s != 0 || self.hard_timeout_s != 0
+    }
+
     /// Whether only the switch itself sees and changes it.
     pub fn is_hidden(&self) -> bool {
         !(0..=i32::from(u16::MAX)).contains(&self.priority) || self.table == TableId::INTERNAL

@@ -34,6 +34,8 @@ impl TableCounters {
 #[derive(Clone)]
 pub struct Table {
     rules: Classifier<Arc<Rule>>,
+    /// How many of them end by time.
+    mortal: usize,
     /// Counters.
     pub counters: Arc<TableCounters>,
 }
@@ -48,7 +50,8 @@ impl Tables {
     /// Empty tables; `seed` keys their hash functions.
     pub fn new(seed: u64) -> Tables {
         let table = |n: u64| {
-            Arc::new(Table { rules: Classifier::new(seed ^ n), counters: Arc::new(TableCounters::default()) })
+            let counters = Arc::new(TableCounters::default());
+            Arc::new(Table { rules: Classifier::new(seed ^ n), mortal: 0, counters })
         };
         Tables { tables: (0..=u64::from(TableId::INTERNAL.0)).map(table).collect() }
     }
@@ -70,13 +73,26 @@ impl Tables {
 
     /// Adds a rule; one with the same match and priority in its table is replaced and returned.
     pub fn insert(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
-        let (matching, priority) = (rule.matching, rule.priority);
-        self.table_mut(rule.table)?.rules.insert(&matching, priority, rule)
+        let (matching, priority, mortal) = (rule.matching, rule.priority, rule.is_mortal());
+        let table = self.table_mut(rule.table)?;
+        let replaced = table.rules.insert(&matching, priority, rule);
+        table.mortal += usize::from(mortal);
+        table.mortal -= usize::from(replaced.as_ref().is_some_and(|r| r.is_mortal()));
+        replaced
     }
 
     /// Removes exactly the rule with this match and priority.
     pub fn remove(&mut self, id: TableId, matching: &Match, priority: i32) -> Option<Arc<Rule>> {
-        self.table_mut(id)?.rules.remove(matching, priority)
+        let table = self.table_mut(id)?;
+        let removed = table.rules.remove(matching, priority)?;
+        table.mortal -= usize::from(removed.is_mortal());
+        Some(removed)
+    }
+
+    /// The rules of the tables in which any rule ends by time.
+    pub fn iter_mortal(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        let tables = self.tables.iter().filter(|t| t.mortal > 0);
+        tables.flat_map(|t| t.rules.iter().map(|(_, _, r)| r)).filter(|r| r.is_mortal())
     }
 
     /// The rule with exactly this match and priority.

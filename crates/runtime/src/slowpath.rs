@@ -114,9 +114,7 @@ fn revalidator_thread(
     let mut next_expiry_ms = 0;
     while !stop.load(Ordering::Acquire) {
         let now_ms = sys::clock::monotonic_ms();
-        while let Some((pmd, flow)) = datapath.next_purged() {
-            revalidate::purged(backer, pmd, &flow);
-        }
+        revalidate::take_purged(backer, &**datapath, now_ms);
         let wanted = state.wanted.load(Ordering::Acquire);
         if revalidator.rounds() < wanted {
             revalidator.hurry();
@@ -159,6 +157,11 @@ impl InlineHandler for InlineSlowPath {
             (self.wake)();
         }
         ops.remove(&PmdId::Main).unwrap_or_default()
+    }
+
+    fn flows_moved(&self) {
+        self.backer.bump_epoch();
+        (self.wake)();
     }
 
     fn done(&self, puts: &[Option<Ufid>], results: &[OpResult]) {

@@ -24,7 +24,7 @@ const RATE_PER_S: u64 = 20;
 const BURST: u64 = 200;
 
 /// Every module that logs.
-const MODULES: [&str; 16] = [
+const MODULES: [&str; 17] = [
     "bridge",
     "connmgr",
     "daemon_unix",
@@ -32,6 +32,7 @@ const MODULES: [&str; 16] = [
     "dpif_netdev",
     "jsonrpc",
     "netdev",
+    "netdev_afxdp",
     "netdev_linux",
     "ofproto",
     "ofproto_dpif",

@@ -268,7 +268,7 @@ fn without_header_sets(actions: &[DpAction]) -> Vec<DpAction> {
     let kept = |a: &DpAction| match a {
         DpAction::Set(SetAction::SkbMark(_) | SetAction::SkbPriority(_)) => Some(a.clone()),
         DpAction::Set(_) => None,
-        DpAction::Clone(inner) => Some(DpAction::Clone(without_header_sets(inner).into())),
+        DpAction::Clone(inner) => Some(DpAction::Clone(without_header_sets(inner))),
         _ => Some(a.clone()),
     };
     actions.iter().filter_map(kept).collect()

@@ -214,7 +214,7 @@ impl PlainCore {
             self.flows[at].packets += 1;
             self.first_pass_hits += u64::from(key.base.recirc_id == 0);
             let actions = self.flows[at].actions.clone();
-            self.run(frame, key, rx_port, depth, &actions, around);
+            self.run(Round { frame, key, rx_port, depth }, None, &actions, around);
             return;
         }
         let frame = without_sums(&frame);
@@ -238,7 +238,8 @@ impl PlainCore {
     ) {
         if actions.len() <= ACTIONS_MAX && frame.len() >= h::ETH_HEADER_BYTES {
             let key = key_of(&frame, &metadata(key), VLAN_LIMIT);
-            self.run(frame, key, key.in_port(), 0, actions, around);
+            let rx_port = key.in_port();
+            self.run(Round { frame, key, rx_port, depth: 0 }, None, actions, around);
             self.go_round(around);
         }
         let Some(at) = self.tickets.iter().position(|t| ticket.is_some() && t.ticket == ticket) else {
@@ -280,15 +281,9 @@ impl PlainCore {
         self.ports.remove(&port);
     }
 
-    fn run(
-        &mut self,
-        mut frame: Vec<u8>,
-        mut key: FlowKey,
-        rx_port: DpPort,
-        depth: u8,
-        actions: &[DpAction],
-        around: &mut Around<'_>,
-    ) {
+    /// Carries actions out. `cut`: the next frame that is output or handed up is cut to so many bytes.
+    fn run(&mut self, round: Round, mut cut: Option<u32>, actions: &[DpAction], around: &mut Around<'_>) {
+        let Round { mut frame, mut key, rx_port, depth } = round;
         let delivers = |a: &DpAction| {
             matches!(
                 a,
@@ -300,11 +295,13 @@ impl PlainCore {
         for action in &actions[..end] {
             match action {
                 DpAction::Output(port) => {
+                    let frame = cut_to(&frame, cut.take());
                     if self.every_port || self.ports.contains(port) {
-                        around.effects.sent.push((*port, frame.clone()));
+                        around.effects.sent.push((*port, frame));
                     }
                 }
                 DpAction::Userspace(cookie) => {
+                    let frame = cut_to(&frame, cut.take());
                     let key = key_of(&frame, &metadata(&key), VLAN_LIMIT);
                     let kind = UpcallKind::Action(*cookie);
                     let frame = without_sums(&frame);
@@ -323,7 +320,9 @@ impl PlainCore {
                         });
                     }
                 }
-                DpAction::Clone(inner) => self.run(frame.clone(), key, rx_port, depth, inner, around),
+                DpAction::Clone(inner) => {
+                    self.run(Round { frame: frame.clone(), key, rx_port, depth }, cut, inner, around);
+                }
                 DpAction::PushVlan { tpid, tci } => {
                     let tag = [tpid.to_be_bytes(), (tci & !VlanTag::PRESENT).to_be_bytes()].concat();
                     frame.splice(12..12, tag);
@@ -354,20 +353,24 @@ impl PlainCore {
                         return;
                     }
                 }
-                DpAction::Trunc(bytes) => frame.truncate((*bytes as usize).max(h::ETH_HEADER_BYTES)),
+                DpAction::Trunc(bytes) => cut = Some(*bytes),
                 DpAction::Sample { .. } | DpAction::Drop(_) => return,
             }
         }
     }
 }
 
+fn cut_to(frame: &[u8], bytes: Option<u32>) -> Vec<u8> {
+    let end = bytes.map_or(frame.len(), |n| (n as usize).max(h::ETH_HEADER_BYTES).min(frame.len()));
+    frame[..end].to_vec()
+}
+
+/// Frames that leave, by their ports; frames that go round again, by their ids; upcalls.
+pub(crate) type ComeOut = (Vec<(DpPort, Vec<u8>)>, Vec<(u32, Vec<u8>)>, Vec<UpcallSeen>);
+
 /// What actions make of a packet, were all its ports there and all meters open: frames that leave, those that go round again
 /// with their id, and upcalls.
-pub(crate) fn come_out(
-    frame: &[u8],
-    key: &FlowKey,
-    actions: &[DpAction],
-) -> (Vec<(DpPort, Vec<u8>)>, Vec<(u32, Vec<u8>)>, Vec<UpcallSeen>) {
+pub(crate) fn come_out(frame: &[u8], key: &FlowKey, actions: &[DpAction]) -> ComeOut {
     let mut core = PlainCore { every_port: true, ..PlainCore::default() };
     let mut around = Around {
         now_us: 0,
@@ -377,7 +380,8 @@ pub(crate) fn come_out(
         counted: &mut |_| 0,
         lost_track: false,
     };
-    core.run(frame.to_vec(), *key, key.in_port(), 0, actions, &mut around);
+    let round = Round { frame: frame.to_vec(), key: *key, rx_port: key.in_port(), depth: 0 };
+    core.run(round, None, actions, &mut around);
     let rounds = core.deferred.into_iter().map(|r| (r.key.base.recirc_id, r.frame)).collect();
     (around.effects.sent, rounds, around.effects.upcalls)
 }

@@ -286,9 +286,8 @@ impl World {
         w.metered = metered;
         (w.packet_ins, w.packet_outs) = (self.counts.packet_ins, self.counts.packet_outs);
         (w.upcalls_refused, w.inbox_full) = (inner.hub.refused, inner.totals.inbox_full);
-        let drops =
-            |why: DropReason| inner.cores.iter().map(|c| c.pmd.stats().drops[why as usize]).sum::<u64>();
-        w.parked_overflow = drops(DropReason::ParkedOverflow);
+        let overflow = DropReason::ParkedOverflow as usize;
+        w.parked_overflow = inner.cores.iter().map(|c| c.pmd.stats().drops[overflow]).sum();
         w.cores = self.scenario.dp.cores.into();
         w.flow_limit_reached = self.counts.flow_limit_reached;
     }

@@ -17,15 +17,29 @@ pub fn set_name(name: &str) -> io::Result<()> {
 
 /// Binds the calling thread to one processor.
 pub fn pin_thread(cpu: usize) -> io::Result<()> {
-    if cpu >= CpuSet::MAX_CPU {
+    run_on(&[cpu])
+}
+
+/// Lets the calling thread run on these processors only.
+pub fn run_on(cpus: &[usize]) -> io::Result<()> {
+    if let Some(cpu) = cpus.iter().find(|cpu| **cpu >= CpuSet::MAX_CPU) {
         let what = format!("processor {cpu}: only numbers below {} are", CpuSet::MAX_CPU);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set)
-        .map_err(io::Error::from)
-        .map_err(|e| io::Error::new(e.kind(), format!("cannot run on processor {cpu}: {e}")))
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    sched_setaffinity(None, &set).map_err(io::Error::from).map_err(|e| {
+        let what = match cpus {
+            [cpu] => format!("cannot run on processor {cpu}: {e}"),
+            _ => format!("cannot run on processors {cpus:?}: {e}"),
+        };
+        io::Error::new(e.kind(), what)
+    })
+}
+
+/// Makes sleeps of the calling thread end when they should, and not up to 50 µs later (PR_SET_TIMERSLACK).
+pub fn precise_sleeps() -> io::Result<()> {
+    rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).map_err(io::Error::from)
 }
 
 /// The processors on which the calling thread may run, ascending.

@@ -208,3 +208,15 @@ fn files_open_with_their_page() {
     let tests = prepare(&[file("flow", "crates/flow/src/a/tests.rs", "use super::*;")]);
     assert_eq!(docs::check(&tests), Vec::<String>::new());
 }
+
+#[test]
+fn fuzz_targets_are_in_the_table() {
+    let text = "pub fn one(bytes: &[u8]) {}\npub fn helper(bytes: &[u8]) -> u8 { 0 }\nfn own(bytes: &[u8]) {}\n\
+        pub fn two(bytes: &[u8]) {}\n#[cfg(test)]\nmod t { pub fn three(bytes: &[u8]) {} }";
+    let files =
+        prepare(&[file("flow", "crates/flow/src/fuzz.rs", text), file("flow", "crates/flow/src/a.rs", text)]);
+    assert_eq!(fuzzing::check(&files, "flow::fuzz::one, flow::fuzz::two,"), Vec::<String>::new());
+    let problems = fuzzing::check(&files, "flow::fuzz::one, flow::fuzz::two_more,");
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].starts_with("crates/flow/src/fuzz.rs:4: the target `two`"), "{problems:?}");
+}

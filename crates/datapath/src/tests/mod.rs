@@ -5,6 +5,7 @@ mod actions;
 mod explosion;
 mod forwarding;
 mod frames;
+mod handover;
 mod hostile;
 mod operations;
 mod oracle;

@@ -3,8 +3,10 @@
 use super::bundle::Bundle;
 use super::stats::Dump;
 use super::{Ctx, Shared};
+use crate::flow_mod::{self, ModContext};
 use crate::ports::Port;
 use openflow::msg::control::{AsyncConfig, ControllerRole};
+use openflow::msg::flow_mod::FlowMod;
 use openflow::session::{CloseReason, Config, Event, Session};
 use openflow::{
     ErrorBody, ErrorCode, ErrorKind, Format, HEADER_BYTES, MAX_MESSAGE_BYTES, Message, Version, VersionSet,
@@ -22,6 +24,8 @@ const EVENT_OUTPUT_BYTES: usize = 2 << 20;
 const PENDING_BYTES: usize = 128 << 10;
 /// Output at which the session refuses more.
 const MAX_OUTPUT_BYTES: usize = 8 << 20;
+/// So many flow-mods are carried out together.
+const GATHER_MAX: usize = 4096;
 /// Bytes of an error message before its data, at most.
 const ERROR_HEADERS_BYTES: usize = HEADER_BYTES + 12;
 /// `miss_send_len` of a controller that has not said another (OpenFlow 1.3 §7.3.2).
@@ -84,6 +88,22 @@ pub(super) struct Conn {
     pub(super) bundles: BTreeMap<u32, Bundle>,
     pub(super) dump: Option<Dump>,
     pub(super) counters: ConnCounters,
+    /// Flow-mods that came together and are carried out together.
+    pub(super) gathered: Gathered,
+}
+
+/// Flow-mods, and the messages they came in, which an error tells.
+#[derive(Default)]
+pub(super) struct Gathered {
+    mods: Vec<FlowMod>,
+    frames: Vec<Box<[u8]>>,
+}
+
+impl Gathered {
+    pub(super) fn push(&mut self, fm: FlowMod, frame: &[u8]) {
+        self.mods.push(fm);
+        self.frames.push(frame.into());
+    }
 }
 
 impl Conn {
@@ -110,6 +130,7 @@ impl Conn {
             bundles: BTreeMap::new(),
             dump: None,
             counters: ConnCounters::default(),
+            gathered: Gathered::default(),
         }
     }
 
@@ -160,7 +181,21 @@ impl Conn {
             let Some(event) = self.session.next_event() else { break };
             self.take_event(event, shared, ctx, now_ms, &mut outcome);
         }
+        self.apply_gathered(shared, ctx, now_ms);
         outcome
+    }
+
+    /// Carries out the flow-mods that were gathered.
+    fn apply_gathered(&mut self, shared: &Shared, ctx: &Ctx<'_>, now_ms: u64) {
+        if self.gathered.mods.is_empty() {
+            return;
+        }
+        let Gathered { mods, frames } = std::mem::take(&mut self.gathered);
+        let has_meter = |id| shared.meters.has(id);
+        let cx = ModContext { version: self.version(), now_ms, has_meter: &has_meter };
+        for (i, kind) in flow_mod::apply_each(ctx.backer, ctx.bridge, &mods, &cx) {
+            self.refuse(kind, &frames[i]);
+        }
     }
 
     fn take_event(
@@ -171,6 +206,12 @@ impl Conn {
         now_ms: u64,
         outcome: &mut Outcome,
     ) {
+        // What is behind flow-mods sees them done.
+        let more =
+            matches!(&event, Event::Message { message, .. } if matches!(**message, Message::FlowMod(_)));
+        if !more || self.gathered.mods.len() >= GATHER_MAX {
+            self.apply_gathered(shared, ctx, now_ms);
+        }
         match event {
             Event::Connected(_) => outcome.interest_changed = true,
             // The session has answered.

@@ -2,7 +2,6 @@
 
 use super::conn::{Conn, Outcome};
 use super::{Ctx, Shared};
-use crate::flow_mod::{self, ModContext};
 use flow::TableId;
 use openflow::msg::control::{ControllerRole, TableMod, TlvTable, TlvTableCommand, TlvTableMod};
 use openflow::msg::group::{GroupFeatures, GroupMod, GroupModCommand};
@@ -50,10 +49,8 @@ impl Conn {
         }
         match message {
             Message::FlowMod(fm) => {
-                let has_meter = |id| shared.meters.has(id);
-                let cx =
-                    ModContext { version: self.version(), now_ms: request.now_ms, has_meter: &has_meter };
-                flow_mod::apply(ctx.backer, ctx.bridge, &fm, &cx)
+                self.gathered.push(fm, request.frame);
+                Ok(())
             }
             Message::PacketOut(m) => self.packet_out(&m, shared, ctx, request.now_ms),
             Message::BarrierRequest => self.reply(&Message::BarrierReply, request.xid),

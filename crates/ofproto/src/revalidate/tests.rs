@@ -14,6 +14,7 @@ const CORE: PmdId = PmdId::Core(0);
 struct Flows {
     flows: Mutex<Vec<FlowRecord>>,
     waiting: Mutex<Vec<OpBatch>>,
+    purged: Mutex<Vec<FlowRecord>>,
     refuse_modify: bool,
 }
 
@@ -92,6 +93,9 @@ impl Datapath for Flows {
     fn operate(&self, batch: OpBatch) {
         lock(&self.waiting).push(batch);
     }
+    fn next_purged(&self) -> Option<(PmdId, FlowRecord)> {
+        lock(&self.purged).pop().map(|flow| (CORE, flow))
+    }
     fn meter_set(&self, _: u32, _: &MeterConfig) -> Result<(), DpifError> {
         Ok(())
     }
@@ -169,6 +173,39 @@ fn statistics_go_to_the_rules_once() {
     rig.dp.count(7, 1900);
     rig.later(600);
     assert_eq!(counted(&rig.backer, rig.bridge), 8);
+}
+
+#[test]
+fn a_flow_that_ends_with_its_thread_is_counted_to_the_end() {
+    let mut rig = Rig::new("actions=2");
+    rig.install(0x88cc, 1);
+    rig.dp.count(5, 1100);
+    rig.settle();
+    // Its deletion is on the way when its thread ends: the answer says that there is no such flow.
+    rig.now_ms += 20_000;
+    rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
+    rig.dp.work();
+    rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
+    rig.dp.count(9, 1200);
+    let gone = std::mem::take(&mut *lock(&rig.dp.flows));
+    assert_eq!(gone.len(), 1);
+    lock(&rig.dp.purged).extend(gone);
+    rig.settle();
+    assert_eq!(counted(&rig.backer, rig.bridge), 10);
+    assert!(rig.backer.ukeys.is_empty());
+}
+
+#[test]
+fn a_flow_that_no_dump_showed_is_counted_when_it_ends() {
+    let mut rig = Rig::new("actions=2");
+    rig.install(0x88cc, 1);
+    let mut flow = lock(&rig.dp.flows)[0].clone();
+    // As a thread names a flow that it takes over.
+    (flow.ufid, flow.stats.packets) = (Ufid(77), 4);
+    lock(&rig.dp.purged).push(flow);
+    rig.settle();
+    assert_eq!(counted(&rig.backer, rig.bridge), 5);
+    assert_eq!(rig.backer.ukeys.len(), 1);
 }
 
 #[test]

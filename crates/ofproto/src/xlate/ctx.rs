@@ -213,14 +213,14 @@ impl<'a> Ctx<'a> {
         receives
     }
 
-    /// Whether a port of this configuration lets the packet in. Spanning tree's frames have a bit of their own.
+    /// Whether a port of this configuration lets the packet in. Spanning tree's frames have a bit of their own. That a port is
+    /// down is its device's matter, on the way in as on the way out.
     pub(super) fn may_receive(&mut self, config: PortConfigBits) -> bool {
         if config.no_recv == config.no_recv_stp {
-            return !config.no_recv && !config.port_down;
+            return !config.no_recv;
         }
         self.wc.0.dl_dst = [0xff; 6];
-        let closed = if self.flow.dl_dst == STP_ADDRESS { config.no_recv_stp } else { config.no_recv };
-        !closed && !config.port_down
+        if self.flow.dl_dst == STP_ADDRESS { !config.no_recv_stp } else { !config.no_recv }
     }
 
     /// Ends the translation as configuration wants it: nothing is sent, and nobody is alarmed.

@@ -53,9 +53,6 @@ impl Ctx<'_> {
         if port.config.no_fwd {
             return self.trace.detail(|| "OFPPC_NO_FWD set, skipping output".to_string());
         }
-        if port.config.port_down {
-            return self.trace.detail(|| "OFPPC_PORT_DOWN set, skipping output".to_string());
-        }
         if let Some((peer_bridge, peer_port)) = port.patch_peer {
             return self.cross_patch(port, peer_bridge, peer_port);
         }

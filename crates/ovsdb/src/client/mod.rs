@@ -65,7 +65,9 @@ pub enum ClientState {
 pub enum LockState {
     /// None was asked for.
     None,
-    /// Another client has it, or the server has not answered yet.
+    /// It was asked for, and the server has not answered yet.
+    Asked,
+    /// Another client has it.
     Waiting,
     /// This client has it.
     Held,
@@ -179,7 +181,7 @@ impl Client {
         let name = Value::from(&*self.config.schema.name);
         self.request("get_schema", vec![name], Purpose::Schema);
         if let Some(lock) = self.config.lock.clone() {
-            self.lock = LockState::Waiting;
+            self.lock = LockState::Asked;
             self.request("lock", vec![Value::from(lock)], Purpose::Lock);
         }
     }

@@ -7,9 +7,13 @@ use dpif::{Datapath, PortKind, PortSpec};
 use flow::{DpPort, MacAddr};
 use netdev::dummy::Dummy;
 use netdev::link::{self, EthtoolLink, LinkInfo};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use vswitch::DummyMode;
 use vswitch::plan::{DeviceSettings, OpenInterface, OpenedInterface};
+
+/// What a port without a device says of its MTU.
+const BARE_MTU: u32 = 65_535;
 
 /// What a device is.
 #[derive(Clone)]
@@ -18,6 +22,8 @@ pub enum Body {
     Kernel(u32),
     /// A device of ours alone.
     Dummy(Dummy),
+    /// No device at all, with an address for the sake of OpenFlow.
+    Bare(MacAddr),
 }
 
 /// A device that is open.
@@ -33,6 +39,8 @@ pub struct Device {
     pub type_name: String,
     /// What it is.
     pub body: Body,
+    /// The options that it was opened with.
+    pub options: BTreeMap<String, String>,
 }
 
 impl Device {
@@ -53,7 +61,8 @@ impl Device {
             "tap" => PortKind::Tap,
             other => PortKind::Other(other.to_string()),
         };
-        if kind == PortKind::System && !dummies.replaces("system") {
+        let of_kernel = kind == PortKind::System || open.type_name == "afxdp";
+        if of_kernel && !dummies.replaces(&open.type_name) {
             link::link_info(name).map_err(|e| failed(&os_text(&e)))?;
         }
         let spec = PortSpec {
@@ -67,11 +76,13 @@ impl Device {
         let dp_port = datapath.port_add(&spec).map_err(|e| failed(&e))?;
         let body = match datapath.dummy(dp_port) {
             Some(dummy) => Ok(Body::Dummy(dummy)),
+            None if datapath.is_bare(dp_port) => Ok(Body::Bare(open.device.mac.unwrap_or(address_of(name)))),
             None => link::link_info(name).map(|info| Body::Kernel(info.ifindex)),
         };
-        let type_name = open.type_name.clone();
+        let (type_name, options) = (open.type_name.clone(), open.device.options.clone());
         let device = body.and_then(|body| {
-            let device = Device { name: name.clone(), datapath: datapath.clone(), dp_port, type_name, body };
+            let device =
+                Device { name: name.clone(), datapath: datapath.clone(), dp_port, type_name, body, options };
             let info = device.link()?;
             Ok((device, info))
         });
@@ -92,6 +103,7 @@ impl Device {
         match &self.body {
             Body::Kernel(ifindex) => *ifindex,
             Body::Dummy(dummy) => dummy.ifindex(),
+            Body::Bare(_) => 0,
         }
     }
 
@@ -108,6 +120,14 @@ impl Device {
                 lower_up: dummy.admin_up(),
                 ..LinkInfo::default()
             }),
+            Body::Bare(mac) => Ok(LinkInfo {
+                name: self.name.clone(),
+                mac: Some(mac.0),
+                mtu: BARE_MTU,
+                admin_up: true,
+                lower_up: true,
+                ..LinkInfo::default()
+            }),
         }
     }
 
@@ -115,7 +135,7 @@ impl Device {
     pub fn ethtool(&self) -> Option<EthtoolLink> {
         match self.body {
             Body::Kernel(_) => link::ethtool_link(&self.name).ok(),
-            Body::Dummy(_) => None,
+            Body::Dummy(_) | Body::Bare(_) => None,
         }
     }
 
@@ -123,7 +143,7 @@ impl Device {
     pub fn driver(&self) -> Option<[String; 3]> {
         match self.body {
             Body::Kernel(_) => link::driver(&self.name).ok(),
-            Body::Dummy(_) => None,
+            Body::Dummy(_) | Body::Bare(_) => None,
         }
     }
 
@@ -132,7 +152,36 @@ impl Device {
         self.datapath.own_device_exists(self.dp_port)
     }
 
-    /// Sets address and MTU.
+    /// Whether other options take effect only when the device is opened anew.
+    pub fn must_reopen(&self, wanted: &DeviceSettings) -> bool {
+        let opened_by_options =
+            matches!(self.body, Body::Dummy(_) | Body::Bare(_)) || self.type_name == "afxdp";
+        opened_by_options && self.options != wanted.options
+    }
+
+    /// Sets it up or down, as a controller asks.
+    ///
+    /// # Errors
+    /// It cannot be set so, and why.
+    pub fn set_admin_up(&self, up: bool) -> Result<(), String> {
+        match &self.body {
+            Body::Kernel(ifindex) => link::set_admin_up(*ifindex, up).map_err(|e| {
+                format!(
+                    "interface {}: cannot set it {}: {}",
+                    self.name,
+                    if up { "up" } else { "down" },
+                    os_text(&e)
+                )
+            }),
+            Body::Dummy(dummy) => {
+                dummy.set_admin_up(up);
+                Ok(())
+            }
+            Body::Bare(_) => Err(format!("interface {}: it has no device to be set up or down", self.name)),
+        }
+    }
+
+    /// Sets address, MTU, and what concerns receive queues.
     ///
     /// # Errors
     /// What could not be set, and why.
@@ -140,25 +189,41 @@ impl Device {
         let failed = |what: &str, why: &dyn std::fmt::Display| {
             format!("interface {}: cannot set {what}: {why}", self.name)
         };
+        let options: Vec<_> = wanted.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        self.datapath
+            .port_rx_update(self.dp_port, &options, &wanted.rxq_affinity)
+            .map_err(|e| failed("receive queues", &e))?;
         let info = self.link().map_err(|e| failed("anything", &os_text(&e)))?;
         if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu != info.mtu) {
             let set = match &self.body {
                 Body::Kernel(ifindex) => link::set_mtu(*ifindex, mtu).map_err(|e| os_text(&e)),
                 Body::Dummy(dummy) => dummy.set_mtu(mtu).map_err(|e| e.to_string()),
+                Body::Bare(_) => Err("it has none".to_string()),
             };
             set.map_err(|e| failed(&format!("MTU {mtu}"), &e))?;
         }
         // An existing device's address belongs to whoever made it.
-        let ours = self.type_name != "system" || matches!(self.body, Body::Dummy(_));
+        let ours =
+            !["system", "afxdp"].contains(&self.type_name.as_str()) || !matches!(self.body, Body::Kernel(_));
         if let Some(mac) = wanted.mac.filter(|mac| ours && info.mac != Some(mac.0)) {
             match &self.body {
                 Body::Kernel(ifindex) => link::set_mac(*ifindex, mac.0)
                     .map_err(|e| failed(&format!("address {mac}"), &os_text(&e)))?,
                 Body::Dummy(dummy) => dummy.set_mac(mac.0),
+                Body::Bare(_) => return Err(failed(&format!("address {mac}"), &"it keeps its own")),
             }
         }
         Ok(())
     }
+}
+
+/// A locally administered address for a port without a device, the same for a name each time (FNV-1a of the name).
+fn address_of(name: &str) -> MacAddr {
+    let hash = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let [a, b, c, d, e, ..] = hash.to_be_bytes();
+    MacAddr([0x02, a, b, c, d, e])
 }
 
 /// The system's own words for an error, without its number and without what was tried.

@@ -136,6 +136,11 @@ impl FactKeeper {
         self.controllers = controllers;
     }
 
+    /// Whether a device is set down; `None` when nothing is known of it.
+    pub(crate) fn admin_down(&self, name: &str) -> Option<bool> {
+        self.links.get(name).map(|l| !l.info.admin_up)
+    }
+
     /// Whether a device is without carrier; `None` when nothing is known of it.
     pub(crate) fn link_down(&self, name: &str) -> Option<bool> {
         self.links.get(name).map(|l| !l.info.carrier())

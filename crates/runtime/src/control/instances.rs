@@ -17,7 +17,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use sync::{Ordering, lock};
 use vswitch::DummyMode;
-use vswitch::config::GlobalConfig;
+use vswitch::config::{GlobalConfig, ThreadPlan};
 
 /// How long a forwarding thread may take to answer a command.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ impl Instance {
             name: format!("{type_name}@ovs-{type_name}"),
             dummy,
             dummies,
-            pmd_threads: 1,
+            threads: ThreadPlan::default(),
             handlers: 1,
             vlan_limit: 1,
             hash_seed,
@@ -127,6 +127,9 @@ impl Instance {
         let limits = &self.backer.limits;
         limits.flow_limit.store(global.flow_limit.into(), Ordering::Relaxed);
         limits.max_idle_ms.store(global.max_idle_ms, Ordering::Relaxed);
+        if let Err(e) = self.datapath.configure(&global.threads) {
+            log::error!(target: "dpif_netdev", "{}: {e}; the threads stay as they were", self.name());
+        }
     }
 
     /// Serves the ports that no thread polls, and wakes the revalidator when the tables have changed; `true` when there is

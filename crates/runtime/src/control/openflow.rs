@@ -1,4 +1,5 @@
-//! Sockets of the OpenFlow connections: each bridge's management socket, and its controllers, active and passive.
+//! Sockets of the OpenFlow connections: each bridge's management socket, the one for who watches its controllers, and those
+//! controllers, active and passive.
 //!
 //! The protocol itself is [`Connmgr`]'s; here bytes are moved, connections made again, and events routed.
 
@@ -8,7 +9,7 @@ use super::stream::{Conn, Endpoint, Listener};
 use dpif::Datapath;
 use mio::Token;
 use ofproto::backer::Backer;
-use ofproto::connmgr::{ConnId, ConnKind, Connmgr, Ctx, FailMode, RemoteConfig};
+use ofproto::connmgr::{AdminChange, ConnId, ConnKind, Connmgr, Ctx, FailMode, RemoteConfig};
 use ofproto::ports::BridgeId;
 use openflow::msg::control::ControllerRole;
 use openflow::msg::stats::SwitchDesc;
@@ -56,6 +57,7 @@ struct OfBridge {
     versions: VersionSet,
     mgr: Connmgr,
     management: Option<Listener>,
+    snoop: Option<Listener>,
     controllers: BTreeMap<String, Controller>,
     links: BTreeMap<Token, Link>,
     configured: Option<RemoteConfig>,
@@ -73,7 +75,7 @@ impl OpenFlow {
         OpenFlow { run_dir: run_dir.to_path_buf(), bridges: BTreeMap::new() }
     }
 
-    /// Opens the management socket of a bridge of that instance.
+    /// Opens the sockets of a bridge of that instance: for management, and to watch its controllers.
     pub(crate) fn create(
         &mut self,
         bridge: BridgeId,
@@ -82,19 +84,20 @@ impl OpenFlow {
         instance: &Instance,
         reactor: &mut Reactor,
     ) {
-        let path = self.run_dir.join(format!("{name}.mgmt"));
-        let endpoint = Endpoint::PassiveUnix(path);
-        let token = reactor.token();
-        let management = match Listener::open(&endpoint, reactor.registry(), token) {
-            Ok(listener) => {
-                log::info!(target: "connmgr", "{name}: added service controller \"{endpoint}\"");
-                Some(listener)
-            }
-            Err(e) => {
+        let mut listen = |suffix: &str| {
+            let endpoint = Endpoint::PassiveUnix(self.run_dir.join(format!("{name}.{suffix}")));
+            let token = reactor.token();
+            let listener = Listener::open(&endpoint, reactor.registry(), token);
+            if let Err(e) = &listener {
                 log::warn!(target: "connmgr", "{name}: cannot listen at {endpoint}: {e}");
-                None
             }
+            listener.ok().inspect(|_| log::debug!(target: "connmgr", "{name}: listening at {endpoint}"))
         };
+        let (management, snoop) = (listen("mgmt"), listen("snoop"));
+        if management.is_some() {
+            let path = self.run_dir.join(format!("{name}.mgmt"));
+            log::info!(target: "connmgr", "{name}: added service controller \"punix:{}\"", path.display());
+        }
         let made = OfBridge {
             id: bridge,
             backer: instance.backer.clone(),
@@ -105,6 +108,7 @@ impl OpenFlow {
             versions: VersionSet::IMPLEMENTED,
             mgr: Connmgr::new(),
             management,
+            snoop,
             controllers: BTreeMap::new(),
             links: BTreeMap::new(),
             configured: None,
@@ -112,9 +116,10 @@ impl OpenFlow {
         self.bridges.insert(bridge, made);
     }
 
-    /// Closes all connections of a bridge.
+    /// Closes all connections of a bridge, and ends what its controllers made outside its tables.
     pub(crate) fn destroy(&mut self, bridge: BridgeId, reactor: &Reactor) {
         if let Some(mut b) = self.bridges.remove(&bridge) {
+            b.with_mgr(|mgr, ctx| mgr.shut_down(ctx));
             b.links.values_mut().for_each(|l| l.conn.close(reactor.registry()));
         }
     }
@@ -211,12 +216,20 @@ impl OpenFlow {
                 b.mgr.deliver_packet_in(&event);
             }
         }
+        while let Some(fault) = backer.faults.pop() {
+            log::warn!(target: "ofproto_dpif_xlate", "{fault}");
+        }
         for _ in 0..EVENTS_MAX {
             let Some(event) = backer.removed.pop() else { break };
             if let Some(b) = self.bridges.get_mut(&event.bridge) {
                 b.mgr.deliver_removed(&event, now_ms);
             }
         }
+    }
+
+    /// The ports whose devices controllers want up or down, in order, whatever the bridge.
+    pub(crate) fn take_admin_changes(&mut self) -> Vec<AdminChange> {
+        self.bridges.values_mut().flat_map(|b| b.mgr.take_admin_changes()).collect()
     }
 
     /// When [`OpenFlow::run`] has something to do without an event.
@@ -332,16 +345,18 @@ impl OfBridge {
 
     /// Takes connections in; `false` when the token is none of this bridge's listeners.
     fn accept(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
-        let service = self.management.as_ref().is_some_and(|l| l.token() == token);
+        let is = |l: &Option<Listener>| l.as_ref().is_some_and(|l| l.token() == token);
+        let (service, snoop) = (is(&self.management), is(&self.snoop));
         let passive =
             |c: &Controller| matches!(&c.remote, Remote::Passive { listener: Some(l) } if l.token() == token);
         let target = self.controllers.iter().find(|(_, c)| passive(c)).map(|(t, _)| t.clone());
-        if !service && target.is_none() {
+        if !service && !snoop && target.is_none() {
             return false;
         }
         loop {
             let new = reactor.token();
             let listener = match &target {
+                None if snoop => self.snoop.as_ref(),
                 None => self.management.as_ref(),
                 Some(t) => match self.controllers.get(t).map(|c| &c.remote) {
                     Some(Remote::Passive { listener }) => listener.as_ref(),
@@ -355,7 +370,12 @@ impl OfBridge {
                 conn.close(reactor.registry());
                 continue;
             }
-            let id = self.mgr.open(ConnKind::Service, self.versions, now_ms);
+            // Who watches is sent what others agreed on, whatever the version.
+            let (kind, versions) = match snoop {
+                true => (ConnKind::Snoop, VersionSet::IMPLEMENTED),
+                false => (ConnKind::Service, self.versions),
+            };
+            let id = self.mgr.open(kind, versions, now_ms);
             self.links.insert(new, Link { conn, id: Some(id), target: target.clone() });
             self.send(new, reactor, now_ms);
         }

@@ -105,7 +105,22 @@ impl Switch {
 
     /// Something happened to a socket; `false` when it is none of OpenFlow's.
     pub fn socket_event(&mut self, token: mio::Token, reactor: &mut Reactor) -> bool {
-        self.streams.event(token, reactor) || self.openflow.event(token, reactor, sys::clock::monotonic_ms())
+        if self.streams.event(token, reactor) {
+            return true;
+        }
+        let ours = self.openflow.event(token, reactor, sys::clock::monotonic_ms());
+        self.set_devices_up_or_down();
+        ours
+    }
+
+    /// Does what controllers asked of devices. Where it cannot be done, the links, read anew, set the port's bit right.
+    fn set_devices_up_or_down(&mut self) {
+        for change in self.openflow.take_admin_changes() {
+            self.links_dirty = true;
+            if let Some(Err(e)) = self.devices.get(&change.name).map(|d| d.set_admin_up(change.up)) {
+                log::warn!(target: "ofproto", "{e}");
+            }
+        }
     }
 
     /// Readable when [`Switch::links_changed`] is to be called.
@@ -145,17 +160,17 @@ impl Switch {
     fn follow(&mut self, db: &mut Db, reactor: &mut Reactor) {
         let now_ms = sys::clock::monotonic_ms();
         self.openflow.run(&self.instances, reactor, now_ms);
+        self.set_devices_up_or_down();
         let changes = db.client().take_changes();
         self.facts.take_outcomes(db, now_ms);
         if db.client_ref().state() != ClientState::Ready {
             return;
         }
-        if db.client_ref().lock_state() != LockState::Held {
-            if !self.waited_for_lock {
-                log::info!(target: "bridge", "another process holds the database's lock; this one stays idle until it lets go");
-                self.waited_for_lock = true;
-            }
-            return;
+        match db.client_ref().lock_state() {
+            LockState::Held => {}
+            LockState::Waiting => return self.stand_by(reactor),
+            // At a new connection: whose the lock is will be known in a moment. What runs runs on.
+            LockState::Asked | LockState::None => return,
         }
         let first = !self.applied_once || std::mem::take(&mut self.waited_for_lock);
         if first || !changes.is_empty() {
@@ -192,6 +207,23 @@ impl Switch {
             self.applied_once = true;
         }
         self.write_back(db, now_ms);
+    }
+
+    /// Another process holds the lock and switches: this one takes its bridges down, so that no two forward, and begins anew
+    /// when it gets the lock.
+    fn stand_by(&mut self, reactor: &mut Reactor) {
+        if !self.waited_for_lock {
+            log::error!(
+                target: "bridge",
+                "another process holds the database's lock and switches; this one has no bridges and stays idle until it lets go"
+            );
+            self.waited_for_lock = true;
+            let nothing = Desired { bridges: Default::default(), ..self.planner.desired().clone() };
+            let commands = self.planner.plan(nothing);
+            self.carry_out(commands, reactor);
+        }
+        let commands = self.planner.commands();
+        self.carry_out(commands, reactor);
     }
 
     /// The system told of changed links.
@@ -242,6 +274,11 @@ impl Switch {
                 {
                     log::warn!(target: "dpif", "cannot remove port {name}: {e}");
                 }
+            }
+            Command::UpdateInterface { name, device, .. }
+                if self.devices.get(&name).is_some_and(|d| d.must_reopen(&device)) =>
+            {
+                self.reopen(&name, reactor);
             }
             Command::UpdateInterface { name, device, .. } => {
                 if let Some(Err(e)) = self.devices.get(&name).map(|d| d.update(&device)) {
@@ -348,11 +385,16 @@ impl Switch {
             // Ours, come back from another namespace.
             *known = ifindex;
         } else {
-            self.planner.device_gone(name);
-            let commands = self.planner.commands();
-            self.carry_out(commands, reactor);
-            self.planner.retry(name);
+            self.reopen(name, reactor);
         }
+    }
+
+    /// Closes a device and has it opened anew.
+    fn reopen(&mut self, name: &str, reactor: &mut Reactor) {
+        self.planner.device_gone(name);
+        let commands = self.planner.commands();
+        self.carry_out(commands, reactor);
+        self.planner.retry(name);
     }
 
     fn link_gone(&mut self, gone: impl Fn(u32) -> bool) {
@@ -378,26 +420,25 @@ impl Switch {
         }
     }
 
-    /// Tells translation and controllers which ports have no carrier, and how fast they are.
+    /// Tells translation and controllers which ports are down, have no carrier, and how fast they are.
     fn follow_carriers(&mut self) {
+        let facts = &self.facts;
+        let known =
+            |name: &str| Some((facts.admin_down(name)?, facts.link_down(name)?, facts.speed_mbps(name)?));
         for (instance, b) in self.instances.bridges() {
             let differs = |p: &ofproto::ports::Port| {
-                self.facts.link_down(&p.name).is_some_and(|down| down != p.link_down)
-                    || self.facts.speed_mbps(&p.name).is_some_and(|speed| speed != p.speed_mbps)
+                known(&p.name).is_some_and(|now| now != (p.config.port_down, p.link_down, p.speed_mbps))
             };
             if !b.ports.ports.values().any(|p| differs(p)) {
                 continue;
             }
-            let facts = &self.facts;
             let before = b.ports.clone();
             let after = instance.backer.change_bridge(b.id, |b| {
                 let table = Arc::make_mut(&mut b.ports);
                 for port in table.ports.values_mut() {
-                    if let (Some(down), Some(speed)) =
-                        (facts.link_down(&port.name), facts.speed_mbps(&port.name))
-                    {
+                    if let Some(now) = known(&port.name) {
                         let port = Arc::make_mut(port);
-                        (port.link_down, port.speed_mbps) = (down, speed);
+                        (port.config.port_down, port.link_down, port.speed_mbps) = now;
                     }
                 }
                 b.ports.clone()

@@ -59,6 +59,8 @@ pub(crate) struct HandlerQueues {
 /// All queues, by handler: a port's upcalls go to one handler, so their order is kept.
 pub(crate) struct UpcallHub {
     handlers: Vec<Arc<HandlerQueues>>,
+    /// Upcalls that ended with their port.
+    ended: AtomicU64,
 }
 
 /// The receiving end of one handler.
@@ -81,7 +83,7 @@ impl UpcallHub {
             shared.push(queues.clone());
             ends.push(Handler { queues, parker, drr: DeficitRoundRobin::default() });
         }
-        (UpcallHub { handlers: shared }, ends)
+        (UpcallHub { handlers: shared, ended: AtomicU64::new(0) }, ends)
     }
 
     /// Makes the queues of a port.
@@ -101,13 +103,21 @@ impl UpcallHub {
         queues
     }
 
-    /// Forgets the queues of a port; what is in them is freed.
+    /// Forgets the queues of a port, which no thread fills any more; what waits in them ends, counted.
     pub(crate) fn port_del(&self, port: DpPort) {
         for handler in &self.handlers {
-            let mut all = Queues::clone(&handler.queues.load());
-            all.retain(|q| q.port != port);
-            handler.queues.store(Arc::new(all));
+            let (gone, left): (Queues, Queues) =
+                handler.queues.load().iter().cloned().partition(|q| q.port == port);
+            handler.queues.store(Arc::new(left));
+            // A handler that read the list before takes some of them yet: each is taken once.
+            let ended: usize = gone.iter().map(|q| std::iter::from_fn(|| q.pop()).count()).sum();
+            self.ended.fetch_add(ended as u64, Ordering::Relaxed);
         }
+    }
+
+    /// Upcalls that ended because their port was removed (`DropReason::PortRemoved`), since the start.
+    pub(crate) fn ended_with_port(&self) -> u64 {
+        self.ended.load(Ordering::Relaxed)
     }
 
     /// Wakes all handlers.
@@ -135,5 +145,39 @@ impl Handler {
     fn take_now(&mut self) -> Vec<Upcall> {
         let queues = self.queues.queues.load();
         self.drr.take(queues.len(), BATCH_MAX_UPCALLS, |i| queues[i].pop())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::FlowKey;
+
+    fn miss(port: DpPort) -> Upcall {
+        Upcall {
+            kind: UpcallKind::Miss,
+            packet: packet::Packet::from_slice(&[0; 60]),
+            key: FlowKey::default(),
+            ufid: flow::Ufid(1),
+            pmd: dpif::PmdId::Core(0),
+            rx_port: port,
+            ticket: None,
+            received_us: 0,
+        }
+    }
+
+    #[test]
+    fn what_waits_for_a_port_that_goes_is_counted() {
+        let (hub, mut handlers) = UpcallHub::new(1);
+        let queues = [1, 2].map(|n| hub.port_add(DpPort(n)));
+        for _ in 0..5 {
+            queues.iter().for_each(|q| q.push(miss(q.port)).expect("there is room"));
+        }
+        hub.port_del(DpPort(1));
+        assert_eq!(hub.ended_with_port(), 5);
+        let left = handlers[0].take(Duration::ZERO);
+        assert!(left.len() == 5 && left.iter().all(|u| u.rx_port == DpPort(2)));
+        hub.port_del(DpPort(2));
+        assert_eq!(hub.ended_with_port(), 5);
     }
 }

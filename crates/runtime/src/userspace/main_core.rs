@@ -21,6 +21,8 @@ pub(crate) trait InlineHandler: Send + Sync {
     fn translate(&self, upcalls: Vec<Upcall>) -> Vec<DpifOp>;
     /// Whether each flow of these operations was installed.
     fn done(&self, ops: &[Option<flow::Ufid>], results: &[OpResult]);
+    /// Threads took flows over from others: they have to be compared with the tables.
+    fn flows_moved(&self);
 }
 
 struct State {

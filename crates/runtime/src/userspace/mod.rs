@@ -4,56 +4,59 @@
 //! and upcalls never wait.
 
 mod hub;
+mod inbox;
+mod io;
 mod main_core;
+mod obey;
+mod plan;
 mod pmd;
 mod ports;
+mod replan;
+mod threads;
 
 #[cfg(test)]
 mod tests;
 
-use datapath::{DpShared, Pmd, PmdConfig};
+use datapath::DpShared;
 use dpif::{
     Capabilities, Datapath, DpifError, DpifOp, DropReason, FlowRecord, MeterConfig, MeterStats, OpBatch,
-    PmdId, PortInfo, PortSpec, PortStats,
+    OpResult, PmdId, PortInfo, PortSpec, PortStats,
 };
 use flow::DpPort;
 use hub::UpcallHub;
+use inbox::{Control, TxSide};
 use main_core::MainCore;
 use netdev::Port;
 use netdev::dummy::Dummy;
-use pmd::{Control, Inbox, PmdThread, Purged, ThreadIo, TxSide};
-use ports::{OpenPort, Opened, Ports};
-use std::io;
+use plan::QueueId;
+use pmd::{Purged, Rx};
+use ports::{OpenPort, Opened};
+use replan::{Scope, State};
+use std::io as std_io;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, sync_channel};
-use std::thread::JoinHandle;
-use sync::{AtomicBool, BoundedQueue, Mutex, Ordering, lock};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use sync::{AtomicU64, Mutex, Snapshot, lock};
+use threads::{Makings, Thread};
 use vswitch::DummyMode;
+use vswitch::config::ThreadPlan;
 
 pub(crate) use hub::Handler;
 pub(crate) use main_core::InlineHandler;
-
-/// Batches of operations that may wait for a forwarding thread.
-const INBOX_BATCHES: usize = 4096;
-
-struct Thread {
-    id: PmdId,
-    inbox: Arc<Inbox>,
-    control: Sender<Control>,
-    join: Option<JoinHandle<()>>,
-}
+pub(crate) use replan::ThreadShown;
 
 /// The userspace datapath.
 pub struct UserspaceDatapath {
     name: String,
     dummy: bool,
     dummies: DummyMode,
-    shared: Arc<DpShared>,
     hub: UpcallHub,
-    threads: Vec<Thread>,
-    ports: Mutex<Ports>,
+    /// The threads that take operations, in the order of their cores.
+    threads: Snapshot<Vec<Arc<Thread>>>,
+    /// Of the control thread: ports, threads, and who polls what.
+    state: Mutex<State>,
     main: MainCore,
-    purged: Arc<Purged>,
+    inline: Arc<dyn InlineHandler>,
+    makings: Makings,
 }
 
 /// How the userspace datapath is made.
@@ -65,8 +68,8 @@ pub struct UserspaceConfig {
     pub dummy: bool,
     /// Which types of ports are dummies.
     pub dummies: DummyMode,
-    /// Forwarding threads, at least one.
-    pub pmd_threads: usize,
+    /// Forwarding threads, until [`UserspaceDatapath::configure`] says otherwise.
+    pub threads: ThreadPlan,
     /// Handler threads, at least one.
     pub handlers: usize,
     /// VLAN tags that keys tell apart.
@@ -76,51 +79,32 @@ pub struct UserspaceConfig {
 }
 
 impl UserspaceDatapath {
-    /// Starts the forwarding threads; also returns the receiving ends for the handlers. What the main core hands up goes to
-    /// `inline` at once.
+    /// A datapath without ports: its threads start with the first port that needs one. Also returns the receiving ends for
+    /// the handlers. What the main core hands up goes to `inline` at once.
     pub(crate) fn start(
         config: &UserspaceConfig,
         inline: Arc<dyn InlineHandler>,
-    ) -> io::Result<(UserspaceDatapath, Vec<Handler>)> {
-        let shared = Arc::new(DpShared::new());
+    ) -> std_io::Result<(UserspaceDatapath, Vec<Handler>)> {
         let (hub, handlers) = UpcallHub::new(config.handlers);
-        let core = |id: PmdId, salt: u64| {
-            let seed = config.hash_seed ^ salt;
-            Pmd::new(PmdConfig { vlan_limit: config.vlan_limit, ..PmdConfig::new(id, seed) }, shared.clone())
+        let makings = Makings {
+            shared: Arc::new(DpShared::new()),
+            purged: Arc::new(Purged::default()),
+            portless: hub.port_add(DpPort::NONE),
+            vlan_limit: config.vlan_limit,
+            hash_seed: config.hash_seed,
+            started: AtomicU64::new(0),
+            all_cpus: sys::thread::allowed_cpus()?,
         };
-        let portless = hub.port_add(DpPort::NONE);
-        let purged = Arc::new(Purged::default());
-        let main = MainCore::new(core(PmdId::Main, 0x6d61_696e), inline);
-        let mut threads = Vec::new();
-        for n in 0..config.pmd_threads.max(1) as u16 {
-            let (control, requests) = std::sync::mpsc::channel();
-            let inbox = Arc::new(Inbox {
-                ops: BoundedQueue::new(INBOX_BATCHES),
-                sleeping: AtomicBool::new(false),
-                waker: sys::Waker::new()?,
-                control: AtomicBool::new(false),
-            });
-            let thread = PmdThread::new(
-                core(PmdId::Core(n), n.into()),
-                ThreadIo::new(portless.clone()),
-                inbox.clone(),
-                requests,
-                purged.clone(),
-            );
-            let join =
-                std::thread::Builder::new().name(format!("pmd-c{n:02}")).spawn(move || thread.run())?;
-            threads.push(Thread { id: PmdId::Core(n), inbox, control, join: Some(join) });
-        }
         let datapath = UserspaceDatapath {
             name: config.name.clone(),
             dummy: config.dummy,
             dummies: config.dummies,
-            shared,
             hub,
-            threads,
-            ports: Mutex::default(),
-            main,
-            purged,
+            threads: Snapshot::new(Vec::new()),
+            state: Mutex::new(State { plan: config.threads.clone(), ..State::default() }),
+            main: MainCore::new(makings.core(PmdId::Main), inline.clone()),
+            inline,
+            makings,
         };
         Ok((datapath, handlers))
     }
@@ -130,14 +114,14 @@ impl UserspaceDatapath {
         self.hub.unparker(handler)
     }
 
-    /// The next flow that ended with its port, with its last statistics.
-    pub(crate) fn next_purged(&self) -> Option<(PmdId, FlowRecord)> {
-        self.purged.pop()
-    }
-
     /// What controls a port that is a dummy.
     pub(crate) fn dummy(&self, port: DpPort) -> Option<Dummy> {
-        lock(&self.ports).get(port)?.dummy.clone()
+        lock(&self.state).ports.get(port)?.dummy.clone()
+    }
+
+    /// Whether the kernel knows nothing of a port's device.
+    pub(crate) fn is_bare(&self, port: DpPort) -> bool {
+        lock(&self.state).ports.get(port).is_some_and(|p| p.bare)
     }
 
     /// Takes what waits at the ports that no thread polls through the switch; `true` when there may be more.
@@ -145,9 +129,10 @@ impl UserspaceDatapath {
         self.main.run()
     }
 
-    /// Housekeeping of the main core, about once a second.
+    /// Housekeeping of the main core and of the threads as a whole, about once a second.
     pub(crate) fn tick_main(&self) {
         self.main.tick();
+        self.balance();
     }
 
     /// Wakes all handlers.
@@ -158,14 +143,51 @@ impl UserspaceDatapath {
     /// Whether the device that a port made still is there, be it in another network namespace; `None` when the port did not
     /// make it.
     pub fn own_device_exists(&self, port: DpPort) -> Option<bool> {
-        lock(&self.ports).get(port)?.device.exists()
+        lock(&self.state).ports.get(port)?.device.exists()
     }
 
+    /// Packets that waited for the slow path when their port was removed.
+    pub fn ended_with_port(&self) -> u64 {
+        self.hub.ended_with_port()
+    }
+
+    /// Sends a request to a thread.
     fn request(&self, thread: &Thread, request: Control) {
-        // A thread ends only when the datapath does.
-        let _ = thread.control.send(request);
-        thread.inbox.control.store(true, Ordering::SeqCst);
-        thread.inbox.notify();
+        thread.inbox.request(request).into_iter().for_each(|batch| self.without_thread(batch));
+    }
+
+    /// Sends a request to each of these threads and gathers the answers; one that has ended gives none.
+    fn ask<'t, T>(
+        &self,
+        threads: impl Iterator<Item = &'t Arc<Thread>>,
+        request: impl Fn(SyncSender<T>) -> Control,
+    ) -> Vec<T> {
+        let threads: Vec<_> = threads.collect();
+        let (reply, answers) = sync_channel(threads.len());
+        threads.iter().for_each(|thread| self.request(thread, request(reply.clone())));
+        drop(reply);
+        answers.iter().collect()
+    }
+
+    /// Operations whose thread has ended: the main core executes packets, the rest fails. Packets that were parked behind one
+    /// of them have left with the thread.
+    fn without_thread(&self, batch: OpBatch) {
+        let mut executes = Vec::new();
+        let results = batch.ops.into_iter().map(|op| match op {
+            DpifOp::Execute(mut execute) => {
+                execute.ticket = None;
+                executes.push(DpifOp::Execute(execute));
+                OpResult::Done
+            }
+            _ => OpResult::Failed(DpifError::NO_THREAD),
+        });
+        let results: Vec<OpResult> = results.collect();
+        if !executes.is_empty() {
+            self.main.operate(OpBatch { pmd: PmdId::Main, ops: executes, tag: 0, reply: None });
+        }
+        if let Some(reply) = batch.reply {
+            reply.done(batch.pmd, batch.tag, results);
+        }
     }
 
     fn tx_side(device: &Port, upcalls: &Arc<hub::PortQueues>) -> Result<TxSide, DpifError> {
@@ -190,75 +212,75 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
-        let mut ports = lock(&self.ports);
-        let number = ports.number_for(spec, self.dummy)?;
-        let Opened { mut device, type_name, dummy, inline } = ports::open(spec, self.dummies, self.dummy)?;
-        let upcalls = self.hub.port_add(number);
-        let sides: Result<Vec<_>, _> =
-            (0..=self.threads.len()).map(|_| UserspaceDatapath::tx_side(&device, &upcalls)).collect();
-        let mut sides = match sides {
-            Ok(sides) => sides,
-            Err(e) => {
-                self.hub.port_del(number);
-                return Err(e);
-            }
-        };
-        let mut queues: Vec<Vec<_>> = (0..self.threads.len()).map(|_| Vec::new()).collect();
-        let inline_queues = if inline { std::mem::take(&mut device.rx) } else { Vec::new() };
-        for (i, queue) in device.rx.drain(..).enumerate() {
-            let thread = (number.0 as usize + i) % self.threads.len();
-            queues[thread].push(queue);
+        let s = &mut *lock(&self.state);
+        let number = s.ports.number_for(spec, self.dummy)?;
+        let Opened { mut device, type_name, dummy, inline, bare } =
+            ports::open(spec, self.dummies, self.dummy)?;
+        if !inline {
+            self.first_threads(s)?;
         }
+        let upcalls = self.hub.port_add(number);
+        let threads = s.running.len();
+        let sides: Result<Vec<_>, _> =
+            (0..=threads).map(|_| UserspaceDatapath::tx_side(&device, &upcalls)).collect();
+        let mut sides = sides.inspect_err(|_| self.hub.port_del(number))?;
+        let mut queues = std::mem::take(&mut device.rx);
+        let inline_queues = if inline { std::mem::take(&mut queues) } else { Vec::new() };
         if let Some(side) = sides.pop() {
             self.main.port_add(number, side, inline_queues)?;
         }
-        let (done, answers) = sync_channel(self.threads.len());
-        for ((thread, side), queues) in self.threads.iter().zip(sides).zip(queues) {
-            self.request(thread, Control::PortAdd(number, side, queues, done.clone()));
+        let (done, answers) = sync_channel(threads);
+        for (running, side) in s.running.values().zip(sides) {
+            self.request(&running.thread, Control::PortAdd(number, side, done.clone()));
         }
         drop(done);
-        while answers.recv().is_ok() {}
-        let info = PortInfo { number, name: spec.name.clone(), type_name };
-        ports.insert(OpenPort { info, device, dummy });
+        answers.iter().for_each(drop);
+        s.ports.insert(OpenPort {
+            info: PortInfo { number, name: spec.name.clone(), type_name },
+            device,
+            dummy,
+            bare,
+            upcalls,
+            spec: spec.clone(),
+            queues: queues.len() as u16,
+            affinity: Default::default(),
+            retired: PortStats::default(),
+        });
+        let rx = numbered(number, queues);
+        self.replan(s, Scope::New, rx);
         Ok(number)
     }
 
     fn port_del(&self, port: DpPort) -> Result<(), DpifError> {
-        let mut ports = lock(&self.ports);
-        if ports.get(port).is_none() {
+        let s = &mut *lock(&self.state);
+        if s.ports.get(port).is_none() {
             return Err(DpifError::NotFound("port"));
         }
-        let (done, answers) = sync_channel(self.threads.len());
-        for thread in &self.threads {
-            self.request(thread, Control::PortDel(port, done.clone()));
-        }
-        drop(done);
-        while answers.recv().is_ok() {}
-        self.main.port_del(port, &self.purged);
+        self.ask(s.running.values().map(|r| &r.thread), |done| Control::PortDel(port, done));
+        self.main.port_del(port, &self.makings.purged);
         self.hub.port_del(port);
-        ports.remove(port);
+        s.ports.remove(port);
+        s.placed.core.retain(|id, _| id.port != port);
+        if !s.placed.isolated.is_empty() {
+            // Without its pinned queues a thread may take others.
+            self.replan(s, Scope::New, Vec::new());
+        }
         Ok(())
     }
 
     fn ports(&self) -> Vec<PortInfo> {
-        lock(&self.ports).infos()
+        lock(&self.state).ports.infos()
     }
 
     fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError> {
-        let is_dummy = match lock(&self.ports).get(port) {
-            Some(open) => open.dummy.is_some(),
-            None => return Err(DpifError::NotFound("port")),
-        };
-        let (reply, answers) = sync_channel(self.threads.len());
-        for thread in &self.threads {
-            self.request(thread, Control::PortStats(port, reply.clone()));
-        }
-        drop(reply);
-        let mut sum = self.main.port_stats(port);
-        while let Ok(s) = answers.recv() {
-            add_stats(&mut sum, &s);
-        }
-        if is_dummy {
+        let s = lock(&self.state);
+        let open = s.ports.get(port).ok_or(DpifError::NotFound("port"))?;
+        let mut sum = open.retired;
+        add_stats(&mut sum, &self.main.port_stats(port));
+        let of_threads =
+            self.ask(s.running.values().map(|r| &r.thread), |reply| Control::PortStats(port, reply));
+        of_threads.iter().for_each(|stats| add_stats(&mut sum, stats));
+        if open.dummy.is_some() {
             // As stock switches have it.
             let unknown = u64::MAX;
             (sum.rx_dropped, sum.rx_errors, sum.tx_dropped, sum.tx_errors) =
@@ -268,60 +290,60 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn pmds(&self) -> Vec<PmdId> {
-        std::iter::once(PmdId::Main).chain(self.threads.iter().map(|t| t.id)).collect()
+        std::iter::once(PmdId::Main).chain(self.threads.load().iter().map(|t| t.id)).collect()
     }
 
-    fn operate(&self, mut batch: OpBatch) {
+    fn operate(&self, batch: OpBatch) {
         if batch.pmd == PmdId::Main {
             return self.main.operate(batch);
         }
-        let Some(thread) = self.threads.iter().find(|t| t.id == batch.pmd) else {
-            let missing = |_| dpif::OpResult::Failed(DpifError::NotFound("forwarding thread"));
-            if let Some(reply) = batch.reply {
-                reply.done(batch.pmd, batch.tag, batch.ops.iter().map(missing).collect());
-            }
-            return;
+        let threads = self.threads.load();
+        let Some(thread) = threads.iter().find(|t| t.id == batch.pmd) else {
+            return self.without_thread(batch);
         };
-        if let Err(refused) = thread.inbox.ops.push(batch) {
-            batch = refused;
-            let droppable = |op: &DpifOp| matches!(op, DpifOp::FlowPut(_));
-            if batch.ops.iter().all(droppable) {
+        match thread.inbox.offer(batch) {
+            Ok(left) => left.into_iter().for_each(|batch| self.without_thread(batch)),
+            Err(batch) if batch.ops.iter().all(|op| matches!(op, DpifOp::FlowPut(_))) => {
                 if let Some(reply) = &batch.reply {
-                    reply.done(batch.pmd, batch.tag, pmd::refused(&batch.ops));
+                    reply.done(batch.pmd, batch.tag, inbox::refused(&batch.ops));
                 }
-                return;
             }
             // Deletes and dumps are never lost, and an execute carries packets that wait for it.
-            self.request(thread, Control::Ops(batch));
-            return;
+            Err(batch) => self.request(thread, Control::Ops(batch)),
         }
-        thread.inbox.notify();
+    }
+
+    fn next_purged(&self) -> Option<(PmdId, FlowRecord)> {
+        self.makings.purged.pop()
     }
 
     fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError> {
-        self.shared.meter_set(id, config)
+        self.makings.shared.meter_set(id, config)
     }
 
     fn meter_del(&self, id: u32) -> Result<(), DpifError> {
-        self.shared.meter_del(id)
+        self.makings.shared.meter_del(id)
     }
 
     fn meter_stats(&self, id: u32) -> Result<MeterStats, DpifError> {
-        self.shared.meter_stats(id)
+        self.makings.shared.meter_stats(id)
     }
 }
 
 impl Drop for UserspaceDatapath {
     fn drop(&mut self) {
-        for thread in &self.threads {
-            self.request(thread, Control::Stop);
-        }
-        for thread in &mut self.threads {
-            if let Some(join) = thread.join.take() {
-                let _ = join.join();
-            }
+        let running = std::mem::take(&mut lock(&self.state).running);
+        for (_, running) in running {
+            // Nobody asks any more.
+            let _ = running.stop();
         }
     }
+}
+
+/// The receive queues of a port with their numbers.
+fn numbered(port: DpPort, queues: Vec<Box<dyn netdev::RxQueue>>) -> Vec<Rx> {
+    let numbered = queues.into_iter().zip(0u16..);
+    numbered.map(|(rx, queue)| Rx::numbered(QueueId { port, queue }, rx)).collect()
 }
 
 fn add_stats(sum: &mut PortStats, s: &PortStats) {

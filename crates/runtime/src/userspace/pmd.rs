@@ -1,164 +1,78 @@
 //! A forwarding thread: polls its receive queues, runs bursts through its core, carries operations out.
 //!
 //! It shares nothing on the packet path: operations come by a bounded inbox, upcalls leave by bounded queues. With
-//! nothing to do it spins for [`SPIN_US`], then sleeps in poll(2) on its queues and its waker.
+//! nothing to do it spins for [`SPIN_US`], then sleeps in poll(2) on its queues and its waker, and wakes at once.
+//!
+//! `pmd-sleep-max` is another thing: it lets a thread that has little to do, but always something, sleep for a moment
+//! between two bursts, so that packets come in larger bursts and the core rests. Each burst below half a batch makes the
+//! next such sleep a little longer, up to that bound; a larger one ends them.
 
 use super::hub::PortQueues;
-use datapath::{Pmd, PmdIo, TxReport};
-use dpif::{
-    DpifError, DpifOp, DropReason, FlowRecord, OpBatch, OpResult, PmdId, PortStats, Upcall, UpcallSink,
-};
+use super::inbox::Inbox;
+use super::obey::Leaving;
+use super::plan::QueueId;
+use super::plan::load::History;
+use datapath::Pmd;
+use dpif::{DpifError, FlowRecord, OpBatch, OpResult, PmdId, PortStats};
 use flow::DpPort;
-use netdev::{RxQueue, TxDrop, TxQueue};
+use netdev::RxQueue;
 use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
-use sync::{AtomicBool, BoundedQueue, Ordering, ReplyRing};
+use sync::ReplyRing;
+
+pub(crate) use super::inbox::TxSide;
+pub(crate) use super::io::ThreadIo;
 
 /// How long an idle thread spins before it sleeps.
 const SPIN_US: u64 = 50;
 /// Bursts between two looks at queues that had nothing.
 const BURSTS_PER_POLL: u32 = 16;
 /// Longest sleep, so that upkeep gets its turn.
-const SLEEP_MAX_MS: u64 = 500;
+const SLEEP_MAX: Duration = Duration::from_millis(500);
+/// The same while queues are to be given back.
+const SLEEP_MAX_LEAVING: Duration = Duration::from_millis(1);
 /// A queue that fails so often in a row is not polled until its port is made anew.
 const ERRORS_MAX: u32 = 3;
+/// A burst of so many packets shows that there is too much to do for timed sleeps.
+const BUSY_BURST_PACKETS: usize = BATCH_MAX_PACKETS / 2;
+/// By how much each timed sleep is longer than the last one.
+const NAP_STEP_US: u64 = 1;
 
-/// What a thread has of a port to send.
-pub(crate) struct TxSide {
-    pub(crate) tx: Box<dyn TxQueue>,
-    pub(crate) upcalls: Arc<PortQueues>,
-}
-
-/// Flows that ended with their port, with their last statistics, for the slow path.
+/// Flows that ended with their port or thread, with their last statistics, for the slow path.
 pub(crate) type Purged = ReplyRing<(PmdId, FlowRecord)>;
-
-/// Requests of the control thread.
-pub(crate) enum Control {
-    /// A port, with the receive queues that this thread is to poll.
-    PortAdd(DpPort, TxSide, Vec<Box<dyn RxQueue>>, SyncSender<()>),
-    /// A port is to go.
-    PortDel(DpPort, SyncSender<()>),
-    /// Counters of a port.
-    PortStats(DpPort, SyncSender<PortStats>),
-    /// Operations that must not be lost although the inbox is full.
-    Ops(OpBatch),
-    /// End.
-    Stop,
-}
-
-/// The way to a forwarding thread.
-pub(crate) struct Inbox {
-    pub(crate) ops: BoundedQueue<OpBatch>,
-    pub(crate) sleeping: AtomicBool,
-    pub(crate) waker: sys::Waker,
-    /// Something is in the control channel.
-    pub(crate) control: AtomicBool,
-}
-
-impl Inbox {
-    /// Wakes the thread if it sleeps.
-    pub(crate) fn notify(&self) {
-        if self.sleeping.load(Ordering::SeqCst) {
-            self.waker.wake();
-        }
-    }
-}
-
-/// Where upcalls go.
-enum Upcalls {
-    /// To the handlers, by the queue of the port that received the packet, or this one when none did.
-    Queued(Arc<PortQueues>),
-    /// To whoever runs the core, for [`ThreadIo::take_upcalls`].
-    Inline(Vec<Upcall>),
-}
-
-/// Ports of a thread, as its core sees them.
-pub(crate) struct ThreadIo {
-    ports: BTreeMap<DpPort, TxSide>,
-    upcalls: Upcalls,
-}
-
-impl ThreadIo {
-    /// Upcalls go to the handlers; those of packets that no port received by `portless`.
-    pub(crate) fn new(portless: Arc<PortQueues>) -> ThreadIo {
-        ThreadIo { ports: BTreeMap::new(), upcalls: Upcalls::Queued(portless) }
-    }
-
-    /// Upcalls wait for [`ThreadIo::take_upcalls`].
-    pub(crate) fn inline() -> ThreadIo {
-        ThreadIo { ports: BTreeMap::new(), upcalls: Upcalls::Inline(Vec::new()) }
-    }
-
-    /// The upcalls since the last call, when they are not queued for handlers.
-    pub(crate) fn take_upcalls(&mut self) -> Vec<Upcall> {
-        match &mut self.upcalls {
-            Upcalls::Queued(_) => Vec::new(),
-            Upcalls::Inline(waiting) => std::mem::take(waiting),
-        }
-    }
-
-    pub(crate) fn add(&mut self, port: DpPort, side: TxSide) {
-        self.ports.insert(port, side);
-    }
-
-    pub(crate) fn remove(&mut self, port: DpPort) {
-        self.ports.remove(&port);
-    }
-}
-
-impl UpcallSink for ThreadIo {
-    fn upcall(&mut self, upcall: Upcall) -> Result<(), Box<Upcall>> {
-        match (&mut self.upcalls, self.ports.get(&upcall.rx_port)) {
-            (Upcalls::Inline(waiting), _) => {
-                waiting.push(upcall);
-                Ok(())
-            }
-            (Upcalls::Queued(_), Some(side)) => side.upcalls.push(upcall),
-            (Upcalls::Queued(portless), None) => portless.push(upcall),
-        }
-    }
-}
-
-impl PmdIo for ThreadIo {
-    fn transmit(&mut self, port: DpPort, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
-        let mut report = TxReport::default();
-        let Some(side) = self.ports.get_mut(&port) else {
-            report.dropped[DropReason::NoPort as usize] = batch.len() as u64;
-            batch.free_into(pool);
-            return report;
-        };
-        let queued = batch.len() as u64;
-        let sent = side.tx.send(batch, pool);
-        // Packets that software cut into several count once here: the core accounts for what it handed over.
-        for why in TxDrop::ALL {
-            let reason = match why {
-                TxDrop::PortDown => DropReason::TxDown,
-                TxDrop::TooLarge => DropReason::TxTooBig,
-                _ => DropReason::TxFailed,
-            };
-            report.dropped[reason as usize] += sent.dropped(why).min(queued);
-        }
-        let dropped: u64 = report.dropped.iter().sum();
-        report.sent_packets = queued.saturating_sub(dropped);
-        report.sent_bytes = sent.sent_bytes;
-        report
-    }
-}
 
 /// A receive queue and what is known of it.
 pub(crate) struct Rx {
     pub(crate) port: DpPort,
+    /// Its number among the port's.
+    number: u16,
     queue: Box<dyn RxQueue>,
     ready: bool,
     errors: u32,
+    /// Cycles spent on its packets that are not in `history` yet.
+    cycles: u64,
+    pub(super) history: History,
 }
 
 impl Rx {
+    /// The first queue of a port.
     pub(crate) fn new(port: DpPort, queue: Box<dyn RxQueue>) -> Rx {
-        Rx { port, queue, ready: true, errors: 0 }
+        Rx::numbered(QueueId { port, queue: 0 }, queue)
+    }
+
+    pub(crate) fn numbered(id: QueueId, queue: Box<dyn RxQueue>) -> Rx {
+        let history = History::new(sys::clock::machine_us());
+        Rx { port: id.port, number: id.queue, queue, ready: true, errors: 0, cycles: 0, history }
+    }
+
+    pub(super) fn id(&self) -> QueueId {
+        QueueId { port: self.port, queue: self.number }
+    }
+
+    /// The same queue at another thread, to be looked at at once.
+    pub(super) fn moved(self) -> Rx {
+        Rx { ready: true, ..self }
     }
 
     /// Takes up to `max_packets` waiting frames.
@@ -185,93 +99,127 @@ impl Rx {
 
 /// A forwarding thread's own state.
 pub(crate) struct PmdThread {
-    pub(crate) core: Pmd,
-    pub(crate) io: ThreadIo,
-    pub(crate) inbox: Arc<Inbox>,
-    pub(crate) control: Receiver<Control>,
-    purged: Arc<Purged>,
-    rx: Vec<Rx>,
+    pub(super) core: Pmd,
+    pub(super) io: ThreadIo,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) purged: Arc<Purged>,
+    pub(super) rx: Vec<Rx>,
+    pub(super) leaving: Vec<Leaving>,
     batch: PacketBatch,
     last_work_us: u64,
     next_tick_us: u64,
+    /// Up to when the cycles are accounted for.
+    charged: u64,
+    /// Cycles spent with and without packets that are not in the histories yet.
+    spent: [u64; 2],
+    pub(super) busy: History,
+    pub(super) total: History,
+    sleep_max_us: u64,
+    nap_us: u64,
+    /// Packets of the largest burst since the last timed sleep.
+    largest_burst: usize,
 }
 
 impl PmdThread {
     pub(crate) fn new(
         core: Pmd,
-        io: ThreadIo,
+        portless: Arc<PortQueues>,
         inbox: Arc<Inbox>,
-        control: Receiver<Control>,
         purged: Arc<Purged>,
     ) -> PmdThread {
+        let now_us = sys::clock::machine_us();
         PmdThread {
             core,
-            io,
+            io: ThreadIo::new(portless),
             inbox,
-            control,
             purged,
             rx: Vec::new(),
+            leaving: Vec::new(),
             batch: PacketBatch::new(),
             last_work_us: 0,
             next_tick_us: 0,
+            charged: sys::clock::cycles(),
+            spent: [0; 2],
+            busy: History::new(now_us),
+            total: History::new(now_us),
+            sleep_max_us: 0,
+            nap_us: 0,
+            largest_burst: 0,
         }
     }
 
     /// Runs until told to stop.
     pub(crate) fn run(mut self) {
+        // A thread that panics must not keep the control thread waiting for its answers.
+        let _closing = CloseAtEnd(self.inbox.clone());
         let mut bursts = 0;
         loop {
             let mut worked = self.poll_ready();
             bursts += 1;
             worked |= self.carry_out_ops();
-            if self.inbox.control.swap(false, Ordering::AcqRel) && !self.obey() {
-                return;
+            if let Some(remains) = self.obey() {
+                return self.end(&remains);
             }
+            self.give_back();
             let now_us = sys::clock::machine_us();
             if now_us >= self.next_tick_us {
                 self.core.tick(sys::clock::monotonic_us());
                 self.core.flush_output(&mut self.io);
+                self.remember(now_us);
                 self.next_tick_us = now_us + 1_000_000;
             }
+            self.charge(worked);
             if worked {
                 self.last_work_us = now_us;
             }
             if !worked && now_us.saturating_sub(self.last_work_us) >= SPIN_US {
-                self.sleep();
+                let leaving = !self.leaving.is_empty();
+                self.sleep(if leaving { SLEEP_MAX_LEAVING } else { SLEEP_MAX });
                 bursts = 0;
-            } else if bursts >= BURSTS_PER_POLL || !worked {
-                self.look(Some(Duration::ZERO), false);
+            } else if self.nap() || bursts >= BURSTS_PER_POLL || !worked {
+                self.look(Some(Duration::ZERO), None);
                 bursts = 0;
             }
+            self.charge(worked);
         }
     }
 
     /// One burst from every queue that has something.
     fn poll_ready(&mut self) -> bool {
         let mut worked = false;
-        for rx in self.rx.iter_mut().filter(|rx| rx.ready) {
-            rx.receive(self.core.pool(), &mut self.batch, BATCH_MAX_PACKETS);
-            if !self.batch.is_empty() {
-                worked = true;
-                let now_us = sys::clock::monotonic_us();
-                self.core.process_batch(rx.port, &mut self.batch, now_us, &mut self.io);
-                self.core.flush_output(&mut self.io);
+        for i in 0..self.rx.len() {
+            let rx = &mut self.rx[i];
+            if !rx.ready {
+                continue;
             }
+            rx.receive(self.core.pool(), &mut self.batch, BATCH_MAX_PACKETS);
+            let packets = self.batch.len();
+            if packets == 0 {
+                self.charge(false);
+                continue;
+            }
+            worked = true;
+            self.largest_burst = self.largest_burst.max(packets);
+            let (port, now_us) = (rx.port, sys::clock::monotonic_us());
+            self.core.process_batch(port, &mut self.batch, now_us, &mut self.io);
+            self.core.flush_output(&mut self.io);
+            let cycles = self.charge(true);
+            self.rx[i].cycles += cycles;
         }
         worked
     }
 
-    fn carry_out_ops(&mut self) -> bool {
+    pub(super) fn carry_out_ops(&mut self) -> bool {
         let mut worked = false;
         for _ in 0..16 {
-            let Some(batch) = self.inbox.ops.pop() else { break };
+            let Some(batch) = self.inbox.next_ops() else { break };
             self.apply(batch);
             worked = true;
         }
         worked
     }
 
-    fn apply(&mut self, batch: OpBatch) {
+    pub(super) fn apply(&mut self, batch: OpBatch) {
         let now_us = sys::clock::monotonic_us();
         let results = self.core.apply(batch.ops, now_us, &mut self.io);
         self.core.flush_output(&mut self.io);
@@ -280,73 +228,105 @@ impl PmdThread {
         }
     }
 
-    /// Carries out requests of the control thread; `false` to end.
-    fn obey(&mut self) -> bool {
-        while let Ok(request) = self.control.try_recv() {
-            match request {
-                Control::PortAdd(port, side, queues, done) => {
-                    // The number was checked when it was given out.
-                    let _ = self.core.port_add(port);
-                    self.io.add(port, side);
-                    self.rx.extend(queues.into_iter().map(|queue| Rx::new(port, queue)));
-                    let _ = done.send(());
-                }
-                Control::PortDel(port, done) => {
-                    self.rx.retain(|rx| rx.port != port);
-                    while self.carry_out_ops() {}
-                    for flow in self.core.port_remove(port, &mut self.io) {
-                        self.purged.push((self.core.id(), flow));
-                    }
-                    self.core.flush_output(&mut self.io);
-                    self.io.remove(port);
-                    let _ = done.send(());
-                }
-                Control::PortStats(port, reply) => {
-                    let mut stats = self.core.port_counters(port).copied().unwrap_or_default();
-                    self.rx.iter().filter(|rx| rx.port == port).for_each(|rx| rx.add_losses(&mut stats));
-                    let _ = reply.send(stats);
-                }
-                Control::Ops(batch) => self.apply(batch),
-                Control::Stop => return false,
-            }
+    /// Accounts for the cycles since the last call.
+    fn charge(&mut self, busy: bool) -> u64 {
+        let now = sys::clock::cycles();
+        // Counters of two processors may differ by a little.
+        let cycles = now.saturating_sub(self.charged);
+        self.charged = now;
+        self.spent[usize::from(busy)] += cycles;
+        cycles
+    }
+
+    /// Takes the cycles spent so far into the histories and the core's counters.
+    pub(super) fn remember(&mut self, now_us: u64) {
+        for rx in &mut self.rx {
+            rx.history.add(now_us, std::mem::take(&mut rx.cycles));
         }
+        let [idle, busy] = std::mem::take(&mut self.spent);
+        self.busy.add(now_us, busy);
+        self.total.add(now_us, idle + busy);
+        self.core.add_cycles(busy, idle);
+    }
+
+    pub(super) fn set_sleep_max(&mut self, us: u64) {
+        (self.sleep_max_us, self.nap_us) = (us, 0);
+        if us > 0
+            && let Err(e) = sys::thread::precise_sleeps()
+        {
+            log::warn!(target: "dpif_netdev", "forwarding thread {:?}: timed sleeps will be longer: {e}", self.core.id());
+        }
+    }
+
+    /// A timed sleep, when the bursts are small and it is allowed.
+    fn nap(&mut self) -> bool {
+        let busy = std::mem::take(&mut self.largest_burst) >= BUSY_BURST_PACKETS;
+        self.nap_us = if busy { 0 } else { (self.nap_us + NAP_STEP_US).min(self.sleep_max_us) };
+        if self.nap_us == 0 {
+            return false;
+        }
+        let limit = Duration::from_micros(self.nap_us);
+        self.inbox.sleep(|waker| {
+            let mut set = sys::poll::PollSet::new();
+            set.add(waker.fd(), false);
+            // Woken or not, the loop goes on.
+            let _ = set.wait(Some(limit));
+            drop(set);
+            waker.drain();
+        });
+        self.charge(false);
         true
     }
 
-    fn sleep(&mut self) {
-        self.inbox.sleeping.store(true, Ordering::SeqCst);
-        let pending = !self.inbox.ops.is_empty() || self.inbox.control.load(Ordering::SeqCst);
-        if !pending {
-            self.look(Some(Duration::from_millis(SLEEP_MAX_MS)), true);
-        }
-        self.inbox.sleeping.store(false, Ordering::SeqCst);
+    /// Sleeps until a queue has something, or somebody wants something.
+    pub(super) fn sleep(&mut self, limit: Duration) {
+        let inbox = self.inbox.clone();
+        inbox.sleep(|waker| self.look(Some(limit), Some(waker)));
     }
 
     /// Asks the kernel which queues have something.
-    fn look(&mut self, timeout: Option<Duration>, with_waker: bool) {
+    fn look(&mut self, timeout: Option<Duration>, waker: Option<&sys::Waker>) {
         let mut set = sys::poll::PollSet::new();
         let mut places = Vec::with_capacity(self.rx.len());
         for (i, rx) in self.rx.iter().enumerate().filter(|(_, rx)| rx.errors < ERRORS_MAX) {
             places.push((i, set.add(rx.queue.fd(), false)));
         }
-        let waker = with_waker.then(|| set.add(self.inbox.waker.fd(), false));
+        let woken_at = waker.map(|w| set.add(w.fd(), false));
         if set.wait(timeout).is_err() {
             return;
         }
         let ready: Vec<usize> =
             places.iter().filter(|(_, p)| set.ready(*p).readable).map(|(i, _)| *i).collect();
-        let woken = waker.is_some_and(|p| set.ready(p).readable);
+        let woken = woken_at.is_some_and(|p| set.ready(p).readable);
         drop(set);
         for i in ready {
             self.rx[i].ready = true;
         }
-        if woken {
-            self.inbox.waker.drain();
+        if let Some(waker) = waker.filter(|_| woken) {
+            waker.drain();
         }
     }
 }
 
-/// The answers to operations that an inbox had no room for.
-pub(crate) fn refused(ops: &[DpifOp]) -> Vec<OpResult> {
-    ops.iter().map(|_| OpResult::Failed(DpifError::Full("the inbox of the forwarding thread"))).collect()
+/// Closes an inbox when its thread ends, however it ends.
+struct CloseAtEnd(Arc<Inbox>);
+
+impl Drop for CloseAtEnd {
+    fn drop(&mut self) {
+        self.0.close();
+        if std::thread::panicking() {
+            // Nobody waits for this thread's end: what it was asked is answered here, requests by dropping them.
+            for batch in self.0.leftovers() {
+                answer_gone(&batch);
+            }
+        }
+    }
+}
+
+/// Answers that the thread is gone.
+pub(super) fn answer_gone(batch: &OpBatch) {
+    if let Some(reply) = &batch.reply {
+        let failed = batch.ops.iter().map(|_| OpResult::Failed(DpifError::NO_THREAD)).collect();
+        reply.done(batch.pmd, batch.tag, failed);
+    }
 }

@@ -1,13 +1,18 @@
 //! The ports of a userspace datapath: their numbers, and how each type is opened.
 
-use dpif::{DpifError, PortInfo, PortKind, PortSpec};
+use super::hub::PortQueues;
+use dpif::{DpifError, PortInfo, PortKind, PortSpec, PortStats};
 use flow::DpPort;
+use netdev::afxdp::{AfxdpOptions, XdpMode};
 use netdev::dummy::{Dummy, DummyCaptures, DummyOptions};
+use netdev::pcap::PcapOptions;
 use netdev::{Port, SystemOptions, TapOptions};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use vswitch::DummyMode;
+use vswitch::config::RxqAffinity;
 
 /// Number of the port that stands for the datapath itself, as stock switches have it.
 const LOCAL_PORT: DpPort = DpPort(0);
@@ -21,6 +26,18 @@ pub(crate) struct OpenPort {
     pub(crate) device: Port,
     /// Controls it, when it is a dummy.
     pub(crate) dummy: Option<Dummy>,
+    /// The kernel knows nothing of it.
+    pub(crate) bare: bool,
+    /// Where its upcalls wait.
+    pub(crate) upcalls: Arc<PortQueues>,
+    /// What it was made of.
+    pub(crate) spec: PortSpec,
+    /// Receive queues that threads poll, numbered from 0.
+    pub(crate) queues: u16,
+    /// Those that are pinned to cores.
+    pub(crate) affinity: RxqAffinity,
+    /// What threads counted that have ended, and queues that were closed.
+    pub(crate) retired: PortStats,
 }
 
 /// Ports by their numbers.
@@ -54,6 +71,15 @@ impl Ports {
         self.0.get(&port)
     }
 
+    pub(crate) fn get_mut(&mut self, port: DpPort) -> Option<&mut OpenPort> {
+        self.0.get_mut(&port)
+    }
+
+    /// In the order of their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &OpenPort> {
+        self.0.values()
+    }
+
     pub(crate) fn insert(&mut self, port: OpenPort) {
         self.0.insert(port.info.number, port);
     }
@@ -77,12 +103,20 @@ pub(crate) struct Opened {
     pub(crate) dummy: Option<Dummy>,
     /// Its queues are polled by the main core, not by a thread.
     pub(crate) inline: bool,
+    /// The kernel knows nothing of it.
+    pub(crate) bare: bool,
 }
 
 /// Opens the device of a port. `dummies` may stand in for any type, and `internal` ports of a datapath of dummies are dummies.
 pub(crate) fn open(spec: &PortSpec, dummies: DummyMode, dummy_datapath: bool) -> Result<Opened, DpifError> {
     let device = |e: io::Error| DpifError::Device(e.to_string());
-    let plain = |device, name: &str| Opened { device, type_name: name.into(), dummy: None, inline: false };
+    let plain = |device, name: &str| Opened {
+        device,
+        type_name: name.into(),
+        dummy: None,
+        inline: false,
+        bare: false,
+    };
     let type_name = match &spec.kind {
         PortKind::System => "system",
         PortKind::Internal if dummy_datapath => "dummy-internal",
@@ -93,13 +127,15 @@ pub(crate) fn open(spec: &PortSpec, dummies: DummyMode, dummy_datapath: bool) ->
     if DUMMY_TYPES.contains(&type_name) || dummies.replaces(type_name) {
         let (device, dummy) = Port::open_dummy(&spec.name, &dummy_options(spec)?).map_err(device)?;
         let inline = type_name != "dummy-pmd";
-        return Ok(Opened { device, type_name: type_name.into(), dummy: Some(dummy), inline });
+        return Ok(Opened { device, type_name: type_name.into(), dummy: Some(dummy), inline, bare: true });
     }
     match &spec.kind {
         PortKind::System => {
-            let port = Port::open_system(&spec.name, &SystemOptions::default()).map_err(device)?;
-            // What is to be forwarded through a device needs it up.
-            netdev::link::set_admin_up(port.ifindex(), true).map_err(device)?;
+            // What is to be forwarded through a device needs it up; for several queues, before.
+            let ifindex = netdev::link::link_info(&spec.name).map_err(device)?.ifindex;
+            netdev::link::set_admin_up(ifindex, true).map_err(device)?;
+            let options = SystemOptions { n_rxq: queues_wanted(&spec.options), ..SystemOptions::default() };
+            let port = Port::open_system(&spec.name, &options).map_err(device)?;
             Ok(plain(port, type_name))
         }
         PortKind::Internal | PortKind::Tap => {
@@ -107,10 +143,61 @@ pub(crate) fn open(spec: &PortSpec, dummies: DummyMode, dummy_datapath: bool) ->
             let port = Port::open_tap(&spec.name, &options).map_err(device)?;
             Ok(plain(port, type_name))
         }
-        PortKind::Other(name) => {
-            Err(DpifError::Unsupported(format!("ports of type {name} are not supported")))
-        }
+        PortKind::Other(name) => match name.as_str() {
+            "afxdp" => Ok(plain(open_afxdp(spec)?, type_name)),
+            "null" => Ok(Opened { bare: true, ..plain(Port::open_null(&spec.name), type_name) }),
+            "pcap" => {
+                let port = Port::open_pcap(&spec.name, &pcap_options(spec)?).map_err(device)?;
+                Ok(Opened { bare: true, ..plain(port, type_name) })
+            }
+            _ => Err(DpifError::Unsupported(format!("ports of type {name} are not supported"))),
+        },
     }
+}
+
+/// The value of an option.
+fn option<'a>(spec: &'a PortSpec, name: &str) -> Option<&'a str> {
+    spec.options.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
+}
+
+/// An option that is `true` or `false`.
+fn switch(spec: &PortSpec, name: &str, default: bool) -> Result<bool, DpifError> {
+    match option(spec, name) {
+        None => Ok(default),
+        Some(value) => value
+            .parse()
+            .map_err(|_| DpifError::Device(format!("option {name}: {value}: neither true nor false"))),
+    }
+}
+
+fn pcap_options(spec: &PortSpec) -> Result<PcapOptions, DpifError> {
+    Ok(PcapOptions {
+        rx_pcap: option(spec, "rx_pcap").map(PathBuf::from),
+        tx_pcap: option(spec, "tx_pcap").map(PathBuf::from),
+        infinite_rx: switch(spec, "infinite_rx", false)?,
+    })
+}
+
+/// Opens a device by AF_XDP and tells how.
+fn open_afxdp(spec: &PortSpec) -> Result<Port, DpifError> {
+    let device = |e: io::Error| DpifError::Device(e.to_string());
+    let mode = match option(spec, "xdp-mode") {
+        Some(mode) => mode.parse().map_err(|e| DpifError::Device(format!("option xdp-mode: {e}")))?,
+        None => XdpMode::default(),
+    };
+    let n_rxq = option(spec, "n_rxq").map_or(Ok(1), str::parse);
+    let n_rxq = n_rxq.map_err(|_| DpifError::Device("option n_rxq: not a number".to_string()))?;
+    let use_need_wakeup = switch(spec, "use-need-wakeup", true)?;
+    let ifindex = netdev::link::link_info(&spec.name).map_err(device)?.ifindex;
+    // Its queues exist only while it is up.
+    netdev::link::set_admin_up(ifindex, true).map_err(device)?;
+    let options = AfxdpOptions { mode, n_rxq, use_need_wakeup };
+    let (port, info) = Port::open_afxdp(&spec.name, &options).map_err(device)?;
+    log::info!(target: "netdev_afxdp", "{}: xdp-mode {}", spec.name, info.mode);
+    for note in info.notes {
+        log::warn!(target: "netdev_afxdp", "{note}");
+    }
+    Ok(port)
 }
 
 /// Reads the options of a dummy.
@@ -140,4 +227,10 @@ fn number_in(name: &str) -> Option<DpPort> {
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     let base = if name.starts_with("br") { 100 } else { 0 };
     digits[..end].parse::<u32>().ok()?.checked_add(base).map(DpPort)
+}
+
+/// How many receive queues a port is to have (`options:n_rxq`); 1 unless it says something else that makes sense.
+pub(crate) fn queues_wanted(options: &[(String, String)]) -> usize {
+    let text = options.iter().find(|(k, _)| k == "n_rxq").map(|(_, v)| v.as_str());
+    text.and_then(|t| t.trim().parse().ok()).filter(|n| *n > 0).unwrap_or(1)
 }

@@ -1,4 +1,6 @@
-//! Real traffic through the userspace datapath and the slow path, without the control plane.
+//! Traffic through the userspace datapath and the slow path, without the control plane.
+
+mod threads;
 
 use super::*;
 use crate::slowpath::{InlineSlowPath, SlowPath, Wake};
@@ -73,7 +75,7 @@ fn hosts_reach_each_other_through_normal_with_offloads_on() {
         name: "netdev@test".to_string(),
         dummy: false,
         dummies: DummyMode::Off,
-        pmd_threads: 1,
+        threads: Default::default(),
         handlers: 1,
         vlan_limit: 1,
         hash_seed: 7,

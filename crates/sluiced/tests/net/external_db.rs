@@ -136,3 +136,36 @@ fn a_database_can_be_followed_over_tcp() {
     vsctl(&daemon, "add-port br0 later -- set Interface later type=internal");
     assert!(net.switch.ip("link show dev later").is_ok());
 }
+
+#[test]
+fn a_switch_that_loses_the_lock_forwards_no_more_and_one_whose_server_restarts_does() {
+    require_netns!();
+    require_programs!(TOOLS[0], "ovsdb-server", "ovsdb-tool", "ovsdb-client", "ping");
+    let net = Topology::new(2).unwrap();
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    let dir = RunDir::new("stolen").unwrap();
+    create(&dir);
+    let server = serve(&dir);
+    let daemon = follower(&net.switch, &dir).start().unwrap();
+    add_ports(&daemon, &net);
+    ping_all(&one.netns, two.ipv4.into(), 3);
+    let management = daemon.rundir().join("br0.mgmt");
+    // Another client takes the lock, as an operator may who moves the switch: bridges and ports go.
+    let thief = Cmd::new("ovsdb-client").args(["steal", &dir.db(), "ovs_vswitchd"]).spawn().unwrap();
+    wait_log(&daemon, "stays idle");
+    wait_for(LIMIT, "the bridge to go", || !management.exists()).unwrap();
+    unreachable(&one.netns, two.ipv4.into());
+    let links = net.switch.ip("link show").unwrap();
+    assert!(!links.contains("br0"), "{links}");
+    // It lets go: all is made again, rules by default.
+    thief.stop(Signal::TERM, LIMIT).unwrap();
+    wait_for(LIMIT, "the bridge to come back", || management.exists()).unwrap();
+    ping_all(&one.netns, two.ipv4.into(), 3);
+    // A server that restarts gives the lock to whoever asks first, and until it answers nothing changes.
+    let pings = one.netns.spawn("ping", &["-n", "-q", "-i", "0.01", &two.ipv4.to_string()]).unwrap();
+    server.stop(Signal::TERM, LIMIT).unwrap();
+    let _server = serve(&dir);
+    vsctl(&daemon, "add-port br0 more -- set Interface more type=internal");
+    let out = pings.stop(Signal::INT, LIMIT).unwrap();
+    assert!(out.stdout.contains(" 0% packet loss"), "{}", out.stdout);
+}

@@ -4,6 +4,7 @@ use ovsdb::client::RowView;
 
 use super::StringMap;
 use super::reader::{Reader, flag, strings};
+use super::threads::ThreadPlan;
 
 /// Settings of the whole switch. Names, units and defaults are those of ovs-vswitchd.conf.db(5).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +21,8 @@ pub struct GlobalConfig {
     pub handler_threads: Option<u32>,
     /// `n-revalidator-threads`; `None` leaves it to the switch.
     pub revalidator_threads: Option<u32>,
-    /// `pmd-cpu-mask`: bit per core in hexadecimal, without `0x`; `None` leaves it to the switch.
-    pub pmd_cpu_mask: Option<String>,
+    /// Forwarding threads (`pmd-cpu-mask` and the other settings that begin with `pmd-`).
+    pub threads: ThreadPlan,
     /// `vlan-limit`: most VLAN tags that are matched; 0 for as many as the datapath can.
     pub vlan_limit: u32,
     /// `stats-update-interval`: how often statistics are written.
@@ -45,7 +46,7 @@ impl Default for GlobalConfig {
             min_revalidate_pps: 5,
             handler_threads: None,
             revalidator_threads: None,
-            pmd_cpu_mask: None,
+            threads: ThreadPlan::default(),
             vlan_limit: 1,
             stats_update_interval_ms: 5000,
             userspace_tso_enable: false,
@@ -81,7 +82,7 @@ impl<'a> Reader<'a> {
             ),
             handler_threads: self.opt_setting(row, "n-handler-threads", 1..=MAX_THREADS).map(narrow),
             revalidator_threads: self.opt_setting(row, "n-revalidator-threads", 1..=MAX_THREADS).map(narrow),
-            pmd_cpu_mask: self.cpu_mask(row),
+            threads: self.thread_plan(row),
             vlan_limit: narrow(self.setting(row, "vlan-limit", 0..=u32_max, default.vlan_limit.into())),
             stats_update_interval_ms: self.setting(
                 row,
@@ -95,19 +96,5 @@ impl<'a> Reader<'a> {
                 || flag(row, "other_config", "statistics-enable"),
             other_config: strings(row, "other_config"),
         }
-    }
-
-    fn cpu_mask(&mut self, row: RowView<'a>) -> Option<String> {
-        let text = row.map_str("other_config", "pmd-cpu-mask")?;
-        let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
-        let hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
-        if !hex || digits.len() > 1024 || !digits.bytes().any(|b| b != b'0') {
-            self.notice(
-                row,
-                format!("other_config:pmd-cpu-mask={text:?} names no core in hexadecimal: ignored"),
-            );
-            return None;
-        }
-        Some(digits.to_ascii_lowercase())
     }
 }

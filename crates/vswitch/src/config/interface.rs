@@ -7,6 +7,7 @@ use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
 use super::reader::{Reader, strings};
+use super::threads::RxqAffinity;
 use super::{StringMap, unsupported};
 
 /// A row of `Interface`, or the interface that a bridge has for itself without one.
@@ -26,6 +27,8 @@ pub struct InterfaceConfig {
     pub mac: Option<MacAddr>,
     /// MTU to set.
     pub mtu_request: Option<u32>,
+    /// Receive queues pinned to cores (`other_config:pmd-rxq-affinity`).
+    pub rxq_affinity: RxqAffinity,
     /// OpenFlow number asked for.
     pub ofport_request: Option<OfPort>,
     /// OpenFlow number that the row shows, from before a restart.
@@ -42,6 +45,7 @@ impl InterfaceConfig {
             other_config: StringMap::new(),
             mac: None,
             mtu_request: None,
+            rxq_affinity: RxqAffinity::new(),
             ofport_request: None,
             ofport: None,
         }
@@ -165,6 +169,7 @@ impl<'a> Reader<'a> {
             other_config: strings(row, "other_config"),
             mac: self.interface_mac(row, type_name, local),
             mtu_request: row.opt_int("mtu_request").and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0),
+            rxq_affinity: self.rxq_affinity(row),
             ofport_request: number("ofport_request").filter(|_| !local),
             ofport: number("ofport").filter(|_| !local),
         })

@@ -14,6 +14,7 @@ mod reader;
 mod supported;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod unsupported;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,7 @@ pub use global::GlobalConfig;
 pub use interface::InterfaceConfig;
 pub use port::{BondConfig, PortConfig};
 pub use supported::{DatapathSupport, DummyMode, SupportedTypes};
+pub use threads::{AutoBalance, RxqAffinity, RxqAssign, SleepMax, ThreadPlan};
 
 pub(crate) use interface::natural_order;
 use reader::Reader;

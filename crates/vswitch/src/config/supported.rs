@@ -95,7 +95,10 @@ impl SupportedTypes {
                 long_names: false,
             },
         );
-        for (name, long_names) in [("system", false), ("internal", false), ("tap", false), ("patch", true)] {
+        let devices = ["system", "internal", "tap", "afxdp"].map(|name| (name, false));
+        for (name, long_names) in
+            devices.into_iter().chain(["patch", "null", "pcap"].map(|name| (name, true)))
+        {
             types.interfaces.insert(name.into(), InterfaceSupport { long_names });
         }
         types

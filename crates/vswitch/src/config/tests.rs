@@ -92,7 +92,7 @@ fn global_settings() {
         flow_limit: 5000,
         max_idle_ms: 500,
         handler_threads: Some(2),
-        pmd_cpu_mask: Some("3f".into()),
+        threads: ThreadPlan { cores: Some(vec![0, 1, 2, 3, 4, 5]), ..ThreadPlan::default() },
         stats_update_interval_ms: 10_000,
         userspace_tso_enable: true,
         vlan_limit: 0,
@@ -108,6 +108,86 @@ fn global_settings() {
             "Open_vSwitch : other_config:n-revalidator-threads=\"0\" is not a number from 1 to 1024: ignored",
         ]
     );
+}
+
+/// The plan of these settings, and what is told.
+fn threads(settings: &[(&str, &str)]) -> (ThreadPlan, Vec<String>) {
+    let mut bed = Bed::new();
+    bed.set("Open_vSwitch", "", "other_config", map(settings));
+    let desired = bed.desired();
+    (desired.global.threads.clone(), messages(&desired))
+}
+
+#[test]
+fn thread_settings() {
+    let (plan, told) = threads(&[
+        ("pmd-cpu-mask", "8000000000000000000000000000000A"),
+        ("pmd-rxq-assign", "group"),
+        ("pmd-rxq-isolate", "false"),
+        ("pmd-auto-lb", "true"),
+        ("pmd-auto-lb-rebal-interval", "0"),
+        ("pmd-auto-lb-load-threshold", "70"),
+        ("pmd-auto-lb-improvement-threshold", "10"),
+        ("pmd-sleep-max", "50, 3:0,127:10001"),
+    ]);
+    let expected = ThreadPlan {
+        cores: Some(vec![1, 3, 127]),
+        assign: RxqAssign::Group,
+        isolate: false,
+        balance: AutoBalance {
+            enabled: true,
+            interval_min: 0,
+            load_threshold_percent: 70,
+            improvement_threshold_percent: 10,
+        },
+        sleep: SleepMax { default_us: 50, by_core: [(3, 0), (127, 10_000)].into() },
+    };
+    assert_eq!(plan, expected);
+    assert_eq!([1, 3, 127].map(|core| plan.sleep.of(core)), [50, 0, 10_000]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("the most is 10000, which is used"), "{told:?}");
+}
+
+#[test]
+fn thread_settings_that_make_no_sense_are_told_and_leave_the_default() {
+    for (key, value, part) in [
+        ("pmd-cpu-mask", "0", "names no core"),
+        ("pmd-cpu-mask", "0x", "names no core"),
+        ("pmd-cpu-mask", "-3", "names no core"),
+        ("pmd-rxq-assign", "random", "cycles is used"),
+        ("pmd-rxq-isolate", "false", "true is used"),
+        ("pmd-sleep-max", "x", "ignored"),
+        ("pmd-sleep-max", "1:2:3", "ignored"),
+        ("pmd-auto-lb-load-threshold", "x", "95 is used"),
+    ] {
+        let (plan, told) = threads(&[(key, value)]);
+        assert_eq!(plan, ThreadPlan::default(), "{key}={value}");
+        assert!(told.len() == 1 && told[0].contains(part), "{key}={value}: {told:?}");
+    }
+    let (plan, _) = threads(&[("pmd-cpu-mask", &"f".repeat(1025))]);
+    assert_eq!(plan.cores, None);
+}
+
+#[test]
+fn queues_pinned_to_cores() {
+    for (text, expected, notices) in [
+        ("0:3,1:7", &[(0, 3), (1, 7)][..], 0),
+        (" 2:0 , 0:1,", &[(0, 1), (2, 0)][..], 0),
+        ("0:3,1", &[][..], 1),
+        ("0:x", &[][..], 1),
+    ] {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        let other_config = map(&[("pmd-rxq-affinity", text)]);
+        bed.add_port("br0", "p1", &[], &[("type", "tap".into()), ("other_config", other_config)]);
+        let desired = bed.desired();
+        assert_eq!(
+            interface(&desired, "br0", "p1").rxq_affinity,
+            expected.iter().copied().collect(),
+            "{text}"
+        );
+        assert_eq!(desired.notices.len(), notices, "{text}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use ofproto::ports::BridgeId;
 use ofproto::{DpPort, MacAddr};
 
 use super::PortSet;
-use crate::config::{BridgeOptions, ControllerConfig, GlobalConfig, StringMap};
+use crate::config::{BridgeOptions, ControllerConfig, GlobalConfig, RxqAffinity, StringMap};
 
 /// Names one attempt to open an interface; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,6 +93,8 @@ pub struct DeviceSettings {
     pub mac: Option<MacAddr>,
     /// MTU to set; `None` leaves it as it is.
     pub mtu: Option<u32>,
+    /// Receive queues pinned to cores.
+    pub rxq_affinity: RxqAffinity,
     /// `options`.
     pub options: StringMap,
     /// `other_config`.

@@ -206,6 +206,7 @@ impl Derived {
         DeviceSettings {
             mac: self.mac(config),
             mtu: self.mtu(config),
+            rxq_affinity: config.rxq_affinity.clone(),
             options: config.options.clone(),
             other_config: config.other_config.clone(),
         }

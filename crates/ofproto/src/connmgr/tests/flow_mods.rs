@@ -223,3 +223,63 @@ fn a_batch_is_all_or_nothing_and_says_which_failed() {
     assert_eq!(crate::flow_mod::apply_all(&s.backer, s.bridge, &bad[..2], &cx), Ok(()));
     assert_eq!((s.rules().len(), s.backer.epoch()), (2, epoch + 1), "one change of the view");
 }
+
+#[test]
+fn flow_mods_that_come_together_are_one_change_and_fail_each_for_itself() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    let epoch = s.backer.epoch();
+    let mut bytes = Vec::new();
+    let lines = [
+        (Add, "priority=1,tcp,actions=1"),
+        (Add, "check_overlap,priority=1,tcp,tp_dst=80,actions=2"),
+        (
+            Add,
+            "priority=2,udp,actions=learn(table=3,delete_learned,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:1)",
+        ),
+        (Delete, "tcp"),
+        (Add, "priority=3,ip,actions=meter:9,output:1"),
+        (Modify, "udp,actions=2"),
+    ];
+    for (i, (command, line)) in lines.into_iter().enumerate() {
+        let fm = Message::FlowMod(flow_mod(command, line));
+        bytes.extend(encode(&fm, Version::V13, 200 + i as u32).unwrap());
+    }
+    bytes.extend(encode(&Message::BarrierRequest, Version::V13, 300).unwrap());
+    c.received.clear();
+    c.send_bytes(&mut s, &bytes);
+    let told: Vec<_> = c
+        .received
+        .iter()
+        .map(|(xid, m)| match m {
+            Message::Error(e) => (*xid, Some(e.error)),
+            other => {
+                assert_eq!(*other, Message::BarrierReply);
+                (*xid, None)
+            }
+        })
+        .collect();
+    let error = |kind| Some(ErrorCode::Known(kind));
+    let want = [(201, error(ErrorKind::FmfcOverlap)), (204, error(ErrorKind::MmfcInvalidMeter)), (300, None)];
+    assert_eq!(told, want, "errors come before the answer of the barrier behind them");
+    assert_eq!(s.rules(), ["table=0 cookie=0x0 priority=2,udp output:2 n=0"]);
+    assert_eq!(s.backer.epoch(), epoch + 1);
+}
+
+#[test]
+fn only_tables_with_rules_that_end_by_time_are_looked_through() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    let mortal = |s: &Switch| s.backer.view().bridge(s.bridge).unwrap().tables.iter_mortal().count();
+    c.add(&mut s, "tcp,actions=1");
+    c.add(&mut s, "table=1,udp,idle_timeout=5,actions=1");
+    assert_eq!(mortal(&s), 1);
+    // Replaced by one that stays, and by one that does not.
+    c.add(&mut s, "table=1,udp,actions=2");
+    c.add(&mut s, "tcp,hard_timeout=3,actions=2");
+    assert_eq!(mortal(&s), 1);
+    c.flow(&mut s, Modify, "tcp,actions=3");
+    assert_eq!(mortal(&s), 1);
+    s.pass(4000);
+    assert_eq!((mortal(&s), s.rules().len()), (0, 1));
+}

@@ -37,7 +37,7 @@ impl PortNames for Names {
 
 fn thread_name(pmd: PmdId) -> String {
     match pmd {
-        PmdId::Main => "the main thread".to_string(),
+        PmdId::Main => "the main thread:".to_string(),
         PmdId::Core(n) => format!("pmd on cpu core: {n}"),
     }
 }
@@ -90,7 +90,7 @@ fn dump_all(switch: &Switch, args: &[String]) -> Result<String, String> {
     for pmd in instance.datapath.pmds() {
         let flows = flows_of(instance, pmd)?;
         if !flows.is_empty() {
-            let _ = writeln!(out, "flow-dump from {}:", thread_name(pmd));
+            let _ = writeln!(out, "flow-dump from {}", thread_name(pmd));
         }
         flows.iter().for_each(|f| out += &(format_flow(f, now_ms, &format) + "\n"));
     }
@@ -266,6 +266,7 @@ fn pmd_stats(out: &mut String, s: &dpif::PmdStats) {
     for (name, value) in rows {
         let _ = writeln!(out, "  {name}: {value}");
     }
+    super::threads::cycles(out, s);
 }
 
 pub(super) fn pmd_stats_clear(daemon: &mut Daemon, args: &[String]) -> Answer {

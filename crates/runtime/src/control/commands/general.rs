@@ -84,6 +84,11 @@ fn counters(daemon: &Daemon) -> Vec<(&'static str, u64)> {
     let sum = |f: fn(&dpif::PmdStats) -> u64| stats.iter().map(|(_, s)| f(s)).sum::<u64>();
     vec![
         ("datapath_drop_upcall_error", sum(|s| s.drops[dpif::DropReason::UpcallError as usize])),
+        (
+            "datapath_drop_port_removed",
+            sum(|s| s.drops[dpif::DropReason::PortRemoved as usize])
+                + instances().map(|i| i.datapath.ended_with_port()).sum::<u64>(),
+        ),
         ("dpif_flow_put", instances().map(|i| i.revalidator_stats().flows).sum()),
         ("flow_extract", sum(|s| s.received + s.recirculated)),
         ("packet_in_overflow", instances().map(|i| i.backer.packet_ins_lost.load(Ordering::Relaxed)).sum()),

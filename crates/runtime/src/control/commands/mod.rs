@@ -4,6 +4,7 @@ mod datapath;
 mod dummy;
 mod flows;
 mod general;
+mod threads;
 mod trace;
 
 pub(crate) use trace::hex as packet_of_hex;
@@ -103,6 +104,9 @@ const COMMANDS: &[Command] = &[
     command("dpctl/get-flow", "[dp] ufid:ufid", 1, 2, flows::get),
     command("dpctl/mod-flow", "[dp] flow actions", 2, 3, flows::modify),
     command("dpctl/show", "[dp]", 0, 2, datapath::dpctl_show),
+    command("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, threads::rxq_rebalance),
+    command("dpif-netdev/pmd-rxq-show", "[-pmd core] [-secs secs] [dp]", 0, 5, threads::rxq_show),
+    command("dpif-netdev/pmd-sleep-show", "[dp]", 0, 1, threads::sleep_show),
     command("dpif-netdev/pmd-stats-clear", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_clear),
     command("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_show),
     command("dpif/dump-flows", "[-m] bridge", 1, 3, datapath::bridge_flows),

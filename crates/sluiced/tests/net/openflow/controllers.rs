@@ -102,6 +102,26 @@ fn controllers_may_come_by_themselves() {
     }
 }
 
+#[test]
+fn who_watches_a_controller_sees_both_directions() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");
+    let lab = Lab::new(2);
+    let snoop = lab.daemon.tool("ovs-ofctl").args(["snoop", "br0"]).spawn().unwrap();
+    let _controller = testcontroller(&lab, "ptcp:6656:127.0.0.1");
+    lab.vsctl("set bridge br0 protocols=OpenFlow10 -- set-controller br0 tcp:127.0.0.1:6656");
+    connected(&lab, true);
+    reach(&lab);
+    let seen = || snoop.stderr() + &snoop.stdout();
+    let both = || ["OFPT_PACKET_IN", "OFPT_FLOW_MOD", "OFPT_PACKET_OUT"].iter().all(|m| seen().contains(m));
+    wait_for(LIMIT, "both directions", both).unwrap_or_else(|why| panic!("{why}\n{}", seen()));
+    // What others ask of the switch is not for it.
+    lab.ofctl("add-flow br0 cookie=0x7777,table=9,actions=drop");
+    lab.ofctl("del-flows br0");
+    reach(&lab);
+    assert!(!seen().contains("0x7777"), "{}", seen());
+}
+
 /// A client of OpenFlow 1.3, a line per word of its script: see the test below.
 const ROLES: &str = "\
 import socket, struct, sys

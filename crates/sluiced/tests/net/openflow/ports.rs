@@ -35,6 +35,11 @@ fn changes_of_ports_are_told() {
         wait(&["MOD: 1(", "LINK_DOWN"]);
         one.netns.up(&one.dev).unwrap();
         wait_for(LIMIT, "the link", || !described(&lab, 1).contains("LINK_DOWN")).unwrap();
+        // An operator sets the device here down: so the port is, as if a controller had.
+        lab.net.switch.ip(&format!("link set dev {} down", one.port)).unwrap();
+        wait(&["MOD: 1(", "PORT_DOWN", "LINK_DOWN"]);
+        lab.net.switch.up(&one.port).unwrap();
+        wait_for(LIMIT, "the port", || !described(&lab, 1).contains("_DOWN")).unwrap();
         lab.vsctl(&format!("del-port br0 {}", two.port));
         wait(&["DEL: 2("]);
         lab.vsctl(&format!("add-port br0 {} -- set interface {} ofport_request=2", two.port, two.port));
@@ -77,6 +82,11 @@ fn a_port_does_what_its_configuration_says() {
     lab.ofctl("mod-port br0 2 down");
     wait_for(LIMIT, "port 2 down", || described(&lab, 2).contains("PORT_DOWN")).unwrap();
     pass(7);
+    // The device itself is down, and so it stays told.
+    let device = lab.net.ports()[1].to_string();
+    let link = || lab.net.switch.ip(&format!("link show dev {device}")).unwrap();
+    assert!(link().contains("state DOWN"), "{}", link());
+    assert!(described(&lab, 2).contains("LINK_DOWN"), "{}", described(&lab, 2));
     lab.ofctl("mod-port br0 2 up");
     wait_for(LIMIT, "port 2 up", || {
         let desc = described(&lab, 2);

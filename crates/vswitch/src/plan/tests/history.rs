@@ -71,6 +71,7 @@ fn interface(name: String, wish: &Wish) -> InterfaceConfig {
         other_config: BTreeMap::new(),
         mac: None,
         mtu_request: wish.mtu,
+        rxq_affinity: BTreeMap::new(),
         ofport_request: wish.request.map(OfPort),
         ofport: None,
     }

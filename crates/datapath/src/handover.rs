@@ -1,0 +1,59 @@
+//! What a forwarding core gives to another when receive queues move, and its end.
+//!
+//! Flows that are taken over get new names and start to count anew, so that nobody takes one for the other; the giver
+//! tells what its own have counted.
+
+use crate::park::new_ufid;
+use crate::pmd::Pmd;
+use crate::ports::PmdIo;
+use dpif::{DropReason, FlowPut, FlowRecord, PutMode};
+use flow::DpPort;
+
+impl Pmd {
+    /// Whether a packet received on `port` waits for the slow path, itself or behind another one: until it has gone, a newer
+    /// packet forwarded elsewhere could overtake it.
+    pub fn waits(&self, port: DpPort) -> bool {
+        self.park.waits(port)
+    }
+
+    /// At most `max` of the flows from a port.
+    pub fn flows_from(&self, port: DpPort, max: usize) -> Vec<FlowRecord> {
+        self.table.ids_from(port).into_iter().take(max).filter_map(|id| self.table.record(id)).collect()
+    }
+
+    /// The same, and removes them: their last records.
+    pub fn remove_flows_from(&mut self, port: DpPort, max: usize) -> Vec<FlowRecord> {
+        let ids = self.table.ids_from(port);
+        let gone = ids.into_iter().take(max).filter_map(|id| self.table.remove(id)).collect();
+        self.count_flows();
+        gone
+    }
+
+    /// Takes over a flow of another core, unless one that matches its packet is here or the table is full.
+    pub fn adopt(&mut self, flow: &FlowRecord) {
+        let hash = self.exec.hasher.key(&flow.key);
+        let put = FlowPut {
+            ufid: new_ufid(&self.exec.hasher, hash, &mut self.exec.ufids),
+            key: flow.key,
+            mask: flow.mask,
+            actions: flow.actions.clone(),
+            mode: PutMode::Create,
+        };
+        // Without it, the next packet misses.
+        let _ = self.put(put);
+        self.count_flows();
+    }
+
+    /// The end: drops the packets that are parked, sends what waits, removes all flows. Their last records.
+    pub fn end(&mut self, io: &mut dyn PmdIo) -> Vec<FlowRecord> {
+        for parked in self.park.purge() {
+            let rx_port = parked.origin.rx_port;
+            self.exec.ports.drop_packet(parked.packet, DropReason::PortRemoved, rx_port);
+        }
+        self.exec.ports.flush(io);
+        let ids = 0..self.table.slots().ids();
+        let gone = ids.filter_map(|id| self.table.remove(id)).collect();
+        self.count_flows();
+        gone
+    }
+}

@@ -1,0 +1,85 @@
+//! The forwarding threads of a datapath as others see them, and how they are started.
+
+use super::hub::PortQueues;
+use super::inbox::{Control, Inbox, Remains};
+use super::plan::Numa;
+use super::plan::assign::Thread as Place;
+use super::pmd::{PmdThread, Purged};
+use datapath::{DpShared, Pmd, PmdConfig};
+use dpif::{OpBatch, PmdId};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+use sync::{AtomicU64, Ordering};
+
+/// The way to a forwarding thread.
+pub(super) struct Thread {
+    pub(super) id: PmdId,
+    /// Its core, or the number that it is shown with.
+    pub(super) core: u16,
+    pub(super) inbox: Arc<Inbox>,
+}
+
+/// A thread and its end.
+pub(super) struct Running {
+    pub(super) thread: Arc<Thread>,
+    join: JoinHandle<()>,
+    /// It is bound to its core.
+    pub(super) bound: bool,
+}
+
+/// What threads are made of.
+pub(super) struct Makings {
+    pub(super) shared: Arc<DpShared>,
+    pub(super) purged: Arc<Purged>,
+    pub(super) portless: Arc<PortQueues>,
+    pub(super) vlan_limit: u8,
+    pub(super) hash_seed: u64,
+    /// Threads started so far: each has hash functions of its own, so that the names of its flows are its own too.
+    pub(super) started: AtomicU64,
+    /// Processors of a thread that is bound to none.
+    pub(super) all_cpus: Vec<usize>,
+}
+
+impl Makings {
+    /// The core of a thread, or of the main loop.
+    pub(super) fn core(&self, id: PmdId) -> Pmd {
+        let salt = self.started.fetch_add(1, Ordering::Relaxed) << 16;
+        let number = match id {
+            PmdId::Main => 0xffff,
+            PmdId::Core(n) => u64::from(n),
+        };
+        let seed = self.hash_seed ^ salt ^ number;
+        let config = PmdConfig { vlan_limit: self.vlan_limit, ..PmdConfig::new(id, seed) };
+        Pmd::new(config, self.shared.clone())
+    }
+
+    /// Starts a thread without ports.
+    pub(super) fn start(&self, core: u16) -> io::Result<Running> {
+        let id = PmdId::Core(core);
+        let inbox = Arc::new(Inbox::new()?);
+        let thread = PmdThread::new(self.core(id), self.portless.clone(), inbox.clone(), self.purged.clone());
+        let join = std::thread::Builder::new().name(format!("pmd-c{core:02}")).spawn(move || thread.run())?;
+        Ok(Running { thread: Arc::new(Thread { id, core, inbox }), join, bound: false })
+    }
+}
+
+impl Running {
+    /// Where its queues may be placed.
+    pub(super) fn place(&self) -> Place {
+        Place { core: self.thread.core, numa: Numa::default() }
+    }
+
+    /// Ends it, after its queues were taken: what it leaves, and operations that it did not carry out.
+    pub(super) fn stop(self) -> (Remains, Vec<OpBatch>) {
+        let (remains, answer) = sync_channel(1);
+        let mut unanswered = self.thread.inbox.request(Control::Stop(remains));
+        let left = answer.recv().unwrap_or_default();
+        if self.join.join().is_err() {
+            log::error!(target: "dpif_netdev", "forwarding thread of core {} ended by a fault", self.thread.core);
+        }
+        unanswered.extend(self.thread.inbox.leftovers());
+        (left, unanswered)
+    }
+}

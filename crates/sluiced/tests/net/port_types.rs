@@ -1,0 +1,105 @@
+//! Ports of other makes: capture files, nothing at all, AF_XDP.
+
+use crate::helpers::{LIMIT, start, switch, vsctl, vsctl_output, wait_until};
+use testkit::{Netns, TempDir, require_netns, require_programs, wait_for};
+
+/// A capture file of so many UDP frames of 60 bytes, each of a flow of its own.
+fn capture(frames: u8) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        file.extend(word.to_le_bytes());
+    }
+    for n in 0..frames {
+        for word in [0_u32, 0, 60, 60] {
+            file.extend(word.to_le_bytes());
+        }
+        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+        frame.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, n, 10, 0, 1, 1]);
+        frame.extend([0, 7, 0, 9, 0, 26, 0, 0]);
+        frame.resize(60, 0);
+        file.extend(frame);
+    }
+    file
+}
+
+#[test]
+fn captured_frames_come_in_again_and_again_and_go_out() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl");
+    let netns = Netns::new("pcap").unwrap();
+    let daemon = start(&netns);
+    let dir = TempDir::new("pcap").unwrap();
+    let (rx, tx) = (dir.path().join("rx.pcap"), dir.path().join("tx.pcap"));
+    std::fs::write(&rx, capture(50)).unwrap();
+    vsctl(
+        &daemon,
+        &format!(
+            "add-br br0 -- set Bridge br0 fail_mode=secure -- add-port br0 out -- set Interface out type=pcap \
+             options:tx_pcap={} ofport_request=2 -- add-port br0 nil -- set Interface nil type=null ofport_request=3",
+            tx.display()
+        ),
+    );
+    daemon
+        .ovs("ovs-ofctl", &["add-flow", "br0", "in_port=1,udp,actions=mod_nw_tos:32,output:2,output:3"])
+        .unwrap();
+    vsctl(
+        &daemon,
+        &format!(
+            "add-port br0 in -- set Interface in type=pcap options:rx_pcap={} options:infinite_rx=true ofport_request=1",
+            rx.display()
+        ),
+    );
+    let sent = |port: &str| {
+        let dump = daemon.ovs("ovs-ofctl", &["dump-ports", "br0", port]).unwrap().stdout;
+        let word = dump.split("tx pkts=").nth(1).unwrap().split(',').next().unwrap();
+        word.parse::<u64>().unwrap()
+    };
+    wait_for(LIMIT, "frames at both ports", || sent("2") > 500 && sent("3") > 500).unwrap();
+    // With the port its frames end.
+    vsctl(&daemon, "del-port in");
+    assert_eq!(sent("2"), sent("3"));
+    vsctl(&daemon, "del-port out");
+    let written = std::fs::read(&tx).unwrap();
+    // All frames follow each other, with what the rule set.
+    let records: Vec<&[u8]> = written[24..].chunks(76).collect();
+    assert!(records.len() > 500);
+    for two in records.windows(2) {
+        let number = |r: &[u8]| (r[16 + 29], r[16 + 15]);
+        assert_eq!(number(two[1]), ((number(two[0]).0 + 1) % 50, 32));
+    }
+    let bad =
+        vsctl_output(&daemon, "add-port br0 bad -- set Interface bad type=pcap options:rx_pcap=/nowhere");
+    assert!(bad.stderr.contains("/nowhere"), "{}", bad.stderr);
+    let bad = vsctl_output(
+        &daemon,
+        "add-port br0 worse -- set Interface worse type=pcap options:infinite_rx=maybe",
+    );
+    assert!(bad.stderr.contains("infinite_rx"), "{}", bad.stderr);
+}
+
+#[test]
+fn frames_cross_by_af_xdp() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ethtool");
+    let (net, daemon) = switch(2);
+    for (host, port) in net.hosts.iter().zip(net.ports()) {
+        // AF_XDP carries no checksums that are left to the device.
+        host.netns.run("ethtool", &["-K", &host.dev, "tx", "off", "tso", "off", "gso", "off"]).unwrap();
+        vsctl(
+            &daemon,
+            &format!(
+                "del-port {port} -- add-port br0 {port} -- set Interface {port} type=afxdp options:xdp-mode=generic"
+            ),
+        );
+        wait_until(&daemon, &format!("Interface {port} link_state=up"));
+    }
+    crate::helpers::ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 20);
+    assert!(daemon.log().contains("xdp-mode generic"), "{}", daemon.log());
+    let port = net.ports()[0];
+    let bad = vsctl_output(&daemon, &format!("set Interface {port} options:xdp-mode=warp"));
+    assert!(bad.status.success() || bad.stderr.contains("xdp-mode"), "{}", bad.stderr);
+    wait_for(LIMIT, "the error of an unknown mode", || {
+        vsctl(&daemon, &format!("get Interface {port} error")).contains("xdp-mode")
+    })
+    .unwrap();
+}

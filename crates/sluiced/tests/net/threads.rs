@@ -1,0 +1,401 @@
+//! Forwarding threads by the database: how many, on which cores, who polls what, and all that changed under traffic.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use testkit::{Daemon, Host, Netns, Running, require_netns, require_programs, wait_for};
+
+use crate::helpers::{BROADCAST, Frame, kernel_rx_packets};
+use crate::helpers::{LIMIT, PYTHON, appctl, appctl_output, send, spec, switch, vsctl, wait_log};
+
+/// Waits until one host reaches another.
+fn reach(from: &Host, to: &Host) {
+    testkit::reachable(&from.netns, to.ipv4.into(), LIMIT).unwrap();
+}
+
+/// Sets keys of `Open_vSwitch.other_config`; returns when the switch has taken them in.
+fn set(daemon: &Daemon, settings: &str) {
+    let words = settings.split_whitespace().fold(String::new(), |mut line, setting| {
+        let _ = write!(line, " other_config:{setting}");
+        line
+    });
+    vsctl(daemon, &format!("set Open_vSwitch .{words}"));
+}
+
+/// What `pmd-rxq-show` tells: cores in order, each with whether it is isolated and what it polls.
+fn shown(daemon: &Daemon) -> Vec<(u16, bool, Vec<(String, u16)>)> {
+    let text = appctl(daemon, "dpif-netdev/pmd-rxq-show");
+    let mut all: Vec<(u16, bool, Vec<(String, u16)>)> = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["pmd", "thread", "numa_id", "0", "core_id", core] => {
+                all.push((core.trim_end_matches(':').parse().unwrap(), false, Vec::new()));
+            }
+            ["isolated", ":", isolated] => all.last_mut().unwrap().1 = isolated == "true",
+            ["port:", port, "queue-id:", queue, "(enabled)", "pmd", "usage:", ..] => {
+                all.last_mut().unwrap().2.push((port.to_string(), queue.parse().unwrap()));
+            }
+            ["overhead:", _, "%"] | ["Displaying", "last", "60", "seconds", "pmd", "usage", "%"] => {}
+            _ => panic!("{line:?} in\n{text}"),
+        }
+    }
+    all
+}
+
+/// The core that polls a queue.
+fn core_of(daemon: &Daemon, port: &str, queue: u16) -> u16 {
+    let all = shown(daemon);
+    let polls =
+        |(_, _, queues): &&(u16, bool, Vec<(String, u16)>)| queues.contains(&(port.to_string(), queue));
+    all.iter().find(polls).unwrap_or_else(|| panic!("nobody polls {port} {queue}: {all:?}")).0
+}
+
+/// Forwarding threads of the process: name, thread id, processors it may run on.
+fn threads(daemon: &Daemon) -> Vec<(String, u32, String)> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+    let mut all: Vec<_> = tasks
+        .flatten()
+        .filter_map(|task| {
+            let read = |name: &str| std::fs::read_to_string(task.path().join(name)).ok();
+            let name = read("comm")?.trim().to_string();
+            let status = read("status")?;
+            let cpus = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"))?.trim().to_string();
+            let id = task.file_name().to_string_lossy().parse().ok()?;
+            name.starts_with("pmd-c").then_some((name, id, cpus))
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+fn names(daemon: &Daemon) -> Vec<String> {
+    threads(daemon).into_iter().map(|(name, ..)| name).collect()
+}
+
+/// One figure of a thread's `pmd-stats-show`.
+fn stat(daemon: &Daemon, core: u16, name: &str) -> u64 {
+    let text = appctl(daemon, &format!("dpif-netdev/pmd-stats-show -pmd {core}"));
+    let line =
+        text.lines().find_map(|l| l.trim().strip_prefix(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+    line.trim_start_matches(':').split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn threads_follow_the_mask_and_are_bound() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return eprintln!("SKIP: two processors are needed");
+    }
+    let (net, daemon) = switch(2);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    assert_eq!(names(&daemon), ["pmd-c00"]);
+    let unbound = threads(&daemon)[0].2.clone();
+    set(&daemon, "pmd-cpu-mask=0x3");
+    assert_eq!(names(&daemon), ["pmd-c00", "pmd-c01"], "as soon as ovs-vsctl returns");
+    let cpus: Vec<String> = threads(&daemon).into_iter().map(|(_, _, cpus)| cpus).collect();
+    assert_eq!(cpus, ["0", "1"]);
+    // br0, and a queue of each host, shared out.
+    let all = shown(&daemon);
+    assert_eq!(all.iter().map(|t| (t.0, t.1)).collect::<Vec<_>>(), [(0, false), (1, false)]);
+    assert!(
+        all.iter().all(|t| !t.2.is_empty()) && all.iter().map(|t| t.2.len()).sum::<usize>() == 3,
+        "{all:?}"
+    );
+    reach(one, two);
+    let dump = appctl(&daemon, "dpctl/dump-flows");
+    for core in [core_of(&daemon, &one.port, 0), core_of(&daemon, &two.port, 0)] {
+        assert!(dump.contains(&format!("flow-dump from pmd on cpu core: {core}\n")), "{core}: {dump}");
+        assert!(stat(&daemon, core, "packets received") > 0);
+        assert!(stat(&daemon, core, "processing cycles") > 0 && stat(&daemon, core, "idle cycles") > 0);
+    }
+    set(&daemon, "pmd-cpu-mask=2");
+    assert_eq!(names(&daemon), ["pmd-c01"]);
+    reach(one, two);
+    vsctl(&daemon, "remove Open_vSwitch . other_config pmd-cpu-mask");
+    assert_eq!(
+        threads(&daemon).into_iter().map(|(n, _, c)| (n, c)).collect::<Vec<_>>(),
+        [("pmd-c00".into(), unbound)]
+    );
+    reach(one, two);
+    let usage = appctl(&daemon, "dpif-netdev/pmd-rxq-show -pmd 0 -secs 12");
+    assert!(
+        usage.starts_with(
+            "Displaying last 15 seconds pmd usage %\npmd thread numa_id 0 core_id 0:\n  isolated : false\n"
+        ),
+        "{usage}"
+    );
+    assert_eq!(
+        appctl(&daemon, "dpif-netdev/pmd-rxq-show -pmd 1"),
+        "Displaying last 60 seconds pmd usage %\n"
+    );
+    assert!(appctl_output(&daemon, "dpif-netdev/pmd-rxq-show -pmd x").stderr.contains("-pmd needs"));
+}
+
+#[test]
+fn settings_that_make_no_sense_are_told_and_change_nothing() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    let (net, daemon) = switch(2);
+    set(&daemon, "pmd-cpu-mask=0x8000000000000000000000000000 pmd-rxq-assign=random");
+    wait_log(&daemon, "no core of pmd-cpu-mask is there");
+    wait_log(&daemon, "is none of roundrobin, cycles and group: cycles is used");
+    assert_eq!(names(&daemon), ["pmd-c00"]);
+    vsctl(&daemon, &format!("set Interface {} other_config:pmd-rxq-affinity=0:9", net.hosts[0].port));
+    wait_log(&daemon, "is pinned to core 9, which has no thread");
+    reach(&net.hosts[0], &net.hosts[1]);
+    assert_eq!(appctl(&daemon, "dpif-netdev/pmd-rxq-rebalance"), "pmd rxq rebalance requested.\n");
+    set(&daemon, "pmd-sleep-max=\"50,0:7\"");
+    let sleep = "Default max sleep:   50 us\npmd thread numa_id 0 core_id 0:\n  max sleep:    7 us\n";
+    assert_eq!(appctl(&daemon, "dpif-netdev/pmd-sleep-show"), sleep);
+    reach(&net.hosts[0], &net.hosts[1]);
+}
+
+const RECEIVE: &str = "\
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, 33, 1 << 23)
+s.bind(('', 7000))
+s.settimeout(60)
+print('listening', flush=True)
+expected, wrong = {}, 0
+while True:
+    data, (_, port) = s.recvfrom(2048)
+    if data == b'end':
+        break
+    number = int(data)
+    wrong += number != expected.get(port, 0)
+    expected[port] = number + 1
+print('received', sum(expected.values()), 'wrong', wrong, flush=True)
+";
+
+/// Sends numbered datagrams by several flows, evenly in time, then one that tells of the end.
+const SEND: &str = "\
+import socket, sys, time
+to, flows, each, rate = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+socks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(flows)]
+start = time.monotonic()
+sent = 0
+for n in range(each):
+    for s in socks:
+        s.sendto(str(n).encode(), (to, 7000))
+        sent += 1
+    ahead = sent / rate - (time.monotonic() - start)
+    if ahead > 0:
+        time.sleep(ahead)
+time.sleep(1)
+socks[0].sendto(b'end', (to, 7000))
+";
+
+/// A program that receives what [`SEND`] sends, ready.
+fn receiver(netns: &Netns) -> Running {
+    let running = netns.spawn(PYTHON, &["-c", RECEIVE]).unwrap();
+    wait_for(LIMIT, "the receiver", || running.stdout().contains("listening")).unwrap();
+    running
+}
+
+/// Echo requests sent and replies received by a host, by its kernel.
+fn echoes(netns: &Netns) -> [u64; 2] {
+    let text = netns.run("cat", &["/proc/net/snmp"]).unwrap().stdout;
+    let rows: Vec<Vec<&str>> =
+        text.lines().filter(|l| l.starts_with("Icmp:")).map(|l| l.split_whitespace().collect()).collect();
+    ["OutEchos", "InEchoReps"].map(|name| {
+        let at = rows[0].iter().position(|n| *n == name).unwrap();
+        rows[1][at].parse().unwrap()
+    })
+}
+
+#[test]
+fn ports_keep_every_packet_and_its_order_while_threads_and_other_ports_change() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    let (net, daemon) = switch(4);
+    let [one, two, three, four] = &net.hosts[..] else { panic!("four hosts") };
+    let (flows, each) = (6, 2500);
+    reach(one, two);
+    reach(three, two);
+    let receiver = receiver(&two.netns);
+    let to = two.ipv4.to_string();
+    let args = ["-c", SEND, &to, &flows.to_string(), &each.to_string(), "2000"];
+    let sender = one.netns.spawn(PYTHON, &args).unwrap();
+    let pings = three.netns.spawn("ping", &["-n", "-q", "-i", "0.005", "-c", "1000", &to]).unwrap();
+    let plans = [
+        "pmd-cpu-mask=0x3 pmd-rxq-assign=roundrobin",
+        "pmd-cpu-mask=0x2 pmd-rxq-assign=cycles",
+        "pmd-cpu-mask=0x3 pmd-rxq-assign=group",
+        "pmd-cpu-mask=0x1 pmd-rxq-assign=cycles",
+    ];
+    let pin = |core: usize| format!("set Interface {} other_config:pmd-rxq-affinity=0:{core}", one.port);
+    for n in 0..20 {
+        set(&daemon, plans[n % plans.len()]);
+        vsctl(&daemon, &format!("del-port {} -- {}", four.port, pin(n / 2 % 2)));
+        vsctl(&daemon, &format!("add-port br0 {}", four.port));
+        appctl(&daemon, "dpif-netdev/pmd-rxq-rebalance");
+    }
+    let out = pings.wait(Duration::from_secs(60)).unwrap();
+    assert!(out.stdout.contains("1000 packets transmitted"), "{}", out.stdout);
+    wait_for(LIMIT, "every ping to be answered", || {
+        let [sent, answered] = echoes(&three.netns);
+        sent >= 1000 && sent == answered
+    })
+    .unwrap();
+    sender.wait(Duration::from_secs(60)).unwrap();
+    let out = receiver.wait(Duration::from_secs(60)).unwrap();
+    assert!(out.stdout.contains(&format!("received {} wrong 0", flows * each)), "{}", out.stdout);
+    let log = daemon.log();
+    assert!(
+        log.matches(" created.").count() >= 10 && log.matches(" destroyed.").count() >= 10,
+        "threads did not change"
+    );
+    // Counters of a port that nobody touched have not gone back.
+    let counted: u64 =
+        vsctl(&daemon, &format!("get Interface {} statistics:rx_packets", one.port)).parse().unwrap();
+    wait_for(LIMIT, "the counters in the database", || {
+        let now: u64 =
+            vsctl(&daemon, &format!("get Interface {} statistics:rx_packets", one.port)).parse().unwrap();
+        assert!(now >= counted);
+        now >= flows * each
+    })
+    .unwrap();
+}
+
+#[test]
+fn queues_go_to_the_cores_they_are_pinned_to() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    let (net, daemon) = switch(3);
+    let [one, two, three] = &net.hosts[..] else { panic!("three hosts") };
+    set(&daemon, "pmd-cpu-mask=0x3");
+    for core in [1, 0, 1] {
+        vsctl(&daemon, &format!("set Interface {} other_config:pmd-rxq-affinity=0:{core}", one.port));
+        assert_eq!(core_of(&daemon, &one.port, 0), core);
+        let isolated: Vec<u16> = shown(&daemon).iter().filter(|t| t.1).map(|t| t.0).collect();
+        assert_eq!(isolated, [core]);
+        assert!([&two.port, &three.port].iter().all(|port| core_of(&daemon, port, 0) == 1 - core));
+        reach(one, two);
+    }
+    // Without isolation others may join.
+    set(&daemon, "pmd-rxq-assign=group pmd-rxq-isolate=false");
+    assert_eq!(core_of(&daemon, &one.port, 0), 1);
+    assert!(shown(&daemon).iter().all(|t| !t.1 && !t.2.is_empty()));
+    vsctl(&daemon, &format!("remove Interface {} other_config pmd-rxq-affinity", one.port));
+    reach(one, three);
+}
+
+#[test]
+fn a_port_with_two_queues_is_polled_by_two_threads_and_flows_keep_their_order() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    let (net, daemon) = switch(2);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    set(&daemon, "pmd-cpu-mask=0x3");
+    vsctl(
+        &daemon,
+        &format!("set Interface {} options:n_rxq=2 other_config:pmd-rxq-affinity=0:0,1:1", one.port),
+    );
+    assert_eq!([0, 1].map(|queue| core_of(&daemon, &one.port, queue)), [0, 1]);
+    reach(one, two);
+    appctl(&daemon, "dpif-netdev/pmd-stats-clear");
+    let receiver = receiver(&two.netns);
+    let to = two.ipv4.to_string();
+    one.netns.run(PYTHON, &["-c", SEND, &to, "32", "50", "4000"]).unwrap();
+    let out = receiver.wait(Duration::from_secs(60)).unwrap();
+    assert!(out.stdout.contains("received 1600 wrong 0"), "{}", out.stdout);
+    let received = [0, 1].map(|core| stat(&daemon, core, "packets received"));
+    assert!(received.iter().all(|n| *n >= 100) && received.iter().sum::<u64>() >= 1600, "{received:?}");
+    vsctl(&daemon, &format!("set Interface {} options:n_rxq=1", one.port));
+    reach(one, two);
+    assert_eq!(shown(&daemon).iter().flat_map(|t| &t.2).filter(|q| q.0 == one.port).count(), 1);
+}
+
+#[test]
+fn rules_count_the_packets_of_all_threads_and_a_meter_limits_them_as_one() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl");
+    let (net, daemon) = switch(3);
+    let [one, two, three] = &net.hosts[..] else { panic!("three hosts") };
+    let of = |line: &str| {
+        let args: Vec<&str> = ["-O", "OpenFlow13"].into_iter().chain(line.split_whitespace()).collect();
+        daemon.ovs("ovs-ofctl", &args).unwrap().stdout
+    };
+    set(&daemon, "pmd-cpu-mask=0x3");
+    for (host, core) in [(one, 0), (two, 1)] {
+        vsctl(&daemon, &format!("set Interface {} other_config:pmd-rxq-affinity=0:{core}", host.port));
+    }
+    of("add-meter br0 meter=1,pktps,burst,stats,bands=type=drop,rate=1,burst_size=100");
+    of("del-flows br0");
+    of("add-flow br0 dl_type=0x88b5,actions=meter:1,output:3");
+    let before = kernel_rx_packets(&three.netns, &three.dev);
+    appctl(&daemon, "dpif-netdev/pmd-stats-clear");
+    // Both at once, each more than the meter lets pass (and less than may wait for a translation).
+    let frame = |from| Frame { to: BROADCAST, from, vlan: None };
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(one, &[frame("02:aa:00:00:00:01"); 200]));
+        scope.spawn(|| send(two, &[frame("02:aa:00:00:00:02"); 200]));
+    });
+    let counted =
+        || of("dump-flows br0").split("n_packets=").nth(1).unwrap().split(',').next().unwrap().to_string();
+    wait_for(LIMIT, "all packets of both threads to be counted", || counted() == "400").unwrap();
+    assert!([0, 1].iter().all(|core| stat(&daemon, *core, "packets received") >= 200));
+    let passed = kernel_rx_packets(&three.netns, &three.dev) - before;
+    assert!((95..150).contains(&passed), "{passed} of 400 passed a meter of 100");
+    let stats = of("meter-stats br0 meter=1");
+    assert!(stats.contains("packet_in_count:400"), "{stats}");
+}
+
+/// Processor time of a thread in clock ticks of 10 ms.
+fn ticks(daemon: &Daemon, thread: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/task/{thread}/stat", daemon.pid())).unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn idle_threads_sleep_and_wake_for_the_first_packet() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    let (net, daemon) = switch(2);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    set(&daemon, "pmd-cpu-mask=0x3");
+    reach(one, two);
+    let threads = threads(&daemon);
+    let before: Vec<u64> = threads.iter().map(|(_, id, _)| ticks(&daemon, *id)).collect();
+    // A packet now and then, long after the last one.
+    let out = one.netns.run("ping", &["-n", "-i", "0.5", "-c", "6", &two.ipv4.to_string()]).unwrap();
+    assert!(out.stdout.contains("6 received, 0% packet loss"), "{}", out.stdout);
+    let fastest = out.stdout.lines().find_map(|l| l.strip_prefix("rtt min/avg/max/mdev = ")).unwrap();
+    let fastest: f64 = fastest.split('/').next().unwrap().parse().unwrap();
+    assert!(fastest < 2.0, "{fastest} ms for the first packet after a pause");
+    for ((name, id, _), before) in threads.iter().zip(before) {
+        let spent = ticks(&daemon, *id) - before;
+        assert!(spent <= 12, "{name} took {spent} ticks of 10 ms in 2.5 s");
+    }
+}
+
+#[test]
+fn the_texts_of_dummies() {
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    require_netns!();
+    let netns = Netns::new("dummies").unwrap();
+    let daemon = crate::helpers::serving(&spec(&netns).args(["--enable-dummy"]));
+    vsctl(&daemon, "add-br br0 -- set Bridge br0 datapath_type=dummy fail_mode=secure");
+    assert_eq!(appctl(&daemon, "dpif-netdev/pmd-rxq-show"), "Displaying last 60 seconds pmd usage %\n");
+    vsctl(&daemon, "add-port br0 p0 -- set Interface p0 type=dummy-pmd options:n_rxq=4");
+    set(&daemon, "pmd-cpu-mask=0x18 pmd-rxq-assign=roundrobin");
+    let row =
+        |queue: u16| format!("  port: p0                queue-id: {queue:2} (enabled)   pmd usage:  0 %\n");
+    let thread = |core: u16, queues: [u16; 2]| {
+        let [a, b] = queues.map(row);
+        format!("pmd thread numa_id 0 core_id {core}:\n  isolated : false\n{a}{b}  overhead:  0 %\n")
+    };
+    let text = appctl(&daemon, "dpif-netdev/pmd-rxq-show");
+    assert_eq!(
+        text,
+        format!("Displaying last 60 seconds pmd usage %\n{}{}", thread(3, [0, 2]), thread(4, [1, 3]))
+    );
+    vsctl(&daemon, "set Interface p0 other_config:pmd-rxq-affinity=0:4,3:4");
+    let text = appctl(&daemon, "dpif-netdev/pmd-rxq-show -pmd 4");
+    let isolated = thread(4, [0, 3]).replace("isolated : false", "isolated : true");
+    assert_eq!(text, format!("Displaying last 60 seconds pmd usage %\n{isolated}"));
+}

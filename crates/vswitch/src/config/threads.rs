@@ -1,0 +1,249 @@
+//! [`ThreadPlan`]: which forwarding threads there are to be and how receive queues are shared out among them
+//! (`Open_vSwitch.other_config:pmd-*`), and the queues that an interface pins to cores.
+//!
+//! Names, units and defaults are those of ovs-vswitchd.conf.db(5), with one exception: without `pmd-cpu-mask` there is one
+//! thread, bound to no core.
+
+use std::collections::BTreeMap;
+
+use ovsdb::client::RowView;
+
+use super::reader::{Reader, flag};
+
+/// How receive queues are shared out (`pmd-rxq-assign`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RxqAssign {
+    /// In turn, in the order of ports and queues.
+    RoundRobin,
+    /// By measured load, the heaviest first, in turn up and down the threads.
+    #[default]
+    Cycles,
+    /// By measured load, the heaviest first, each to the thread with the least load so far.
+    Group,
+}
+
+impl RxqAssign {
+    /// All of them.
+    pub const ALL: [RxqAssign; 3] = [RxqAssign::RoundRobin, RxqAssign::Cycles, RxqAssign::Group];
+
+    /// Its name in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            RxqAssign::RoundRobin => "roundrobin",
+            RxqAssign::Cycles => "cycles",
+            RxqAssign::Group => "group",
+        }
+    }
+}
+
+/// Automatic load balancing (`pmd-auto-lb*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AutoBalance {
+    /// `pmd-auto-lb`.
+    pub enabled: bool,
+    /// `pmd-auto-lb-rebal-interval`: least time between two trials, in minutes.
+    pub interval_min: u32,
+    /// `pmd-auto-lb-load-threshold`: from this load on, in percent, a thread is overloaded.
+    pub load_threshold_percent: u8,
+    /// `pmd-auto-lb-improvement-threshold`: how much less the variance of loads must be, in percent.
+    pub improvement_threshold_percent: u8,
+}
+
+impl Default for AutoBalance {
+    fn default() -> Self {
+        AutoBalance {
+            enabled: false,
+            interval_min: 1,
+            load_threshold_percent: 95,
+            improvement_threshold_percent: 25,
+        }
+    }
+}
+
+/// Longest timed sleep between two polls under load (`pmd-sleep-max`), in microseconds. A thread without traffic sleeps in
+/// the kernel whatever this says.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct SleepMax {
+    /// For threads that are not named.
+    pub default_us: u64,
+    /// By core.
+    pub by_core: BTreeMap<u16, u64>,
+}
+
+impl SleepMax {
+    /// That of the thread of a core.
+    pub fn of(&self, core: u16) -> u64 {
+        self.by_core.get(&core).copied().unwrap_or(self.default_us)
+    }
+}
+
+/// The forwarding threads that are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadPlan {
+    /// `pmd-cpu-mask`: one thread on each of these cores that exists, ascending; `None` for one thread bound to none.
+    pub cores: Option<Vec<u16>>,
+    /// `pmd-rxq-assign`.
+    pub assign: RxqAssign,
+    /// `pmd-rxq-isolate`: a thread that a queue is pinned to polls pinned queues only. Can be false with
+    /// [`RxqAssign::Group`] only.
+    pub isolate: bool,
+    /// `pmd-auto-lb` and what goes with it.
+    pub balance: AutoBalance,
+    /// `pmd-sleep-max`.
+    pub sleep: SleepMax,
+}
+
+impl Default for ThreadPlan {
+    fn default() -> Self {
+        ThreadPlan {
+            cores: None,
+            assign: RxqAssign::default(),
+            isolate: true,
+            balance: AutoBalance::default(),
+            sleep: SleepMax::default(),
+        }
+    }
+}
+
+/// Receive queues that an interface pins to cores (`pmd-rxq-affinity`), by queue.
+pub type RxqAffinity = BTreeMap<u16, u16>;
+
+/// The longest `pmd-sleep-max`, in microseconds.
+const SLEEP_MAX_US: u64 = 10_000;
+/// The longest `pmd-auto-lb-rebal-interval`, in minutes.
+const INTERVAL_MAX_MIN: u64 = 20_000;
+/// Hexadecimal digits of a mask, so that a core's number stays small.
+const MASK_DIGITS_MAX: usize = 1024;
+
+impl<'a> Reader<'a> {
+    pub(super) fn thread_plan(&mut self, row: RowView<'a>) -> ThreadPlan {
+        let default = AutoBalance::default();
+        let percent = |n: u64| u8::try_from(n).unwrap_or(100);
+        let assign = self.rxq_assign(row);
+        ThreadPlan {
+            cores: self.cpu_mask(row),
+            assign,
+            isolate: self.rxq_isolate(row, assign),
+            balance: AutoBalance {
+                enabled: flag(row, "other_config", "pmd-auto-lb"),
+                interval_min: self.setting(
+                    row,
+                    "pmd-auto-lb-rebal-interval",
+                    0..=INTERVAL_MAX_MIN,
+                    default.interval_min.into(),
+                ) as u32,
+                load_threshold_percent: percent(self.setting(
+                    row,
+                    "pmd-auto-lb-load-threshold",
+                    0..=100,
+                    default.load_threshold_percent.into(),
+                )),
+                improvement_threshold_percent: percent(self.setting(
+                    row,
+                    "pmd-auto-lb-improvement-threshold",
+                    0..=100,
+                    default.improvement_threshold_percent.into(),
+                )),
+            },
+            sleep: self.sleep_max(row),
+        }
+    }
+
+    fn cpu_mask(&mut self, row: RowView<'a>) -> Option<Vec<u16>> {
+        let text = row.map_str("other_config", "pmd-cpu-mask")?;
+        let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
+        let bits = |(place, digit): (usize, char)| {
+            let digit = digit.to_digit(16).unwrap_or(0);
+            (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |bit| (4 * place + bit) as u16)
+        };
+        let hex = digits.bytes().all(|b| b.is_ascii_hexdigit()) && digits.len() <= MASK_DIGITS_MAX;
+        let cores: Vec<u16> =
+            if hex { digits.chars().rev().enumerate().flat_map(bits).collect() } else { Vec::new() };
+        if cores.is_empty() {
+            self.notice(
+                row,
+                format!("other_config:pmd-cpu-mask={text:?} names no core in hexadecimal: ignored"),
+            );
+            return None;
+        }
+        Some(cores)
+    }
+
+    fn rxq_assign(&mut self, row: RowView<'a>) -> RxqAssign {
+        let Some(text) = row.map_str("other_config", "pmd-rxq-assign") else { return RxqAssign::default() };
+        let known = RxqAssign::ALL.into_iter().find(|a| a.name() == text);
+        if known.is_none() {
+            self.notice(
+                row,
+                format!(
+                    "other_config:pmd-rxq-assign={text:?} is none of roundrobin, cycles and group: cycles is used"
+                ),
+            );
+        }
+        known.unwrap_or_default()
+    }
+
+    fn rxq_isolate(&mut self, row: RowView<'a>, assign: RxqAssign) -> bool {
+        let text = row.map_str("other_config", "pmd-rxq-isolate");
+        let isolate = !text.is_some_and(|t| t.eq_ignore_ascii_case("false"));
+        if !isolate && assign != RxqAssign::Group {
+            self.notice(
+                row,
+                "other_config:pmd-rxq-isolate can be false with pmd-rxq-assign=group only: true is used",
+            );
+            return true;
+        }
+        isolate
+    }
+
+    fn sleep_max(&mut self, row: RowView<'a>) -> SleepMax {
+        let mut sleep = SleepMax::default();
+        let Some(text) = row.map_str("other_config", "pmd-sleep-max") else { return sleep };
+        for part in text.split(',') {
+            let (core, us) = part.trim().split_once(':').map_or((None, part), |(c, us)| (Some(c), us));
+            let core = core.map(|c| c.trim().parse::<u16>());
+            let us = us.trim().parse::<u64>();
+            let (Ok(us), Ok(core)) = (us, core.transpose()) else {
+                self.notice(
+                    row,
+                    format!("other_config:pmd-sleep-max={text:?}: {part:?} is neither microseconds nor core:microseconds: ignored"),
+                );
+                continue;
+            };
+            let used = us.min(SLEEP_MAX_US);
+            if used != us {
+                self.notice(
+                    row,
+                    format!("other_config:pmd-sleep-max={text:?}: the most is {SLEEP_MAX_US}, which is used"),
+                );
+            }
+            match core {
+                None => sleep.default_us = used,
+                Some(core) => drop(sleep.by_core.insert(core, used)),
+            }
+        }
+        sleep
+    }
+
+    /// The queues that an interface pins to cores.
+    pub(super) fn rxq_affinity(&mut self, row: RowView<'a>) -> RxqAffinity {
+        let mut affinity = RxqAffinity::new();
+        let Some(text) = row.map_str("other_config", "pmd-rxq-affinity") else { return affinity };
+        for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+            let pair = part.split_once(':').and_then(|(queue, core)| {
+                Some((queue.trim().parse::<u16>().ok()?, core.trim().parse::<u16>().ok()?))
+            });
+            match pair {
+                Some((queue, core)) => drop(affinity.insert(queue, core)),
+                None => {
+                    self.notice(
+                        row,
+                        format!("other_config:pmd-rxq-affinity={text:?}: {part:?} is not queue:core: the interface is not pinned"),
+                    );
+                    return RxqAffinity::new();
+                }
+            }
+        }
+        affinity
+    }
+}
