@@ -87,6 +87,10 @@ impl Kernel for FindCached<'_> {
         }
         if table.is_far() {
             hints[..n].iter().for_each(|hint| table.prefetch(*hint));
+            // Where the first packet has extension blocks, the others are likely to.
+            if burst.keys[0].base.shape != 0 {
+                hints[..n].iter().for_each(|hint| table.prefetch_extensions(*hint));
+            }
         }
         burst.misses.clear();
         let mut hits = 0;

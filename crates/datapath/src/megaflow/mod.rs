@@ -138,6 +138,14 @@ impl MegaflowTable {
         }
     }
 
+    /// Asks for the extension blocks of slot `id`, which was asked for before.
+    #[inline(always)]
+    pub(crate) fn prefetch_extensions(&self, id: u32) {
+        if let Some(slot) = self.slab.get(id) {
+            slot.prefetch_extensions();
+        }
+    }
+
     /// When the flow in slot `id` matches the packet: counts it there and gives the slot's `output`.
     #[inline(always)]
     pub(crate) fn hit(&mut self, id: u32, key: &FlowKey, bytes: u64, now_ms: u64) -> Option<u32> {
