@@ -14,7 +14,7 @@ use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Ukeys};
 use crate::view::{BridgeView, View};
 use crate::xlate::{EffectHost, LearnedFlow, Translation, XlateHost};
 use dpif::{ControllerCookie, PmdId};
-use flow::{DpPort, Flow, FlowKey, OfPort, RecircId, Ufid};
+use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, RecircId, Ufid};
 use packet::Packet;
 use std::sync::Arc;
 use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, Ordering, Snapshot, lock};
@@ -76,6 +76,8 @@ pub struct Limits {
     pub max_idle_ms: AtomicU64,
     /// Flows made until then are to be deleted by the next round (`revalidator/purge`): the time of the last order.
     pub purge_until_ms: AtomicU64,
+    /// Flows match the packets they are made from and no others (`upcall/disable-megaflows`).
+    pub exact_flows: AtomicBool,
 }
 
 /// What the bridges of one datapath share.
@@ -128,6 +130,7 @@ impl Backer {
                 kept_for_ports_percent: AtomicU64::new(KEPT_FOR_PORTS_PERCENT),
                 max_idle_ms: AtomicU64::new(10_000),
                 purge_until_ms: AtomicU64::new(0),
+                exact_flows: AtomicBool::new(false),
             },
             dumped_ms: AtomicU64::new(0),
             hash_seed,
@@ -138,6 +141,14 @@ impl Backer {
     /// The view of now.
     pub fn view(&self) -> Arc<View> {
         self.view.load()
+    }
+
+    /// The mask of a flow made from the packet of `key`, whose translation looked at `wc`.
+    pub fn mask_of(&self, wc: &Mask, key: &FlowKey) -> KeyMask {
+        if self.limits.exact_flows.load(Ordering::Relaxed) {
+            return FlowKey::from_mask(&Mask(Flow::from_words([u64::MAX; FLOW_WORDS])), key);
+        }
+        FlowKey::from_mask(wc, key)
     }
 
     /// Number of the last change that may change a translation.

@@ -405,7 +405,7 @@ fn recheck(backer: &Backer, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
     let flow = k.key.to_flow(of_port);
     let request = Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
     let t = translate(&request, &mut backer.xlate_host(false, now_ms));
-    let mask = FlowKey::from_mask(&t.wc, &k.key);
+    let mask = backer.mask_of(&t.wc, &k.key);
     if mask != k.mask {
         backer.recirc_release(&t.recircs);
         return Verdict::Delete;
