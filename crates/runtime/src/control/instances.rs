@@ -114,13 +114,14 @@ impl Instance {
         all
     }
 
-    /// Makes the revalidator begin a round at once; its number, over when [`RevalidatorState::finished`] is past it.
+    /// Makes the revalidator do a round at once; its number, over when [`RevalidatorState::finished`] is past it.
     pub fn order_round(&self) -> u64 {
         let state = &self.slow.state;
-        let begun = state.begun.load(Ordering::Acquire);
-        state.wanted.fetch_max(begun + 1, Ordering::AcqRel);
+        // One more may have begun of which nothing is told yet.
+        let next = state.begun.load(Ordering::Acquire) + 1;
+        state.wanted.fetch_max(next + 1, Ordering::AcqRel);
         self.wake_revalidator();
-        begun
+        next
     }
 
     fn set_global(&self, global: &GlobalConfig) {

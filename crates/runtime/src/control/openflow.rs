@@ -18,7 +18,7 @@ use openflow::{Version, VersionSet};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vswitch::config::{BridgeOptions, ControllerConfig};
+use vswitch::config::{BridgeOptions, ControllerConfig, ControllerKind};
 use vswitch::status::{ControllerFacts, ControllerRole as FactRole};
 
 /// Default port of controllers (IANA).
@@ -167,7 +167,7 @@ impl OpenFlow {
                 b.close(token, reactor, now_ms);
             }
         }
-        let has_controllers = wanted.iter().any(|c| !c.is_passive());
+        let has_controllers = wanted.iter().any(|c| c.kind == ControllerKind::Primary);
         let probe_ms =
             wanted.iter().filter(|c| !c.is_passive()).map(|c| c.inactivity_probe_ms).max().unwrap_or(0);
         for config in wanted {
