@@ -74,6 +74,8 @@ pub struct Limits {
     pub kept_for_ports_percent: AtomicU64,
     /// `max-idle`: a megaflow without packets for so long goes, in milliseconds.
     pub max_idle_ms: AtomicU64,
+    /// `max-revalidator`: longest time between two rounds of revalidation, in milliseconds.
+    pub max_revalidator_ms: AtomicU64,
     /// Flows made until then are to be deleted by the next round (`revalidator/purge`): the time of the last order.
     pub purge_until_ms: AtomicU64,
     /// Flows match the packets they are made from and no others (`upcall/disable-megaflows`).
@@ -129,6 +131,7 @@ impl Backer {
                 flow_limit: AtomicU64::new(200_000),
                 kept_for_ports_percent: AtomicU64::new(KEPT_FOR_PORTS_PERCENT),
                 max_idle_ms: AtomicU64::new(10_000),
+                max_revalidator_ms: AtomicU64::new(500),
                 purge_until_ms: AtomicU64::new(0),
                 exact_flows: AtomicBool::new(false),
             },

@@ -117,6 +117,7 @@ impl UserspaceDatapath {
         for core in gone {
             self.end_thread(s, core);
         }
+        log::info!(target: "dpif_netdev", "There are {} pmd threads on numa node 0", s.running.len());
         Ok(())
     }
 
@@ -154,7 +155,7 @@ impl UserspaceDatapath {
         }
         drop(done);
         answers.iter().for_each(drop);
-        log::info!(target: "dpif_netdev", "a forwarding thread on numa_id 0, core id {core:2} started");
+        log::info!(target: "dpif_netdev", "PMD thread on numa_id: 0, core id: {core:2} created.");
         Ok(running)
     }
 
@@ -190,7 +191,7 @@ impl UserspaceDatapath {
             }
         }
         unanswered.into_iter().for_each(|batch| self.without_thread(batch));
-        log::info!(target: "dpif_netdev", "the forwarding thread on numa_id 0, core id {core:2} ended");
+        log::info!(target: "dpif_netdev", "PMD thread on numa_id: 0, core id: {core:2} destroyed.");
     }
 
     /// Shares queues out; `new` are those that nobody has polled yet.
@@ -334,7 +335,7 @@ impl UserspaceDatapath {
         open.affinity.clone_from(affinity);
         open.spec.options = options.to_vec();
         let new = if resize { self.reopen(s, port)? } else { Vec::new() };
-        self.replan(s, Scope::New, new);
+        self.replan(s, Scope::All, new);
         Ok(())
     }
 

@@ -38,7 +38,7 @@ impl PortNames for Names {
 
 pub(super) fn thread_name(pmd: PmdId) -> String {
     match pmd {
-        PmdId::Main => "the main thread".to_string(),
+        PmdId::Main => "the main thread:".to_string(),
         PmdId::Core(n) => format!("pmd on cpu core: {n}"),
     }
 }

@@ -145,7 +145,7 @@ fn dump(switch: &Switch, args: &[String]) -> Result<String, String> {
         let mut flows = flows_of(instance, pmd)?;
         flows.retain(|f| filter.as_ref().is_none_or(|m| could_match(m, f)));
         if !flows.is_empty() && wanted.pmd.is_none() {
-            let _ = writeln!(out, "flow-dump from {}:", thread_name(pmd));
+            let _ = writeln!(out, "flow-dump from {}", thread_name(pmd));
         }
         flows.iter().for_each(|f| out += &(format_flow(f, now_ms, &format) + "\n"));
     }
