@@ -1,6 +1,6 @@
 //! Faults that the simulator found, as named cases.
 
-use super::{Rig, show};
+use super::Rig;
 
 /// Found by the simulator: a flow that rewrote SCTP packets also took packets of protocol 0, which were not rewritten.
 #[test]
