@@ -443,6 +443,11 @@ impl OfBridge {
         loop {
             let Some(link) = self.links.get_mut(&token) else { return };
             let Some(id) = link.id else { return };
+            // One that watches and does not read is left as it is: nobody waits for what it has not taken.
+            let watches = self.mgr.status(id).is_some_and(|s| s.kind == ConnKind::Snoop);
+            if let Some(reason) = self.mgr.close_reason(id).filter(|_| watches) {
+                return self.lost(token, &reason.to_string(), reactor, now_ms);
+            }
             if link.conn.flush(reactor.registry()).is_err() {
                 return self.lost(token, "connection reset by peer", reactor, now_ms);
             }
