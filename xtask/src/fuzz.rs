@@ -112,7 +112,10 @@ fn build(root: &Path) -> Result<PathBuf> {
         .env("CARGO_TARGET_DIR", &dir)
         .status()
         .context("cannot run cargo")?;
-    ensure!(status.success(), "the fuzz targets do not build");
+    ensure!(
+        status.success(),
+        "the fuzz targets do not build (a lock file that is behind: cargo update --workspace in fuzz/)"
+    );
     Ok(dir.join(host).join("release/fuzz"))
 }
 

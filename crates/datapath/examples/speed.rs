@@ -9,18 +9,17 @@
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
-use dpif::{DpAction, DpifOp, FlowPut, OpResult, PmdId, PmdStats, PutMode, Upcall, UpcallSink};
+use dpif::{DpAction, DpifOp, Execute, FlowPut, OpResult, PmdId, PmdStats, PutMode, Upcall, UpcallSink};
 use flow::extract::{Metadata, extract};
 use flow::{DpPort, FlowKey, KeyMask, Ufid};
 use packet::{PacketBatch, PacketPool};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of a frame, and their stride in memory.
+/// Bytes of a frame.
 const FRAME_BYTES: usize = 64;
-const STRIDE_BYTES: usize = 128;
-/// Frames of the largest replay: as many as there are flows, at least so many.
-const REPLAY_MIN: usize = 1 << 16;
+/// Frames of a replay: as many as there are flows, at least so many.
+const REPLAY_MIN: usize = 1 << 12;
 /// Packets between two looks at the clock.
 const CHUNK_PACKETS: usize = 2048;
 
@@ -28,12 +27,12 @@ const CHUNK_PACKETS: usize = 2048;
 #[derive(Default)]
 struct Sink {
     sent: u64,
-    upcalls: u64,
+    upcalls: Vec<Upcall>,
 }
 
 impl UpcallSink for Sink {
-    fn upcall(&mut self, _: Upcall) -> Result<(), Box<Upcall>> {
-        self.upcalls += 1;
+    fn upcall(&mut self, upcall: Upcall) -> Result<(), Box<Upcall>> {
+        self.upcalls.push(upcall);
         Ok(())
     }
 }
@@ -272,7 +271,6 @@ impl Case {
         let mut frames = Vec::new();
         for _ in 0..flows.len().max(REPLAY_MIN) {
             frames.extend(&flows[random(&mut state) as usize % flows.len()]);
-            frames.resize(frames.len() + STRIDE_BYTES - FRAME_BYTES, 0);
         }
         let stats = *pmd.stats();
         Case { name: spec.name, pmd, frames, at: 0, sink, ns: Vec::new(), state_bytes, stats }
@@ -284,15 +282,14 @@ impl Case {
         let mut batch = PacketBatch::new();
         let started = Instant::now();
         while packets < CHUNK_PACKETS {
-            for _ in 0..batch_packets {
+            self.pmd.pool().alloc_burst(&mut batch, batch_packets);
+            for packet in batch.packets_mut() {
                 let frame = &self.frames[self.at..self.at + FRAME_BYTES];
-                self.at += STRIDE_BYTES;
+                self.at += FRAME_BYTES;
                 if self.at == self.frames.len() {
                     self.at = 0;
                 }
-                let mut packet = self.pmd.pool().alloc(frame.len());
                 packet.set_frame(frame);
-                batch.push(packet);
             }
             self.pmd.process_batch(DpPort(1), &mut batch, 1_000_000, &mut self.sink);
             self.pmd.flush_output(&mut self.sink);
@@ -300,7 +297,7 @@ impl Case {
         }
         let ns = started.elapsed().as_nanos() as f64 / packets as f64;
         assert_eq!(self.sink.sent - sent, packets as u64, "{}: every packet was sent", self.name);
-        assert_eq!(self.sink.upcalls, 0, "{}: no packet was handed up", self.name);
+        assert!(self.sink.upcalls.is_empty(), "{}: no packet was handed up", self.name);
         assert!(self.pmd.ledger().balances(), "{}: {:?}", self.name, self.pmd.ledger());
         ns
     }
@@ -316,7 +313,7 @@ impl Case {
     }
 
     fn warm_up(&mut self, settings: &Settings) {
-        let chunks = 2 * self.frames.len() / STRIDE_BYTES / CHUNK_PACKETS + 64;
+        let chunks = 2 * self.frames.len() / FRAME_BYTES / CHUNK_PACKETS + 64;
         for round in 0..2 {
             for _ in 0..chunks {
                 self.chunk(settings.batch);
@@ -347,6 +344,90 @@ impl Case {
             self.pmd.cache_stats().entries,
             self.state_bytes,
         );
+    }
+}
+
+/// Packets of an attacker before measuring starts: as many masks, if there were no bound.
+const ATTACK_BEFORE: u32 = 1000;
+
+/// A sender who makes each packet need a mask of its own, beside the traffic of a case: what it costs that traffic when
+/// it comes from another port, and from the same one; about one such packet a millisecond, and sixteen. The sides take turns;
+/// all time counts, also that of the attacker's packets, misses and megaflows.
+fn explosion(settings: &Settings) {
+    println!("\n{:<32} {:>7} {:>7} {:>7} {:>8}", "a mask for each packet", "ns", "rate", "masks", "refused");
+    for (chunks, rate) in [(16, "1 a ms"), (1, "16 a ms")] {
+        let mut sides: Vec<(Case, Option<Attacker>)> = [None, Some(3), Some(1)]
+            .map(|port| (Case::new(&SPECS[1], settings), port.map(|port| Attacker { port, packets: 0 })))
+            .into();
+        for (side, attacker) in &mut sides {
+            side.pmd.port_add(DpPort(3)).expect("port 3");
+            side.warm_up(settings);
+            if let Some(attacker) = attacker {
+                (0..ATTACK_BEFORE).for_each(|_| attacker.send(side));
+            }
+        }
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs_f64(settings.seconds * 5.0) {
+            for (side, attacker) in &mut sides {
+                let began = Instant::now();
+                if let Some(attacker) = attacker {
+                    attacker.send(side);
+                }
+                let attack_ns = began.elapsed().as_nanos() as f64 / (chunks * CHUNK_PACKETS) as f64;
+                let ns = (0..chunks).map(|_| side.chunk(settings.batch)).sum::<f64>() / chunks as f64;
+                side.ns.push(attack_ns + ns);
+            }
+        }
+        let plain = median(&mut sides[0].0.ns);
+        for ((side, _), who) in sides.iter_mut().zip(["no attacker", "another port", "the same port"]) {
+            let (ns, stats) = (median(&mut side.ns), side.pmd.stats());
+            let name = format!("{who}, {rate}");
+            println!(
+                "{name:<32} {ns:>7.1} {:>7.2} {:>7} {:>8}",
+                plain / ns,
+                stats.masks,
+                stats.masks_refused
+            );
+        }
+    }
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+struct Attacker {
+    port: u32,
+    packets: u32,
+}
+
+impl Attacker {
+    /// One packet that no megaflow matches, and the slow path's answer: a megaflow with one more mask.
+    fn send(&mut self, side: &mut Case) {
+        self.packets += 1;
+        let n = self.packets;
+        let frame = frame(Kind::Ipv4, 0x80_0000 | n, 250);
+        let mut batch = PacketBatch::new();
+        side.pmd.pool().alloc_burst(&mut batch, 1);
+        batch.packets_mut()[0].set_frame(&frame);
+        side.pmd.process_batch(DpPort(self.port), &mut batch, 1_000_000, &mut side.sink);
+        let upcall = side.sink.upcalls.pop().expect("it matches nothing");
+        let mut mask = mask_of(&SPECS[1], 0);
+        mask.base.dl_src = [0xff, 0, 0, 0, (n >> 8) as u8, n as u8];
+        let actions: Arc<[DpAction]> = vec![DpAction::Output(DpPort(2))].into();
+        let put = FlowPut {
+            ufid: upcall.ufid,
+            key: upcall.key,
+            mask,
+            actions: actions.clone(),
+            mode: PutMode::Create,
+        };
+        let execute = Execute { packet: upcall.packet, key: upcall.key, actions, ticket: upcall.ticket };
+        let ops = vec![DpifOp::FlowPut(Box::new(put)), DpifOp::Execute(Box::new(execute))];
+        let results = side.pmd.apply(ops, 1_000_000, &mut side.sink);
+        assert!(matches!(results[1], OpResult::Done), "{results:?}");
+        side.pmd.flush_output(&mut side.sink);
     }
 }
 
@@ -413,5 +494,8 @@ fn main() {
     );
     for case in &mut cases {
         case.print(ghz);
+    }
+    if settings.only.is_empty() {
+        explosion(&settings);
     }
 }

@@ -14,6 +14,7 @@ mod cache;
 mod handover;
 mod hash;
 mod ledger;
+mod line;
 mod megaflow;
 mod meter;
 mod ops;

@@ -54,6 +54,10 @@ impl Pmd {
             return Ok(());
         }
         check_mask(&put)?;
+        if self.table.is_port_full(&put.key, &put.mask) {
+            self.exec.ports.stats.masks_refused += 1;
+            return Err(DpifError::Full("the list of masks of the input port"));
+        }
         let hit = self.table.lookup(&put.key).id.and_then(|id| self.table.slots().ufid(id));
         if let Some(hit) = hit {
             return Err(DpifError::Exists(hit));
@@ -63,10 +67,6 @@ impl Pmd {
         }
         if self.table.is_full() {
             return Err(DpifError::Full("flow table"));
-        }
-        if self.table.is_port_full(&put.key, &put.mask) {
-            self.exec.ports.stats.masks_refused += 1;
-            return Err(DpifError::Full("the list of masks of the input port"));
         }
         self.table.insert(put.ufid, &put.key, &put.mask, put.actions);
         Ok(())

@@ -115,7 +115,7 @@ impl Pmd {
         let tuning = config.tuning;
         let mut pmd = Pmd {
             table: MegaflowTable::new(hasher, config.flow_limit_hard),
-            cache: SignatureCache::new(config.cache_entries_max, config.vector),
+            cache: SignatureCache::new(config.cache_entries_max),
             park: ParkingLot::new(limits),
             exec,
             burst: Burst::new(),

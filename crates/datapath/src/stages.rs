@@ -82,20 +82,24 @@ impl Kernel for FindCached<'_> {
             burst.hashes[..n].iter().for_each(|hash| cache.prefetch(*hash));
         }
         let mut hints = [MISS; BATCH_MAX_PACKETS];
-        for (hint, hash) in hints[..n].iter_mut().zip(&burst.hashes) {
+        for (hint, hash) in hints.iter_mut().zip(&burst.hashes[..n]) {
             *hint = cache.hint(*hash).unwrap_or(MISS);
         }
         if table.is_far() {
             hints[..n].iter().for_each(|hint| table.prefetch(*hint));
+            // Where the first packet has extension blocks, the others are likely to.
+            if burst.keys[0].base.shape != 0 {
+                hints[..n].iter().for_each(|hint| table.prefetch_extensions(*hint));
+            }
         }
         burst.misses.clear();
         let mut hits = 0;
-        for i in 0..n {
+        for (i, (packet, hint)) in burst.packets.iter().zip(hints).enumerate() {
             if burst.results[i] == WAITS {
                 continue;
             }
-            let (key, bytes) = (&burst.keys[i], burst.packets[i].len() as u64);
-            let mut id = hints[i];
+            let (key, bytes) = (&burst.keys[i], packet.len() as u64);
+            let mut id = hint;
             let mut output = table.hit(id, key, bytes, now_ms);
             if output.is_none() && id != MISS {
                 id = second_hint(cache, table, burst.hashes[i], key);
@@ -138,10 +142,23 @@ impl Kernel for FindMegaflows<'_> {
     fn run(mut self) -> (u64, u64) {
         let (burst, table) = (self.burst, self.table);
         let (mut hits, mut lookups) = (0, 0);
+        let Some(first) = burst.misses.first() else { return (0, 0) };
+        // Packets of one burst come from one port, but for recirculated ones.
+        let mut port = burst.keys[*first as usize].base.in_port;
+        let mut rank = table.rank_of(port);
+        if let Some(rank) = rank.filter(|_| table.is_far() && burst.misses.len() > 1) {
+            burst.misses.iter().for_each(|i| table.prefetch_line(rank, &burst.keys[*i as usize]));
+            burst.misses.iter().for_each(|i| table.prefetch_slot(rank, &burst.keys[*i as usize]));
+        }
         for &i in &burst.misses {
             let i = i as usize;
             let key = &burst.keys[i];
-            let found = table.lookup(key);
+            if key.base.in_port != port {
+                port = key.base.in_port;
+                rank = table.rank_of(port);
+            }
+            let Some(rank) = rank else { continue };
+            let found = table.lookup_in(rank, key);
             let Some(id) = found.id else { continue };
             let Some(slot) = table.slab().get_mut(id) else { continue };
             slot.account(burst.packets[i].len() as u64, key.base.tcp_flags, self.now_ms);

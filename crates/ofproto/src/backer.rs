@@ -14,7 +14,7 @@ use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Ukeys};
 use crate::view::{BridgeView, View};
 use crate::xlate::{EffectHost, LearnedFlow, Translation, XlateHost};
 use dpif::{ControllerCookie, PmdId};
-use flow::{DpPort, Flow, FlowKey, OfPort, RecircId, Ufid};
+use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, RecircId, Ufid};
 use packet::Packet;
 use std::sync::Arc;
 use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, Ordering, Snapshot, lock};
@@ -74,8 +74,12 @@ pub struct Limits {
     pub kept_for_ports_percent: AtomicU64,
     /// `max-idle`: a megaflow without packets for so long goes, in milliseconds.
     pub max_idle_ms: AtomicU64,
+    /// `max-revalidator`: longest time between two rounds of revalidation, in milliseconds.
+    pub max_revalidator_ms: AtomicU64,
     /// Flows made until then are to be deleted by the next round (`revalidator/purge`): the time of the last order.
     pub purge_until_ms: AtomicU64,
+    /// Flows match the packets they are made from and no others (`upcall/disable-megaflows`).
+    pub exact_flows: AtomicBool,
 }
 
 /// What the bridges of one datapath share.
@@ -127,7 +131,9 @@ impl Backer {
                 flow_limit: AtomicU64::new(200_000),
                 kept_for_ports_percent: AtomicU64::new(KEPT_FOR_PORTS_PERCENT),
                 max_idle_ms: AtomicU64::new(10_000),
+                max_revalidator_ms: AtomicU64::new(500),
                 purge_until_ms: AtomicU64::new(0),
+                exact_flows: AtomicBool::new(false),
             },
             dumped_ms: AtomicU64::new(0),
             hash_seed,
@@ -138,6 +144,14 @@ impl Backer {
     /// The view of now.
     pub fn view(&self) -> Arc<View> {
         self.view.load()
+    }
+
+    /// The mask of a flow made from the packet of `key`, whose translation looked at `wc`.
+    pub fn mask_of(&self, wc: &Mask, key: &FlowKey) -> KeyMask {
+        if self.limits.exact_flows.load(Ordering::Relaxed) {
+            return FlowKey::from_mask(&Mask(Flow::from_words([u64::MAX; FLOW_WORDS])), key);
+        }
+        FlowKey::from_mask(wc, key)
     }
 
     /// Number of the last change that may change a translation.

@@ -90,6 +90,11 @@ impl MacTable {
         self.max_entries
     }
 
+    /// What is known of `mac` of `vlan`.
+    pub fn entry(&self, vlan: u16, mac: MacAddr) -> Option<&MacEntry> {
+        self.entries.get(&(vlan, mac))
+    }
+
     /// Where `mac` of `vlan` is.
     pub fn lookup(&self, vlan: u16, mac: MacAddr) -> Option<BundleId> {
         self.entries.get(&(vlan, mac)).map(|e| e.bundle)
@@ -154,7 +159,8 @@ impl MacTable {
         if self.entries.len() >= self.max_entries && !self.evict_oldest() {
             return false;
         }
-        let entry = MacEntry { vlan, mac, bundle, seen_ms: None, order: 0 };
+        let entry = MacEntry { vlan, mac, bundle, seen_ms: None, order: self.next_order };
+        self.next_order += 1;
         self.entries.insert((vlan, mac), entry);
         true
     }
@@ -198,10 +204,10 @@ impl MacTable {
         any
     }
 
-    /// All entries, static ones first, then the ones seen last first.
+    /// All entries: those first that were added, or seen last, longest ago.
     pub fn entries(&self) -> Vec<&MacEntry> {
         let mut all: Vec<_> = self.entries.values().collect();
-        all.sort_by_key(|e| (e.seen_ms.is_some(), std::cmp::Reverse(e.order), e.vlan, e.mac));
+        all.sort_by_key(|e| e.order);
         all
     }
 

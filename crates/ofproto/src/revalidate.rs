@@ -1,7 +1,7 @@
 //! The revalidator: dumps the datapath's flows, pushes their statistics to rules, and keeps, changes or deletes each.
 //!
 //! A state machine in the caller's time: [`Revalidator::poll`] sends operations through the [`Datapath`] and takes the
-//! replies that have come. A round starts when the epoch changed, or every [`ROUND_MS`] for statistics and idle flows. A flow that
+//! replies that have come. A round starts when the epoch changed, or after `max-revalidator` for statistics and idle flows. A flow that
 //! was installed when its epoch was over, and that no round is sure to see, is checked by itself.
 
 use crate::backer::Backer;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering, ReplyRing};
 
-/// Longest time between rounds, in milliseconds.
+/// Usual time between rounds, in milliseconds.
 pub const ROUND_MS: u64 = 500;
 /// Flows of one dump operation.
 const DUMP_FLOWS: usize = 256;
@@ -210,7 +210,7 @@ impl Revalidator {
         let Some(round) = self.round.take() else { return };
         self.done_epoch = round.epoch;
         backer.dump_completed(round.started_ms);
-        self.next_ms = now_ms + ROUND_MS;
+        self.next_ms = now_ms + backer.limits.max_revalidator_ms.load(Ordering::Relaxed);
         let seq = round.seq;
         // Flows that the datapath lost without us: their thread ended, or somebody deleted them.
         let lost = backer.ukeys.sweep(|_, _, k| {
@@ -405,7 +405,7 @@ fn recheck(backer: &Backer, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
     let flow = k.key.to_flow(of_port);
     let request = Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
     let t = translate(&request, &mut backer.xlate_host(false, now_ms));
-    let mask = FlowKey::from_mask(&t.wc, &k.key);
+    let mask = backer.mask_of(&t.wc, &k.key);
     if mask != k.mask {
         backer.recirc_release(&t.recircs);
         return Verdict::Delete;

@@ -109,7 +109,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, o
     if backer.ukeys.has_room(upcall.key.in_port(), limit, ports, kept) {
         let to_put: Arc<[DpAction]> =
             if t.slow_reasons == 0 { actions.clone() } else { t.actions_to_put().into() };
-        let mask = FlowKey::from_mask(&t.wc, &upcall.key);
+        let mask = backer.mask_of(&t.wc, &upcall.key);
         let ukey = Ukey {
             key: upcall.key,
             mask,

@@ -4,10 +4,10 @@
 //! nothing, but hands packets for controllers up. The stock switch runs with dummy ports.
 #![allow(clippy::disallowed_methods, reason = "a test that speaks with real programs does I/O")]
 
-use dpif::{
-    Capabilities, Datapath, DpAction, DpifError, DpifOp, MeterConfig, MeterStats, OpBatch, PmdId, PortInfo,
-    PortSpec, PortStats, UserCookie,
-};
+#[path = "support/recording.rs"]
+mod recording;
+
+use dpif::{DpAction, DpifError, PortStats, UserCookie};
 use flow::{DpPort, MacAddr, OfPort};
 use ofproto::backer::{Backer, PacketInEvent};
 use ofproto::connmgr::{ConnId, ConnKind, Connmgr, Ctx, FailMode, RemoteConfig};
@@ -16,72 +16,25 @@ use ofproto::ports::{
 };
 use openflow::VersionSet;
 use openflow::msg::stats::SwitchDesc;
+use recording::RecordingDatapath;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use testkit::{Daemon, DaemonSpec, RunDir, require_programs, wait_for};
 
-/// Hands packets for controllers up and counts nothing.
-#[derive(Default)]
-struct TestDatapath {
-    executed: Mutex<Vec<dpif::Execute>>,
-}
-
-impl Datapath for TestDatapath {
-    fn name(&self) -> &str {
-        "test@test"
-    }
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_vlan_headers: 2,
-            max_mpls_depth: 3,
-            recirc: true,
-            explicit_drop: true,
-            sample_nesting: 0,
-        }
-    }
-    fn port_add(&self, _: &PortSpec) -> Result<DpPort, DpifError> {
-        Err(DpifError::Full("this datapath"))
-    }
-    fn port_del(&self, _: DpPort) -> Result<(), DpifError> {
-        Ok(())
-    }
-    fn ports(&self) -> Vec<PortInfo> {
-        Vec::new()
-    }
-    fn port_stats(&self, _: DpPort) -> Result<PortStats, DpifError> {
-        let unknown = u64::MAX;
-        Ok(PortStats {
-            rx_dropped: unknown,
-            rx_errors: unknown,
-            tx_dropped: unknown,
-            tx_errors: unknown,
-            ..PortStats::default()
-        })
-    }
-    fn pmds(&self) -> Vec<PmdId> {
-        vec![PmdId::Main]
-    }
-    fn operate(&self, batch: OpBatch) {
-        for op in batch.ops {
-            if let DpifOp::Execute(e) = op {
-                self.executed.lock().unwrap().push(*e);
-            }
-        }
-    }
-    fn meter_set(&self, _: u32, _: &MeterConfig) -> Result<(), DpifError> {
-        Ok(())
-    }
-    fn meter_stats(&self, _: u32) -> Result<MeterStats, DpifError> {
-        Err(DpifError::NotFound("meter"))
-    }
-
-    fn meter_del(&self, _: u32) -> Result<(), DpifError> {
-        Ok(())
-    }
+/// Ports that have counted nothing, and do not count what they drop.
+fn port_stats(_: DpPort) -> Result<PortStats, DpifError> {
+    let unknown = u64::MAX;
+    Ok(PortStats {
+        rx_dropped: unknown,
+        rx_errors: unknown,
+        tx_dropped: unknown,
+        tx_errors: unknown,
+        ..PortStats::default()
+    })
 }
 
 fn ports() -> PortTable {
@@ -151,7 +104,7 @@ fn serve(listener: &UnixListener, stop: &AtomicBool) {
     let backer = Backer::new(1);
     let bridge = backer.add_bridge("br0");
     backer.set_ports(bridge, ports());
-    let datapath = TestDatapath::default();
+    let datapath = RecordingDatapath::new(port_stats);
     let desc = SwitchDesc {
         manufacturer: "Nicira, Inc.".to_string(),
         hardware: "Open vSwitch".to_string(),

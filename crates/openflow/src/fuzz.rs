@@ -54,7 +54,7 @@ fn through(message: &Message, version: Version, xid: u32, options: Options) -> O
 /// not have.
 fn told_in(version: Version, mut m: Match) -> Match {
     let (tci, mask) = m.get(FieldId::VlanTci);
-    if version >= Version::V12 && tci == 0 && mask & 0x1fff == 0x1fff {
+    if version >= Version::V12 && tci == 0 && mask == 0xffff {
         m.set_masked(FieldId::VlanTci, 0, 0x1fff);
     }
     m

@@ -73,9 +73,13 @@ impl PacketBatch {
 
     /// Frees all packets into `pool`.
     pub fn free_into(&mut self, pool: &mut PacketPool) {
-        for p in self.packets.drain(..) {
-            pool.free(p);
-        }
+        pool.free_burst(&mut self.packets);
+    }
+}
+
+impl Extend<Packet> for PacketBatch {
+    fn extend<I: IntoIterator<Item = Packet>>(&mut self, packets: I) {
+        self.packets.extend(packets);
     }
 }
 

@@ -4,6 +4,7 @@
 //! cache lines so that a burst does not fall into one cache set) or exactly as large as it had to be. A pool keeps a
 //! bounded number of buffers; what exceeds it is freed. Pools are not shared between threads; packets may be.
 
+use crate::batch::PacketBatch;
 use crate::offload::Offload;
 
 /// Free bytes in front of a received frame, for pushed VLAN tags and tunnel headers.
@@ -82,6 +83,12 @@ impl Packet {
         self.buf.len() - self.start as usize
     }
 
+    fn empty(&mut self) {
+        self.start = HEADROOM_BYTES as u32;
+        self.len = 0;
+        self.offload = Offload::NONE;
+    }
+
     /// Replaces the frame by a copy of `frame`; the buffer grows when it is too small.
     #[inline]
     pub fn set_frame(&mut self, frame: &[u8]) {
@@ -158,11 +165,13 @@ impl std::fmt::Debug for Packet {
     }
 }
 
-/// Recycles packet buffers for one thread, last in first out.
+/// Recycles packets for one thread, last in first out.
+///
+/// Those kept are empty: headroom in front, no bytes, no offload.
 #[derive(Default)]
 pub struct PacketPool {
-    small: Vec<Box<[u8]>>,
-    large: Vec<Box<[u8]>>,
+    small: Vec<Packet>,
+    large: Vec<Packet>,
 }
 
 impl PacketPool {
@@ -176,9 +185,9 @@ impl PacketPool {
     #[inline]
     pub fn alloc(&mut self, frame_bytes: usize) -> Packet {
         if HEADROOM_BYTES + frame_bytes <= SMALL_BUFFER_BYTES
-            && let Some(buf) = self.small.pop()
+            && let Some(packet) = self.small.pop()
         {
-            return Packet { buf, start: HEADROOM_BYTES as u32, len: 0, offload: Offload::NONE };
+            return packet;
         }
         self.alloc_rarely(frame_bytes)
     }
@@ -188,10 +197,15 @@ impl PacketPool {
         if HEADROOM_BYTES + frame_bytes <= SMALL_BUFFER_BYTES || frame_bytes > LARGE_FRAME_BYTES {
             return Packet::with_capacity(frame_bytes);
         }
-        match self.large.pop() {
-            Some(buf) => Packet { buf, start: HEADROOM_BYTES as u32, len: 0, offload: Offload::NONE },
-            None => Packet::with_capacity(LARGE_FRAME_BYTES),
-        }
+        self.large.pop().unwrap_or_else(|| Packet::with_capacity(LARGE_FRAME_BYTES))
+    }
+
+    /// Appends `n` empty packets with small buffers to `batch`: a burst's worth at the price of one copy, to be filled in
+    /// their place.
+    pub fn alloc_burst(&mut self, batch: &mut PacketBatch, n: usize) {
+        let kept = self.small.len().min(n);
+        batch.extend(self.small.drain(self.small.len() - kept..));
+        batch.extend((kept..n).map(|_| Packet::with_capacity(0)));
     }
 
     /// A packet holding a copy of `p`, its offload metadata included.
@@ -204,18 +218,26 @@ impl PacketPool {
 
     /// Takes a packet's buffer back.
     #[inline]
-    pub fn free(&mut self, p: Packet) {
+    pub fn free(&mut self, mut p: Packet) {
+        p.empty();
         if p.buf.len() == SMALL_BUFFER_BYTES && self.small.len() < SMALL_KEPT {
-            self.small.push(p.buf);
-        } else {
-            self.free_rarely(p);
+            self.small.push(p);
+        } else if p.buf.len() == HEADROOM_BYTES + LARGE_FRAME_BYTES && self.large.len() < LARGE_KEPT {
+            self.large.push(p);
         }
     }
 
-    #[cold]
-    fn free_rarely(&mut self, p: Packet) {
-        if p.buf.len() == HEADROOM_BYTES + LARGE_FRAME_BYTES && self.large.len() < LARGE_KEPT {
-            self.large.push(p.buf);
+    /// Takes back the buffers of many packets, which is empty afterwards.
+    pub(crate) fn free_burst(&mut self, packets: &mut Vec<Packet>) {
+        let mut small = self.small.len() + packets.len() <= SMALL_KEPT;
+        for p in packets.iter_mut() {
+            p.empty();
+            small &= p.buf.len() == SMALL_BUFFER_BYTES;
+        }
+        if small {
+            self.small.append(packets);
+        } else {
+            packets.drain(..).for_each(|p| self.free(p));
         }
     }
 }

@@ -54,7 +54,8 @@ struct Inner {
     levels: BTreeMap<&'static str, [LevelFilter; 3]>,
     limiters: BTreeMap<String, Limiter>,
     rate_limit: bool,
-    file: Option<(PathBuf, File)>,
+    path: Option<PathBuf>,
+    file: Option<File>,
     syslog: Option<UnixDatagram>,
     program: String,
 }
@@ -74,6 +75,7 @@ pub fn vlog() -> &'static Vlog {
             levels: MODULES.iter().map(|m| (*m, [LevelFilter::Info; 3])).collect(),
             limiters: BTreeMap::new(),
             rate_limit: true,
+            path: None,
             file: None,
             syslog: UnixDatagram::unbound().ok().filter(|s| s.connect("/dev/log").is_ok()),
             program: "sluiced".to_string(),
@@ -168,18 +170,40 @@ impl Vlog {
     /// Starts to log into a file, appending.
     pub fn open_file(&self, path: &Path) -> std::io::Result<()> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        lock(&self.inner).file = Some((path.to_path_buf(), file));
+        let mut inner = lock(&self.inner);
+        (inner.path, inner.file) = (Some(path.to_path_buf()), Some(file));
+        drop(inner);
         log::info!(target: "vlog", "opened log file {}", path.display());
         Ok(())
     }
 
     /// Opens the log file anew, after it was moved away.
     pub fn reopen(&self) -> Result<(), String> {
-        let Some(path) = lock(&self.inner).file.as_ref().map(|(p, _)| p.clone()) else {
+        let Some(path) = lock(&self.inner).path.clone() else {
             return Err("Logging to file not configured".to_string());
         };
         log::info!(target: "vlog", "closing log file");
         self.open_file(&path).map_err(|e| format!("{}: cannot open the log file: {e}", path.display()))
+    }
+
+    /// Closes the log file until [`Vlog::reopen`].
+    pub fn close(&self) {
+        log::info!(target: "vlog", "closing log file");
+        lock(&self.inner).file = None;
+    }
+
+    /// How lines look, in the conversions of `vlog/set PATTERN`.
+    pub fn list_patterns(&self) -> String {
+        let line = "%05N|%c|%p|%m";
+        let with_time = format!("%D{{%Y-%m-%dT%H:%M:%S.###Z}}|{line}");
+        let rows = [
+            ("", "prefix", "format"),
+            ("", "------", "------"),
+            ("SYSLOG", "<%B>%A:", line),
+            ("CONSOLE", "none", &with_time),
+            ("FILE", "none", &with_time),
+        ];
+        rows.iter().map(|(name, prefix, format)| format!("{name:<8} {prefix:<33} {format}\n")).collect()
     }
 
     fn refresh_max(&self) {
@@ -240,7 +264,7 @@ impl Log for Vlog {
             let _ = std::io::stderr().write_all(line.as_bytes());
         }
         if wanted(FILE)
-            && let Some((_, file)) = &mut inner.file
+            && let Some(file) = &mut inner.file
         {
             let _ = file.write_all(line.as_bytes());
         }

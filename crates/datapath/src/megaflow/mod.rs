@@ -68,7 +68,7 @@ impl MegaflowTable {
             by_mask: HashTable::new(),
             by_ufid: HashTable::new(),
             ranks: HashTable::new(),
-            flow_limit: flow_limit.min(crate::cache::ID_LIMIT as usize - 1),
+            flow_limit: flow_limit.min(crate::line::ID_LIMIT as usize - 1),
             masks_per_port_max: usize::MAX,
         }
     }
@@ -138,6 +138,14 @@ impl MegaflowTable {
         }
     }
 
+    /// Asks for the extension blocks of slot `id`, which was asked for before.
+    #[inline(always)]
+    pub(crate) fn prefetch_extensions(&self, id: u32) {
+        if let Some(slot) = self.slab.get(id) {
+            slot.prefetch_extensions();
+        }
+    }
+
     /// When the flow in slot `id` matches the packet: counts it there and gives the slot's `output`.
     #[inline(always)]
     pub(crate) fn hit(&mut self, id: u32, key: &FlowKey, bytes: u64, now_ms: u64) -> Option<u32> {
@@ -151,12 +159,50 @@ impl MegaflowTable {
     }
 
     /// Looks a packet up.
-    #[inline]
     pub(crate) fn lookup(&mut self, key: &FlowKey) -> Found {
-        let port = key.base.in_port;
+        match self.rank_of(key.base.in_port) {
+            Some(rank) => self.lookup_in(rank, key),
+            None => Found { id: None, visited: 0 },
+        }
+    }
+
+    /// The list of a port, as a place for [`MegaflowTable::lookup_in`]; good until flows come or go.
+    #[inline]
+    pub(crate) fn rank_of(&self, port: u32) -> Option<usize> {
+        self.ranks.find_bucket_index(self.hasher.number(port.into()), |r| r.port == port)
+    }
+
+    /// The first subtable that a lookup of the packet visits, with the packet's hash there.
+    #[inline(always)]
+    fn first_in(&self, rank: usize, key: &FlowKey) -> Option<(&Subtable, u64)> {
+        let entry = self.ranks.get_bucket(rank)?.list.iter().find(|e| e.shape == key.base.shape)?;
+        let subtable = self.subtables.get(entry.subtable as usize)?;
+        Some((subtable, self.hasher.masked(key, subtable.mask())))
+    }
+
+    /// Asks for the line that a lookup of the packet reads first.
+    #[inline(always)]
+    pub(crate) fn prefetch_line(&self, rank: usize, key: &FlowKey) {
+        if let Some((subtable, hash)) = self.first_in(rank, key) {
+            subtable.prefetch(hash);
+        }
+    }
+
+    /// Asks for the slot that a lookup of the packet reads first.
+    #[inline(always)]
+    pub(crate) fn prefetch_slot(&self, rank: usize, key: &FlowKey) {
+        if let Some((subtable, hash)) = self.first_in(rank, key)
+            && let Some(id) = subtable.hint(hash)
+        {
+            self.prefetch(id);
+        }
+    }
+
+    /// Looks a packet up in the list of its input port.
+    #[inline(always)]
+    pub(crate) fn lookup_in(&mut self, rank: usize, key: &FlowKey) -> Found {
         let mut visited = 0;
-        let rank = self.ranks.find_mut(self.hasher.number(port.into()), |r| r.port == port);
-        let Some(rank) = rank else { return Found { id: None, visited } };
+        let Some(rank) = self.ranks.get_bucket_mut(rank) else { return Found { id: None, visited } };
         for entry in &mut rank.list {
             if entry.shape != key.base.shape {
                 continue;
@@ -189,7 +235,8 @@ impl MegaflowTable {
         let masked = key.masked(mask);
         let hash = self.hasher.masked(key, mask);
         let id = self.slab.insert(ufid, key, &masked, hash, subtable, actions);
-        self.subtables[subtable as usize].insert(hash, id);
+        let slab = &self.slab;
+        self.subtables[subtable as usize].insert(hash, id, |id| slab.place(id).map_or(0, |(_, hash)| hash));
         let (hasher, slab) = (&self.hasher, &self.slab);
         self.by_ufid
             .insert_unique(hasher.wide(ufid.0), id, |id| hasher.wide(slab.ufid(*id).map_or(0, |u| u.0)));

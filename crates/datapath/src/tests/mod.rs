@@ -2,6 +2,7 @@
 //! conservation law checked after every step.
 
 mod actions;
+mod explosion;
 mod forwarding;
 mod frames;
 mod handover;

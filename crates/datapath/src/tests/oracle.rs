@@ -78,9 +78,9 @@ struct Variant {
 }
 
 fn variant() -> impl Strategy<Value = Variant> {
-    (0..3u32, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(insert_inv_prob, vector, template, rank)| Variant { insert_inv_prob, vector, template, rank },
-    )
+    (0..3u32, prop::array::uniform3(any::<bool>())).prop_map(|(insert_inv_prob, [vector, template, rank])| {
+        Variant { insert_inv_prob, vector, template, rank }
+    })
 }
 
 fn run(steps: Vec<Step>, variant: Variant) {

@@ -17,7 +17,7 @@ pub use actions::{format_actions, parse_actions};
 pub use key::format_key_mask;
 pub use key_parse::parse_key_mask;
 
-use crate::ops::FlowRecord;
+use crate::ops::{FlowRecord, FlowStats};
 use flow::DpPort;
 use std::fmt::Write;
 
@@ -64,8 +64,20 @@ pub fn format_flow(flow: &FlowRecord, now_ms: u64, format: &FlowFormat<'_>) -> S
         let _ = write!(out, "ufid:{}, ", flow.ufid);
     }
     out += &format_key_mask(&flow.key, &flow.mask, format.verbose, format.names);
-    let stats = &flow.stats;
-    let _ = write!(out, ", packets:{}, bytes:{}, used:", stats.packets, stats.bytes);
+    let _ = write!(out, ", {}", format_stats(&flow.stats, now_ms));
+    if format.verbose {
+        out += ", dp:ovs";
+    }
+    let _ = write!(out, ", actions:{}", format_actions(&flow.actions, format.names));
+    if let (true, Some(info)) = (format.verbose, format.extra_info) {
+        let _ = write!(out, ", dp-extra-info:{info}");
+    }
+    out
+}
+
+/// The counters of a flow: `packets:…, bytes:…, used:…`, and the TCP flags if there were any.
+pub fn format_stats(stats: &FlowStats, now_ms: u64) -> String {
+    let mut out = format!("packets:{}, bytes:{}, used:", stats.packets, stats.bytes);
     if stats.used_ms == 0 {
         out += "never";
     } else {
@@ -74,13 +86,6 @@ pub fn format_flow(flow: &FlowRecord, now_ms: u64, format: &FlowFormat<'_>) -> S
     }
     if stats.tcp_flags != 0 {
         let _ = write!(out, ", flags:{}", tcp_flag_letters(stats.tcp_flags));
-    }
-    if format.verbose {
-        out += ", dp:ovs";
-    }
-    let _ = write!(out, ", actions:{}", format_actions(&flow.actions, format.names));
-    if let (true, Some(info)) = (format.verbose, format.extra_info) {
-        let _ = write!(out, ", dp-extra-info:{info}");
     }
     out
 }

@@ -96,6 +96,13 @@ impl XlateCache {
         &self.effects
     }
 
+    /// Carries out what is learned, and counts nothing: for a packet that is traced.
+    pub fn replay_learning(&self, used_ms: u64, host: &mut dyn EffectHost) {
+        let learns = |e: &&XlateEffect| matches!(e, XlateEffect::Normal { .. } | XlateEffect::Learn { .. });
+        let effects = self.effects.iter().filter(learns).cloned().collect();
+        XlateCache { effects }.replay(0, 0, used_ms, host);
+    }
+
     /// Carries the effects out for `packets` packets of `bytes` bytes, the last of them at `used_ms`. An older
     /// `used_ms` never overrides newer state.
     pub fn replay(&self, packets: u64, bytes: u64, used_ms: u64, host: &mut dyn EffectHost) {

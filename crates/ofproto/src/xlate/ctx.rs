@@ -321,6 +321,7 @@ impl<'a> Ctx<'a> {
             Action::OutputReg { source, max_len_bytes } => {
                 source.add_mask(&mut self.wc.0);
                 let port = source.get(&self.flow);
+                self.trace.detail(|| format!("output port is {port}"));
                 match u32::try_from(port) {
                     Ok(p) if source.len_bits <= 16 => {
                         self.output(OfPort::from_of10(p as u16), *max_len_bytes)
@@ -378,6 +379,7 @@ impl<'a> Ctx<'a> {
         };
         let value = value.iter().fold(0u128, |n, b| n << 8 | u128::from(*b));
         self.assign(field, value);
+        self.tell_value(field);
     }
 
     fn dec_ttl(&mut self, controllers: &[u16]) {
@@ -389,6 +391,8 @@ impl<'a> Ctx<'a> {
             self.flow.nw_ttl -= 1;
             return;
         }
+        let version = if self.flow.dl_type == h::ETH_TYPE_IP { 4 } else { 6 };
+        self.trace.warning(|| format!("IPv{version} decrement TTL exception"));
         for id in controllers {
             self.output_controller(&ControllerAction {
                 controller_id: *id,

@@ -3,6 +3,7 @@
 use super::ctx::Ctx;
 use flow::action::{Action, SetStyle, SubField};
 use flow::fields::FieldId;
+use flow::text::{NoPortNames, format_subfield, format_value};
 use flow::{Flow, VlanTag};
 use packet::headers as h;
 
@@ -15,6 +16,7 @@ impl Ctx<'_> {
                 source.add_mask(&mut self.wc.0);
                 let value = source.get(&self.flow);
                 self.assign(dest, value);
+                self.tell_value(dest);
             }
             Action::SetVlanVid(vid) => self.set_vlan(|tci| tci & !0xfff | vid & 0xfff),
             Action::SetVlanPcp(pcp) => self.set_vlan(|tci| tci & 0x1fff | u16::from(*pcp) << 13),
@@ -65,6 +67,20 @@ impl Ctx<'_> {
                 self.set_nw(field, port.into());
             }
         }
+    }
+
+    /// Tells what a range of bits of a field now is.
+    pub(super) fn tell_value(&mut self, dest: &SubField) {
+        let value = dest.get(&self.flow);
+        let is_whole = *dest == SubField::whole(dest.field);
+        self.trace.detail(|| {
+            let text = match (is_whole, value) {
+                (true, _) => format_value(dest.field, value, dest.field.full_mask(), &NoPortNames),
+                (false, 0) => "0".to_string(),
+                (false, _) => format!("{value:#x}"),
+            };
+            format!("{} is now {text}", format_subfield(*dest))
+        });
     }
 
     /// Writes a range of bits of a field.

@@ -1,5 +1,9 @@
 //! Tables of translations: rules and a packet in, datapath actions and the mask of what was looked at out.
 
+mod found;
+mod ports;
+mod stories;
+
 use super::*;
 use crate::backer::Backer;
 use crate::mac_table::Learned;
@@ -263,29 +267,6 @@ fn set_fields_become_set_actions_of_the_bits_that_differ() {
     }
 }
 
-/// Found by the simulator: a flow that rewrote SCTP packets also took packets of protocol 0, which were not rewritten.
-#[test]
-fn headers_that_could_not_be_read_are_not_rewritten_and_masks_tell_them_apart() {
-    let rig = Rig::new();
-    let a = rig.a;
-    let rig = rig.rules(a, "ip actions=mod_nw_tos:40,2");
-    let whole = "in_port=1,udp,nw_src=10.0.0.1,nw_tos=0,nw_ttl=64";
-    let zero = "in_port=1,ip,nw_src=10.0.0.1,nw_tos=0,nw_ttl=64";
-    let unread = "in_port=1,ip";
-    let t = rig.check(whole, "ipv4(tos=0x28/0xfc),2", "recirc_id=0,eth,udp,in_port=1,nw_tos=0,nw_frag=no");
-    let z = rig.acts(zero, "ipv4(tos=0x28/0xfc),2");
-    let u = rig.acts(unread, "2");
-    let unread = Rig::flow(unread);
-    assert!(!unread.equal_under(&Rig::flow(whole), &t.wc) && !unread.equal_under(&Rig::flow(zero), &z.wc));
-    assert!(!Rig::flow(whole).equal_under(&unread, &u.wc) && !Rig::flow(zero).equal_under(&unread, &u.wc));
-    // What is matched anyway is enough.
-    let rig = Rig::new();
-    let rig = rig.rules(a, "ip,nw_src=10.0.0.0/8 actions=mod_nw_tos:40,2");
-    let t = rig.acts(whole, "ipv4(tos=0x28/0xfc),2");
-    assert!(Rig::flow(zero).equal_under(&Rig::flow(whole), &t.wc));
-    rig.acts(zero, "ipv4(tos=0x28/0xfc),2");
-}
-
 #[test]
 fn vlan_actions() {
     for (actions, untagged, tagged) in [
@@ -490,24 +471,6 @@ fn a_limit_of_learned_rules_is_told_in_a_register() {
     rig.acts(TCP, "2");
 }
 
-/// Found by the simulator: replacing rules of another cookie, a learner went beyond its limit.
-#[test]
-fn rules_of_another_cookie_do_not_excuse_from_the_limit() {
-    let rig = Rig::new();
-    let a = rig.a;
-    let rig = rig.rules(
-        a,
-        "table=1,priority=32768,dl_dst=02:00:00:00:00:05,actions=drop
-         table=1,priority=32768,dl_dst=02:00:00:00:00:06,actions=drop
-         actions=learn(table=1,limit=1,cookie=7,result_dst=reg0[0],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,2)
-         table=2,reg0=1 actions=2
-         table=2,reg0=0 actions=3",
-    );
-    rig.acts("in_port=1,arp,dl_src=02:00:00:00:00:05", "2");
-    rig.acts("in_port=1,arp,dl_src=02:00:00:00:00:06", "3");
-    rig.acts("in_port=1,arp,dl_src=02:00:00:00:00:05", "2");
-}
-
 #[test]
 fn slow_flows_keep_their_packets_actions_apart() {
     let rig = Rig::new();
@@ -515,36 +478,6 @@ fn slow_flows_keep_their_packets_actions_apart() {
     let rig = rig.rules(a, "actions=debug_slow,2");
     let t = rig.acts(TCP, "2");
     assert_eq!(show(&t.actions_to_put()), "slow(2)");
-}
-
-#[test]
-fn controllers_meters_and_misses() {
-    let rig = Rig::new();
-    let (a, b) = (rig.a, rig.b);
-    let rig = rig
-        .rules(
-            a,
-            "priority=2,tcp actions=meter:3,controller(id=4),2
-             priority=1,udp actions=meter:9,controller(id=4,meter_id=3),controller(meter_id=9),9
-             priority=0 actions=controller",
-        )
-        .rules(b, "actions=meter:3,1");
-    // Each bridge has meters of its own; one that is not there limits nothing.
-    rig.backer.set_meter(a, 3, Some(1));
-    rig.backer.set_meter(b, 3, Some(0));
-    rig.acts(TCP, "meter(1),controller(reason=1,id=4),2");
-    let udp = TCP.replace("tcp", "udp");
-    let of_copy = "sample(meter(1),controller(reason=1,id=4))";
-    rig.acts(&udp, &format!("{of_copy},controller(reason=1,id=0),meter(0),11"));
-    // The meter of all packets for controllers limits those without one of their own.
-    rig.backer.set_meter(a, openflow::msg::meter::CONTROLLER, Some(2));
-    rig.acts(&udp, &format!("{of_copy},sample(meter(2),controller(reason=1,id=0)),meter(0),11"));
-    rig.backer.set_meter(a, openflow::msg::meter::CONTROLLER, None);
-    // From the table-miss rule the reason is "no match".
-    rig.acts("in_port=1,arp", "controller(reason=0,id=0)");
-    Rig::new().acts(TCP, "drop");
-    // Ports that the bridge does not have are those of packet-outs and of stories told: tables see their packets.
-    rig.acts("in_port=77,arp", "controller(reason=0,id=0)");
 }
 
 #[test]
@@ -569,124 +502,6 @@ fn normal_floods_packets_that_came_in_by_no_port() {
     rig.acts("in_port=77,dl_src=02:00:00:00:00:01", "drop");
     // A packet to its own source comes from where it goes to.
     rig.acts("in_port=1,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:01", "drop");
-}
-
-/// The story of a translation of `packet`, line by line behind the name of the bridge.
-fn story(rig: &Rig, packet: &str, effects: bool) -> Vec<String> {
-    let (view, flow) = (rig.backer.view(), Rig::flow(packet));
-    let request = Request { view: &view, bridge: rig.a, flow: &flow, start: Start::Tables, trace: true };
-    let t = translate(&request, &mut rig.backer.xlate_host(effects, 1000));
-    render_trace(&t.trace).lines().skip(3).map(str::to_string).collect()
-}
-
-#[test]
-fn stories_tell_what_was_done_and_what_was_not() {
-    let rig = Rig::new();
-    let a = rig.a;
-    let rig = rig.rules(
-        a,
-        "priority=9,tcp actions=learn(table=1,cookie=5,idle_timeout=6,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),1
-         priority=9,udp actions=pop:NXM_NX_REG0[],output:55,resubmit(,0)
-         priority=9,icmp actions=debug_recirc,2
-         priority=0 actions=normal",
-    );
-    let learn = "    learn(table=1,idle_timeout=6,cookie=0x5,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
-    let head = " 0. tcp, priority 9";
-    let rest = ["    output:1", "     >> skipping output to input port"];
-    let lines = story(&rig, TCP, false);
-    assert_eq!(lines[..3], [head, learn, "     >> suppressing side effects, so learn action ignored"]);
-    assert_eq!(lines[3..], rest);
-    let lines = story(&rig, TCP, true);
-    let learned = "     -> table=1 dl_dst=02:00:00:00:00:01 priority=32768 cookie=0x5 idle=6 actions=drop";
-    assert_eq!(lines[..3], [head, learn, learned]);
-    let lines = story(&rig, "in_port=1,udp", false);
-    assert_eq!(lines[2], "     >>>> stack underflow <<<<");
-    assert_eq!(lines[4], "     >> Nonexistent output port");
-    assert_eq!(lines.last().unwrap(), "     >>>> over max translation depth 64 <<<<");
-    let arp = "in_port=1,arp,dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff";
-    let flood = "     -> no learned MAC for destination, flooding".to_string();
-    assert_eq!(story(&rig, arp, false)[2], flood);
-    let lines = story(&rig, arp, true);
-    assert_eq!(lines[2], "     -> learned that 02:00:00:00:00:01 is on port p1 in VLAN 0");
-    assert_eq!(lines[3], flood);
-    let t = rig.translate(&Rig::flow("in_port=1,icmp"), false);
-    let resumed = story(&rig, &format!("recirc_id={},in_port=1,icmp", t.recircs[0].0), false);
-    let expect = [
-        "    thaw",
-        "            Resuming from table 0",
-        "        Restoring actions: output:2",
-        "    output:2",
-    ];
-    assert_eq!(resumed, expect);
-    assert_eq!(
-        story(&rig, "recirc_id=255,in_port=1,icmp", false),
-        ["     >>>> Recirculation context not found for ID ff <<<<"]
-    );
-}
-
-#[test]
-fn an_output_to_controllers_says_from_where_it_comes() {
-    let rig = Rig::new();
-    let a = rig.a;
-    let rig = rig.rules(
-        a,
-        "priority=0 actions=controller
-         priority=1,arp actions=controller(userdata=01)
-         priority=2,udp actions=write_actions(controller)
-         table=9,priority=0 actions=controller(userdata=01)",
-    );
-    let udp = TCP.replace("tcp", "udp");
-    rig.acts(TCP, "controller(reason=0,id=0)");
-    rig.acts(&udp, "controller(reason=3,id=0)");
-    let packet_out = |packet: &str, actions: &str| {
-        let m =
-            parse_flow_mod(&format!("actions={actions}"), FlowModCommand::Add, &NoPortNames).expect(actions);
-        let (view, flow) = (rig.backer.view(), Rig::flow(packet));
-        let start = Start::Actions(&m.actions);
-        let request = Request { view: &view, bridge: rig.a, flow: &flow, start, trace: false };
-        show(&translate(&request, &mut rig.backer.xlate_host(true, 1000)).actions)
-    };
-    assert_eq!(packet_out(TCP, "controller"), "controller(reason=5,id=0)");
-    assert_eq!(packet_out(TCP, "table"), "controller(reason=5,id=0)");
-    assert_eq!(packet_out(&udp, "table"), "controller(reason=5,id=0)");
-    // What says more than an output has the reason of its rule.
-    assert_eq!(packet_out("in_port=1,arp", "table"), "controller(reason=1,id=0)");
-    assert_eq!(packet_out(TCP, "resubmit(,9)"), "controller(reason=0,id=0)");
-}
-
-#[test]
-fn ports_receive_and_forward_as_they_are_configured() {
-    let configured = |change: fn(&mut PortConfigBits)| {
-        let rig = Rig::new();
-        let a = rig.a;
-        let rig = rig.rules(a, "actions=1,2,in_port");
-        rig.backer.change_bridge(a, |b| {
-            let ports = Arc::make_mut(&mut b.ports);
-            change(&mut Arc::make_mut(ports.ports.get_mut(&OfPort(1)).expect("made by the rig")).config);
-        });
-        rig
-    };
-    let stp = "in_port=1,dl_type=0x0,dl_dst=01:80:c2:00:00:00";
-    let other = "in_port=1,dl_type=0x0,dl_dst=01:80:c2:00:00:01";
-    let cases: [(fn(&mut PortConfigBits), &str, &str, bool); 6] = [
-        (|c| c.no_recv = true, "2,1", "drop:ForwardingDisabled", true),
-        (|c| c.no_recv_stp = true, "drop:ForwardingDisabled", "2,1", true),
-        (
-            |c| (c.no_recv, c.no_recv_stp) = (true, true),
-            "drop:ForwardingDisabled",
-            "drop:ForwardingDisabled",
-            false,
-        ),
-        (|c| c.port_down = true, "2,1", "2,1", false),
-        (|c| c.no_fwd = true, "2", "2", false),
-        (|c| c.no_stp = true, "2,1", "2,1", false),
-    ];
-    for (n, (change, of_stp, of_other, looks)) in cases.into_iter().enumerate() {
-        let rig = configured(change);
-        let t = rig.acts(stp, of_stp);
-        assert_eq!(t.wc.0.dl_dst == [0xff; 6], looks, "{n}");
-        rig.acts(other, of_other);
-    }
 }
 
 #[test]

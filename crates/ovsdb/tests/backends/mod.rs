@@ -1,8 +1,10 @@
 //! What the tests against stock programs share: our server and theirs behind one trait, and ways to compare what they
 //! say.
 
+mod serve;
+
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,8 +16,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ovsdb::db::Database;
 use ovsdb::log::schema_record;
 use ovsdb::schema::DatabaseSchema;
-use ovsdb::server::{Server, ServerLimits, SessionId, Time};
-use ovsdb::value::SeededUuids;
 use serde_json::{Value, json};
 
 pub(crate) fn installed(program: &str) -> bool {
@@ -84,7 +84,7 @@ pub(crate) trait Backend {
     }
 }
 
-/// Our server in a thread: a small blocking loop, the log appended to a file.
+/// Our server in a thread, the log appended to a file.
 pub(crate) struct Ours {
     pub(crate) dir: TempDir,
     stop: Arc<AtomicBool>,
@@ -98,9 +98,12 @@ impl Ours {
         fs::write(dir.path("db"), schema_record(&db)).unwrap();
         let listener = UnixListener::bind(dir.path("db.sock")).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let file = fs::OpenOptions::new().append(true).open(dir.path("db")).unwrap();
+        let mut file = fs::OpenOptions::new().append(true).open(dir.path("db")).unwrap();
         let stopped = stop.clone();
-        let thread = std::thread::spawn(move || serve(db, &listener, file, &stopped));
+        let wall_ms = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+        let thread = std::thread::spawn(move || {
+            serve::serve(db, &listener, 11, wall_ms, |record| file.write_all(record).unwrap(), &stopped);
+        });
         Ours { dir, stop, thread: Some(thread) }
     }
 }
@@ -119,51 +122,6 @@ impl Drop for Ours {
             assert!(ended.is_ok() || std::thread::panicking(), "the server panicked");
         }
     }
-}
-
-pub(crate) fn serve(db: Database, listener: &UnixListener, mut file: fs::File, stop: &AtomicBool) {
-    let mut server = Server::new(Box::new(SeededUuids::new(11)), ServerLimits::default());
-    server.add_database(db, true).unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let mut streams: Vec<(SessionId, UnixStream)> = Vec::new();
-    let begin = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
-        let wall_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
-        let now = Time { mono_ms: begin.elapsed().as_millis() as u64, wall_ms };
-        if let Ok((stream, _)) = listener.accept() {
-            stream.set_nonblocking(true).unwrap();
-            streams.push((server.session_open().unwrap(), stream));
-        }
-        server.tick(now);
-        streams.retain_mut(|(id, stream)| exchange(&mut server, *id, stream, now));
-        for record in server.take_log() {
-            file.write_all(&record.bytes).unwrap();
-        }
-        server.log_synced(server.log_seq());
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Moves bytes of one session; false when it ended.
-pub(crate) fn exchange(server: &mut Server, id: SessionId, stream: &mut UnixStream, now: Time) -> bool {
-    let mut buffer = [0; 65536];
-    let open = match stream.read(&mut buffer) {
-        Ok(0) => false,
-        Ok(length) => {
-            server.session_input(id, &buffer[..length], now);
-            true
-        }
-        Err(error) => error.kind() == ErrorKind::WouldBlock,
-    };
-    let output = server.session_output(id);
-    stream.set_nonblocking(false).unwrap();
-    let written = stream.write_all(&output);
-    stream.set_nonblocking(true).unwrap();
-    let open = open && written.is_ok() && server.session_closing(id).is_none();
-    if !open {
-        server.session_close(id);
-    }
-    open
 }
 
 /// A stock `ovsdb-server` on a file that must exist.

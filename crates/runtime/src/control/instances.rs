@@ -127,6 +127,7 @@ impl Instance {
         let limits = &self.backer.limits;
         limits.flow_limit.store(global.flow_limit.into(), Ordering::Relaxed);
         limits.max_idle_ms.store(global.max_idle_ms, Ordering::Relaxed);
+        limits.max_revalidator_ms.store(global.max_revalidator_ms, Ordering::Relaxed);
         if let Err(e) = self.datapath.configure(&global.threads) {
             log::error!(target: "dpif_netdev", "{}: {e}; the threads stay as they were", self.name());
         }

@@ -182,6 +182,16 @@ impl OpenFlow {
         );
     }
 
+    /// Breaks all connections of a bridge off (of all bridges, if none is named); those to controllers are made again.
+    pub(crate) fn reconnect(&mut self, bridge: Option<&str>, reactor: &mut Reactor, now_ms: u64) {
+        for b in self.bridges.values_mut().filter(|b| bridge.is_none_or(|name| b.name == name)) {
+            let tokens: Vec<Token> = b.links.keys().copied().collect();
+            for token in tokens {
+                b.lost(token, "reconnection was asked for", reactor, now_ms);
+            }
+        }
+    }
+
     /// Something happened to a socket; `false` when it is not one of these.
     pub(crate) fn event(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
         for b in self.bridges.values_mut() {

@@ -123,6 +123,11 @@ impl Switch {
         }
     }
 
+    /// Breaks off the OpenFlow connections of a bridge, or of all.
+    pub fn reconnect(&mut self, bridge: Option<&str>, reactor: &mut Reactor) {
+        self.openflow.reconnect(bridge, reactor, sys::clock::monotonic_ms());
+    }
+
     /// Readable when [`Switch::links_changed`] is to be called.
     pub fn link_fd(&self) -> BorrowedFd<'_> {
         self.links.fd()

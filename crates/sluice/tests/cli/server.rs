@@ -1,17 +1,18 @@
-//! A database server in a thread: a small blocking loop around `ovsdb::server`.
+//! A database server in a thread.
 
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+#[path = "../../../ovsdb/tests/backends/serve.rs"]
+mod serve;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ovsdb::db::Database;
 use ovsdb::schema::open_vswitch;
-use ovsdb::server::{Server, ServerLimits, SessionId, Time};
-use ovsdb::value::SeededUuids;
 use testkit::{Cmd, Output, TempDir};
 
 /// The time that the server knows; nothing here depends on it.
@@ -30,7 +31,10 @@ impl DbServer {
         let listener = UnixListener::bind(dir.path().join("db.sock")).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let thread = std::thread::spawn(move || serve(&listener, seed, &stopped));
+        let db = Database::new(open_vswitch());
+        let thread = std::thread::spawn(move || {
+            serve::serve(db, &listener, seed, || WALL_MS, |_| {}, &stopped);
+        });
         DbServer { dir, stop, thread: Some(thread) }
     }
 
@@ -81,48 +85,6 @@ pub(crate) fn code(output: &Output) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     let status = output.status;
     status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
-}
-
-fn serve(listener: &UnixListener, seed: u64, stop: &AtomicBool) {
-    let mut server = Server::new(Box::new(SeededUuids::new(seed)), ServerLimits::default());
-    server.add_database(Database::new(open_vswitch()), true).unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let mut streams: Vec<(SessionId, UnixStream)> = Vec::new();
-    let begin = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
-        let now = Time { mono_ms: begin.elapsed().as_millis() as u64, wall_ms: WALL_MS };
-        if let Ok((stream, _)) = listener.accept() {
-            stream.set_nonblocking(true).unwrap();
-            streams.push((server.session_open().unwrap(), stream));
-        }
-        server.tick(now);
-        streams.retain_mut(|(id, stream)| exchange(&mut server, *id, stream, now));
-        server.take_log();
-        server.log_synced(server.log_seq());
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Moves bytes of one session; false when it ended.
-fn exchange(server: &mut Server, id: SessionId, stream: &mut UnixStream, now: Time) -> bool {
-    let mut buffer = [0; 65536];
-    let open = match stream.read(&mut buffer) {
-        Ok(0) => false,
-        Ok(length) => {
-            server.session_input(id, &buffer[..length], now);
-            true
-        }
-        Err(error) => error.kind() == ErrorKind::WouldBlock,
-    };
-    let output = server.session_output(id);
-    stream.set_nonblocking(false).unwrap();
-    let written = stream.write_all(&output);
-    stream.set_nonblocking(true).unwrap();
-    let open = open && written.is_ok() && server.session_closing(id).is_none();
-    if !open {
-        server.session_close(id);
-    }
-    open
 }
 
 /// Serves a control socket at `path` for one request: its text must hold `request`; `answer` is sent back.

@@ -44,7 +44,25 @@ const OF_SWITCH: &[(Asked, &str)] = &[
         |row| matches!(row.map_str("other_config", "dpdk-init"), Some("true" | "try")),
         "DPDK (other_config:dpdk-init)",
     ),
+    (|row| is_set(row, "min-revalidate-pps"), "other_config:min-revalidate-pps"),
+    (|row| is_set(row, "n-handler-threads"), "more than one handler (other_config:n-handler-threads)"),
+    (
+        |row| is_set(row, "n-revalidator-threads"),
+        "more than one revalidator (other_config:n-revalidator-threads)",
+    ),
+    (|row| is_set(row, "vlan-limit"), "another limit of matched VLAN tags than 1 (other_config:vlan-limit)"),
+    (|row| flag(row, "other_config", "flow-restore-wait"), "other_config:flow-restore-wait"),
+    (
+        |row| {
+            flag(row, "other_config", "enable-statistics") || flag(row, "other_config", "statistics-enable")
+        },
+        "statistics of the machine (other_config:enable-statistics)",
+    ),
 ];
+
+fn is_set(row: RowView<'_>, key: &str) -> bool {
+    row.map_str("other_config", key).is_some()
+}
 
 /// Interface types of OVS that this version lacks.
 const KNOWN_TYPES: [&str; 16] = [

@@ -5,6 +5,8 @@ mod events;
 mod fail;
 mod flow_mods;
 mod meters;
+#[path = "../../../tests/support/recording.rs"]
+mod recording;
 mod requests;
 mod snoop;
 
@@ -15,83 +17,20 @@ use crate::ports::{
     Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode,
 };
 use crate::rule::{Rule, RuleFlags};
-use dpif::{
-    Capabilities, DpAction, DpifError, DpifOp, MeterConfig, OpBatch, PmdId, PortInfo, PortSpec, PortStats,
-    UserCookie,
-};
+use dpif::{DpAction, DpifError, PortStats, UserCookie};
 use flow::text::{FlowModCommand as TextCommand, NoPortNames, parse_flow_mod};
 use flow::{DpPort, MacAddr, OfPort, TableId};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::msg::flow_stats::FlowStatsRequest;
 use openflow::{ErrorCode, ErrorKind, Format, GROUP_ANY, Message, NO_BUFFER, VersionSet, encode};
-use packet::Packet;
-use std::sync::Mutex;
+use recording::RecordingDatapath;
 
-/// Records what it is told to do; port 1 has counted something.
-#[derive(Default)]
-pub(super) struct RecordingDatapath {
-    pub(super) executed: Mutex<Vec<(Vec<DpAction>, Packet, flow::FlowKey)>>,
-    pub(super) meters: Mutex<BTreeMap<u32, MeterConfig>>,
-}
-
-impl Datapath for RecordingDatapath {
-    fn name(&self) -> &str {
-        "recording@test"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_vlan_headers: 2,
-            max_mpls_depth: 3,
-            recirc: true,
-            explicit_drop: true,
-            sample_nesting: 0,
-        }
-    }
-
-    fn port_add(&self, _: &PortSpec) -> Result<DpPort, DpifError> {
-        Err(DpifError::Full("this datapath"))
-    }
-
-    fn port_del(&self, _: DpPort) -> Result<(), DpifError> {
-        Ok(())
-    }
-
-    fn ports(&self) -> Vec<PortInfo> {
-        Vec::new()
-    }
-
-    fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError> {
-        match port.0 {
-            1 => Ok(PortStats { rx_packets: 11, rx_bytes: 1100, tx_packets: 7, ..PortStats::default() }),
-            0 | 2 => Ok(PortStats::default()),
-            _ => Err(DpifError::NotFound("port")),
-        }
-    }
-
-    fn pmds(&self) -> Vec<PmdId> {
-        vec![PmdId::Main]
-    }
-
-    fn operate(&self, batch: OpBatch) {
-        for op in batch.ops {
-            if let DpifOp::Execute(e) = op {
-                self.executed.lock().unwrap().push((e.actions.to_vec(), e.packet, e.key));
-            }
-        }
-    }
-
-    fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError> {
-        self.meters.lock().unwrap().insert(id, config.clone());
-        Ok(())
-    }
-
-    fn meter_stats(&self, _: u32) -> Result<dpif::MeterStats, DpifError> {
-        Err(DpifError::NotFound("meter"))
-    }
-
-    fn meter_del(&self, id: u32) -> Result<(), DpifError> {
-        self.meters.lock().unwrap().remove(&id).map(drop).ok_or(DpifError::NotFound("meter"))
+/// Port 1 has counted something.
+fn port_stats(port: DpPort) -> Result<PortStats, DpifError> {
+    match port.0 {
+        1 => Ok(PortStats { rx_packets: 11, rx_bytes: 1100, tx_packets: 7, ..PortStats::default() }),
+        0 | 2 => Ok(PortStats::default()),
+        _ => Err(DpifError::NotFound("port")),
     }
 }
 
@@ -154,7 +93,7 @@ impl Switch {
         };
         Switch {
             backer,
-            datapath: RecordingDatapath::default(),
+            datapath: RecordingDatapath::new(port_stats),
             bridge,
             desc,
             manager: Connmgr::new(),
@@ -184,11 +123,12 @@ impl Switch {
     /// Routes events as the owner does: what the datapath executed for controllers, and rules that ended.
     pub(super) fn run(&mut self) {
         let executed = std::mem::take(&mut *self.datapath.executed.lock().unwrap());
-        for (actions, packet, key) in executed {
-            for action in &actions {
+        for e in executed {
+            for action in &e.actions[..] {
                 if let DpAction::Userspace(UserCookie::Controller(cookie)) = action {
                     let state = self.backer.recirc_state(cookie.recirc_id).unwrap();
-                    let event = PacketInEvent { state, cookie: *cookie, packet: packet.clone(), key };
+                    let event =
+                        PacketInEvent { state, cookie: *cookie, packet: e.packet.clone(), key: e.key };
                     self.manager.deliver_packet_in(&event);
                 }
             }

@@ -161,7 +161,7 @@ fn packet_outs_are_translated_and_executed() {
             .lock()
             .unwrap()
             .drain(..)
-            .map(|(actions, packet, key)| (actions, packet.len(), key.base.in_port))
+            .map(|e| (e.actions.to_vec(), e.packet.len(), e.key.base.in_port))
             .collect();
         let to = |ports: &[u32]| ports.iter().map(|p| DpAction::Output(DpPort(*p))).collect::<Vec<_>>();
         let want = [(to(&[2]), 60, 1), (to(&[0, 1, 2]), 60, DpPort::NONE.0), (to(&[1]), 60, 1)];

@@ -4,10 +4,11 @@
 
 use super::Answer;
 use super::datapath::{Names, datapath, flows_of};
+use super::dumps::Style;
 use crate::control::daemon::Daemon;
 use crate::control::instances::Instance;
 use crate::control::switch::Switch;
-use dpif::text::{FlowFormat, NumbersOnly, format_flow, parse_actions, parse_key_mask};
+use dpif::text::{format_flow, parse_actions, parse_key_mask};
 use dpif::{Datapath, DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
 use flow::text::{NoPortNames, format_actions, format_match};
 use flow::{FlowKey, TableId, Ufid};
@@ -35,12 +36,15 @@ enum Name {
     Match(Box<(FlowKey, FlowKey)>),
 }
 
+/// A ufid, with `ufid:` in front of it or not.
+pub(super) fn ufid(text: &str) -> Result<Ufid, String> {
+    let digits: String = text.strip_prefix("ufid:").unwrap_or(text).chars().filter(|c| *c != '-').collect();
+    u128::from_str_radix(&digits, 16).map(Ufid).map_err(|_| format!("{text}: not a ufid"))
+}
+
 fn name(instance: &Instance, text: &str) -> Result<Name, String> {
-    if let Some(ufid) = text.strip_prefix("ufid:") {
-        let digits: String = ufid.chars().filter(|c| *c != '-').collect();
-        return u128::from_str_radix(&digits, 16)
-            .map(|n| Name::Ufid(Ufid(n)))
-            .map_err(|_| format!("{ufid}: not a ufid"));
+    if text.starts_with("ufid:") {
+        return ufid(text).map(Name::Ufid);
     }
     let parsed = parse_key_mask(text, &Names::of(instance)).map_err(|e| format!("parsing flow key ({e})"))?;
     Ok(Name::Match(Box::new(parsed)))
@@ -125,10 +129,14 @@ pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
 pub(super) fn get(daemon: &mut Daemon, args: &[String]) -> Answer {
     let switch = &daemon.switch;
     let get = || {
-        let (instance, args) = own(switch, args, 1)?;
-        let format = FlowFormat { verbose: false, names: &NumbersOnly, extra_info: None };
+        let mut style = Style::default();
+        let rest: Vec<String> = args.iter().filter(|a| !style.take(a)).cloned().collect();
+        let (instance, rest) = own(switch, &rest, 1)?;
+        let wanted = rest.first().ok_or("name a flow by its ufid")?;
+        let names = Names::of(instance);
+        let format = style.format(&names);
         let now_ms = sys::clock::monotonic_ms();
-        let found = find(instance, &args[0])?;
+        let found = find(instance, wanted)?;
         Ok(found.iter().map(|(_, f)| format_flow(f, now_ms, &format) + "\n").collect())
     };
     Answer::Now(get())

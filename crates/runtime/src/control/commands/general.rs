@@ -3,8 +3,10 @@
 use super::{Answer, available};
 use crate::control::daemon::{Daemon, Exit};
 use crate::vlog::vlog;
+use dpif::DropReason;
+use ofproto::mac_table::MacStats;
 use std::fmt::Write as _;
-use sync::Ordering;
+use sync::{Ordering, lock};
 
 /// Version of the interface, as tools ask for it.
 const VERSION: &str = "ovs-vswitchd (Open vSwitch) 3.5.4\n";
@@ -44,6 +46,15 @@ pub(super) fn vlog_list(_: &mut Daemon, _: &[String]) -> Answer {
     vlog().list().into()
 }
 
+pub(super) fn vlog_close(_: &mut Daemon, _: &[String]) -> Answer {
+    vlog().close();
+    String::new().into()
+}
+
+pub(super) fn vlog_patterns(_: &mut Daemon, _: &[String]) -> Answer {
+    vlog().list_patterns().into()
+}
+
 pub(super) fn vlog_reopen(_: &mut Daemon, _: &[String]) -> Answer {
     vlog().reopen().map(|()| String::new()).into()
 }
@@ -61,6 +72,15 @@ pub(super) fn vlog_unlimited(_: &mut Daemon, _: &[String]) -> Answer {
 pub(super) fn ofproto_list(daemon: &mut Daemon, _: &[String]) -> Answer {
     let bridges = daemon.switch.instances().bridges();
     bridges.iter().map(|(_, b)| format!("{}\n", b.name)).collect::<String>().into()
+}
+
+pub(super) fn reconnect(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let name = args.first().map(String::as_str);
+    if name.is_some_and(|n| daemon.switch.instances().bridge(n).is_none()) {
+        return Answer::Now(Err("Unknown bridge".to_string()));
+    }
+    daemon.switch.reconnect(name, &mut daemon.reactor);
+    String::new().into()
 }
 
 pub(super) fn memory_show(daemon: &mut Daemon, _: &[String]) -> Answer {
@@ -82,15 +102,26 @@ fn counters(daemon: &Daemon) -> Vec<(&'static str, u64)> {
     let instances = || daemon.switch.instances().iter();
     let stats: Vec<_> = instances().flat_map(|i| i.pmd_stats()).collect();
     let sum = |f: fn(&dpif::PmdStats) -> u64| stats.iter().map(|(_, s)| f(s)).sum::<u64>();
+    let dropped = |reason: DropReason| stats.iter().map(|(_, s)| s.drops[reason as usize]).sum::<u64>();
+    let bridges = daemon.switch.instances().bridges();
+    let macs = |f: fn(&MacStats) -> u64| bridges.iter().map(|(_, b)| f(&lock(&b.macs).stats)).sum();
     vec![
-        ("datapath_drop_upcall_error", sum(|s| s.drops[dpif::DropReason::UpcallError as usize])),
+        ("datapath_drop_invalid_port", dropped(DropReason::NoPort)),
+        ("datapath_drop_meter", dropped(DropReason::Meter)),
         (
             "datapath_drop_port_removed",
-            sum(|s| s.drops[dpif::DropReason::PortRemoved as usize])
-                + instances().map(|i| i.datapath.ended_with_port()).sum::<u64>(),
+            dropped(DropReason::PortRemoved) + instances().map(|i| i.datapath.ended_with_port()).sum::<u64>(),
         ),
-        ("dpif_flow_put", instances().map(|i| i.revalidator_stats().flows).sum()),
+        ("datapath_drop_recirc_error", dropped(DropReason::RecirculationLimit)),
+        ("datapath_drop_rx_invalid_packet", dropped(DropReason::Runt)),
+        ("datapath_drop_upcall_error", dropped(DropReason::UpcallError)),
         ("flow_extract", sum(|s| s.received + s.recirculated)),
+        ("mac_learning_evicted", macs(|s| s.evicted)),
+        ("mac_learning_expired", macs(|s| s.expired)),
+        ("mac_learning_learned", macs(|s| s.learned)),
+        ("mac_learning_moved", macs(|s| s.moved)),
+        ("netdev_received", sum(|s| s.received)),
+        ("netdev_sent", sum(|s| s.sent_packets)),
         ("packet_in_overflow", instances().map(|i| i.backer.packet_ins_lost.load(Ordering::Relaxed)).sum()),
     ]
 }

@@ -1,21 +1,27 @@
-//! `ofproto/trace`: the story of one packet through the tables.
+//! `ofproto/trace` and `ofproto/trace-packet-out`: the story of one packet through the tables.
+//!
+//! With a packet, what it teaches the switch is learned (addresses, rules of `learn`) and controllers get it; nothing is
+//! counted and nothing is forwarded. Without one nothing changes.
 
 use super::Answer;
+use super::trace_args::{FlowText, PacketText, TraceArgs};
 use crate::control::daemon::Daemon;
 use crate::control::instances::{Instance, Instances};
-use dpif::slow_reason;
 use dpif::text::{NumbersOnly, format_actions, parse_key_mask};
+use dpif::{Datapath, DpAction, DpifOp, Execute, OpBatch, PmdId, UserCookie, XlateDrop, slow_reason};
+use flow::action::Action;
+use flow::compose::compose;
 use flow::extract::{Metadata, extract};
-use flow::text::{PortNames, format_flow, format_megaflow, parse_exact_flow};
-use flow::{Flow, FlowKey, Mask, OfPort, VlanTag};
-use ofproto::backer::Backer;
+use flow::text::{PortNames, format_flow, format_megaflow, parse_actions, parse_exact_flow};
+use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, Mask, Match, OfPort, VlanTag};
 use ofproto::ports::{BridgeId, PortTable};
-use ofproto::view::View;
 use ofproto::xlate::{Request, Start, Translation, render_trace, translate};
+use openflow::{CheckContext, Version, check_actions};
+use packet::Packet;
 use std::fmt::Write as _;
 
-/// Recirculations that one trace follows.
-const RECIRC_MAX: usize = 64;
+/// Ports have numbers below this.
+const MAX_PORTS: u32 = 0xff00;
 
 struct Names<'a>(&'a PortTable);
 
@@ -38,121 +44,134 @@ struct Subject<'a> {
 }
 
 pub(super) fn trace(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let switch = &daemon.switch;
     let story = || {
-        let subject = subject(switch.instances(), args)?;
-        let view = subject.instance.backer.view();
-        Ok(tell(&view, subject))
+        let args = TraceArgs::parse(args, false)?;
+        let subject = subject(daemon.switch.instances(), &args)?;
+        Ok(tell(&subject, Start::Tables))
     };
     Answer::Now(story())
 }
 
-/// Reads `BRIDGE FLOW [PACKET]` or `[DATAPATH] DATAPATH-FLOW [PACKET]`.
-fn subject<'a>(instances: &'a Instances, args: &[String]) -> Result<Subject<'a>, String> {
-    if let Some(option) = args.iter().find(|a| a.starts_with('-')) {
-        return Err(format!(
-            "{option}: not supported by this build; give the packet as hexadecimal bytes instead"
-        ));
-    }
-    let names_datapath = |a: &String| instances.named(Some(a)).is_ok();
-    let names_bridge = |a: &String| instances.bridge(a).is_some();
-    let (bridge, flow_text, packet) = match args {
-        [flow] => (None, flow, None),
-        [first, flow] if names_datapath(first) => (None, flow, None),
-        [first, flow, packet] if names_datapath(first) => (None, flow, Some(packet)),
-        [bridge, flow] if names_bridge(bridge) => (Some(bridge), flow, None),
-        [bridge, flow, packet] if names_bridge(bridge) => (Some(bridge), flow, Some(packet)),
-        [flow, packet] if flow.contains('(') => (None, flow, Some(packet)),
-        [name, ..] => return Err(format!("no bridge or datapath named {name}")),
-        [] => return Err("give a bridge and a flow".to_string()),
+pub(super) fn trace_packet_out(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let story = || {
+        let args = TraceArgs::parse(args, true)?;
+        let subject = subject(daemon.switch.instances(), &args)?;
+        let actions = packet_out_actions(&subject, &args)?;
+        Ok(tell(&subject, Start::Actions(&actions)))
     };
-    let packet = packet.map(|p| hex(p)).transpose()?;
-    match bridge.and_then(|name| instances.bridge(name)) {
-        Some((instance, bridge)) => {
-            let mut flow = parse_exact_flow(flow_text, &Names(&bridge.ports))
-                .map_err(|e| format!("Bad openflow flow syntax: {e}"))?;
-            if let Some(bytes) = &packet {
-                flow = of_packet(bytes, flow.in_port());
-            }
-            Ok(Subject { instance, bridge: bridge.id, flow, packet })
+    Answer::Now(story())
+}
+
+/// Reads the flow, and makes or reads the packet.
+fn subject<'a>(instances: &'a Instances, args: &TraceArgs<'_>) -> Result<Subject<'a>, String> {
+    let (instance, bridge, mut flow) = match args.flow {
+        FlowText::Bridge(name, text) => {
+            let (instance, bridge) =
+                instances.bridge(name).ok_or_else(|| format!("{name}: unknown bridge"))?;
+            let flow = parse_exact_flow(text, &Names(&bridge.ports))
+                .map_err(|e| format!("Bad openflow flow syntax: {text}: {}", e.message))?;
+            (instance, bridge.id, flow)
         }
-        None => {
-            let (key, _) = parse_key_mask(flow_text, &NumbersOnly)
-                .map_err(|e| format!("Failed to parse datapath flow key ({e})"))?;
-            let instance = instances.named(args.first().filter(|a| names_datapath(a)).map(String::as_str))?;
+        FlowText::Datapath(name, text) => {
+            let (key, _) = parse_key_mask(text, &NumbersOnly).map_err(|e| match name {
+                None => format!("syntax error at {text} (or the bridge name was omitted): {e}"),
+                Some(_) => format!("syntax error at {text}: {e}"),
+            })?;
+            let instance = instances.named(name)?;
             let view = instance.backer.view();
+            let port = key.in_port();
             let (bridge, of_port) =
-                view.of_port(key.in_port()).ok_or("Invalid datapath flow: no bridge has its input port")?;
-            let flow = match &packet {
-                Some(bytes) => of_packet(bytes, of_port),
-                None => key.to_flow(of_port),
-            };
-            Ok(Subject { instance, bridge: bridge.id, flow, packet })
+                view.of_port(port).ok_or_else(|| format!("no OpenFlow port for datapath port {port}"))?;
+            (instance, bridge.id, key.to_flow(of_port))
         }
-    }
+    };
+    let packet = match &args.packet {
+        PacketText::None => None,
+        PacketText::Generate => Some(compose(&flow, args.payload())),
+        PacketText::Bytes(bytes) => {
+            flow = of_packet(bytes, &flow, instance.datapath.capabilities().max_vlan_headers);
+            Some(bytes.clone())
+        }
+    };
+    Ok(Subject { instance, bridge, flow, packet })
 }
 
-/// A packet in hexadecimal digits.
-pub(crate) fn hex(text: &str) -> Result<Vec<u8>, String> {
-    let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> =
-        digits.chunks(2).map(|p| if p.len() == 2 { byte(p) } else { None }).collect();
-    bytes
-        .filter(|b| !b.is_empty())
-        .ok_or_else(|| "the packet is not an even number of hexadecimal digits".to_string())
-}
-
-fn of_packet(bytes: &[u8], in_port: OfPort) -> Flow {
+/// The flow of a packet, with what `given` says of it beside its bytes.
+fn of_packet(bytes: &[u8], given: &Flow, vlan_limit: u8) -> Flow {
     let mut key = FlowKey::default();
-    extract(bytes, &Metadata::default(), 1, &mut key);
-    key.to_flow(in_port)
+    extract(bytes, &Metadata::default(), vlan_limit, &mut key);
+    let read = key.to_flow(given.in_port());
+    let mut flow = *given;
+    let l2 = flow::Stage::Metadata.words().end;
+    flow.words_mut()[l2..].copy_from_slice(&read.words()[l2..]);
+    flow
 }
 
-/// Translates and tells; a packet has its effects.
-fn tell(view: &View, subject: Subject<'_>) -> String {
-    let mut out = format!("Flow: {}\n", format_flow(&subject.flow));
-    let mut flow = subject.flow;
-    let mut todo = vec![flow.recirc_id()];
-    let mut told = 0;
-    while let Some(id) = todo.pop() {
-        flow.recirc_id = id.0;
-        if told > 0 {
-            let line = "=".repeat(79);
-            let _ = write!(out, "\n{line}\nrecirc({:#x})\n{line}\n\nFlow: {}\n", id.0, format_flow(&flow));
-        }
-        told += 1;
-        let t = one_pass(&subject.instance.backer, view, subject.bridge, &flow, subject.packet.as_deref());
-        out += &render_trace(&t.trace);
-        out += &summary(&flow, &t);
-        todo.extend(t.actions.iter().filter_map(|a| match a {
-            dpif::DpAction::Recirc(id) if told < RECIRC_MAX => Some(*id),
-            _ => None,
-        }));
-        flow = t.final_flow;
-        // Held until the next round of the revalidator, so the passes after this one find their state.
-        subject.instance.backer.ukeys.defer_release(&t.recircs);
+/// The actions of a packet-out, checked as those of a controller are; `-consistent`: as those of OpenFlow 1.1 and later.
+fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec<Action>, String> {
+    let view = subject.instance.backer.view();
+    let bridge = view.bridge(subject.bridge).ok_or("the bridge is gone")?;
+    let actions = parse_actions(args.actions, &Names(&bridge.ports)).map_err(|e| e.message)?;
+    let instruction = actions.iter().find_map(|a| match a {
+        Action::GotoTable(_) => Some("goto_table"),
+        Action::WriteMetadata { .. } => Some("write_metadata"),
+        Action::WriteActions(_) => Some("write_actions"),
+        Action::ClearActions => Some("clear_actions"),
+        _ => None,
+    });
+    if let Some(name) = instruction {
+        return Err(format!("{name} instruction not allowed here"));
     }
-    out
+    let exact = Mask(Flow::from_words([u64::MAX; FLOW_WORDS]));
+    let cx = CheckContext {
+        version: if args.consistent { Version::V13 } else { Version::V10 },
+        max_ports: MAX_PORTS,
+        n_tables: u8::MAX,
+        table: None,
+        has_meter: &|id| bridge.meters.contains_key(&id),
+    };
+    check_actions(&actions, &Match::new(&subject.flow, &exact), &cx)
+        .map_err(|e| format!("Bad actions: {e}"))?;
+    Ok(actions)
 }
 
-fn one_pass(
-    backer: &Backer,
-    view: &View,
-    bridge: BridgeId,
-    flow: &Flow,
-    packet: Option<&[u8]>,
-) -> Translation {
+/// Translates and tells.
+fn tell(subject: &Subject<'_>, start: Start<'_>) -> String {
+    let backer = &subject.instance.backer;
     let now_ms = sys::clock::monotonic_ms();
-    let request = Request { view, bridge, flow, start: Start::Tables, trace: true };
-    let t = translate(&request, &mut backer.xlate_host(packet.is_some(), now_ms));
-    if let Some(packet) = packet {
-        t.cache.replay(1, packet.len() as u64, now_ms, &mut backer.effect_host());
+    let view = backer.view();
+    let request = Request { view: &view, bridge: subject.bridge, flow: &subject.flow, start, trace: true };
+    let t = translate(&request, &mut backer.xlate_host(subject.packet.is_some(), now_ms));
+    if let Some(packet) = &subject.packet {
+        t.cache.replay_learning(now_ms, &mut backer.effect_host());
+        to_controllers(subject, packet, &t);
     }
-    t
+    // Held until the next round of the revalidator, so that traces of what comes next find their state.
+    backer.ukeys.defer_release(&t.recircs);
+    let flow = format_flow(&subject.flow);
+    format!("Flow: {flow}\n{}{}", render_trace(&t.trace), summary(subject, &t))
 }
 
-fn summary(flow: &Flow, t: &Translation) -> String {
+/// Carries out the actions of the translation as far as controllers see them: nothing is forwarded.
+fn to_controllers(subject: &Subject<'_>, packet: &[u8], t: &Translation) {
+    let is_to_controller = |a: &DpAction| matches!(a, DpAction::Userspace(UserCookie::Controller(_)));
+    if !t.actions.iter().any(is_to_controller) {
+        return;
+    }
+    let kept = |a: &&DpAction| {
+        is_to_controller(a) || matches!(a, DpAction::Set(_) | DpAction::PushVlan { .. } | DpAction::PopVlan)
+    };
+    let actions: Vec<DpAction> = t.actions.iter().filter(kept).cloned().collect();
+    let view = subject.instance.backer.view();
+    let port = view.bridge(subject.bridge).and_then(|b| b.ports.port(subject.flow.in_port())?.dp_port);
+    let key = FlowKey::from_flow(&subject.flow, port.unwrap_or(DpPort::NONE));
+    let execute = Execute { packet: Packet::from_slice(packet), key, actions: actions.into(), ticket: None };
+    let ops = vec![DpifOp::Execute(Box::new(execute))];
+    subject.instance.datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
+}
+
+fn summary(subject: &Subject<'_>, t: &Translation) -> String {
+    let flow = &subject.flow;
     let mut shown = *flow;
     shown.recirc_id = t.final_flow.recirc_id;
     let last = if t.final_flow == shown { "unchanged".to_string() } else { format_flow(&t.final_flow) };
@@ -163,8 +182,13 @@ fn summary(flow: &Flow, t: &Translation) -> String {
             *bits = VlanTag::default();
         }
     }
+    let mut actions = format_actions(&t.actions, &NumbersOnly);
+    if subject.packet.is_none() {
+        // Controllers get none of a packet that there is not.
+        actions = actions.replace("dont_send=0", "dont_send=1");
+    }
     let mut out = format!("\nFinal flow: {last}\nMegaflow: {}\n", format_megaflow(flow, &mask));
-    let _ = writeln!(out, "Datapath actions: {}", format_actions(&t.actions, &NumbersOnly));
+    let _ = writeln!(out, "Datapath actions: {actions}");
     let reasons = [
         (slow_reason::CONTROLLER, "Sends \"packet-in\" messages to the OpenFlow controller."),
         (slow_reason::ACTION, "Uses action(s) not supported by datapath."),
@@ -176,8 +200,24 @@ fn summary(flow: &Flow, t: &Translation) -> String {
             let _ = writeln!(out, "  - {why}");
         }
     }
-    if let Some(error) = t.error {
-        let _ = writeln!(out, "Translation failed ({error:?}), packet is dropped.");
+    if let (Some(reason), true) = (t.error, t.fault.is_some()) {
+        let _ = writeln!(out, "Translation failed ({}), packet is dropped.", failure(reason));
     }
     out
+}
+
+/// The words for a failed translation.
+fn failure(reason: XlateDrop) -> &'static str {
+    match reason {
+        XlateDrop::Ok => "OK",
+        XlateDrop::BridgeNotFound => "Bridge not found",
+        XlateDrop::RecursionTooDeep => "Recursion too deep",
+        XlateDrop::TooManyResubmits => "Too many resubmits",
+        XlateDrop::StackTooDeep => "Stack too deep",
+        XlateDrop::NoRecirculationContext => "No recirculation context",
+        XlateDrop::RecirculationConflict => "Recirculation conflict",
+        XlateDrop::TooManyOutputs => "Too many datapath actions",
+        XlateDrop::ForwardingDisabled => "Forwarding is disabled",
+        XlateDrop::VlanNotAllowed => "VLAN not allowed",
+    }
 }

@@ -1,5 +1,6 @@
 //! Dummy mode: the real daemon, stepped by hand. Outputs are held against what the stock switch printed.
 
+mod commands;
 mod recorded;
 
 use crate::helpers::{appctl, appctl_output, serving, spec, vsctl, wait_until};

@@ -1,0 +1,82 @@
+//! A datapath that sends nothing: it keeps what it is told to execute, and its meters. The unit tests of the connection manager
+//! read this file, too.
+
+use dpif::{
+    Capabilities, Datapath, DpifError, DpifOp, Execute, MeterConfig, MeterStats, OpBatch, PmdId, PortInfo,
+    PortSpec, PortStats,
+};
+use flow::DpPort;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+pub(crate) struct RecordingDatapath {
+    /// What was executed and not taken yet.
+    pub(crate) executed: Mutex<Vec<Execute>>,
+    /// Its meters.
+    pub(crate) meters: Mutex<BTreeMap<u32, MeterConfig>>,
+    port_stats: fn(DpPort) -> Result<PortStats, DpifError>,
+}
+
+impl RecordingDatapath {
+    /// A datapath whose ports have counted so much.
+    pub(crate) fn new(port_stats: fn(DpPort) -> Result<PortStats, DpifError>) -> RecordingDatapath {
+        RecordingDatapath { executed: Mutex::default(), meters: Mutex::default(), port_stats }
+    }
+}
+
+impl Datapath for RecordingDatapath {
+    fn name(&self) -> &str {
+        "recording@test"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_vlan_headers: 2,
+            max_mpls_depth: 3,
+            recirc: true,
+            explicit_drop: true,
+            sample_nesting: 0,
+        }
+    }
+
+    fn port_add(&self, _: &PortSpec) -> Result<DpPort, DpifError> {
+        Err(DpifError::Full("this datapath"))
+    }
+
+    fn port_del(&self, _: DpPort) -> Result<(), DpifError> {
+        Ok(())
+    }
+
+    fn ports(&self) -> Vec<PortInfo> {
+        Vec::new()
+    }
+
+    fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError> {
+        (self.port_stats)(port)
+    }
+
+    fn pmds(&self) -> Vec<PmdId> {
+        vec![PmdId::Main]
+    }
+
+    fn operate(&self, batch: OpBatch) {
+        for op in batch.ops {
+            if let DpifOp::Execute(e) = op {
+                self.executed.lock().unwrap().push(*e);
+            }
+        }
+    }
+
+    fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError> {
+        self.meters.lock().unwrap().insert(id, config.clone());
+        Ok(())
+    }
+
+    fn meter_stats(&self, _: u32) -> Result<MeterStats, DpifError> {
+        Err(DpifError::NotFound("meter"))
+    }
+
+    fn meter_del(&self, id: u32) -> Result<(), DpifError> {
+        self.meters.lock().unwrap().remove(&id).map(drop).ok_or(DpifError::NotFound("meter"))
+    }
+}

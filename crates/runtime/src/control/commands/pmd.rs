@@ -1,0 +1,98 @@
+//! Commands about forwarding threads.
+
+use super::Answer;
+use super::datapath::datapath;
+use crate::control::daemon::Daemon;
+use crate::control::instances::Instance;
+use crate::control::switch::Switch;
+use dpif::{Datapath, DpifOp, PmdId};
+use std::fmt::Write as _;
+
+/// `-pmd N` and a datapath name: which threads, of which datapaths.
+fn pmd_filter<'a>(switch: &'a Switch, args: &[String]) -> Result<(Vec<&'a Instance>, Option<u16>), String> {
+    let (mut filter, mut instances) = (None, switch.instances().iter().collect());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if arg == "-pmd" {
+            let n = args.next().and_then(|n| n.parse().ok());
+            filter = Some(n.ok_or("-pmd needs the number of a core")?);
+        } else {
+            instances = vec![datapath(switch, Some(arg))?];
+        }
+    }
+    Ok((instances, filter))
+}
+
+pub(super) fn pmd_stats_show(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let (instances, filter) = match pmd_filter(&daemon.switch, args) {
+        Ok(found) => found,
+        Err(e) => return Answer::Now(Err(e)),
+    };
+    let mut out = String::new();
+    for (pmd, s) in instances.iter().flat_map(|i| i.pmd_stats()) {
+        match pmd {
+            PmdId::Core(n) if filter.is_none_or(|f| f == n) => {
+                let _ = writeln!(out, "pmd thread numa_id 0 core_id {n}:");
+            }
+            PmdId::Main if filter.is_none() => out += "main thread:\n",
+            _ => continue,
+        }
+        pmd_stats(&mut out, &s);
+    }
+    out.into()
+}
+
+fn ratio(a: u64, b: u64) -> f64 {
+    if b == 0 { 0.0 } else { a as f64 / b as f64 }
+}
+
+/// The figures of one thread. The flow cache takes the place of the exact-match and signature caches of stock switches and
+/// stands as `smc hits`.
+fn pmd_stats(out: &mut String, s: &dpif::PmdStats) {
+    let passes = if s.received == 0 { 0.0 } else { ratio(s.received + s.recirculated, s.received) };
+    let rows = [
+        ("packets received", s.received.to_string()),
+        ("packet recirculations", s.recirculated.to_string()),
+        ("avg. datapath passes per packet", format!("{passes:.2}")),
+        ("phwol hits", "0".to_string()),
+        ("mfex opt hits", "0".to_string()),
+        ("simple match hits", "0".to_string()),
+        ("emc hits", "0".to_string()),
+        ("smc hits", s.cache_hits.to_string()),
+        ("megaflow hits", s.megaflow_hits.to_string()),
+        (
+            "avg. subtable lookups per megaflow hit",
+            format!("{:.2}", ratio(s.subtable_lookups, s.megaflow_hits)),
+        ),
+        ("miss with success upcall", s.upcalls.to_string()),
+        ("miss with failed upcall", s.upcalls_lost.to_string()),
+        ("avg. packets per output batch", format!("{:.2}", ratio(s.sent_packets, s.sent_batches))),
+    ];
+    for (name, value) in rows {
+        let _ = writeln!(out, "  {name}: {value}");
+    }
+    super::threads::cycles(out, s);
+}
+
+pub(super) fn pmd_stats_clear(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let switch = &daemon.switch;
+    let clear = || {
+        let (instances, filter) = pmd_filter(switch, args)?;
+        for instance in instances {
+            for pmd in instance.datapath.pmds() {
+                if filter.is_none_or(|f| pmd == PmdId::Core(f)) {
+                    instance.ask(pmd, vec![DpifOp::ClearStats])?;
+                }
+            }
+        }
+        Ok(String::new())
+    };
+    Answer::Now(clear())
+}
+
+/// The one way of looking packets up in a subtable, and how many subtables are looked up that way.
+pub(super) fn lookups(daemon: &mut Daemon, _: &[String]) -> Answer {
+    let stats = daemon.switch.instances().iter().flat_map(|i| i.pmd_stats());
+    let subtables: u64 = stats.map(|(_, s)| s.masks).sum();
+    format!("Available dpcls implementations:\n  generic (Use count: {subtables}, Priority: 1)\n").into()
+}

@@ -1,0 +1,129 @@
+//! What `ofproto/trace` and `ofproto/trace-packet-out` are asked: options, a flow of a bridge or of a datapath, a packet.
+
+use flow::compose::{DEFAULT_L7_BYTES, Payload};
+
+/// The longest payload that fits a packet with its headers.
+const L7_BYTES_MAX: usize = 64_000;
+
+/// The flow that is traced, as text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FlowText<'a> {
+    /// A datapath flow, of the datapath of that name or of the only one.
+    Datapath(Option<&'a str>, &'a str),
+    /// A flow of a bridge.
+    Bridge(&'a str, &'a str),
+}
+
+/// The packet that is traced; without one nothing is learned and nothing is sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum PacketText {
+    /// None.
+    None,
+    /// One that is made from the flow.
+    Generate,
+    /// These bytes.
+    Bytes(Vec<u8>),
+}
+
+/// All of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct TraceArgs<'a> {
+    pub(super) flow: FlowText<'a>,
+    pub(super) packet: PacketText,
+    /// The payload of a generated packet: bytes, or how many counted ones.
+    l7: Option<Vec<u8>>,
+    l7_bytes: usize,
+    /// Of a packet-out: its actions must fit the packet.
+    pub(super) consistent: bool,
+    /// Of a packet-out.
+    pub(super) actions: &'a str,
+}
+
+impl<'a> TraceArgs<'a> {
+    /// Reads arguments; `packet_out`: actions stand last.
+    pub(super) fn parse(args: &'a [String], packet_out: bool) -> Result<TraceArgs<'a>, String> {
+        let mut words = Vec::new();
+        let (mut generate, mut consistent) = (false, false);
+        let (mut l7, mut l7_bytes) = (None, DEFAULT_L7_BYTES);
+        let mut rest = args.iter();
+        while let Some(arg) = rest.next() {
+            let mut value = || rest.next().ok_or_else(|| format!("Missing argument for option {arg}"));
+            match arg.as_str() {
+                "-generate" | "--generate" => generate = true,
+                "-consistent" | "--consistent" if packet_out => consistent = true,
+                "--l7" => l7 = Some(hexadecimal(value()?)?),
+                "--l7-len" => l7_bytes = l7_length(value()?)?,
+                "--ct-next" => {
+                    return Err("--ct-next: there is no connection tracking in this version".to_string());
+                }
+                option if option.starts_with('-') => return Err(format!("{option}: unknown option")),
+                _ => words.push(arg.as_str()),
+            }
+        }
+        let actions = match packet_out {
+            true => words.pop().ok_or("give the actions of the packet-out last")?,
+            false => "",
+        };
+        let packet = match (generate, words.len()) {
+            (true, _) => PacketText::Generate,
+            (false, 3) => PacketText::Bytes(frame(words[2])?),
+            (false, 2) => hexadecimal(words[1])
+                .map_or(Ok(PacketText::None), |_| frame(words[1]).map(PacketText::Bytes))?,
+            _ => PacketText::None,
+        };
+        if matches!(packet, PacketText::Bytes(_)) {
+            words.pop();
+        }
+        let flow = match words[..] {
+            [] => return Err("give a bridge and a flow, or a datapath flow".to_string()),
+            [flow] => FlowText::Datapath(None, flow),
+            // A datapath flow is told by its parentheses.
+            [name, flow] if flow.contains('(') => FlowText::Datapath(Some(name), flow),
+            [name, flow] => FlowText::Bridge(name, flow),
+            _ => return Err("too many arguments".to_string()),
+        };
+        Ok(TraceArgs { flow, packet, l7, l7_bytes, consistent, actions })
+    }
+
+    /// The payload of a generated packet.
+    pub(super) fn payload(&self) -> Payload<'_> {
+        match &self.l7 {
+            Some(bytes) => Payload::Bytes(bytes),
+            None => Payload::Counted(self.l7_bytes),
+        }
+    }
+}
+
+fn l7_length(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if n <= L7_BYTES_MAX => Ok(n),
+        Ok(_) => Err(format!("{text}: too much L7 data")),
+        Err(_) => Err(format!("{text}: not a number of bytes")),
+    }
+}
+
+/// Bytes as pairs of hexadecimal digits, blanks aside.
+pub(crate) fn hexadecimal(text: &str) -> Result<Vec<u8>, String> {
+    let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
+    let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
+    let bytes: Option<Vec<u8>> = digits
+        .chunks(2)
+        .map(|pair| match pair {
+            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+            _ => None,
+        })
+        .collect();
+    bytes.ok_or_else(|| "Trailing garbage in packet data".to_string())
+}
+
+/// Bytes that are an Ethernet frame at least.
+fn frame(text: &str) -> Result<Vec<u8>, String> {
+    let bytes = hexadecimal(text)?;
+    match bytes.len() >= packet::headers::ETH_HEADER_BYTES {
+        true => Ok(bytes),
+        false => Err("Packet data too short for Ethernet".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
