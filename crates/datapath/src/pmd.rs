@@ -182,13 +182,12 @@ impl Pmd {
         &self.exec.ports.stats
     }
 
-    /// Adds the cycles that a burst of so many packets took, which the driver measures.
-    pub fn add_burst_cycles(&mut self, packets: u64, cycles: u64) {
-        let stats = &mut self.exec.ports.stats;
-        stats.busy_cycles += cycles;
+    /// Takes the cycles that a burst of so many packets took into their histogram. They are to be in
+    /// [`Pmd::add_cycles`] as well.
+    pub fn note_burst_cycles(&mut self, packets: u64, cycles: u64) {
         if let Some(each) = cycles.checked_div(packets) {
             let bucket = each.max(1).ilog2() as usize;
-            stats.burst_cycles[bucket.min(PmdStats::CYCLE_BUCKETS - 1)] += 1;
+            self.exec.ports.stats.burst_cycles[bucket.min(PmdStats::CYCLE_BUCKETS - 1)] += 1;
         }
     }
 

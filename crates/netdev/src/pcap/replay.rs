@@ -99,15 +99,20 @@ impl RxQueue for Replay {
         max_packets: usize,
     ) -> io::Result<usize> {
         let most = max_packets.min(BATCH_MAX_PACKETS);
-        for _ in 0..most {
+        let before = batch.len();
+        pool.alloc_burst(batch, most);
+        for p in &mut batch.packets_mut()[before..] {
             let place = self.frames[self.next];
             self.next = if self.next + 1 == self.frames.len() { 0 } else { self.next + 1 };
-            let mut p = pool.alloc(place.bytes as usize);
-            let (from, room) = (self.bytes(place), p.receive_room());
+            let from = self.bytes(place);
+            if place.bytes as usize > p.capacity() {
+                let large = pool.alloc(place.bytes as usize);
+                pool.free(std::mem::replace(p, large));
+            }
+            let room = p.receive_room();
             let copied = from.len().min(room.len());
             room[..copied].copy_from_slice(&from[..copied]);
             p.set_len(place.bytes as usize);
-            batch.push(p);
         }
         Ok(most)
     }

@@ -8,6 +8,7 @@ use super::hub::PortQueues;
 use super::plan::QueueId;
 use super::plan::load::History;
 use super::pmd::Rx;
+use datapath::PmdTuning;
 use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PortStats};
 use flow::DpPort;
 use netdev::TxQueue;
@@ -56,6 +57,7 @@ pub(crate) struct RunAs {
     pub(crate) cpus: Option<Vec<usize>>,
     /// Longest timed sleep under load, in microseconds.
     pub(crate) sleep_max_us: u64,
+    pub(crate) tuning: PmdTuning,
 }
 
 /// Requests of the control thread.

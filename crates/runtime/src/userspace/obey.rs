@@ -51,6 +51,7 @@ impl PmdThread {
                 Control::Run(run, done) => {
                     run.cpus.iter().for_each(|cpus| self.run_on(cpus));
                     self.set_sleep_max(run.sleep_max_us);
+                    self.core.set_tuning(run.tuning);
                     let _ = done.send(());
                 }
                 Control::Load(reply) => {

@@ -205,6 +205,7 @@ impl PmdThread {
             self.core.flush_output(&mut self.io);
             let cycles = self.charge(true);
             self.rx[i].cycles += cycles;
+            self.core.note_burst_cycles(packets as u64, cycles);
         }
         worked
     }

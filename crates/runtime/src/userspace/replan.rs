@@ -13,6 +13,7 @@ use super::pmd::Rx;
 use super::ports::{self, Opened, Ports};
 use super::threads::Running;
 use super::{UserspaceDatapath, add_stats, numbered};
+use datapath::PmdTuning;
 use dpif::{DpifError, PortKind};
 use flow::DpPort;
 use std::collections::BTreeMap;
@@ -169,7 +170,9 @@ impl UserspaceDatapath {
                 false => Some(self.makings.all_cpus.clone()),
             };
             running.bound = bound;
-            let run = RunAs { cpus, sleep_max_us: s.plan.sleep.of(*core) };
+            let cache = s.plan.cache;
+            let tuning = PmdTuning::from_settings(cache.emc_insert_inv_prob, cache.smc_enable);
+            let run = RunAs { cpus, sleep_max_us: s.plan.sleep.of(*core), tuning };
             self.request(&running.thread, Control::Run(run, done.clone()));
         }
         drop(done);

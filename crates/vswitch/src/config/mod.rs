@@ -30,7 +30,7 @@ pub use global::GlobalConfig;
 pub use interface::InterfaceConfig;
 pub use port::{BondConfig, PortConfig};
 pub use supported::{DatapathSupport, DummyMode, SupportedTypes};
-pub use threads::{AutoBalance, RxqAffinity, RxqAssign, SleepMax, ThreadPlan};
+pub use threads::{AutoBalance, CacheSettings, RxqAffinity, RxqAssign, SleepMax, ThreadPlan};
 
 pub(crate) use interface::natural_order;
 use reader::Reader;

@@ -77,6 +77,16 @@ impl SleepMax {
     }
 }
 
+/// The flow caches as the stock switch knows them; `None` where nothing is set. What they mean for ours is the
+/// datapath's business (`datapath::PmdTuning`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct CacheSettings {
+    /// `emc-insert-inv-prob`.
+    pub emc_insert_inv_prob: Option<u32>,
+    /// `smc-enable`.
+    pub smc_enable: Option<bool>,
+}
+
 /// The forwarding threads that are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadPlan {
@@ -91,6 +101,8 @@ pub struct ThreadPlan {
     pub balance: AutoBalance,
     /// `pmd-sleep-max`.
     pub sleep: SleepMax,
+    /// `emc-insert-inv-prob`, `smc-enable`.
+    pub cache: CacheSettings,
 }
 
 impl Default for ThreadPlan {
@@ -101,6 +113,7 @@ impl Default for ThreadPlan {
             isolate: true,
             balance: AutoBalance::default(),
             sleep: SleepMax::default(),
+            cache: CacheSettings::default(),
         }
     }
 }
@@ -146,6 +159,17 @@ impl<'a> Reader<'a> {
                 )),
             },
             sleep: self.sleep_max(row),
+            cache: self.cache_settings(row),
+        }
+    }
+
+    fn cache_settings(&mut self, row: RowView<'a>) -> CacheSettings {
+        let is_set = |key| row.map_str("other_config", key).is_some();
+        let insert = "emc-insert-inv-prob";
+        CacheSettings {
+            emc_insert_inv_prob: is_set(insert)
+                .then(|| self.setting(row, insert, 0..=u32::MAX.into(), 1) as u32),
+            smc_enable: is_set("smc-enable").then(|| flag(row, "other_config", "smc-enable")),
         }
     }
 

@@ -10,7 +10,7 @@ use netdev::dummy::Dummy;
 use packet::Packet;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
-use vswitch::config::{RxqAssign, SleepMax};
+use vswitch::config::{CacheSettings, RxqAssign, SleepMax};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -361,6 +361,27 @@ fn timed_sleeps_lose_nothing_and_operations_end_them() {
     let start = Instant::now();
     (0..20).for_each(|_| drop(ask(&rig, PmdId::Core(0), vec![DpifOp::Stats])));
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[test]
+fn the_flow_cache_is_off_when_the_settings_say_so() {
+    let rig = Rig::new(2);
+    let cached = |before: usize| {
+        (0..200).for_each(|n| rig.send((n % 4) as u8, n));
+        rig.wait_sent(before + 200);
+        match &ask(&rig, PmdId::Core(0), vec![DpifOp::Stats])[..] {
+            [OpResult::Stats(stats)] => stats.cache_hits,
+            other => panic!("{other:?}"),
+        }
+    };
+    let tuned = |emc_insert_inv_prob| {
+        let cache = CacheSettings { emc_insert_inv_prob, smc_enable: None };
+        rig.datapath.configure(&ThreadPlan { cache, ..ThreadPlan::default() }).unwrap();
+    };
+    tuned(Some(0));
+    assert_eq!(cached(0), 0);
+    tuned(None);
+    assert!(cached(200) > 0);
 }
 
 #[test]
