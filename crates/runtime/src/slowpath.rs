@@ -4,7 +4,7 @@ use crate::userspace::{Handler, InlineHandler, UserspaceDatapath};
 use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, ReplySink, Upcall};
 use flow::Ufid;
 use ofproto::backer::Backer;
-use ofproto::revalidate::{self, Replies, ReplyQueue, Revalidator, RevalidatorStats};
+use ofproto::revalidate::{Replies, ReplyQueue, Revalidator, RevalidatorStats};
 use ofproto::upcall;
 use std::collections::HashMap;
 use std::io;
@@ -111,7 +111,7 @@ fn revalidator_thread(
     let mut next_expiry_ms = 0;
     while !stop.load(Ordering::Acquire) {
         let now_ms = sys::clock::monotonic_ms();
-        revalidate::take_purged(backer, &**datapath, now_ms);
+        revalidator.take_purged(backer, &**datapath, now_ms);
         let wanted = state.wanted.load(Ordering::Acquire);
         if revalidator.rounds() < wanted {
             revalidator.hurry();
