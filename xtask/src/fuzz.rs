@@ -161,9 +161,11 @@ fn seek_one(dir: &Path, program: &Path, name: &str, seconds: u64) -> Result<bool
     for folder in [&seeds, &found, &crashes] {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    let written =
-        target(program, name).env("SLUICE_FUZZ_SEEDS", &seeds).status().context("cannot run the target")?;
-    ensure!(written.success(), "{name}: its corpus cannot be read");
+    // Its standard error has libFuzzer's warnings in any case: shown only when it fails.
+    let written = target(program, name).env("SLUICE_FUZZ_SEEDS", &seeds).output();
+    let written = written.context("cannot run the target")?;
+    let said = String::from_utf8_lossy(&written.stderr);
+    ensure!(written.status.success(), "{name}: its corpus cannot be read: {said}");
     let log = dir.join(format!("{name}.log"));
     let file = std::fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     let start = Instant::now();

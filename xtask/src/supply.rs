@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use toml::Table;
 
-use crate::workspace::{Workspace, list, metadata, text};
+use crate::workspace::{DepKind, Member, Workspace, list, metadata, text};
 
 /// A package in the dependency graph.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,6 +72,35 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     problems.extend(check_sources(&lock, &policy));
     problems.extend(check_bans(&packages, &policy));
     problems.extend(check_duplicates(&packages, &policy));
+    problems.extend(fuzz_lock_is_behind(&workspace.members, &read("fuzz/Cargo.lock")?)?);
+    Ok(problems)
+}
+
+/// The fuzzer has a lock file of its own, which is easily forgotten: it must know what the crates depend on.
+///
+/// # Errors
+/// When it is no TOML.
+pub(crate) fn fuzz_lock_is_behind(members: &[Member], lock: &str) -> Result<Vec<String>> {
+    let table: Table = lock.parse().context("fuzz/Cargo.lock is no valid TOML")?;
+    let mut problems = Vec::new();
+    for package in table.get("package").and_then(toml::Value::as_array).into_iter().flatten() {
+        let name = package.get("name").and_then(toml::Value::as_str).unwrap_or_default();
+        let Some(member) = members.iter().find(|m| m.name == name && package.get("source").is_none()) else {
+            continue;
+        };
+        let listed = package.get("dependencies").and_then(toml::Value::as_array);
+        // An entry is a name, followed by a version where there are several.
+        let listed: BTreeSet<&str> =
+            listed.into_iter().flatten().filter_map(|d| d.as_str()?.split(' ').next()).collect();
+        for dep in member.deps.iter().filter(|d| d.kind != DepKind::Dev) {
+            if !listed.contains(dep.name.as_str()) {
+                problems.push(format!(
+                    "fuzz/Cargo.lock does not know that {name} depends on {}: run `cargo update --workspace` in fuzz/",
+                    dep.name
+                ));
+            }
+        }
+    }
     Ok(problems)
 }
 

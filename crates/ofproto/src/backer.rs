@@ -4,6 +4,7 @@
 //! readers never wait. [`Backer::epoch`] grows after every change that may change a translation: who translates reads the
 //! epoch first and the view second, so a flow that was made from an older view always carries an older epoch.
 
+use crate::flow_mod::TABLE_MAX_RULES;
 use crate::mac_table::MacTable;
 use crate::meter_ids::MeterIds;
 use crate::ports::{BridgeId, PortTable};
@@ -74,8 +75,10 @@ pub struct Limits {
     pub kept_for_ports_percent: AtomicU64,
     /// `max-idle`: a megaflow without packets for so long goes, in milliseconds.
     pub max_idle_ms: AtomicU64,
-    /// Flows made until then are to be deleted by the next round (`revalidator/purge`): the time of the last order.
-    pub purge_until_ms: AtomicU64,
+    /// `max-revalidator`: longest time between two rounds of revalidation, in milliseconds.
+    pub max_revalidator_ms: AtomicU64,
+    /// The next round of revalidation is to delete all flows that it sees (`revalidator/purge`).
+    pub purge: AtomicBool,
     /// Flows match the packets they are made from and no others (`upcall/disable-megaflows`).
     pub exact_flows: AtomicBool,
 }
@@ -129,7 +132,8 @@ impl Backer {
                 flow_limit: AtomicU64::new(200_000),
                 kept_for_ports_percent: AtomicU64::new(KEPT_FOR_PORTS_PERCENT),
                 max_idle_ms: AtomicU64::new(10_000),
-                purge_until_ms: AtomicU64::new(0),
+                max_revalidator_ms: AtomicU64::new(500),
+                purge: AtomicBool::new(false),
                 exact_flows: AtomicBool::new(false),
             },
             dumped_ms: AtomicU64::new(0),
@@ -337,6 +341,9 @@ fn learned_rule(l: &LearnedFlow, now_ms: u64) -> Rule {
 /// does not count.
 fn has_room(bridge: &BridgeView, l: &LearnedFlow) -> bool {
     let there = bridge.tables.find_exactly(l.table, &l.matching, l.priority.into());
+    if there.is_none() && bridge.tables.rule_count(l.table) >= TABLE_MAX_RULES as usize {
+        return false;
+    }
     if l.limit == 0 || there.is_some_and(|r| r.cookie == l.cookie) {
         return true;
     }

@@ -1,7 +1,7 @@
 //! The revalidator: dumps the datapath's flows, pushes their statistics to rules, and keeps, changes or deletes each.
 //!
 //! A state machine in the caller's time: [`Revalidator::poll`] sends operations through the [`Datapath`] and takes the
-//! replies that have come. A round starts when the epoch changed, or every [`ROUND_MS`] for statistics and idle flows. A flow that
+//! replies that have come. A round starts when the epoch changed, or after `max-revalidator` for statistics and idle flows. A flow that
 //! was installed when its epoch was over, and that no round is sure to see, is checked by itself.
 
 use crate::backer::Backer;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering, ReplyRing};
 
-/// Longest time between rounds, in milliseconds.
+/// Usual time between rounds, in milliseconds.
 pub const ROUND_MS: u64 = 500;
 /// Flows of one dump operation.
 const DUMP_FLOWS: usize = 256;
@@ -73,6 +73,8 @@ pub struct RevalidatorStats {
 
 struct Round {
     seq: u64,
+    /// All flows that are seen go.
+    purge: bool,
     epoch: u64,
     started_ms: u64,
     waiting: u64,
@@ -198,8 +200,14 @@ impl Revalidator {
 
     fn start(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
         self.seq += 1;
-        self.round =
-            Some(Round { seq: self.seq, epoch: backer.epoch(), started_ms: now_ms, waiting: 0, flows: 0 });
+        self.round = Some(Round {
+            seq: self.seq,
+            purge: backer.limits.purge.swap(false, Ordering::AcqRel),
+            epoch: backer.epoch(),
+            started_ms: now_ms,
+            waiting: 0,
+            flows: 0,
+        });
         for pmd in dp.pmds() {
             let dump = DpifOp::FlowDump { cursor: 0, max_flows: DUMP_FLOWS };
             self.send(dp, pmd, vec![(Ufid::default(), Sent::Dump, dump)]);
@@ -210,7 +218,7 @@ impl Revalidator {
         let Some(round) = self.round.take() else { return };
         self.done_epoch = round.epoch;
         backer.dump_completed(round.started_ms);
-        self.next_ms = now_ms + ROUND_MS;
+        self.next_ms = now_ms + backer.limits.max_revalidator_ms.load(Ordering::Relaxed);
         let seq = round.seq;
         // Flows that the datapath lost without us: their thread ended, or somebody deleted them.
         let lost = backer.ukeys.sweep(|_, _, k| {
@@ -304,7 +312,7 @@ impl Revalidator {
             true => 100,
             false => backer.limits.max_idle_ms.load(Ordering::Relaxed),
         };
-        let purge_until_ms = backer.limits.purge_until_ms.load(Ordering::Relaxed);
+        let purge = round.purge;
         let verdict = backer.ukeys.with(ufid, pmd, |k| {
             if k.state == UkeyState::Evicting {
                 return Verdict::Keep;
@@ -317,13 +325,20 @@ impl Revalidator {
                 push(backer, k, &r.stats);
                 return verdict;
             }
-            push(backer, k, &r.stats);
+            let to_learn = push(backer, k, &r.stats);
             let last_ms = r.stats.used_ms.max(k.created_ms);
-            if now_ms >= last_ms + max_idle_ms || k.created_ms <= purge_until_ms {
+            if now_ms >= last_ms + max_idle_ms || purge {
                 return Verdict::Delete;
             }
             let epoch = backer.epoch();
-            if k.epoch == epoch { Verdict::Keep } else { recheck(backer, k, epoch, now_ms) }
+            if k.epoch == epoch {
+                return Verdict::Keep;
+            }
+            let verdict = recheck(backer, k, epoch, now_ms);
+            if to_learn && !matches!(verdict, Verdict::Delete) {
+                k.cache.replay_learning(r.stats.used_ms, &mut backer.effect_host());
+            }
+            verdict
         })?;
         carry_out(backer, pmd, ufid, verdict, (r.key, r.mask))
     }
@@ -383,11 +398,21 @@ fn foreign_ukey(r: &FlowRecord, now_ms: u64) -> Ukey {
     }
 }
 
-fn push(backer: &Backer, k: &mut Ukey, now: &FlowStats) {
+/// Credits what a flow has counted since the last time. What its packets teach is taught by its present translation alone: by
+/// one that is over, a removed port or a deleted rule would come back. `true` when that is left to do.
+fn push(backer: &Backer, k: &mut Ukey, now: &FlowStats) -> bool {
     let (packets, bytes) = k.take_delta(now);
-    if packets > 0 {
-        k.cache.replay(packets, bytes, now.used_ms, &mut backer.effect_host());
+    if packets == 0 {
+        return false;
     }
+    let is_present = k.epoch == backer.epoch();
+    let host = &mut backer.effect_host();
+    if is_present {
+        k.cache.replay(packets, bytes, now.used_ms, host);
+    } else {
+        k.cache.replay_counters(packets, bytes, now.used_ms, host);
+    }
+    !is_present
 }
 
 fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>) {

@@ -124,7 +124,7 @@ fn revalidator_thread(
             revalidator.poll(backer, &**datapath, now_ms);
         }
         let finished = revalidator.stats.rounds;
-        if finished > expired_round && (now_ms >= next_expiry_ms || finished <= wanted) {
+        if now_ms >= next_expiry_ms || finished > expired_round && finished <= wanted {
             backer.expire(now_ms);
             if !backer.removed.is_empty() {
                 wake();

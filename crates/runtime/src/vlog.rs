@@ -4,7 +4,7 @@
 //! Modules are the targets of the `log` macros. A module that logs too fast is held to a rate; what was left out is told.
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -24,7 +24,7 @@ const RATE_PER_S: u64 = 20;
 const BURST: u64 = 200;
 
 /// Every module that logs.
-const MODULES: [&str; 17] = [
+const MODULES: [&str; 18] = [
     "bridge",
     "connmgr",
     "daemon_unix",
@@ -37,6 +37,7 @@ const MODULES: [&str; 17] = [
     "ofproto",
     "ofproto_dpif",
     "ofproto_dpif_upcall",
+    "ofproto_dpif_xlate",
     "ovsdb_file",
     "reconnect",
     "unixctl",
@@ -53,7 +54,8 @@ struct Limiter {
 struct Inner {
     levels: BTreeMap<&'static str, [LevelFilter; 3]>,
     limiters: BTreeMap<String, Limiter>,
-    rate_limit: bool,
+    /// Modules without rate limit.
+    unlimited: BTreeSet<&'static str>,
     path: Option<PathBuf>,
     file: Option<File>,
     syslog: Option<UnixDatagram>,
@@ -74,7 +76,7 @@ pub fn vlog() -> &'static Vlog {
         inner: Mutex::new(Inner {
             levels: MODULES.iter().map(|m| (*m, [LevelFilter::Info; 3])).collect(),
             limiters: BTreeMap::new(),
-            rate_limit: true,
+            unlimited: BTreeSet::new(),
             path: None,
             file: None,
             syslog: UnixDatagram::unbound().ok().filter(|s| s.connect("/dev/log").is_ok()),
@@ -150,9 +152,24 @@ impl Vlog {
         Ok(())
     }
 
-    /// Turns the rate limits on or off.
-    pub fn set_rate_limit(&self, on: bool) {
-        lock(&self.inner).rate_limit = on;
+    /// Turns the rate limits of these modules, or of all when none is named, on or off.
+    ///
+    /// # Errors
+    /// There is no such module.
+    pub fn set_rate_limit(&self, modules: &[String], on: bool) -> Result<(), String> {
+        let known = |name: &String| {
+            MODULES.into_iter().find(|m| m == name).ok_or_else(|| format!("{name}: no such module"))
+        };
+        let named: Vec<_> = modules.iter().map(known).collect::<Result<_, _>>()?;
+        let unlimited = &mut lock(&self.inner).unlimited;
+        for module in MODULES.iter().filter(|m| named.is_empty() || named.contains(m)) {
+            if on {
+                unlimited.remove(module);
+            } else {
+                unlimited.insert(module);
+            }
+        }
+        Ok(())
     }
 
     /// The table of `vlog/list`.
@@ -215,7 +232,7 @@ impl Vlog {
 impl Inner {
     /// Whether a message of the module may go out, and how many did not since the last.
     fn admit(&mut self, module: &str, now_ms: u64) -> Option<u64> {
-        if !self.rate_limit {
+        if self.unlimited.contains(module) {
             return Some(0);
         }
         let l = self.limiters.entry(module.to_string()).or_insert(Limiter {
@@ -250,7 +267,7 @@ impl Log for Vlog {
         if !(0..DESTINATIONS.len()).any(wanted) {
             return;
         }
-        let Some(dropped) = inner.admit(module, sys::clock::monotonic_ms()) else { return };
+        let Some(dropped) = inner.admit(module, sys::clock::machine_us() / 1000) else { return };
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
         let now = timestamp(sys::clock::wall_ms());
         let name = level_name(record.level().to_level_filter());

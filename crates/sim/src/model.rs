@@ -38,6 +38,14 @@ pub(crate) struct PlainFlow {
     pub(crate) mask: KeyMask,
     pub(crate) actions: Arc<[DpAction]>,
     pub(crate) packets: u64,
+    /// `key` under `mask`.
+    masked: FlowKey,
+}
+
+impl PlainFlow {
+    fn matches(&self, key: &FlowKey) -> bool {
+        self.masked.matches(&self.mask, key)
+    }
 }
 
 struct Waiting {
@@ -124,7 +132,9 @@ pub(crate) struct PlainCore {
     pub(crate) ports: BTreeSet<DpPort>,
     /// Outputs to any port count, for trials.
     every_port: bool,
-    pub(crate) flows: Vec<PlainFlow>,
+    /// Boxed: a removal moves all that stand behind.
+    #[expect(clippy::vec_box, reason = "keys and masks are large")]
+    pub(crate) flows: Vec<Box<PlainFlow>>,
     tickets: Vec<OpenTicket>,
     deferred: VecDeque<Round>,
     parked_per_ticket_max: usize,
@@ -157,15 +167,15 @@ impl PlainCore {
 
     /// The flow that a packet hits: the first of the list that matches.
     pub(crate) fn lookup(&self, key: &FlowKey) -> Option<usize> {
-        self.flows.iter().position(|f| f.key.masked(&f.mask).matches(&f.mask, key))
+        self.flows.iter().position(|f| f.matches(key))
     }
 
     /// The flow that a packet hits. While rules change, flows made before and after may both match it; then the one that
     /// the real core counted a packet more for.
     fn choose(&self, key: &FlowKey, around: &mut Around<'_>) -> Option<usize> {
         let first = self.lookup(key)?;
-        let matches = |f: &PlainFlow| f.key.masked(&f.mask).matches(&f.mask, key);
-        let others: Vec<usize> = (first..self.flows.len()).filter(|at| matches(&self.flows[*at])).collect();
+        let others: Vec<usize> =
+            (first..self.flows.len()).filter(|at| self.flows[*at].matches(key)).collect();
         if others.len() == 1 {
             return Some(first);
         }
@@ -256,13 +266,14 @@ impl PlainCore {
     pub(crate) fn put(&mut self, put: &FlowPut) {
         match self.flows.iter_mut().find(|f| f.ufid == put.ufid) {
             Some(f) => f.actions = put.actions.clone(),
-            None => self.flows.push(PlainFlow {
+            None => self.flows.push(Box::new(PlainFlow {
                 ufid: put.ufid,
                 key: put.key,
                 mask: put.mask,
                 actions: put.actions.clone(),
                 packets: 0,
-            }),
+                masked: put.key.masked(&put.mask),
+            })),
         }
     }
 

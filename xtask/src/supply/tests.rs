@@ -1,4 +1,5 @@
 use super::*;
+use crate::workspace::Dep;
 use serde_json::json;
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
@@ -157,4 +158,21 @@ fn lock_and_metadata_are_read() {
         "resolve": {"nodes": [{"id": "a"}]},
     });
     assert_eq!(parse_packages(&meta).unwrap(), [package("a", "1.0.0", "MIT")]);
+}
+
+#[test]
+fn the_fuzzers_lock_file_follows_the_crates() {
+    let dep = |name: &str, kind| Dep { name: name.into(), kind };
+    let member = Member {
+        name: "flow".into(),
+        dir: "crates/flow".into(),
+        roots: Vec::new(),
+        deps: vec![dep("packet", DepKind::Normal), dep("proptest", DepKind::Dev)],
+    };
+    let lock =
+        |deps: &str| format!("[[package]]\nname = \"flow\"\nversion = \"1\"\ndependencies = [{deps}]\n");
+    let problems = |deps: &str| fuzz_lock_is_behind(std::slice::from_ref(&member), &lock(deps)).unwrap();
+    assert!(problems("\"packet 0.1.0\"").is_empty() && problems("\"packet\"").is_empty());
+    assert_eq!(problems("\"packed\"").len(), 1);
+    assert!(problems("")[0].contains("flow depends on packet"));
 }

@@ -103,6 +103,13 @@ impl XlateCache {
         XlateCache { effects }.replay(0, 0, used_ms, host);
     }
 
+    /// Counts, and learns nothing: for packets whose translation is over.
+    pub fn replay_counters(&self, packets: u64, bytes: u64, used_ms: u64, host: &mut dyn EffectHost) {
+        let learns = |e: &&XlateEffect| matches!(e, XlateEffect::Normal { .. } | XlateEffect::Learn { .. });
+        let effects = self.effects.iter().filter(|e| !learns(e)).cloned().collect();
+        XlateCache { effects }.replay(packets, bytes, used_ms, host);
+    }
+
     /// Carries the effects out for `packets` packets of `bytes` bytes, the last of them at `used_ms`. An older
     /// `used_ms` never overrides newer state.
     pub fn replay(&self, packets: u64, bytes: u64, used_ms: u64, host: &mut dyn EffectHost) {

@@ -100,7 +100,10 @@ impl Ctx<'_> {
             return;
         }
         let macs = self.bridge.macs.clone();
-        if self.host.has_effects() && sync::lock(&macs).would_change(vlan, mac, input.id) {
+        if self.trace.is_on()
+            && self.host.has_effects()
+            && sync::lock(&macs).would_change(vlan, mac, input.id)
+        {
             let name = &input.name;
             self.trace.detail(|| format!("learned that {mac} is on port {name} in VLAN {vlan}"));
         }

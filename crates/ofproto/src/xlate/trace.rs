@@ -55,6 +55,11 @@ impl Tracer {
         Tracer { stack: enabled.then(|| vec![Vec::new()]), open: Vec::new() }
     }
 
+    /// Whether anybody listens.
+    pub(super) fn is_on(&self) -> bool {
+        self.stack.is_some()
+    }
+
     /// Opens a node; [`Tracer::pop`] closes it.
     pub(super) fn push<T>(&mut self, event: impl FnOnce(&T) -> TraceEvent, of: &T) {
         if let Some(stack) = &mut self.stack {

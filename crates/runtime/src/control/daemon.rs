@@ -223,7 +223,7 @@ impl Daemon {
                 }
             }
         } else if self.unixctl.has(token) {
-            for request in self.unixctl.ready(token, &mut self.reactor) {
+            if let Some(request) = self.unixctl.ready(token, &mut self.reactor) {
                 self.command(request);
             }
         } else if !self.db.event(token, &mut self.reactor) {
@@ -242,6 +242,10 @@ impl Daemon {
     fn answer_waiting(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         for (request, mut wait) in waiting {
+            // Whoever left waits for nothing.
+            if !self.unixctl.has(request.conn) {
+                continue;
+            }
             match wait.answer(&self.switch) {
                 Some(text) => self.unixctl.reply(&request, Ok(text.to_string()), self.reactor.registry()),
                 None => self.waiting.push((request, wait)),

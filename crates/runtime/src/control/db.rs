@@ -178,7 +178,12 @@ impl Db {
         match &self.side {
             Side::Embedded(e) => e.server.next_deadline_ms(),
             Side::Remote(r) if r.conn.is_none() => Some(r.retry_ms),
-            Side::Remote(r) => Some(r.heard_ms + PROBE_MS),
+            // A probe, unless it is under way or cannot be sent yet: then the end of patience.
+            Side::Remote(r) => {
+                let probes =
+                    r.connecting || self.client.state() != ClientState::Ready || self.client.echo_pending();
+                Some(r.heard_ms + if probes { 2 * PROBE_MS } else { PROBE_MS })
+            }
         }
     }
 
@@ -265,6 +270,7 @@ impl Embedded {
                 Written::Failed(why) => {
                     log::error!(target: "ovsdb_file", "{why}; the transactions since the last written one were taken back");
                     self.server.log_failed(&why);
+                    self.file.go_on();
                 }
             }
         }

@@ -30,6 +30,7 @@ pub enum Written {
 enum Job {
     Append(Vec<LogRecord>),
     Replace(Vec<u8>),
+    GoOn,
 }
 
 /// An open database file.
@@ -106,7 +107,7 @@ pub fn open(
     }
     let (jobs, todo) = channel();
     let (tell, written) = channel();
-    let writer = Writer { path: path.to_path_buf(), synced_bytes: bytes, file: None };
+    let writer = Writer { path: path.to_path_buf(), synced_bytes: bytes, file: None, failed: false };
     let writer = std::thread::Builder::new()
         .name("ovsdb-log".into())
         .spawn(move || writer.run(&todo, &tell, &wake))?;
@@ -138,6 +139,11 @@ impl DbFile {
         self.bytes = snapshot.len() as u64;
         self.base_bytes = self.bytes;
         self.job(Job::Replace(snapshot));
+    }
+
+    /// Everything that was handed over before is taken back after a failure: what comes now is to be written again.
+    pub fn go_on(&self) {
+        self.job(Job::GoOn);
     }
 
     fn job(&self, job: Job) {
@@ -181,41 +187,40 @@ struct Writer {
     path: PathBuf,
     synced_bytes: u64,
     file: Option<File>,
+    /// A write failed. What was handed over meanwhile builds on what is lost, and must not be written.
+    failed: bool,
 }
 
 impl Writer {
     fn run(mut self, jobs: &Receiver<Job>, tell: &Sender<Written>, wake: &dyn Fn()) {
-        while let Ok(job) = jobs.recv() {
-            let told = match job {
+        let mut next = None;
+        while let Some(job) = next.take().or_else(|| jobs.recv().ok()) {
+            match job {
+                Job::GoOn => self.failed = false,
+                Job::Append(_) | Job::Replace(_) if self.failed => {}
+                Job::Replace(snapshot) => self.replace(&snapshot),
                 Job::Append(mut records) => {
                     // What came meanwhile is synced along.
-                    let mut after = None;
-                    while after.is_none() {
+                    while next.is_none() {
                         match jobs.try_recv() {
                             Ok(Job::Append(more)) => records.extend(more),
-                            Ok(replace) => after = Some(replace),
+                            Ok(other) => next = Some(other),
                             Err(_) => break,
                         }
                     }
-                    let up_to = records.last().map_or(0, |r| r.seq);
                     let told = match self.append(&records) {
-                        Ok(()) => Written::Synced(up_to),
-                        Err(e) => Written::Failed(format!("{}: cannot write: {e}", self.path.display())),
+                        Ok(()) => Written::Synced(records.last().map_or(0, |r| r.seq)),
+                        Err(e) => {
+                            self.failed = true;
+                            Written::Failed(format!("{}: cannot write: {e}", self.path.display()))
+                        }
                     };
-                    if let Some(Job::Replace(snapshot)) = after {
-                        self.replace(&snapshot);
+                    if tell.send(told).is_err() {
+                        return;
                     }
-                    told
+                    wake();
                 }
-                Job::Replace(snapshot) => {
-                    self.replace(&snapshot);
-                    continue;
-                }
-            };
-            if tell.send(told).is_err() {
-                return;
             }
-            wake();
         }
     }
 

@@ -69,7 +69,8 @@ impl Device {
             name: name.clone(),
             kind,
             mac: open.device.mac,
-            mtu: open.device.mtu,
+            // Set afterwards: a device that cannot have it is used as it is.
+            mtu: None,
             number: None,
             options: open.device.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
         };
@@ -91,9 +92,6 @@ impl Device {
             let _ = datapath.port_del(dp_port);
             failed(&os_text(&e))
         })?;
-        if let Err(e) = device.update(&open.device) {
-            log::warn!(target: "bridge", "{e}");
-        }
         let mac = open.device.mac.or(info.mac.map(MacAddr)).unwrap_or_default();
         Ok((device, OpenedInterface { dp_port, mac, mtu: Some(open.device.mtu.unwrap_or(info.mtu)) }))
     }
@@ -181,18 +179,19 @@ impl Device {
         }
     }
 
-    /// Sets address, MTU, and what concerns receive queues.
+    /// Sets address, MTU, and what concerns receive queues, as far as it can be done.
     ///
     /// # Errors
-    /// What could not be set, and why.
+    /// All that could not be set, and why.
     pub fn update(&self, wanted: &DeviceSettings) -> Result<(), String> {
         let failed = |what: &str, why: &dyn std::fmt::Display| {
             format!("interface {}: cannot set {what}: {why}", self.name)
         };
+        let mut errors = Vec::new();
         let options: Vec<_> = wanted.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
-        self.datapath
-            .port_rx_update(self.dp_port, &options, &wanted.rxq_affinity)
-            .map_err(|e| failed("receive queues", &e))?;
+        if let Err(e) = self.datapath.port_rx_update(self.dp_port, &options, &wanted.rxq_affinity) {
+            errors.push(failed("receive queues", &e));
+        }
         let info = self.link().map_err(|e| failed("anything", &os_text(&e)))?;
         if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu != info.mtu) {
             let set = match &self.body {
@@ -200,20 +199,23 @@ impl Device {
                 Body::Dummy(dummy) => dummy.set_mtu(mtu).map_err(|e| e.to_string()),
                 Body::Bare(_) => Err("it has none".to_string()),
             };
-            set.map_err(|e| failed(&format!("MTU {mtu}"), &e))?;
+            errors.extend(set.err().map(|e| failed(&format!("MTU {mtu}"), &e)));
         }
         // An existing device's address belongs to whoever made it.
         let ours =
             !["system", "afxdp"].contains(&self.type_name.as_str()) || !matches!(self.body, Body::Kernel(_));
         if let Some(mac) = wanted.mac.filter(|mac| ours && info.mac != Some(mac.0)) {
-            match &self.body {
-                Body::Kernel(ifindex) => link::set_mac(*ifindex, mac.0)
-                    .map_err(|e| failed(&format!("address {mac}"), &os_text(&e)))?,
-                Body::Dummy(dummy) => dummy.set_mac(mac.0),
-                Body::Bare(_) => return Err(failed(&format!("address {mac}"), &"it keeps its own")),
-            }
+            let set = match &self.body {
+                Body::Kernel(ifindex) => link::set_mac(*ifindex, mac.0).map_err(|e| os_text(&e)),
+                Body::Dummy(dummy) => {
+                    dummy.set_mac(mac.0);
+                    Ok(())
+                }
+                Body::Bare(_) => Err("it keeps its own".to_string()),
+            };
+            errors.extend(set.err().map(|e| failed(&format!("address {mac}"), &e)));
         }
-        Ok(())
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 }
 

@@ -114,19 +114,21 @@ impl Instance {
         all
     }
 
-    /// Makes the revalidator begin a round at once; its number, over when [`RevalidatorState::finished`] is past it.
+    /// Makes the revalidator do a round at once; its number, over when [`RevalidatorState::finished`] is past it.
     pub fn order_round(&self) -> u64 {
         let state = &self.slow.state;
-        let begun = state.begun.load(Ordering::Acquire);
-        state.wanted.fetch_max(begun + 1, Ordering::AcqRel);
+        // One more may have begun of which nothing is told yet.
+        let next = state.begun.load(Ordering::Acquire) + 1;
+        state.wanted.fetch_max(next + 1, Ordering::AcqRel);
         self.wake_revalidator();
-        begun
+        next
     }
 
     fn set_global(&self, global: &GlobalConfig) {
         let limits = &self.backer.limits;
         limits.flow_limit.store(global.flow_limit.into(), Ordering::Relaxed);
         limits.max_idle_ms.store(global.max_idle_ms, Ordering::Relaxed);
+        limits.max_revalidator_ms.store(global.max_revalidator_ms, Ordering::Relaxed);
         if let Err(e) = self.datapath.configure(&global.threads) {
             log::error!(target: "dpif_netdev", "{}: {e}; the threads stay as they were", self.name());
         }

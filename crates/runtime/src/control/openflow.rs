@@ -18,7 +18,7 @@ use openflow::{Version, VersionSet};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vswitch::config::{BridgeOptions, ControllerConfig};
+use vswitch::config::{BridgeOptions, ControllerConfig, ControllerKind};
 use vswitch::status::{ControllerFacts, ControllerRole as FactRole};
 
 /// Default port of controllers (IANA).
@@ -167,7 +167,7 @@ impl OpenFlow {
                 b.close(token, reactor, now_ms);
             }
         }
-        let has_controllers = wanted.iter().any(|c| !c.is_passive());
+        let has_controllers = wanted.iter().any(|c| c.kind == ControllerKind::Primary);
         let probe_ms =
             wanted.iter().filter(|c| !c.is_passive()).map(|c| c.inactivity_probe_ms).max().unwrap_or(0);
         for config in wanted {
@@ -443,6 +443,11 @@ impl OfBridge {
         loop {
             let Some(link) = self.links.get_mut(&token) else { return };
             let Some(id) = link.id else { return };
+            // One that watches and does not read is left as it is: nobody waits for what it has not taken.
+            let watches = self.mgr.status(id).is_some_and(|s| s.kind == ConnKind::Snoop);
+            if let Some(reason) = self.mgr.close_reason(id).filter(|_| watches) {
+                return self.lost(token, &reason.to_string(), reactor, now_ms);
+            }
             if link.conn.flush(reactor.registry()).is_err() {
                 return self.lost(token, "connection reset by peer", reactor, now_ms);
             }

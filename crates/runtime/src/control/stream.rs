@@ -6,6 +6,7 @@ use mio::{Interest, Registry, Token};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 /// Bytes read from one connection before others get their turn.
@@ -155,7 +156,9 @@ impl Drop for Listener {
 fn listen_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
-            if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            // A socket that nobody listens at was left behind; anything else belongs to somebody.
+            let is_socket = std::fs::symlink_metadata(path)?.file_type().is_socket();
+            if !is_socket || std::os::unix::net::UnixStream::connect(path).is_ok() {
                 return Err(e);
             }
             std::fs::remove_file(path)?;

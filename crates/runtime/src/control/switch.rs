@@ -29,6 +29,8 @@ use vswitch::{Command, Desired, DummyMode, OpenedInterface, Planner, SupportedTy
 const STEPS_PER_TURN: usize = 64;
 /// How often devices that could not be opened are tried again, beside link events.
 const RETRY_MS: u64 = 10_000;
+/// Reads of link events at one turn, of some hundred events each.
+const LINK_READS: usize = 16;
 /// How often the main core's housekeeping is due.
 const TICK_MS: u64 = 1000;
 
@@ -169,13 +171,14 @@ impl Switch {
         let changes = db.client().take_changes();
         self.facts.take_outcomes(db, now_ms);
         if db.client_ref().state() != ClientState::Ready {
-            return;
+            // Devices come and go also while the database is away.
+            return self.follow_devices(now_ms, reactor);
         }
         match db.client_ref().lock_state() {
             LockState::Held => {}
             LockState::Waiting => return self.stand_by(reactor),
             // At a new connection: whose the lock is will be known in a moment. What runs runs on.
-            LockState::Asked | LockState::None => return,
+            LockState::Asked | LockState::None => return self.follow_devices(now_ms, reactor),
         }
         let first = !self.applied_once || std::mem::take(&mut self.waited_for_lock);
         if first || !changes.is_empty() {
@@ -194,17 +197,7 @@ impl Switch {
             let commands = self.planner.plan(desired);
             self.carry_out(commands, reactor);
         }
-        if self.links_dirty {
-            self.links_dirty = false;
-            self.follow_links(reactor);
-        }
-        if now_ms >= self.next_retry_ms {
-            self.next_retry_ms = now_ms + RETRY_MS;
-            self.drop_lost_devices();
-            self.planner.retry_failed();
-        }
-        let commands = self.planner.commands();
-        self.carry_out(commands, reactor);
+        self.follow_devices(now_ms, reactor);
         for notice in self.planner.take_notices() {
             log::warn!(target: "bridge", "{} {}: {}", notice.table, notice.name, notice.message);
         }
@@ -226,6 +219,20 @@ impl Switch {
             let nothing = Desired { bridges: Default::default(), ..self.planner.desired().clone() };
             let commands = self.planner.plan(nothing);
             self.carry_out(commands, reactor);
+        }
+        let commands = self.planner.commands();
+        self.carry_out(commands, reactor);
+    }
+
+    /// Takes in what became of devices, and tries again what failed.
+    fn follow_devices(&mut self, now_ms: u64, reactor: &mut Reactor) {
+        if std::mem::take(&mut self.links_dirty) {
+            self.follow_links(reactor);
+        }
+        if now_ms >= self.next_retry_ms {
+            self.next_retry_ms = now_ms + RETRY_MS;
+            self.drop_lost_devices();
+            self.planner.retry_failed();
         }
         let commands = self.planner.commands();
         self.carry_out(commands, reactor);
@@ -270,6 +277,8 @@ impl Switch {
                     let number = if number == OfPort::LOCAL { 65534 } else { number.0 };
                     let (bridge, name) = (&open.bridge_name, &open.name);
                     log::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {number}");
+                    let error = self.devices.get(name).and_then(|d| d.update(&open.device).err());
+                    self.settings_failed(name, error);
                 }
             }
             Command::CloseInterface { name, .. } => {
@@ -286,10 +295,8 @@ impl Switch {
                 self.reopen(&name, reactor);
             }
             Command::UpdateInterface { name, device, .. } => {
-                if let Some(Err(e)) = self.devices.get(&name).map(|d| d.update(&device)) {
-                    log::warn!(target: "bridge", "{e}");
-                    self.planner.update_failed(&name, e);
-                }
+                let error = self.devices.get(&name).and_then(|d| d.update(&device).err());
+                self.settings_failed(&name, error);
             }
             Command::SetPorts { bridge, ports, .. } => {
                 let Some(instance) = self.instances.of_bridge(bridge) else { return };
@@ -347,25 +354,36 @@ impl Switch {
 
     /// Takes in what the system tells of links: devices that went, came, or changed.
     fn follow_links(&mut self, reactor: &mut Reactor) {
-        let events = match self.links.poll() {
-            Ok(events) => events,
-            Err(e) => {
-                log::warn!(target: "netdev_linux", "cannot read link events: {e}");
-                Vec::new()
-            }
-        };
-        for event in events {
-            match event {
-                LinkEvent::Changed(info) => self.link_changed(&info, reactor),
-                LinkEvent::Deleted { ifindex, .. } => self.link_gone(|index| index == ifindex),
-                LinkEvent::Resync(all) => {
-                    self.link_gone(|index| !all.iter().any(|l| l.ifindex == index));
-                    all.iter().for_each(|info| self.link_changed(info, reactor));
+        for _ in 0..LINK_READS {
+            let events = match self.links.poll() {
+                Ok(events) => events,
+                Err(e) => {
+                    log::warn!(target: "netdev_linux", "cannot read link events: {e}");
+                    break;
                 }
+            };
+            // Nothing tells of what is left, so it is read to its end, or at the next turn.
+            self.links_dirty = !events.is_empty();
+            if events.is_empty() {
+                break;
+            }
+            for event in events {
+                self.link_event(event, reactor);
             }
         }
         self.facts.refresh_links(&self.devices);
         self.follow_carriers();
+    }
+
+    fn link_event(&mut self, event: LinkEvent, reactor: &mut Reactor) {
+        match event {
+            LinkEvent::Changed(info) => self.link_changed(&info, reactor),
+            LinkEvent::Deleted { ifindex, .. } => self.link_gone(|index| index == ifindex),
+            LinkEvent::Resync(all) => {
+                self.link_gone(|index| !all.iter().any(|l| l.ifindex == index));
+                all.iter().for_each(|info| self.link_changed(info, reactor));
+            }
+        }
     }
 
     fn link_changed(&mut self, info: &LinkInfo, reactor: &mut Reactor) {
@@ -392,6 +410,13 @@ impl Switch {
         } else {
             self.reopen(name, reactor);
         }
+    }
+
+    fn settings_failed(&mut self, name: &str, error: Option<String>) {
+        if let Some(error) = &error {
+            log::warn!(target: "bridge", "{error}");
+        }
+        self.planner.settings_failed(name, error);
     }
 
     /// Closes a device and has it opened anew.

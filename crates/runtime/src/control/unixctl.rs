@@ -30,6 +30,9 @@ pub struct Request {
 struct Client {
     conn: Conn,
     framer: Framer,
+    /// Requests that wait for their answer.
+    unanswered: usize,
+    /// It sends no more.
     closing: bool,
 }
 
@@ -67,7 +70,7 @@ impl Unixctl {
             }
             Ok(Some(conn)) => {
                 let framer = Framer::new(FramerLimits::default());
-                self.clients.insert(token, Client { conn, framer, closing: false });
+                self.clients.insert(token, Client { conn, framer, unanswered: 0, closing: false });
                 true
             }
             Ok(None) => false,
@@ -78,34 +81,39 @@ impl Unixctl {
         }
     }
 
-    /// Reads what a client sent; its requests.
-    pub fn ready(&mut self, token: Token, reactor: &mut Reactor) -> Vec<Request> {
-        let mut requests = Vec::new();
-        let Some(client) = self.clients.get_mut(&token) else { return requests };
+    /// Reads what a client sent; its next request. Others that came with it wait for their turn.
+    pub fn ready(&mut self, token: Token, reactor: &mut Reactor) -> Option<Request> {
+        let client = self.clients.get_mut(&token)?;
         let mut open = client.conn.flush(reactor.registry()).is_ok();
-        if open {
-            match client.conn.read() {
-                Ok(Some((bytes, more))) => {
-                    client.framer.feed(&bytes);
-                    open = client.requests(token, &mut requests);
-                    if more {
-                        reactor.serve_again(token);
-                    }
+        let mut request = None;
+        if open && client.closing {
+            open = !client.is_done();
+        } else if open {
+            match client.request(token) {
+                // Served again until nothing is left of what was read.
+                Ok(Some(next)) => {
+                    client.unanswered += 1;
+                    request = Some(next);
+                    reactor.serve_again(token);
                 }
-                Ok(None) | Err(_) => open = false,
+                // What was asked for is answered before the end.
+                Ok(None) => {
+                    client.closing = !client.read(token, reactor);
+                    open = !(client.closing && client.is_done());
+                }
+                Err(()) => open = false,
             }
         }
-        if !open && requests.is_empty() {
+        if !open {
             self.close(token, reactor.registry());
-        } else if !open {
-            client.closing = true;
         }
-        requests
+        request
     }
 
     /// Answers a request: `Ok` text for the terminal, or an error.
     pub fn reply(&mut self, request: &Request, answer: Result<String, String>, registry: &Registry) {
         let Some(client) = self.clients.get_mut(&request.conn) else { return };
+        client.unanswered = client.unanswered.saturating_sub(1);
         let id = request.id.clone();
         let line = |mut text: String| {
             if !text.is_empty() && !text.ends_with('\n') {
@@ -119,7 +127,7 @@ impl Unixctl {
         };
         let sent = client.conn.send(&message.encode(), registry);
         let over = client.conn.backlog_bytes() > BACKLOG_MAX_BYTES;
-        if sent.is_err() || over || client.closing && client.conn.backlog_bytes() == 0 {
+        if sent.is_err() || over || client.closing && client.is_done() {
             self.close(request.conn, registry);
         }
     }
@@ -132,18 +140,35 @@ impl Unixctl {
 }
 
 impl Client {
-    /// Takes whole requests out of what came; `false` when the client sent something else.
-    fn requests(&mut self, conn: Token, out: &mut Vec<Request>) -> bool {
-        loop {
-            let message = match self.framer.next_text() {
-                Ok(None) => return true,
-                Ok(Some(json)) => Message::from_json(json),
-                Err(_) => return false,
-            };
-            let Ok(Message::Request { id, method, params }) = message else { return false };
-            let args: Option<Vec<String>> = params.iter().map(|p| Some(p.as_str()?.to_string())).collect();
-            let Some(args) = args else { return false };
-            out.push(Request { conn, id, command: method, args });
+    /// Whether all its requests are answered and it has the answers.
+    fn is_done(&self) -> bool {
+        self.unanswered == 0 && self.conn.backlog_bytes() == 0
+    }
+
+    /// Takes in what has come; `false` when the client is gone.
+    fn read(&mut self, token: Token, reactor: &mut Reactor) -> bool {
+        match self.conn.read() {
+            Ok(Some((bytes, more))) => {
+                if more || !bytes.is_empty() {
+                    reactor.serve_again(token);
+                }
+                self.framer.feed(&bytes);
+                true
+            }
+            Ok(None) | Err(_) => false,
         }
+    }
+
+    /// Takes a whole request out of what came; an error when the client sent something else.
+    fn request(&mut self, conn: Token) -> Result<Option<Request>, ()> {
+        let message = match self.framer.next_text() {
+            Ok(None) => return Ok(None),
+            Ok(Some(json)) => Message::from_json(json),
+            Err(_) => return Err(()),
+        };
+        let Ok(Message::Request { id, method, params }) = message else { return Err(()) };
+        let args: Option<Vec<String>> = params.iter().map(|p| Some(p.as_str()?.to_string())).collect();
+        let Some(args) = args else { return Err(()) };
+        Ok(Some(Request { conn, id, command: method, args }))
     }
 }

@@ -155,7 +155,8 @@ fn learned_addresses_are_shown_and_flushed() {
     assert_eq!(table.lines().next(), Some(" port  VLAN  MAC                Age"));
     for host in [one, two] {
         let number = vsctl(&daemon, &format!("get Interface {} ofport", host.port));
-        let line = table.lines().find(|l| l.contains(&host.mac)).unwrap_or_else(|| panic!("{table}"));
+        // Seen last stands last: before the ports had their VLAN, the host may have spoken too.
+        let line = table.lines().rfind(|l| l.contains(&host.mac)).unwrap_or_else(|| panic!("{table}"));
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[..3], [&*number, "5", &*host.mac]);
         assert!(words[3].parse::<u32>().unwrap() < 30, "{line}");

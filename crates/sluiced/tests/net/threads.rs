@@ -344,6 +344,31 @@ fn rules_count_the_packets_of_all_threads_and_a_meter_limits_them_as_one() {
     assert!(stats.contains("packet_in_count:400"), "{stats}");
 }
 
+#[test]
+fn overloaded_threads_are_balanced_after_a_minute() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    if !testkit::long() {
+        return eprintln!("SKIP: takes a minute (SLUICE_LONG=1)");
+    }
+    let (net, daemon) = switch(4);
+    // Any load is too much, so that it does not depend on the machine.
+    set(&daemon, "pmd-cpu-mask=0x3 pmd-rxq-assign=group pmd-auto-lb=true pmd-auto-lb-load-threshold=0");
+    wait_log(
+        &daemon,
+        "automatic load balance: interval 1 min, load threshold 0 %, improvement threshold 25 %",
+    );
+    let core = |n: usize| core_of(&daemon, &net.hosts[n].port, 0);
+    let shared: Vec<usize> = (0..4).filter(|n| core(*n) == core(0)).collect();
+    let [a, b] = shared[..2] else { panic!("{shared:?}") };
+    // Two ports of one thread, and nobody else, have something to do.
+    let to = net.hosts[b].ipv4.to_string();
+    let flood = net.hosts[a].netns.spawn("ping", &["-n", "-q", "-f", &to]).unwrap();
+    wait_for(Duration::from_secs(100), "the queues to be shared out anew", || core(a) != core(b)).unwrap();
+    drop(flood);
+    assert!(daemon.log().contains("after a dry run"), "{}", daemon.log());
+}
+
 /// Processor time of a thread in clock ticks of 10 ms.
 fn ticks(daemon: &Daemon, thread: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/task/{thread}/stat", daemon.pid())).unwrap();

@@ -4,6 +4,7 @@ use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
 use super::reader::Reader;
+use super::unsupported;
 
 /// Whether a controller decides or only looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,7 @@ impl<'a> Reader<'a> {
             self.notice(row, format!("{target:?} does not say how to reach a controller: left out"));
             return None;
         }
+        unsupported::of_controller(self, row);
         let passive = target.starts_with('p');
         let kind = match row.opt_str("type") {
             Some("service") => ControllerKind::Service,

@@ -19,6 +19,26 @@ const OF_BRIDGE: &[(Asked, &str)] = &[
     (|row| row.opt_uuid("sflow").is_some(), "sFlow (sflow)"),
     (|row| row.opt_uuid("ipfix").is_some(), "IPFIX (ipfix)"),
     (|row| row.opt_uuid("auto_attach").is_some(), "auto attach (auto_attach)"),
+    (
+        |row| row.datum("flood_vlans").is_some_and(|vlans| !vlans.is_empty()),
+        "flooding VLANs without learning (flood_vlans)",
+    ),
+    (
+        |row| row.datum("flow_tables").is_some_and(|tables| !tables.is_empty()),
+        "settings of single tables (flow_tables)",
+    ),
+    (|row| is_set(row, "in-band-queue"), "other_config:in-band-queue"),
+];
+
+const OF_CONTROLLER: &[(Asked, &str)] = &[
+    (|row| row.opt_str("connection_mode") == Some("in-band"), "in-band control (connection_mode)"),
+    (|row| row.opt_int("controller_rate_limit").is_some(), "a limit of packet-ins (controller_rate_limit)"),
+    (|row| row.opt_int("controller_queue_size").is_some(), "a queue of packet-ins (controller_queue_size)"),
+    (
+        |row| row.opt_bool("enable_async_messages") == Some(false),
+        "a connection without asynchronous messages (enable_async_messages)",
+    ),
+    (|row| is_set(row, "dscp"), "a DSCP of the connection (other_config:dscp)"),
 ];
 
 const OF_PORT: &[(Asked, &str)] = &[
@@ -44,7 +64,25 @@ const OF_SWITCH: &[(Asked, &str)] = &[
         |row| matches!(row.map_str("other_config", "dpdk-init"), Some("true" | "try")),
         "DPDK (other_config:dpdk-init)",
     ),
+    (|row| is_set(row, "min-revalidate-pps"), "other_config:min-revalidate-pps"),
+    (|row| is_set(row, "n-handler-threads"), "more than one handler (other_config:n-handler-threads)"),
+    (
+        |row| is_set(row, "n-revalidator-threads"),
+        "more than one revalidator (other_config:n-revalidator-threads)",
+    ),
+    (|row| is_set(row, "vlan-limit"), "another limit of matched VLAN tags than 1 (other_config:vlan-limit)"),
+    (|row| flag(row, "other_config", "flow-restore-wait"), "other_config:flow-restore-wait"),
+    (
+        |row| {
+            flag(row, "other_config", "enable-statistics") || flag(row, "other_config", "statistics-enable")
+        },
+        "statistics of the machine (other_config:enable-statistics)",
+    ),
 ];
+
+fn is_set(row: RowView<'_>, key: &str) -> bool {
+    row.map_str("other_config", key).is_some()
+}
 
 /// Interface types of OVS that this version lacks.
 const KNOWN_TYPES: [&str; 16] = [
@@ -94,6 +132,10 @@ pub(super) fn of_bridge<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
             reader.notice(mirror, message);
         }
     }
+}
+
+pub(super) fn of_controller<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
+    tell(reader, row, OF_CONTROLLER);
 }
 
 pub(super) fn of_port<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {

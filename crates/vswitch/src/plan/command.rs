@@ -35,7 +35,7 @@ pub enum Command {
         /// Its name.
         name: String,
     },
-    /// Change settings of an open device in place. If it fails: [`super::Planner::update_failed`].
+    /// Change settings of an open device in place. If it fails: [`super::Planner::settings_failed`].
     UpdateInterface {
         /// The bridge it is in.
         bridge: BridgeId,

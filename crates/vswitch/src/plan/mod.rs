@@ -164,9 +164,12 @@ impl Planner {
         }
     }
 
-    /// [`Command::UpdateInterface`] failed: the device is closed and the error shown.
-    pub fn update_failed(&mut self, name: &str, error: String) {
-        self.fail(name, error);
+    /// Settings of an open device could not all be made: the port stays as it is, and its row tells. `None` when they are.
+    pub fn settings_failed(&mut self, name: &str, error: Option<String>) {
+        let Some(bridge) = self.home.get(name).and_then(|b| self.bridges.get_mut(b)) else { return };
+        if let Some(interface) = bridge.interfaces.get_mut(name) {
+            interface.setting_error = error;
+        }
     }
 
     /// The device of an open interface is gone from the system: it is closed and shown as missing. Should it come back,

@@ -59,6 +59,7 @@ impl Planner {
                 let datapath = &bridge.config.datapath_type;
                 let error =
                     error.map(|peer| format!("No usable peer '{peer}' exists in '{datapath}' datapath."));
+                let error = error.or_else(|| interface.setting_error.clone());
                 Some(InterfaceFacts {
                     ofport: i64::from(open.number.to_of10().unwrap_or(0)),
                     error,

@@ -41,6 +41,8 @@ pub(super) struct Interface {
     pub(super) state: State,
     /// Settings last sent to its device.
     pub(super) sent: DeviceSettings,
+    /// Which of them could not be made, and why.
+    pub(super) setting_error: Option<String>,
     /// The number it had when it last worked.
     pub(super) number_before: Option<OfPort>,
 }
@@ -48,7 +50,14 @@ pub(super) struct Interface {
 impl Interface {
     pub(super) fn new(config: InterfaceConfig, port: String) -> Self {
         let number_before = config.ofport;
-        Interface { config, port, state: State::Wanted, sent: DeviceSettings::default(), number_before }
+        Interface {
+            config,
+            port,
+            state: State::Wanted,
+            sent: DeviceSettings::default(),
+            setting_error: None,
+            number_before,
+        }
     }
 
     pub(super) fn open(&self) -> Option<Open> {

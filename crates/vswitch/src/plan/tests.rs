@@ -177,12 +177,20 @@ fn missing_devices_are_retried_and_gone_ones_closed() {
     world.planner.retry_failed();
     world.fake.go_on(&mut world.planner);
     assert_eq!(world.error("p1"), (1, None), "its number again");
-    world.planner.update_failed("p1", "no".into());
+    world.fake.take_log();
+    // What cannot be set is told, and the port stays.
+    world.planner.settings_failed("p1", Some("no".into()));
+    assert_eq!(world.error("p1"), (1, Some("no".to_string())));
+    world.fake.go_on(&mut world.planner);
+    assert_eq!(world.fake.take_log(), [] as [&str; 0]);
+    world.planner.settings_failed("p1", None);
+    assert_eq!(world.error("p1"), (1, None));
+    world.planner.device_gone("p1");
     world.planner.retry("p1");
     world.fake.go_on(&mut world.planner);
     assert_eq!(
         world.fake.take_log().iter().filter(|c| c.ends_with(" p1")).count(),
-        3,
+        2,
         "closed before opened"
     );
     assert_eq!(world.set("Interface", "p1", "type", "tap")[1..3], ["close p1", "open p1"].map(String::from));

@@ -235,7 +235,7 @@ fn flow_mods_that_come_together_are_one_change_and_fail_each_for_itself() {
         (Add, "check_overlap,priority=1,tcp,tp_dst=80,actions=2"),
         (
             Add,
-            "priority=2,udp,actions=learn(table=3,delete_learned,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:1)",
+            "priority=2,udp,actions=learn(table=3,delete_learned,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])",
         ),
         (Delete, "tcp"),
         (Add, "priority=3,ip,actions=meter:9,output:1"),

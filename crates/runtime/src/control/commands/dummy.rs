@@ -30,7 +30,8 @@ pub(super) fn time_stop(_: &mut Daemon, _: &[String]) -> Answer {
 }
 
 pub(super) fn time_warp(_: &mut Daemon, args: &[String]) -> Answer {
-    let numbers: Option<Vec<u64>> = args.iter().map(|a| a.parse().ok().filter(|ms| *ms > 0)).collect();
+    let numbers: Option<Vec<u64>> =
+        args.iter().map(|a| a.parse::<u32>().ok().filter(|ms| *ms > 0).map(u64::from)).collect();
     let (left_ms, step_ms) = match numbers.as_deref() {
         Some([ms]) => (*ms, *ms),
         Some([total, step]) => (*total, *step),

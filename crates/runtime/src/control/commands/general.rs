@@ -59,14 +59,12 @@ pub(super) fn vlog_reopen(_: &mut Daemon, _: &[String]) -> Answer {
     vlog().reopen().map(|()| String::new()).into()
 }
 
-pub(super) fn vlog_limited(_: &mut Daemon, _: &[String]) -> Answer {
-    vlog().set_rate_limit(true);
-    String::new().into()
+pub(super) fn vlog_limited(_: &mut Daemon, args: &[String]) -> Answer {
+    vlog().set_rate_limit(args, true).map(|()| String::new()).into()
 }
 
-pub(super) fn vlog_unlimited(_: &mut Daemon, _: &[String]) -> Answer {
-    vlog().set_rate_limit(false);
-    String::new().into()
+pub(super) fn vlog_unlimited(_: &mut Daemon, args: &[String]) -> Answer {
+    vlog().set_rate_limit(args, false).map(|()| String::new()).into()
 }
 
 pub(super) fn ofproto_list(daemon: &mut Daemon, _: &[String]) -> Answer {
@@ -93,7 +91,10 @@ pub(super) fn memory_show(daemon: &mut Daemon, _: &[String]) -> Answer {
     format!("ports:{ports} revalidators:{revalidators} rules:{rules} udpif keys:{keys}\n").into()
 }
 
-pub(super) fn compact(daemon: &mut Daemon, _: &[String]) -> Answer {
+pub(super) fn compact(daemon: &mut Daemon, args: &[String]) -> Answer {
+    if let Some(other) = args.first().filter(|name| *name != "Open_vSwitch") {
+        return Answer::Now(Err(format!("{other}: no such database; there is Open_vSwitch")));
+    }
     daemon.db.compact().map(|()| String::new()).into()
 }
 

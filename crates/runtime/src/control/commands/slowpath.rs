@@ -46,7 +46,7 @@ pub(super) fn revalidator_resume(daemon: &mut Daemon, _: &[String]) -> Answer {
 pub(super) fn revalidator_purge(daemon: &mut Daemon, _: &[String]) -> Answer {
     let switch = &daemon.switch;
     for instance in switch.instances().iter() {
-        instance.backer.limits.purge_until_ms.store(sys::clock::monotonic_ms(), Ordering::Relaxed);
+        instance.backer.limits.purge.store(true, Ordering::Release);
     }
     Answer::Later(Wait::Rounds(order_rounds(switch)))
 }
@@ -54,8 +54,8 @@ pub(super) fn revalidator_purge(daemon: &mut Daemon, _: &[String]) -> Answer {
 /// Makes the revalidator delete all flows, so that new ones are made as is now wanted.
 fn start_over(switch: &Switch) {
     for instance in switch.instances().iter() {
-        instance.backer.limits.purge_until_ms.store(sys::clock::monotonic_ms(), Ordering::Relaxed);
-        instance.wake_revalidator();
+        instance.backer.limits.purge.store(true, Ordering::Release);
+        instance.order_round();
     }
 }
 

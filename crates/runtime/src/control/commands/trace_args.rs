@@ -77,8 +77,7 @@ impl<'a> TraceArgs<'a> {
         let flow = match words[..] {
             [] => return Err("give a bridge and a flow, or a datapath flow".to_string()),
             [flow] => FlowText::Datapath(None, flow),
-            // A datapath flow is told by its parentheses.
-            [name, flow] if flow.contains('(') => FlowText::Datapath(Some(name), flow),
+            [name, flow] if is_datapath_flow(flow) => FlowText::Datapath(Some(name), flow),
             [name, flow] => FlowText::Bridge(name, flow),
             _ => return Err("too many arguments".to_string()),
         };
@@ -92,6 +91,11 @@ impl<'a> TraceArgs<'a> {
             None => Payload::Counted(self.l7_bytes),
         }
     }
+}
+
+/// Whether a text is of the form `name(…)`; that of a bridge's flow is `name=…`.
+fn is_datapath_flow(text: &str) -> bool {
+    text.split_once('(').is_some_and(|(name, _)| !name.contains('='))
 }
 
 fn l7_length(text: &str) -> Result<usize, String> {

@@ -296,3 +296,58 @@ fn without_dummies_there_are_no_dummies() {
         testkit::DaemonSpec::new(crate::helpers::SLUICED).unwrap().args(["--enable-dummy=some"]).start();
     assert!(format!("{:#}", refused.err().unwrap()).contains("unknown dummy level"));
 }
+
+#[test]
+fn the_last_packets_of_a_flow_teach_nothing_that_is_over() {
+    require!();
+    let lab = Lab::new();
+    lab.ofctl(&["add-flow", "br0", "priority=0,actions=NORMAL"]);
+    let one = format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)");
+    lab.receive("p1", &one);
+    lab.receive("p1", &one);
+    vsctl(&lab.daemon, "del-port p1");
+    lab.appctl("time/warp 2000 500");
+    assert!(!lab.appctl("fdb/show br0").contains("50:54:00:00:00:05"), "{}", lab.appctl("fdb/show br0"));
+    // A learned rule that is deleted does not come back by packets of before.
+    lab.ofctl(&[
+        "add-flow",
+        "br0",
+        "priority=9,in_port=2,actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),3",
+    ]);
+    let two = format!("in_port(2),{FROM_5_TO_7},eth_type(0x1234)");
+    lab.receive("p2", &two);
+    lab.receive("p2", &two);
+    assert!(lab.ofctl(&["dump-flows", "br0", "table=1"]).contains("dl_dst=50:54:00:00:00:05"));
+    lab.ofctl(&["del-flows", "br0"]);
+    lab.appctl("time/warp 2000 500");
+    assert!(!lab.ofctl(&["dump-flows", "br0"]).contains("actions="));
+}
+
+#[test]
+fn a_purge_takes_the_flows_of_before_alone() {
+    require!();
+    let lab = Lab::new();
+    let one = format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)");
+    lab.receive("p1", &one);
+    lab.appctl("revalidator/purge");
+    assert_eq!(lab.appctl("dpctl/dump-flows"), "");
+    lab.receive("p1", &one);
+    lab.appctl("revalidator/wait");
+    assert!(lab.appctl("dpctl/dump-flows").contains("eth_type(0x1234)"));
+}
+
+#[test]
+fn a_setting_that_cannot_be_made_leaves_the_port_as_it_is() {
+    require!();
+    let lab = Lab::new();
+    vsctl(&lab.daemon, "set Interface p1 mtu_request=70000");
+    lab.appctl("time/warp 1000");
+    wait_until(&lab.daemon, "Interface p1 ofport=1 mtu=1500");
+    wait_for(crate::helpers::LIMIT, "the error in its row", || {
+        vsctl(&lab.daemon, "get Interface p1 error").contains("MTU 70000")
+    })
+    .unwrap();
+    vsctl(&lab.daemon, "set Interface p1 mtu_request=1400");
+    lab.appctl("time/warp 1000");
+    wait_until(&lab.daemon, "Interface p1 ofport=1 mtu=1400 error=[]");
+}

@@ -122,6 +122,52 @@ fn who_watches_a_controller_sees_both_directions() {
     assert!(!seen().contains("0x7777"), "{}", seen());
 }
 
+/// A watcher that does not read, and a controller that goes on: its echoes come back, 24 MB each way.
+const SLOW_WATCHER: &str = "\
+import socket, struct, sys
+hello = struct.pack('!BBHI', 4, 0, 8, 1)
+watcher = socket.socket(socket.AF_UNIX); watcher.settimeout(20); watcher.connect(sys.argv[1]); watcher.sendall(hello)
+server = socket.create_server(('127.0.0.1', 6657)); server.settimeout(20)
+print('listening', flush=True)
+c, _ = server.accept(); c.settimeout(20); c.sendall(hello)
+def message():
+    data = b''
+    while len(data) < 8 or len(data) < struct.unpack('!H', data[2:4])[0]:
+        want = 8 if len(data) < 8 else struct.unpack('!H', data[2:4])[0]
+        more = c.recv(want - len(data))
+        if not more: raise EOFError
+        data += more
+    return data
+for n in range(400):
+    c.sendall(struct.pack('!BBHI', 4, 2, 60008, n) + bytes(60000))
+    while message()[1] != 3: pass
+print('served', flush=True)
+total = 0
+while True:
+    more = watcher.recv(65536)
+    if not more: break
+    total += len(more)
+print('left', total < 24000000, flush=True)
+";
+
+#[test]
+fn a_watcher_that_does_not_read_keeps_no_controller_waiting() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "python3");
+    let lab = Lab::new(1);
+    let socket = lab.daemon.rundir().join("br0.snoop");
+    let cmd = lab.net.switch.cmd("/usr/bin/python3").args(["-c", SLOW_WATCHER]).arg(socket);
+    let script = cmd.spawn().unwrap();
+    let says = |what: &str| {
+        wait_for(Duration::from_secs(30), what, || script.stdout().contains(what))
+            .unwrap_or_else(|why| panic!("{why}\n{}{}", script.stdout(), script.stderr()));
+    };
+    says("listening");
+    lab.vsctl("set bridge br0 protocols=OpenFlow13 -- set-controller br0 tcp:127.0.0.1:6657");
+    says("served");
+    says("left True");
+}
+
 /// A client of OpenFlow 1.3, a line per word of its script: see the test below.
 const ROLES: &str = "\
 import socket, struct, sys

@@ -16,6 +16,7 @@ fn flows_and_packets_are_told_apart() {
         ("br0 in_port=1", FlowText::Bridge("br0", "in_port=1"), PacketText::None),
         ("br0 in_port=1 -generate", FlowText::Bridge("br0", "in_port=1"), PacketText::Generate),
         ("--generate br0 in_port=1", FlowText::Bridge("br0", "in_port=1"), PacketText::Generate),
+        ("br0 packet_type=(1,0x800)", FlowText::Bridge("br0", "packet_type=(1,0x800)"), PacketText::None),
         (&format!("br0 in_port=1 {FRAME}"), FlowText::Bridge("br0", "in_port=1"), bytes()),
         (ODP, FlowText::Datapath(None, ODP), PacketText::None),
         (&format!("dp {ODP}"), FlowText::Datapath(Some("dp"), ODP), PacketText::None),
