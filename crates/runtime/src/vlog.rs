@@ -3,7 +3,10 @@
 //!
 //! Modules are the targets of the `log` macros. A module that logs too fast is held to a rate; what was left out is told.
 
-use log::{Level, LevelFilter, Log, Metadata, Record};
+use log::{LevelFilter, Log, Metadata, Record};
+mod pattern;
+
+use pattern::{Line, Pattern};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -22,6 +25,13 @@ const FILE: usize = 2;
 /// Messages a second and module, and how many may come at once.
 const RATE_PER_S: u64 = 20;
 const BURST: u64 = 200;
+
+/// How lines look at first, by destination.
+const DEFAULT_PATTERNS: [&str; 3] = [
+    "%D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%m",
+    "%05N|%c%T|%p|%m",
+    "%D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%m",
+];
 
 /// Every module that logs.
 const MODULES: [&str; 18] = [
@@ -60,6 +70,8 @@ struct Inner {
     file: Option<File>,
     syslog: Option<UnixDatagram>,
     program: String,
+    patterns: [Pattern; 3],
+    started_ms: u64,
 }
 
 /// The process's log.
@@ -81,6 +93,8 @@ pub fn vlog() -> &'static Vlog {
             file: None,
             syslog: UnixDatagram::unbound().ok().filter(|s| s.connect("/dev/log").is_ok()),
             program: "sluiced".to_string(),
+            patterns: DEFAULT_PATTERNS.map(|p| Pattern::parse(p).unwrap_or_default()),
+            started_ms: sys::clock::machine_us() / 1000,
         }),
         sequence: AtomicU64::new(0),
     });
@@ -124,8 +138,8 @@ impl Vlog {
         let mut module = None;
         let mut destination = None;
         let mut wanted = None;
-        if spec.to_ascii_lowercase().starts_with("pattern:") {
-            return Err("log patterns cannot be changed in this build".to_string());
+        if spec.split(':').next().is_some_and(|word| word.eq_ignore_ascii_case("pattern")) {
+            return self.set_pattern(spec);
         }
         for word in spec.split([':', ',', ' ']).filter(|w| !w.is_empty() && !w.eq_ignore_ascii_case("any")) {
             let lower = word.to_ascii_lowercase();
@@ -149,6 +163,25 @@ impl Vlog {
         }
         drop(inner);
         self.refresh_max();
+        Ok(())
+    }
+
+    /// `PATTERN:destination:pattern`.
+    fn set_pattern(&self, spec: &str) -> Result<(), String> {
+        let mut words = spec.splitn(3, ':').skip(1);
+        let (Some(destination), Some(pattern)) = (words.next(), words.next()) else {
+            return Err(format!("{spec}: give PATTERN:destination:pattern"));
+        };
+        let chosen = |d: usize| {
+            destination.eq_ignore_ascii_case("any") || destination.eq_ignore_ascii_case(DESTINATIONS[d])
+        };
+        let chosen: Vec<usize> = (0..DESTINATIONS.len()).filter(|d| chosen(*d)).collect();
+        if chosen.is_empty() {
+            return Err(format!("no destination \"{destination}\""));
+        }
+        let pattern = Pattern::parse(pattern)?;
+        let patterns = &mut lock(&self.inner).patterns;
+        chosen.into_iter().for_each(|d| patterns[d] = pattern.clone());
         Ok(())
     }
 
@@ -211,14 +244,13 @@ impl Vlog {
 
     /// How lines look, in the conversions of `vlog/set PATTERN`.
     pub fn list_patterns(&self) -> String {
-        let line = "%05N|%c|%p|%m";
-        let with_time = format!("%D{{%Y-%m-%dT%H:%M:%S.###Z}}|{line}");
+        let patterns = lock(&self.inner).patterns.clone();
         let rows = [
             ("", "prefix", "format"),
             ("", "------", "------"),
-            ("SYSLOG", "<%B>%A:", line),
-            ("CONSOLE", "none", &with_time),
-            ("FILE", "none", &with_time),
+            ("SYSLOG", "<%B>%A:", patterns[SYSLOG].text()),
+            ("CONSOLE", "none", patterns[CONSOLE].text()),
+            ("FILE", "none", patterns[FILE].text()),
         ];
         rows.iter().map(|(name, prefix, format)| format!("{name:<8} {prefix:<33} {format}\n")).collect()
     }
@@ -269,55 +301,57 @@ impl Log for Vlog {
         }
         let Some(dropped) = inner.admit(module, sys::clock::machine_us() / 1000) else { return };
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        let now = timestamp(sys::clock::wall_ms());
         let name = level_name(record.level().to_level_filter());
         let mut text = record.args().to_string().replace(['\n', '\r'], " ");
         if dropped > 0 {
             let _ = write!(text, " ({dropped} messages of this module were left out before)");
         }
-        let line = format!("{now}|{sequence:05}|{module}|{name}|{text}\n");
+        let thread = std::thread::current();
+        let line = Line {
+            program: &inner.program,
+            module,
+            level: name,
+            message: &text,
+            thread: thread.name().filter(|name| *name != "main").unwrap_or(""),
+            sequence,
+            wall_ms: sys::clock::wall_ms(),
+            uptime_ms: (sys::clock::machine_us() / 1000).saturating_sub(inner.started_ms),
+        };
+        let lines: [Option<String>; 3] =
+            std::array::from_fn(|d| wanted(d).then(|| inner.patterns[d].render(&line)));
+        let [console, syslog, file] = lines;
         // A log that cannot be written must not stop the switch.
-        if wanted(CONSOLE) {
-            let _ = std::io::stderr().write_all(line.as_bytes());
+        if let Some(line) = console {
+            let _ = std::io::stderr().write_all((line + "\n").as_bytes());
         }
-        if wanted(FILE)
-            && let Some(file) = &mut inner.file
-        {
-            let _ = file.write_all(line.as_bytes());
+        if let (Some(line), Some(socket)) = (syslog, &inner.syslog) {
+            let head = format!("<{}>{}: ", pattern::syslog_priority(name), inner.program);
+            let _ = socket.send((head + &line).as_bytes());
         }
-        if wanted(SYSLOG)
-            && let Some(socket) = &inner.syslog
-        {
-            let priority = 24
-                + match record.level() {
-                    Level::Error => 3,
-                    Level::Warn => 4,
-                    Level::Info => 6,
-                    Level::Debug | Level::Trace => 7,
-                };
-            let program = &inner.program;
-            let _ = socket
-                .send(format!("<{priority}>{program}: {sequence:05}|{module}|{name}|{text}").as_bytes());
+        if let (Some(line), Some(file)) = (file, &mut inner.file) {
+            let _ = file.write_all((line + "\n").as_bytes());
         }
     }
 
     fn flush(&self) {}
 }
 
-/// `2026-11-20T11:27:06.283Z` of milliseconds since 1970 (civil calendar from days: H. Hinnant's algorithm).
-fn timestamp(wall_ms: u64) -> String {
-    let (days, ms) = ((wall_ms / 86_400_000) as i64, wall_ms % 86_400_000);
+/// Year, month, day and day of the year of days since 1970 (civil calendar from days: H. Hinnant's algorithm).
+fn civil(days: i64) -> (i64, u32, u32, u32) {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
     let day_of_era = z.rem_euclid(146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    // Counted from the first of March.
+    let shifted_day = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * shifted_day + 2) / 153;
+    let day = shifted_day - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (h, m, s) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{:03}Z", ms % 1000)
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let before_march = 59 + i64::from(is_leap);
+    let day_of_year = if month > 2 { shifted_day + before_march } else { shifted_day - 306 } + 1;
+    (year, month as u32, day as u32, day_of_year as u32)
 }
 
 #[cfg(test)]
@@ -325,10 +359,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timestamps_are_utc() {
-        assert_eq!(timestamp(0), "1970-01-01T00:00:00.000Z");
-        assert_eq!(timestamp(951_827_696_789), "2000-02-29T12:34:56.789Z");
-        assert_eq!(timestamp(1_763_638_026_283), "2025-11-20T11:27:06.283Z");
+    fn days_of_the_calendar() {
+        assert_eq!(civil(0), (1970, 1, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29, 60));
+        assert_eq!(civil(11_017), (2000, 3, 1, 61));
+        assert_eq!(civil(20_412), (2025, 11, 20, 324));
+        assert_eq!(civil(20_453), (2025, 12, 31, 365));
+    }
+
+    #[test]
+    fn patterns_are_set_by_destination() {
+        let v = vlog();
+        for spec in ["PATTERN:syslog:%c|%m", "pattern:SYSLOG:%m", "PATTERN:any:%05N|%m"] {
+            v.set(spec).unwrap();
+            let pattern = spec.splitn(3, ':').nth(2).unwrap();
+            let row = v.list_patterns().lines().find(|l| l.starts_with("SYSLOG")).unwrap().to_string();
+            assert!(row.ends_with(pattern), "{row}");
+        }
+        for spec in ["PATTERN:nowhere:%m", "PATTERN:file", "PATTERN:file:%z"] {
+            assert!(v.set(spec).is_err(), "{spec}");
+        }
     }
 
     #[test]
