@@ -1,3 +1,4 @@
+mod bridges;
 mod unsupported;
 
 use ofproto::ports::{PriorityTags, VlanMode};
@@ -105,6 +106,9 @@ fn global_settings() {
     assert_eq!(
         messages(&desired),
         [
+            "Open_vSwitch : another limit of matched VLAN tags than 1 (other_config:vlan-limit) is not supported in this version: it has no effect",
+            "Open_vSwitch : more than one handler (other_config:n-handler-threads) is not supported in this version: it has no effect",
+            "Open_vSwitch : more than one revalidator (other_config:n-revalidator-threads) is not supported in this version: it has no effect",
             "Open_vSwitch : other_config:max-idle=1 is not from 500 to 4294967295: 500 is used",
             "Open_vSwitch : other_config:max-revalidator=\"x\" is not a number: 500 is used",
             "Open_vSwitch : other_config:n-revalidator-threads=\"0\" is not a number from 1 to 1024: ignored",
@@ -192,122 +196,6 @@ fn queues_pinned_to_cores() {
             "{text}"
         );
         assert_eq!(desired.notices.len(), notices, "{text}");
-    }
-}
-
-#[test]
-fn bridge_settings() {
-    let mut bed = Bed::new();
-    bed.add_br("br0", "dummy");
-    let row = bed.row("Bridge", "br0");
-    bed.txn(|txn| {
-        let columns = [
-            ("name", ColumnValue::from("first")),
-            ("flow_limit", 10.into()),
-            ("overflow_policy", "evict".into()),
-        ];
-        let table = txn.insert("Flow_Table", columns);
-        let other_config = map(&[
-            ("datapath-id", "00000000000000ab"),
-            ("hwaddr", "00:00:00:00:00:05"),
-            ("mac-aging-time", "60"),
-            ("mac-table-size", "9"),
-            ("forward-bpdu", "true"),
-            ("disable-in-band", "true"),
-            ("dp-desc", "a switch"),
-        ]);
-        let columns = [
-            ("fail_mode", "secure".into()),
-            ("protocols", Datum::set(["OpenFlow13", "OpenFlow10"]).into()),
-            ("flow_tables", ColumnValue::ref_map([(3, table)])),
-            ("other_config", other_config),
-        ];
-        txn.update("Bridge", row, columns);
-    });
-    let desired = bed.desired();
-    let table = FlowTableConfig {
-        name: Some("first".into()),
-        flow_limit: Some(10),
-        evict: true,
-        ..FlowTableConfig::default()
-    };
-    let expected = BridgeOptions {
-        datapath_id: Some(0xab),
-        hwaddr: Some(MacAddr([0, 0, 0, 0, 0, 5])),
-        fail_mode: FailMode::Secure,
-        protocols: vec![OpenFlowVersion::V10, OpenFlowVersion::V13],
-        mac_aging_time_s: 60,
-        mac_table_size: 10,
-        forward_bpdu: true,
-        disable_in_band: true,
-        dp_desc: Some("a switch".into()),
-        flow_tables: [(3, table)].into(),
-        ..BridgeOptions::default()
-    };
-    assert_eq!(desired.bridges["br0"].options, expected);
-    assert_eq!(OpenFlowVersion::V13.wire(), 4);
-    assert_eq!(
-        messages(&desired),
-        ["Bridge br0: other_config:mac-table-size=9 is not from 10 to 1000000: 10 is used"]
-    );
-}
-
-#[test]
-fn controllers() {
-    use ConnectionMode::{InBand, OutOfBand};
-    let mut bed = Bed::new();
-    bed.add_br("br0", "dummy");
-    let row = bed.row("Bridge", "br0");
-    bed.txn(|txn| {
-        let target = |target: &'static str| [("target", ColumnValue::from(target))];
-        let rows = [
-            txn.insert("Controller", [("target", "tcp:127.0.0.1".into()), ("max_backoff", 1500.into())]),
-            txn.insert("Controller", target("ptcp:6653")),
-            txn.insert("Controller", target("ssl:127.0.0.1")),
-            txn.insert("Controller", target("bogus:x")),
-        ];
-        txn.update("Bridge", row, [("controller", ColumnValue::refs(rows))]);
-    });
-    let read = |desired: &Desired| -> Vec<_> {
-        let controllers = desired.bridges["br0"].controllers.iter();
-        let mut read: Vec<_> = controllers
-            .map(|c| (c.target.clone(), c.kind, c.connection_mode, c.max_backoff_ms, c.inactivity_probe_ms))
-            .collect();
-        read.sort_by(|a, b| a.0.cmp(&b.0));
-        read
-    };
-    let desired = bed.desired();
-    let passive = ("ptcp:6653".to_string(), ControllerKind::Service, OutOfBand, 8000, 5000);
-    let active = ("tcp:127.0.0.1".to_string(), ControllerKind::Primary, InBand, 1500, 5000);
-    assert_eq!(read(&desired), [passive, active]);
-    assert_eq!(
-        messages(&desired),
-        [
-            "Controller bogus:x: \"bogus:x\" does not say how to reach a controller: left out",
-            "Controller ssl:127.0.0.1: SSL is not supported in this version: this controller is left out",
-        ]
-    );
-    bed.set("Bridge", "br0", "other_config", map(&[("disable-in-band", "true")]));
-    assert_eq!(read(&bed.desired())[1].2, OutOfBand);
-}
-
-#[test]
-fn datapath_ids() {
-    for (text, expected) in [
-        ("0000000000000001", Some(1)),
-        ("0x00000000000000ff", Some(0xff)),
-        ("FFFFFFFFFFFFFFFF", Some(u64::MAX)),
-        ("0000000000000000", None),
-        ("1", None),
-        ("+000000000000001", None),
-        ("00000000000000011", None),
-    ] {
-        let mut bed = Bed::new();
-        bed.add_br("br0", "netdev");
-        bed.set("Bridge", "br0", "other_config", map(&[("datapath-id", text)]));
-        let desired = bed.desired();
-        assert_eq!(desired.bridges["br0"].options.datapath_id, expected, "{text}");
-        assert_eq!(desired.notices.len(), usize::from(expected.is_none()), "{text}");
     }
 }
 
