@@ -52,6 +52,8 @@ enum Kind {
     Ipv4,
     Vlan,
     Ipv6,
+    /// TCP and UDP, tagged and not, by chance.
+    Mixed,
 }
 
 /// How flows spread over masks.
@@ -72,7 +74,7 @@ struct Spec {
     spread: Spread,
 }
 
-const SPECS: [Spec; 12] = [
+const SPECS: [Spec; 14] = [
     Spec { name: "1 flow", flows: 1, kind: Kind::Ipv4, spread: Spread::Even(1) },
     Spec { name: "1k flows, 1 mask", flows: 1000, kind: Kind::Ipv4, spread: Spread::Even(1) },
     Spec { name: "100k flows, 1 megaflow", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Even(0) },
@@ -87,6 +89,13 @@ const SPECS: [Spec; 12] = [
     Spec { name: "100k exact megaflows", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Exact },
     Spec { name: "500k exact megaflows", flows: 500_000, kind: Kind::Ipv4, spread: Spread::Exact },
     Spec { name: "VLAN, 1k flows, 1 mask", flows: 1000, kind: Kind::Vlan, spread: Spread::Even(1) },
+    Spec { name: "mixed, 1k flows, 1 mask", flows: 1000, kind: Kind::Mixed, spread: Spread::Even(1) },
+    Spec {
+        name: "mixed, 100k flows, 4 megaflows",
+        flows: 100_000,
+        kind: Kind::Mixed,
+        spread: Spread::Even(0),
+    },
     Spec { name: "IPv6, 1 flow", flows: 1, kind: Kind::Ipv6, spread: Spread::Even(1) },
     Spec { name: "IPv6, 1k flows, 1 mask", flows: 1000, kind: Kind::Ipv6, spread: Spread::Even(1) },
     Spec {
@@ -107,13 +116,35 @@ fn random(state: &mut u64) -> u64 {
 fn frame(kind: Kind, n: u32, mask: u32) -> Vec<u8> {
     let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     let source = n.to_be_bytes();
+    let chance = random(&mut u64::from(n));
+    let tagged = kind == Kind::Vlan || kind == Kind::Mixed && chance & 1 != 0;
+    let tcp = kind == Kind::Mixed && chance & 2 != 0;
     match kind {
-        Kind::Ipv4 | Kind::Vlan => {
-            if kind == Kind::Vlan {
+        Kind::Ipv4 | Kind::Vlan | Kind::Mixed => {
+            if tagged {
                 f.extend([0x81, 0, 0, 42]);
             }
             let rest = (FRAME_BYTES - f.len() - 2) as u8;
-            f.extend([8, 0, 0x45, 0, 0, rest, 0, 1, 0, 0, 64, 17, 0, 0, 10, source[1], source[2], source[3]]);
+            f.extend([
+                8,
+                0,
+                0x45,
+                0,
+                0,
+                rest,
+                0,
+                1,
+                0,
+                0,
+                64,
+                if tcp { 6 } else { 17 },
+                0,
+                0,
+                10,
+                source[1],
+                source[2],
+                source[3],
+            ]);
             f.extend([mask as u8, 200, 0, 1]);
         }
         Kind::Ipv6 => {

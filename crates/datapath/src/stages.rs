@@ -6,7 +6,7 @@
 
 use crate::cache::SignatureCache;
 use crate::hash::{KeyHasher, split_mix};
-use crate::megaflow::MegaflowTable;
+use crate::megaflow::{First, MegaflowTable};
 use crate::process::Burst;
 use flow::extract::{Metadata, extract};
 use flow::template::extract_common;
@@ -146,9 +146,12 @@ impl Kernel for FindMegaflows<'_> {
         // Packets of one burst come from one port, but for recirculated ones.
         let mut port = burst.keys[*first as usize].base.in_port;
         let mut rank = table.rank_of(port);
+        let mut firsts = [First::NONE; BATCH_MAX_PACKETS];
         if let Some(rank) = rank.filter(|_| table.is_far() && burst.misses.len() > 1) {
-            burst.misses.iter().for_each(|i| table.prefetch_line(rank, &burst.keys[*i as usize]));
-            burst.misses.iter().for_each(|i| table.prefetch_slot(rank, &burst.keys[*i as usize]));
+            for &i in &burst.misses {
+                firsts[i as usize] = table.prefetch_first(rank, &burst.keys[i as usize]);
+            }
+            firsts.iter().for_each(|first| table.prefetch_slot(*first));
         }
         for &i in &burst.misses {
             let i = i as usize;
@@ -156,9 +159,10 @@ impl Kernel for FindMegaflows<'_> {
             if key.base.in_port != port {
                 port = key.base.in_port;
                 rank = table.rank_of(port);
+                firsts = [First::NONE; BATCH_MAX_PACKETS];
             }
             let Some(rank) = rank else { continue };
-            let found = table.lookup_in(rank, key);
+            let found = table.lookup_in(rank, key, firsts[i]);
             let Some(id) = found.id else { continue };
             let Some(slot) = table.slab().get_mut(id) else { continue };
             slot.account(burst.packets[i].len() as u64, key.base.tcp_flags, self.now_ms);

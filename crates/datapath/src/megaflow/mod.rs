@@ -20,8 +20,8 @@ use flow::{DpPort, FlowKey, KeyMask, Ufid};
 use hashbrown::HashTable;
 use std::sync::Arc;
 
-/// Up to so many flows (190 KiB) the second-level cache of a processor has them.
-const NEAR_FLOWS: usize = 1500;
+/// Up to so many flows (512 KiB) the second-level cache of a processor has them.
+const NEAR_FLOWS: usize = 4096;
 
 /// A subtable in the list of a port.
 struct Ranked {
@@ -47,6 +47,18 @@ pub(crate) struct MegaflowTable {
     ranks: HashTable<PortRank>,
     flow_limit: usize,
     masks_per_port_max: usize,
+}
+
+/// The first subtable that a lookup visits, and the packet's hash there.
+#[derive(Clone, Copy)]
+pub(crate) struct First {
+    subtable: u32,
+    hash: u64,
+}
+
+impl First {
+    /// Not known.
+    pub(crate) const NONE: First = First { subtable: u32::MAX, hash: 0 };
 }
 
 /// What a lookup found.
@@ -161,7 +173,7 @@ impl MegaflowTable {
     /// Looks a packet up.
     pub(crate) fn lookup(&mut self, key: &FlowKey) -> Found {
         match self.rank_of(key.base.in_port) {
-            Some(rank) => self.lookup_in(rank, key),
+            Some(rank) => self.lookup_in(rank, key, First::NONE),
             None => Found { id: None, visited: 0 },
         }
     }
@@ -172,35 +184,29 @@ impl MegaflowTable {
         self.ranks.find_bucket_index(self.hasher.number(port.into()), |r| r.port == port)
     }
 
-    /// The first subtable that a lookup of the packet visits, with the packet's hash there.
+    /// Asks for the line that a lookup of the packet reads first; what it is called by.
     #[inline(always)]
-    fn first_in(&self, rank: usize, key: &FlowKey) -> Option<(&Subtable, u64)> {
-        let entry = self.ranks.get_bucket(rank)?.list.iter().find(|e| e.shape == key.base.shape)?;
-        let subtable = self.subtables.get(entry.subtable as usize)?;
-        Some((subtable, self.hasher.masked(key, subtable.mask())))
-    }
-
-    /// Asks for the line that a lookup of the packet reads first.
-    #[inline(always)]
-    pub(crate) fn prefetch_line(&self, rank: usize, key: &FlowKey) {
-        if let Some((subtable, hash)) = self.first_in(rank, key) {
-            subtable.prefetch(hash);
-        }
+    pub(crate) fn prefetch_first(&self, rank: usize, key: &FlowKey) -> First {
+        let entry =
+            self.ranks.get_bucket(rank).and_then(|r| r.list.iter().find(|e| e.shape == key.base.shape));
+        let Some(entry) = entry else { return First::NONE };
+        let Some(subtable) = self.subtables.get(entry.subtable as usize) else { return First::NONE };
+        let hash = self.hasher.masked(key, subtable.mask());
+        subtable.prefetch(hash);
+        First { subtable: entry.subtable, hash }
     }
 
     /// Asks for the slot that a lookup of the packet reads first.
     #[inline(always)]
-    pub(crate) fn prefetch_slot(&self, rank: usize, key: &FlowKey) {
-        if let Some((subtable, hash)) = self.first_in(rank, key)
-            && let Some(id) = subtable.hint(hash)
-        {
+    pub(crate) fn prefetch_slot(&self, first: First) {
+        if let Some(id) = self.subtables.get(first.subtable as usize).and_then(|s| s.hint(first.hash)) {
             self.prefetch(id);
         }
     }
 
-    /// Looks a packet up in the list of its input port.
+    /// Looks a packet up in the list of its input port. `first` saves a hash, if it is known.
     #[inline(always)]
-    pub(crate) fn lookup_in(&mut self, rank: usize, key: &FlowKey) -> Found {
+    pub(crate) fn lookup_in(&mut self, rank: usize, key: &FlowKey, first: First) -> Found {
         let mut visited = 0;
         let Some(rank) = self.ranks.get_bucket_mut(rank) else { return Found { id: None, visited } };
         for entry in &mut rank.list {
@@ -209,7 +215,8 @@ impl MegaflowTable {
             }
             visited += 1;
             let subtable = &self.subtables[entry.subtable as usize];
-            let hash = self.hasher.masked(key, subtable.mask());
+            let known = entry.subtable == first.subtable;
+            let hash = if known { first.hash } else { self.hasher.masked(key, subtable.mask()) };
             if let Some(id) = subtable.find(hash, key, &self.slab) {
                 entry.hits += 1;
                 return Found { id: Some(id), visited };
