@@ -11,7 +11,7 @@ use dpif::{
     Datapath, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode, ReplySink,
 };
 use flow::{FlowKey, KeyMask, Ufid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering, ReplyRing};
 
@@ -91,6 +91,8 @@ pub struct Revalidator {
     next_ms: u64,
     tags: BTreeMap<u64, Batch>,
     next_tag: u64,
+    /// Flows that ended in this round: a dump that was answered before may still show them.
+    ended: BTreeSet<(Ufid, PmdId)>,
     /// Figures.
     pub stats: RevalidatorStats,
     /// Flows deleted because nobody knew what they were for.
@@ -123,6 +125,7 @@ impl Revalidator {
             next_ms: 0,
             tags: BTreeMap::new(),
             next_tag: 0,
+            ended: BTreeSet::new(),
             stats: RevalidatorStats::default(),
             foreign_flows: AtomicU64::new(0),
         }
@@ -152,7 +155,7 @@ impl Revalidator {
     pub fn poll(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) -> u64 {
         while let Some((pmd, tag, results)) = self.replies.pop() {
             // An answer may tell that a flow is gone: what it counted last is pushed before.
-            take_purged(backer, dp, now_ms);
+            self.take_purged(backer, dp, now_ms);
             let Some(sent) = self.tags.remove(&tag) else { continue };
             if let Some(round) = self.round.as_mut().filter(|_| sent.in_round) {
                 round.waiting -= 1;
@@ -198,6 +201,26 @@ impl Revalidator {
         }
     }
 
+    /// Flows that ended with their port or thread, or were taken over by another one: their last statistics are pushed. For
+    /// times without [`Revalidator::poll`], which does it too.
+    pub fn take_purged(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
+        while let Some((pmd, flow)) = dp.next_purged() {
+            if self.round.is_some() {
+                self.ended.insert((flow.ufid, pmd));
+            }
+            let known = backer.ukeys.with(flow.ufid, pmd, |_| ()).is_some();
+            if known || flow.stats.packets == 0 {
+                deleted(backer, pmd, flow.ufid, Some(&flow.stats));
+                continue;
+            }
+            // A thread took it over and gave it on before a dump showed it.
+            let mut k = foreign_ukey(&flow, now_ms);
+            recheck(backer, &mut k, backer.epoch(), now_ms);
+            push(backer, &mut k, &flow.stats);
+            backer.ukeys.defer_release(&k.recircs);
+        }
+    }
+
     fn start(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
         self.seq += 1;
         self.round = Some(Round {
@@ -216,6 +239,7 @@ impl Revalidator {
 
     fn finish(&mut self, backer: &Backer, now_ms: u64) {
         let Some(round) = self.round.take() else { return };
+        self.ended.clear();
         self.done_epoch = round.epoch;
         backer.dump_completed(round.started_ms);
         self.next_ms = now_ms + backer.limits.max_revalidator_ms.load(Ordering::Relaxed);
@@ -304,6 +328,9 @@ impl Revalidator {
         let (seq, many) = (round.seq, round.flows > backer.limits.flow_limit.load(Ordering::Relaxed));
         let ufid = r.ufid;
         let foreign = backer.ukeys.with(ufid, pmd, |_| ()).is_none();
+        if foreign && self.ended.contains(&(ufid, pmd)) {
+            return None;
+        }
         if foreign {
             self.foreign_flows.fetch_add(1, Ordering::Relaxed);
             let _ = backer.ukeys.insert(ufid, pmd, foreign_ukey(&r, now_ms));
@@ -362,23 +389,6 @@ fn carry_out(
             backer.ukeys.with(ufid, pmd, |k| k.state = UkeyState::Evicting);
             Some((ufid, Sent::Delete, DpifOp::FlowDel(ufid)))
         }
-    }
-}
-
-/// Flows that ended with their port or thread, or were taken over by another one: their last statistics are pushed. For
-/// times without [`Revalidator::poll`], which does it too.
-pub fn take_purged(backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
-    while let Some((pmd, flow)) = dp.next_purged() {
-        let known = backer.ukeys.with(flow.ufid, pmd, |_| ()).is_some();
-        if known || flow.stats.packets == 0 {
-            deleted(backer, pmd, flow.ufid, Some(&flow.stats));
-            continue;
-        }
-        // A thread took it over and gave it on before a dump showed it.
-        let mut k = foreign_ukey(&flow, now_ms);
-        recheck(backer, &mut k, backer.epoch(), now_ms);
-        push(backer, &mut k, &flow.stats);
-        backer.ukeys.defer_release(&k.recircs);
     }
 }
 

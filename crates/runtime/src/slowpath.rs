@@ -4,7 +4,7 @@ use crate::userspace::{Handler, InlineHandler, UserspaceDatapath};
 use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, ReplySink, Upcall};
 use flow::Ufid;
 use ofproto::backer::Backer;
-use ofproto::revalidate::{self, Replies, ReplyQueue, Revalidator, RevalidatorStats};
+use ofproto::revalidate::{Replies, ReplyQueue, Revalidator, RevalidatorStats};
 use ofproto::upcall;
 use std::collections::HashMap;
 use std::io;
@@ -28,8 +28,6 @@ pub struct RevalidatorState {
     pub finished: AtomicU64,
     /// Rounds up to this number are to begin without waiting for their time.
     pub wanted: AtomicU64,
-    /// Epoch up to which the datapath is up to date.
-    pub settled: AtomicBool,
 }
 
 /// Wakes the main loop.
@@ -70,7 +68,6 @@ impl SlowPath {
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
-            settled: AtomicBool::new(false),
         });
         let (backer, dp, ending, shown) = (backer.clone(), datapath.clone(), stop.clone(), state.clone());
         let run = move || revalidator_thread(&backer, &dp, &parker, &ending, &shown, &wake);
@@ -114,7 +111,7 @@ fn revalidator_thread(
     let mut next_expiry_ms = 0;
     while !stop.load(Ordering::Acquire) {
         let now_ms = sys::clock::monotonic_ms();
-        revalidate::take_purged(backer, &**datapath, now_ms);
+        revalidator.take_purged(backer, &**datapath, now_ms);
         let wanted = state.wanted.load(Ordering::Acquire);
         if revalidator.rounds() < wanted {
             revalidator.hurry();
@@ -133,7 +130,6 @@ fn revalidator_thread(
         }
         *lock(&state.stats) = revalidator.stats;
         state.begun.store(revalidator.rounds(), Ordering::Release);
-        state.settled.store(revalidator.is_settled(backer), Ordering::Release);
         if state.finished.swap(finished, Ordering::AcqRel) < finished && finished <= wanted {
             wake();
         }

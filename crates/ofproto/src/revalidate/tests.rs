@@ -196,6 +196,21 @@ fn a_flow_that_ends_with_its_thread_is_counted_to_the_end() {
 }
 
 #[test]
+fn a_flow_that_ends_after_a_dump_was_answered_is_counted_once() {
+    let mut rig = Rig::new("actions=2");
+    rig.install(0x88cc, 1);
+    rig.dp.count(5, 1100);
+    rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
+    rig.dp.work();
+    // The answer that shows it is on the way, and so is its end.
+    let gone = std::mem::take(&mut *lock(&rig.dp.flows));
+    lock(&rig.dp.purged).extend(gone);
+    rig.settle();
+    assert_eq!(counted(&rig.backer, rig.bridge), 6);
+    assert!(rig.backer.ukeys.is_empty());
+}
+
+#[test]
 fn a_flow_that_no_dump_showed_is_counted_when_it_ends() {
     let mut rig = Rig::new("actions=2");
     rig.install(0x88cc, 1);

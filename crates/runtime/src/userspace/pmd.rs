@@ -32,7 +32,7 @@ const BURSTS_PER_POLL: u32 = 16;
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// The same while queues are to be given back.
 const SLEEP_MAX_LEAVING: Duration = Duration::from_millis(1);
-/// A queue that fails so often in a row is not polled until its port is made anew.
+/// A queue that fails so often in a row is looked at once a second only.
 const ERRORS_MAX: u32 = 3;
 /// A burst of so many packets shows that there is too much to do for timed sleeps.
 const BUSY_BURST_PACKETS: usize = BATCH_MAX_PACKETS / 2;
@@ -82,11 +82,20 @@ impl Rx {
                 self.ready = n == max_packets;
                 self.errors = 0;
             }
-            Err(_) => {
+            Err(e) => {
                 self.ready = false;
-                self.errors += 1;
+                self.errors = self.errors.saturating_add(1);
+                if self.errors == ERRORS_MAX {
+                    let (port, queue) = (self.port, self.number);
+                    log::warn!(target: "dpif_netdev", "port {port} receive queue {queue} fails again and again: {e}");
+                }
             }
         }
+    }
+
+    /// Has a queue that failed looked at again.
+    fn try_again(&mut self) {
+        self.ready |= self.errors >= ERRORS_MAX;
     }
 
     /// Adds the frames that the queue lost.
@@ -166,6 +175,7 @@ impl PmdThread {
                 self.core.tick(sys::clock::monotonic_us());
                 self.core.flush_output(&mut self.io);
                 self.remember(now_us);
+                self.rx.iter_mut().for_each(Rx::try_again);
                 self.next_tick_us = now_us + 1_000_000;
             }
             self.charge(worked);

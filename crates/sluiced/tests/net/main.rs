@@ -3,6 +3,7 @@
 //! after something that came later on the same way.
 #![forbid(unsafe_code)]
 
+mod cli;
 mod commands;
 mod daemon;
 mod database;

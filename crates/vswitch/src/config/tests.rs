@@ -1,3 +1,5 @@
+mod unsupported;
+
 use ofproto::ports::{PriorityTags, VlanMode};
 use ofproto::{MacAddr, OfPort};
 use ovsdb::client::{ColumnValue, TxnBuilder};
@@ -522,63 +524,6 @@ fn a_port_cannot_have_the_name_of_another_bridge() {
         desired.refused[&bed.row("Interface", "br1")],
         "br1 is the name of a bridge, whose own port has it"
     );
-}
-
-#[test]
-fn what_is_not_supported_is_told() {
-    let cases: Vec<(&str, &str, ColumnValue, &str)> = vec![
-        ("Bridge", "stp_enable", true.into(), "spanning tree"),
-        ("Bridge", "rstp_enable", true.into(), "rapid spanning tree"),
-        ("Bridge", "mcast_snooping_enable", true.into(), "multicast snooping"),
-        ("Port", "lacp", "passive".into(), "LACP"),
-        ("Port", "vlan_mode", "dot1q-tunnel".into(), "dot1q-tunnel"),
-        ("Interface", "cfm_mpid", 3.into(), "CFM"),
-        ("Interface", "bfd", map(&[("enable", "true")]), "BFD"),
-        ("Interface", "lldp", map(&[("enable", "true")]), "LLDP"),
-        ("Interface", "ingress_policing_rate", 3.into(), "ingress policing"),
-        ("Open_vSwitch", "other_config", map(&[("hw-offload", "true")]), "hardware offload"),
-        ("Open_vSwitch", "other_config", map(&[("dpdk-init", "true")]), "DPDK"),
-    ];
-    for (table, column, value, expected) in cases {
-        let mut bed = Bed::new();
-        bed.add_br("br0", "netdev");
-        bed.add_port("br0", "p1", &[], &[]);
-        let name = if table == "Bridge" { "br0" } else { "p1" };
-        bed.set(table, name, column, value);
-        let told = messages(&bed.desired());
-        assert!(told.len() == 1 && told[0].contains(expected), "{column}: {told:?}");
-    }
-    let mut bed = Bed::new();
-    bed.add_br("br0", "netdev");
-    let (root, row, port) = (bed.root(), bed.row("Bridge", "br0"), bed.row("Port", "br0"));
-    bed.txn(|txn| {
-        let targets = || [("targets", ColumnValue::from("127.0.0.1:1"))];
-        let (netflow, sflow) = (txn.insert("NetFlow", targets()), txn.insert("sFlow", targets()));
-        let ipfix = txn.insert("IPFIX", targets());
-        let mirror = txn.insert("Mirror", [("name", ColumnValue::from("m0"))]);
-        let attach = txn.insert("AutoAttach", [("system_name", ColumnValue::from("a"))]);
-        let qos = txn.insert("QoS", [("type", ColumnValue::from("linux-htb"))]);
-        let ssl = txn.insert("SSL", ["private_key", "certificate", "ca_cert"].map(|k| (k, "f".into())));
-        txn.insert(
-            "Flow_Sample_Collector_Set",
-            [("id", ColumnValue::from(1)), ("bridge", ColumnValue::refs([row]))],
-        );
-        txn.update(
-            "Bridge",
-            row,
-            [
-                ("netflow", ColumnValue::from(netflow)),
-                ("sflow", sflow.into()),
-                ("ipfix", ipfix.into()),
-                ("mirrors", mirror.into()),
-                ("auto_attach", attach.into()),
-            ],
-        );
-        txn.update("Port", port, [("qos", ColumnValue::from(qos))]);
-        txn.update("Open_vSwitch", root, [("ssl", ColumnValue::from(ssl))]);
-    });
-    let desired = bed.desired();
-    assert_eq!(desired.notices.len(), 8, "{:?}", messages(&desired));
 }
 
 #[test]

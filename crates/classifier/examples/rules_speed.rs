@@ -1,4 +1,4 @@
-//! Speed and size of the classifier: `cargo run --release -p classifier --example speed [rules [case]]`.
+//! Speed and size of the classifier: `cargo run --release -p classifier --example rules_speed [rules [case]]`.
 //!
 //! Sizes are differences of the resident set (`/proc/self/statm`), so they include what the allocator wastes; rules carry
 //! one pointer-sized payload.

@@ -1,0 +1,91 @@
+//! What is asked for and not there is told.
+
+use super::*;
+
+#[test]
+fn what_is_not_supported_is_told() {
+    let cases: Vec<(&str, &str, ColumnValue, &str)> = vec![
+        ("Bridge", "stp_enable", true.into(), "spanning tree"),
+        ("Bridge", "rstp_enable", true.into(), "rapid spanning tree"),
+        ("Bridge", "mcast_snooping_enable", true.into(), "multicast snooping"),
+        ("Port", "lacp", "passive".into(), "LACP"),
+        ("Port", "vlan_mode", "dot1q-tunnel".into(), "dot1q-tunnel"),
+        ("Interface", "cfm_mpid", 3.into(), "CFM"),
+        ("Interface", "bfd", map(&[("enable", "true")]), "BFD"),
+        ("Interface", "lldp", map(&[("enable", "true")]), "LLDP"),
+        ("Interface", "ingress_policing_rate", 3.into(), "ingress policing"),
+        ("Open_vSwitch", "other_config", map(&[("hw-offload", "true")]), "hardware offload"),
+        ("Open_vSwitch", "other_config", map(&[("dpdk-init", "true")]), "DPDK"),
+        ("Open_vSwitch", "other_config", map(&[("min-revalidate-pps", "1")]), "min-revalidate-pps"),
+        ("Open_vSwitch", "other_config", map(&[("n-handler-threads", "2")]), "n-handler-threads"),
+        ("Open_vSwitch", "other_config", map(&[("n-revalidator-threads", "2")]), "n-revalidator-threads"),
+        ("Open_vSwitch", "other_config", map(&[("vlan-limit", "2")]), "vlan-limit"),
+        ("Open_vSwitch", "other_config", map(&[("flow-restore-wait", "true")]), "flow-restore-wait"),
+        ("Open_vSwitch", "other_config", map(&[("enable-statistics", "true")]), "enable-statistics"),
+        ("Bridge", "flood_vlans", 7.into(), "flood_vlans"),
+        ("Bridge", "other_config", map(&[("in-band-queue", "3")]), "in-band-queue"),
+    ];
+    for (table, column, value, expected) in cases {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        bed.add_port("br0", "p1", &[], &[]);
+        let name = if table == "Bridge" { "br0" } else { "p1" };
+        bed.set(table, name, column, value);
+        let told = messages(&bed.desired());
+        assert!(told.len() == 1 && told[0].contains(expected), "{column}: {told:?}");
+    }
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    let (root, row, port) = (bed.root(), bed.row("Bridge", "br0"), bed.row("Port", "br0"));
+    bed.txn(|txn| {
+        let targets = || [("targets", ColumnValue::from("127.0.0.1:1"))];
+        let (netflow, sflow) = (txn.insert("NetFlow", targets()), txn.insert("sFlow", targets()));
+        let ipfix = txn.insert("IPFIX", targets());
+        let mirror = txn.insert("Mirror", [("name", ColumnValue::from("m0"))]);
+        let attach = txn.insert("AutoAttach", [("system_name", ColumnValue::from("a"))]);
+        let qos = txn.insert("QoS", [("type", ColumnValue::from("linux-htb"))]);
+        let ssl = txn.insert("SSL", ["private_key", "certificate", "ca_cert"].map(|k| (k, "f".into())));
+        txn.insert(
+            "Flow_Sample_Collector_Set",
+            [("id", ColumnValue::from(1)), ("bridge", ColumnValue::refs([row]))],
+        );
+        txn.update(
+            "Bridge",
+            row,
+            [
+                ("netflow", ColumnValue::from(netflow)),
+                ("sflow", sflow.into()),
+                ("ipfix", ipfix.into()),
+                ("mirrors", mirror.into()),
+                ("auto_attach", attach.into()),
+            ],
+        );
+        txn.update("Port", port, [("qos", ColumnValue::from(qos))]);
+        txn.update("Open_vSwitch", root, [("ssl", ColumnValue::from(ssl))]);
+    });
+    let desired = bed.desired();
+    assert_eq!(desired.notices.len(), 8, "{:?}", messages(&desired));
+}
+
+#[test]
+fn settings_of_controllers_that_are_not_supported_are_told() {
+    let cases: Vec<(&str, ColumnValue)> = vec![
+        ("connection_mode", "in-band".into()),
+        ("controller_rate_limit", 1000.into()),
+        ("controller_queue_size", 10.into()),
+        ("enable_async_messages", false.into()),
+        ("other_config", map(&[("dscp", "7")])),
+    ];
+    for (column, value) in cases {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        let row = bed.row("Bridge", "br0");
+        bed.txn(|txn| {
+            let columns = [("target", ColumnValue::from("tcp:127.0.0.1")), (column, value)];
+            let controller = txn.insert("Controller", columns);
+            txn.update("Bridge", row, [("controller", ColumnValue::from(controller))]);
+        });
+        let told = messages(&bed.desired());
+        assert!(told.len() == 1 && told[0].contains(column), "{column}: {told:?}");
+    }
+}
