@@ -136,7 +136,6 @@ fn thread_settings() {
         ("pmd-auto-lb-improvement-threshold", "10"),
         ("pmd-sleep-max", "50, 3:0,127:10001"),
         ("emc-insert-inv-prob", "0"),
-        ("smc-enable", "true"),
     ]);
     let expected = ThreadPlan {
         cores: Some(vec![1, 3, 127]),
@@ -149,7 +148,7 @@ fn thread_settings() {
             improvement_threshold_percent: 10,
         },
         sleep: SleepMax { default_us: 50, by_core: [(3, 0), (127, 10_000)].into() },
-        cache: CacheSettings { emc_insert_inv_prob: Some(0), smc_enable: Some(true) },
+        cache: CacheSettings { emc_insert_inv_prob: Some(0), smc_enable: None },
     };
     assert_eq!(plan, expected);
     assert_eq!([1, 3, 127].map(|core| plan.sleep.of(core)), [50, 0, 10_000]);
