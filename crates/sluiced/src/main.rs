@@ -47,6 +47,9 @@ struct Options {
     /// Keep all memory from being paged out
     #[arg(long)]
     mlockall: bool,
+    /// Become USER, and of GROUP, keeping the powers over network devices: run, log and database directories must be theirs
+    #[arg(long, value_name = "USER[:GROUP]")]
+    user: Option<String>,
     /// Do without the kernel datapath (this build has none)
     #[arg(long)]
     disable_system: bool,
@@ -94,6 +97,7 @@ fn config(options: Options, started_as: &str) -> DaemonConfig {
         unixctl: options.unixctl.map(|socket| run_dir.join(socket)),
         verbose: options.verbose,
         lock_memory: options.mlockall,
+        user: options.user,
         dummies: options.enable_dummy.unwrap_or_default(),
         run_dir,
         log_dir,

@@ -1,5 +1,5 @@
 //! What a daemon asks of the operating system: going into the background, a pid file, file locks, signals, limits,
-//! threads and processors, waking and waiting, random numbers, clocks.
+//! users, threads and processors, waking and waiting, random numbers, clocks.
 //!
 //! Nothing here knows of switches. Everything may be called from any thread unless its page says otherwise.
 #![allow(unsafe_code, reason = "system calls that no safe library has; each block says why it is sound")]
@@ -13,6 +13,7 @@ pub mod poll;
 pub mod random;
 pub mod signals;
 pub mod thread;
+pub mod user;
 mod waker;
 
 pub use waker::Waker;

@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     {
         return run_role(role, rest);
     }
-    let tests: [(&str, fn()); 10] = [
+    let tests: [(&str, fn()); 11] = [
         ("a_daemon_returns_when_ready_and_lives_on", a_daemon_returns_when_ready_and_lives_on),
         ("a_daemon_that_fails_passes_its_status_on", a_daemon_that_fails_passes_its_status_on),
         ("a_daemon_that_is_killed_is_a_failure", a_daemon_that_is_killed_is_a_failure),
@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         ("a_lock_excludes_ovsdb_and_is_excluded_by_it", a_lock_excludes_ovsdb_and_is_excluded_by_it),
         ("signals_are_read", signals_are_read),
         ("memory_is_locked", memory_is_locked),
+        ("another_user_keeps_the_network", another_user_keeps_the_network),
     ];
     let wanted = args.iter().find(|a| !a.starts_with('-'));
     for (name, test) in tests {
@@ -52,6 +53,11 @@ fn run_role(role: &str, args: &[String]) -> ExitCode {
             println!("never seen");
             await_signal(&signals);
             drop(pidfile);
+            ExitCode::SUCCESS
+        }
+        "user" => {
+            sys::user::User::parse(&args[0]).unwrap().become_it().unwrap();
+            print!("{}", std::fs::read_to_string("/proc/self/status").unwrap());
             ExitCode::SUCCESS
         }
         "failing" => {
@@ -311,4 +317,29 @@ fn memory_is_locked() {
         return;
     }
     assert!(out.status.success(), "{said}");
+}
+
+fn another_user_keeps_the_network() {
+    for spec in ["no-such-user-anywhere", "root:no-such-group-anywhere", "4294967295999"] {
+        assert!(sys::user::User::parse(spec).is_err(), "{spec}");
+    }
+    let own = sys::user::User::parse(":").unwrap();
+    own.become_it().unwrap();
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP: another_user_keeps_the_network: not root");
+        return;
+    }
+    let output =
+        Command::new(std::env::current_exe().unwrap()).args(["role:user", "nobody"]).output().unwrap();
+    let status = String::from_utf8(output.stdout).unwrap();
+    let field = |name: &str| {
+        let line =
+            status.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("{name} in {status}"));
+        line.split_whitespace().skip(1).map(str::to_string).collect::<Vec<_>>()
+    };
+    let nobody = "65534".to_string();
+    assert_eq!(field("Uid:"), [nobody.clone(), nobody.clone(), nobody.clone(), nobody]);
+    let kept = u64::from_str_radix(&field("CapEff:")[0], 16).unwrap();
+    // CAP_NET_ADMIN, CAP_NET_RAW; not CAP_SYS_ADMIN, CAP_DAC_OVERRIDE.
+    assert_eq!((kept >> 12 & 1, kept >> 13 & 1, kept >> 21 & 1, kept >> 1 & 1), (1, 1, 0, 0));
 }

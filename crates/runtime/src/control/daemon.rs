@@ -58,6 +58,8 @@ pub struct DaemonConfig {
     pub verbose: Vec<String>,
     /// Keep all memory from being paged out.
     pub lock_memory: bool,
+    /// User, and group behind a colon, to become.
+    pub user: Option<String>,
     /// How far dummies stand in for what is real.
     pub dummies: DummyMode,
 }
@@ -94,6 +96,10 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
     } else {
         None
     };
+    if let Some(user) = &config.user {
+        let found = sys::user::User::parse(user).with_context(|| format!("--user={user}"))?;
+        found.become_it().with_context(|| format!("--user={user}"))?;
+    }
     let signals = Signals::hold().context("cannot take over signals")?;
     let log = vlog();
     log.set_program(&config.name);
