@@ -59,6 +59,9 @@ struct Options {
     /// For tests: ports, datapaths and a clock without devices, beside the others or (system, override) in their place
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, value_parser = dummy_mode, default_missing_value = "")]
     enable_dummy: Option<DummyMode>,
+    /// For tests: pretend as many cores as LIST has nodes, each on its node, such as 0,0,1,1
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    dummy_numa: Vec<u16>,
     /// Print the version
     #[arg(short = 'V', long)]
     version: bool,
@@ -99,6 +102,7 @@ fn config(options: Options, started_as: &str) -> DaemonConfig {
         lock_memory: options.mlockall,
         user: options.user,
         dummies: options.enable_dummy.unwrap_or_default(),
+        dummy_numa: options.dummy_numa,
         run_dir,
         log_dir,
         db_dir,

@@ -62,6 +62,8 @@ pub struct DaemonConfig {
     pub user: Option<String>,
     /// How far dummies stand in for what is real.
     pub dummies: DummyMode,
+    /// Cores that are pretended, by their NUMA nodes; empty for the machine's own.
+    pub dummy_numa: Vec<u16>,
 }
 
 /// Everything the main loop works on.

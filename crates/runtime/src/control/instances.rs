@@ -34,13 +34,15 @@ pub struct Instance {
 }
 
 impl Instance {
-    fn start(type_name: &str, dummies: DummyMode, wake: &Wake) -> Result<Instance> {
+    fn start(type_name: &str, pretence: &Pretence, wake: &Wake) -> Result<Instance> {
+        let dummies = pretence.dummies;
         let dummy = dummies.is_datapath(type_name);
         let hash_seed = sys::random::u64().context("no random numbers")?;
         let userspace = UserspaceConfig {
             name: format!("{type_name}@ovs-{type_name}"),
             dummy,
             dummies,
+            dummy_numa: pretence.numa.clone(),
             threads: ThreadPlan::default(),
             handlers: 1,
             vlan_limit: 1,
@@ -147,18 +149,27 @@ impl Instance {
     }
 }
 
+/// What tests have the daemon pretend.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pretence {
+    /// How far dummies stand in for what is real.
+    pub dummies: DummyMode,
+    /// Cores, by their NUMA nodes; empty for the machine's own.
+    pub numa: Vec<u16>,
+}
+
 /// All that run.
 pub struct Instances {
     by_type: BTreeMap<String, Instance>,
     global: Option<Arc<GlobalConfig>>,
-    dummies: DummyMode,
+    pretence: Pretence,
     wake: Wake,
 }
 
 impl Instances {
     /// None yet. `wake` is called when events wait in a backer.
-    pub(crate) fn new(dummies: DummyMode, wake: Wake) -> Instances {
-        Instances { by_type: BTreeMap::new(), global: None, dummies, wake }
+    pub(crate) fn new(pretence: Pretence, wake: Wake) -> Instances {
+        Instances { by_type: BTreeMap::new(), global: None, pretence, wake }
     }
 
     /// In order of their types.
@@ -202,7 +213,7 @@ impl Instances {
     /// The instance for a new bridge, which is started if it is the first of its type.
     pub(crate) fn add_bridge(&mut self, bridge: BridgeId, type_name: &str) -> Result<&Instance> {
         if !self.by_type.contains_key(type_name) {
-            let instance = Instance::start(type_name, self.dummies, &self.wake)?;
+            let instance = Instance::start(type_name, &self.pretence, &self.wake)?;
             if let Some(global) = &self.global {
                 instance.set_global(global);
             }

@@ -7,7 +7,7 @@ use super::db::Db;
 use super::devices::{Body, Device};
 use super::dummies::Streams;
 use super::facts::FactKeeper;
-use super::instances::Instances;
+use super::instances::{Instances, Pretence};
 use super::openflow::OpenFlow;
 use super::reactor::Reactor;
 use crate::slowpath::Wake;
@@ -63,7 +63,10 @@ impl Switch {
         let supported = SupportedTypes::userspace().with_dummies(config.dummies);
         let system_id = embedded.then(|| super::daemon::system_id(&config.config_dir)).flatten();
         Ok(Switch {
-            instances: Instances::new(config.dummies, wake),
+            instances: Instances::new(
+                Pretence { dummies: config.dummies, numa: config.dummy_numa.clone() },
+                wake,
+            ),
             planner: Planner::new(machine_seed()),
             facts: FactKeeper::new(&supported, system_id),
             openflow: OpenFlow::new(&config.run_dir),
@@ -297,6 +300,8 @@ impl Switch {
             Command::UpdateInterface { name, device, .. } => {
                 let error = self.devices.get(&name).and_then(|d| d.update(&device).err());
                 self.settings_failed(&name, error);
+                // A device that the kernel does not know is the cause of no event.
+                self.links_dirty = true;
             }
             Command::SetPorts { bridge, ports, .. } => {
                 let Some(instance) = self.instances.of_bridge(bridge) else { return };

@@ -68,6 +68,8 @@ pub struct UserspaceConfig {
     pub dummy: bool,
     /// Which types of ports are dummies.
     pub dummies: DummyMode,
+    /// Cores that are pretended, by their NUMA nodes; empty for the machine's own.
+    pub dummy_numa: Vec<u16>,
     /// Forwarding threads, until [`UserspaceDatapath::configure`] says otherwise.
     pub threads: ThreadPlan,
     /// Handler threads, at least one.
@@ -94,6 +96,7 @@ impl UserspaceDatapath {
             hash_seed: config.hash_seed,
             started: AtomicU64::new(0),
             all_cpus: sys::thread::allowed_cpus()?,
+            dummy_numa: config.dummy_numa.clone(),
         };
         let datapath = UserspaceDatapath {
             name: config.name.clone(),

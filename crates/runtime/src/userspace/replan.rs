@@ -118,7 +118,11 @@ impl UserspaceDatapath {
         for core in gone {
             self.end_thread(s, core);
         }
-        log::info!(target: "dpif_netdev", "There are {} pmd threads on numa node 0", s.running.len());
+        let mut by_node: BTreeMap<Numa, usize> = BTreeMap::new();
+        s.running.values().for_each(|r| *by_node.entry(r.numa).or_default() += 1);
+        for (node, threads) in by_node {
+            log::info!(target: "dpif_netdev", "There are {threads} pmd threads on numa node {}", node.0);
+        }
         Ok(())
     }
 
@@ -126,7 +130,12 @@ impl UserspaceDatapath {
     fn cores(&self, plan: &ThreadPlan) -> (Vec<u16>, bool) {
         let Some(wanted) = &plan.cores else { return (vec![0], false) };
         let online = u16::try_from(sys::thread::online_cpus()).unwrap_or(u16::MAX);
-        let most = if self.dummy { DUMMY_CORES } else { online };
+        let pretended = self.makings.dummy_numa.len() as u16;
+        let most = match (pretended, self.dummy) {
+            (0, true) => DUMMY_CORES,
+            (0, false) => online,
+            (n, _) => n,
+        };
         let (there, missing): (Vec<u16>, Vec<u16>) = wanted.iter().partition(|core| **core < most);
         if !missing.is_empty() {
             log::warn!(target: "dpif_netdev", "pmd-cpu-mask names cores that are not there: {missing:?}");
@@ -135,7 +144,7 @@ impl UserspaceDatapath {
             log::warn!(target: "dpif_netdev", "no core of pmd-cpu-mask is there: one thread forwards, bound to no core");
             return (vec![0], false);
         }
-        (there, !self.dummy)
+        (there, !self.dummy && pretended == 0)
     }
 
     fn start_thread(&self, s: &State, core: u16) -> Result<Running, DpifError> {
@@ -156,7 +165,7 @@ impl UserspaceDatapath {
         }
         drop(done);
         answers.iter().for_each(drop);
-        log::info!(target: "dpif_netdev", "PMD thread on numa_id: 0, core id: {core:2} created.");
+        log::info!(target: "dpif_netdev", "PMD thread on numa_id: {}, core id: {core:2} created.", self.numa(core).0);
         Ok(running)
     }
 
@@ -194,7 +203,7 @@ impl UserspaceDatapath {
             }
         }
         unanswered.into_iter().for_each(|batch| self.without_thread(batch));
-        log::info!(target: "dpif_netdev", "PMD thread on numa_id: 0, core id: {core:2} destroyed.");
+        log::info!(target: "dpif_netdev", "PMD thread on numa_id: {}, core id: {core:2} destroyed.", self.numa(core).0);
     }
 
     /// Shares queues out; `new` are those that nobody has polled yet.
@@ -379,7 +388,7 @@ impl UserspaceDatapath {
             });
             ThreadShown {
                 core: *core,
-                numa: Numa::default(),
+                numa: self.numa(*core),
                 isolated: s.placed.isolated.contains(core),
                 sleep_max_us: s.plan.sleep.of(*core),
                 queues: queues.collect(),
@@ -387,6 +396,11 @@ impl UserspaceDatapath {
             }
         });
         shown.collect()
+    }
+
+    /// The node of a core.
+    pub(crate) fn numa(&self, core: u16) -> Numa {
+        self.makings.numa(core)
     }
 
     /// `pmd-sleep-max` of threads that are not named in it, in microseconds.
@@ -412,7 +426,7 @@ fn queues(ports: &Ports, loads: &BTreeMap<QueueId, f64>) -> Vec<Queue> {
             let id = QueueId { port: port.info.number, queue };
             Queue {
                 id,
-                numa: Numa::default(),
+                numa: port.dummy.as_ref().map_or(Numa::default(), |d| Numa(d.numa_id() as u16)),
                 load: loads.get(&id).copied().unwrap_or(0.0),
                 pinned: port.affinity.get(&queue).copied(),
             }
@@ -445,8 +459,8 @@ fn tell(s: &State, after: &Assignment) {
             let how = if pinned { "is pinned with" } else { "assigned" };
             log::info!(
                 target: "dpif_netdev",
-                "Core {core:2} on numa node 0 {how} port '{}' rx queue {}",
-                name(id), id.queue
+                "Core {core:2} on numa node {} {how} port '{}' rx queue {}",
+                s.running.get(core).map_or(0, |r| r.numa.0), name(id), id.queue
             );
         }
     }

@@ -75,6 +75,7 @@ fn hosts_reach_each_other_through_normal_with_offloads_on() {
         name: "netdev@test".to_string(),
         dummy: false,
         dummies: DummyMode::Off,
+        dummy_numa: Vec::new(),
         threads: Default::default(),
         handlers: 1,
         vlan_limit: 1,

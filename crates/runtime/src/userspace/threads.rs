@@ -27,6 +27,8 @@ pub(super) struct Running {
     join: JoinHandle<()>,
     /// It is bound to its core.
     pub(super) bound: bool,
+    /// The node of its core.
+    pub(super) numa: Numa,
 }
 
 /// What threads are made of.
@@ -40,9 +42,16 @@ pub(super) struct Makings {
     pub(super) started: AtomicU64,
     /// Processors of a thread that is bound to none.
     pub(super) all_cpus: Vec<usize>,
+    /// Cores that are pretended, by their nodes (`--dummy-numa`); empty for the machine's own.
+    pub(super) dummy_numa: Vec<u16>,
 }
 
 impl Makings {
+    /// The node of a core. A machine's own cores count as one node.
+    pub(super) fn numa(&self, core: u16) -> Numa {
+        self.dummy_numa.get(usize::from(core)).copied().map_or(Numa::default(), Numa)
+    }
+
     /// The core of a thread, or of the main loop.
     pub(super) fn core(&self, id: PmdId) -> Pmd {
         let salt = self.started.fetch_add(1, Ordering::Relaxed) << 16;
@@ -61,14 +70,19 @@ impl Makings {
         let inbox = Arc::new(Inbox::new()?);
         let thread = PmdThread::new(self.core(id), self.portless.clone(), inbox.clone(), self.purged.clone());
         let join = std::thread::Builder::new().name(format!("pmd-c{core:02}")).spawn(move || thread.run())?;
-        Ok(Running { thread: Arc::new(Thread { id, core, inbox }), join, bound: false })
+        Ok(Running {
+            thread: Arc::new(Thread { id, core, inbox }),
+            join,
+            bound: false,
+            numa: self.numa(core),
+        })
     }
 }
 
 impl Running {
     /// Where its queues may be placed.
     pub(super) fn place(&self) -> Place {
-        Place { core: self.thread.core, numa: Numa::default() }
+        Place { core: self.thread.core, numa: self.numa }
     }
 
     /// Ends it, after its queues were taken: what it leaves, and operations that it did not carry out.

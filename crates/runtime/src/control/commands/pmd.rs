@@ -29,10 +29,11 @@ pub(super) fn pmd_stats_show(daemon: &mut Daemon, args: &[String]) -> Answer {
         Err(e) => return Answer::Now(Err(e)),
     };
     let mut out = String::new();
-    for (pmd, s) in instances.iter().flat_map(|i| i.pmd_stats()) {
+    let stats = instances.iter().flat_map(|i| i.pmd_stats().into_iter().map(move |(pmd, s)| (i, pmd, s)));
+    for (instance, pmd, s) in stats {
         match pmd {
             PmdId::Core(n) if filter.is_none_or(|f| f == n) => {
-                let _ = writeln!(out, "pmd thread numa_id 0 core_id {n}:");
+                let _ = writeln!(out, "pmd thread numa_id {} core_id {n}:", instance.datapath.numa(n).0);
             }
             PmdId::Main if filter.is_none() => out += "main thread:\n",
             _ => continue,

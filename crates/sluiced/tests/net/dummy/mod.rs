@@ -355,3 +355,27 @@ fn a_setting_that_cannot_be_made_leaves_the_port_as_it_is() {
     vsctl(&lab.daemon, "--no-wait set Interface p1 mtu_request=1400");
     wait_for(crate::helpers::LIMIT, "the new MTU", || written("1 1400 []")).unwrap();
 }
+
+#[test]
+fn queues_stay_on_the_node_of_their_port_among_pretended_cores() {
+    require!();
+    let netns = Netns::new("dummy").unwrap();
+    let daemon = serving(&spec(&netns).args(["--enable-dummy", "--dummy-numa=0,0,1,1"]));
+    vsctl(
+        &daemon,
+        "set Open_vSwitch . other_config:pmd-cpu-mask=0xff -- add-br br0 -- set Bridge br0 datapath_type=dummy \
+         -- add-port br0 p1 -- set Interface p1 type=dummy-pmd options:numa_id=1 options:n_rxq=2",
+    );
+    let shown = appctl(&daemon, "dpif-netdev/pmd-rxq-show");
+    let (mut node, mut nodes) = ("", Vec::new());
+    for line in shown.lines() {
+        if let Some(rest) = line.strip_prefix("pmd thread numa_id ") {
+            node = rest.split(' ').next().unwrap();
+        }
+        if line.contains("port: p1") {
+            nodes.push(node);
+        }
+    }
+    assert_eq!(nodes, ["1", "1"], "{shown}");
+    assert_eq!(shown.matches("pmd thread").count(), 4, "{shown}");
+}

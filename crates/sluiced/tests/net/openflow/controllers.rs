@@ -65,6 +65,52 @@ fn a_learning_controller_is_obeyed_and_met_again() {
 }
 
 #[test]
+fn several_controllers_are_met_at_once() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");
+    let lab = Lab::new(2);
+    let controllers = [6653, 6654].map(|port| testcontroller(&lab, &format!("ptcp:{port}:127.0.0.1")));
+    lab.vsctl("set-controller br0 tcp:127.0.0.1:6653 tcp:127.0.0.1:6654 -- set-fail-mode br0 secure");
+    let up = || lab.vsctl("--columns=is_connected --bare list Controller").matches("true").count();
+    wait_for(LIMIT, "both connected", || up() == 2).unwrap();
+    reach(&lab);
+    // One of them is enough.
+    let [first, _second] = controllers;
+    drop(first);
+    wait_for(LIMIT, "one connected", || up() == 1).unwrap();
+    reach(&lab);
+}
+
+#[test]
+fn garbage_on_a_management_socket_disturbs_nobody_else() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl");
+    let lab = Lab::new(1);
+    let socket = lab.daemon.rundir().join("br0.mgmt");
+    let hello = [1, 0, 0, 8, 0, 0, 0, 1];
+    let junk: [Vec<u8>; 5] = [
+        vec![0; 1000],
+        vec![0xff; 70_000],
+        // A length below the header's.
+        vec![1, 0, 0, 3, 0, 0, 0, 1],
+        // A message whose end never comes.
+        [&hello[..], &[1, 14, 0xff, 0xff, 0, 0, 0, 2]].concat(),
+        // A type that there is not, again and again.
+        [&hello[..], &[1, 200, 0, 8, 0, 0, 0, 9].repeat(5000)].concat(),
+    ];
+    let mut open = Vec::new();
+    for bytes in &junk {
+        let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        // The switch may have hung up by then.
+        let _ = std::io::Write::write(&mut stream, bytes);
+        open.push(stream);
+        assert!(lab.ofctl("show br0").contains("n_tables:254"));
+    }
+    lab.ofctl("add-flow br0 actions=normal");
+}
+
+#[test]
 fn a_bridge_that_lost_its_controllers_switches_by_itself() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");

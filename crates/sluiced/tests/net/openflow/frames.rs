@@ -95,7 +95,16 @@ pub(super) fn ip6(next: u8, payload: &str) -> String {
 
 /// A neighbour solicitation for `target` with the sender's link address.
 pub(super) fn solicitation(target: &str, link: &str) -> String {
-    let message = |sum: u16| format!("8700{sum:04x}00000000{target}0101{link}");
+    neighbour("87", target, &format!("0101{link}"))
+}
+
+/// A neighbour advertisement of `target` with its link address.
+pub(super) fn advertisement(target: &str, link: &str) -> String {
+    neighbour("88", target, &format!("0201{link}"))
+}
+
+fn neighbour(kind: &str, target: &str, option: &str) -> String {
+    let message = |sum: u16| format!("{kind}00{sum:04x}00000000{target}{option}");
     let pseudo = format!("{IP6_SRC}{IP6_DST}{:08x}0000003a", message(0).len() / 2);
     let body = ip6(58, &message(checksum(&(pseudo + &message(0)))));
     // Hop limit 255, as RFC 4861 demands.

@@ -2,7 +2,7 @@
 
 use testkit::{require_netns, require_programs};
 
-use super::frames::{HOST_2, IP, Ip, arp, eth, ip6, solicitation, source, tagged};
+use super::frames::{HOST_2, IP, Ip, advertisement, arp, eth, ip6, solicitation, source, tagged};
 use super::{Lab, VERSIONS, send};
 
 /// The frames, by name.
@@ -25,11 +25,15 @@ fn frames() -> Vec<(&'static str, String)> {
         ("vlan", tagged(HOST_2, &source(8), 0x600a, &IP.udp(1000, 53))),
         ("vlan11", tagged(HOST_2, &source(8), 0x000b, &IP.udp(1000, 53))),
         ("multi", eth("01005e000001", &source(9), "88b5")),
+        ("sctp", from(10, &IP.packet(132, "03e8003500000001aabbccdd"))),
+        ("na", from(11, &advertisement(target, &source(11)))),
+        ("first6", from(12, &ip6(44, "110000010000000903e80035000c000061626364"))),
+        ("later6", from(12, &ip6(44, "110000190000000903e80035000c000061626364"))),
     ]
 }
 
 /// Matches, and the frames that have them.
-const CASES: [(&str, &str); 40] = [
+const CASES: [(&str, &str); 54] = [
     ("in_port=1", "*"),
     ("in_port=2", ""),
     ("dl_src=02:aa:00:00:00:02", "udp udp2"),
@@ -39,13 +43,16 @@ const CASES: [(&str, &str); 40] = [
     ("arp,arp_op=1", "arp"),
     ("arp,arp_spa=10.1.1.2", "reply"),
     ("arp,arp_tpa=10.1.1.0/30,arp_sha=02:aa:00:00:00:01", "arp reply"),
-    ("ip", "udp udp2 syn synack ping unreach first later vlan vlan11"),
+    ("arp,arp_tha=00:00:00:00:00:00", "arp reply"),
+    ("arp,arp_tha=02:aa:00:00:00:01", ""),
+    ("ip", "udp udp2 syn synack ping unreach first later vlan vlan11 sctp"),
     ("ip,nw_src=10.2.0.0/16", "udp2"),
     ("ip,nw_dst=192.168.0.3", ""),
     ("ip,nw_tos=184", "udp2"),
     ("ip,nw_ecn=1", "udp2"),
     ("ip,nw_ttl=1", "udp2"),
-    ("ip,nw_frag=no", "udp udp2 syn synack ping unreach vlan vlan11"),
+    ("ip,nw_frag=no", "udp udp2 syn synack ping unreach vlan vlan11 sctp"),
+    ("ip,ip_frag=not_later", "udp udp2 syn synack ping unreach first vlan vlan11 sctp"),
     ("ip,nw_frag=first", "first"),
     ("ip,nw_frag=later", "later"),
     ("ip,nw_frag=yes", "first later"),
@@ -56,20 +63,34 @@ const CASES: [(&str, &str); 40] = [
     ("tcp,tcp_flags=+syn-ack", "syn"),
     ("tcp,tcp_flags=0x10/0x10", "synack"),
     ("tcp,tp_src=80", "synack"),
+    ("sctp", "sctp"),
+    ("sctp,tp_dst=53,tp_src=1000", "sctp"),
+    ("sctp,tp_dst=54", ""),
     ("icmp,icmp_type=8", "ping"),
     ("icmp,icmp_type=3,icmp_code=1", "unreach"),
-    ("ipv6", "ip6udp nd"),
-    ("udp6,tp_dst=53", "ip6udp"),
-    ("ipv6,ipv6_src=2001:db8::/32,ipv6_dst=2001:db8::2,ipv6_label=0xa", "ip6udp nd"),
+    ("ipv6", "ip6udp nd na first6 later6"),
+    ("udp6,tp_dst=53", "ip6udp first6"),
+    ("ipv6,nw_frag=first", "first6"),
+    ("udp6,nw_frag=later", "later6"),
+    ("ipv6,ipv6_src=2001:db8::/32,ipv6_dst=2001:db8::2,ipv6_label=0xa", "ip6udp nd na first6 later6"),
     ("icmp6,icmp_type=135,icmp_code=0,nd_target=2001:db8::ff", "nd"),
     ("icmp6,icmp_type=135,icmp_code=0,nd_sll=02:aa:00:00:00:07", "nd"),
+    ("icmp6,icmp_type=136,icmp_code=0,nd_target=2001:db8::ff", "na"),
+    ("icmp6,icmp_type=136,icmp_code=0,nd_tll=02:aa:00:00:00:0b", "na"),
     ("vlan_tci=0x1000/0x1000", "vlan vlan11"),
     ("dl_vlan=10", "vlan"),
-    ("dl_vlan=0xffff", "arp reply udp udp2 syn synack ping unreach first later ip6udp nd multi"),
+    (
+        "dl_vlan=0xffff",
+        "arp reply udp udp2 syn synack ping unreach first later ip6udp nd multi sctp na first6 later6",
+    ),
     ("dl_vlan_pcp=3", "vlan"),
     ("metadata=0x1234567800000000/0xffffffff00000000", "*"),
     ("reg3=0x5/0xf,reg4=0", "*"),
     ("xreg1=0x500000000,reg5=1", ""),
+    ("xxreg0=0x25/0xffffffff", "*"),
+    ("xxreg1=0x1", ""),
+    ("pkt_mark=0x47", "*"),
+    ("pkt_mark=0x7/0xf", "*"),
 ];
 
 #[test]
@@ -81,7 +102,7 @@ fn every_field_matches_what_it_says() {
     for version in VERSIONS {
         // All tables are asked about every packet; the packet leaves unchanged at the end.
         let mut rules = String::from(
-            "table=0,actions=set_field:0x1234567887654321->metadata,load:0x25->NXM_NX_REG3[],resubmit(,60)",
+            "table=0,actions=set_field:0x1234567887654321->metadata,load:0x25->NXM_NX_REG3[],load:0x47->NXM_NX_PKT_MARK[],resubmit(,60)",
         );
         for n in 1..=CASES.len() {
             rules += &format!(",resubmit(,{n})");
