@@ -607,10 +607,10 @@ impl World {
     }
 }
 
-/// Names all frames of one port and one key.
+/// Names all frames of one port and one key. The key is one to be: it does not say yet which of its blocks there are.
 fn stream_of(key: &flow::FlowKey) -> u64 {
     use std::hash::{Hash, Hasher};
     let mut hasher = std::hash::DefaultHasher::new();
-    key.hash(&mut hasher);
+    (0..flow::FlowKey::BLOCKS).for_each(|i| key.block(i).hash(&mut hasher));
     hasher.finish()
 }
