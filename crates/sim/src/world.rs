@@ -337,9 +337,24 @@ impl World {
         self.check_conservation();
         self.dp.inner().check_counters();
         let all_received = !self.scenario.port_changes && !self.scenario.link_changes;
-        if all_received && self.dp.inner().is_quiet() {
+        if all_received && self.dp.inner().is_quiet() && self.all_is_counted() {
             self.check_statistics();
         }
+    }
+
+    /// Waits until a round of revalidation that began just now is over: a stalled revalidator is idle, too. `false`: it
+    /// took too long.
+    fn all_is_counted(&mut self) -> bool {
+        let begun = self.revalidator.rounds();
+        for _ in 0..4000 {
+            if self.revalidator.stats.rounds > begun && self.dp.inner().is_quiet() {
+                return true;
+            }
+            self.machinery();
+            let more = self.rng.below(8000);
+            self.advance(more);
+        }
+        false
     }
 
     fn come_to_rest(&mut self) {
