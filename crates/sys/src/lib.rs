@@ -15,8 +15,10 @@ pub mod signals;
 pub mod thread;
 pub mod user;
 mod waker;
+mod watch;
 
 pub use waker::Waker;
+pub use watch::WatchSet;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@
 use super::hub::PortQueues;
 use super::plan::QueueId;
 use super::plan::load::History;
-use super::pmd::Rx;
+use super::queues::Rx;
 use datapath::PmdTuning;
 use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PortStats};
 use flow::DpPort;

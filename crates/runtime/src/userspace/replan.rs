@@ -9,8 +9,8 @@ use super::plan::assign::{Assignment, Note, Policy, Queue, Thread as Place, assi
 use super::plan::balance::{Balancer, Busy, dry_run};
 use super::plan::load::{INTERVAL_US, INTERVALS};
 use super::plan::{Numa, QueueId};
-use super::pmd::Rx;
 use super::ports::{self, Opened, Ports};
+use super::queues::Rx;
 use super::threads::Running;
 use super::{UserspaceDatapath, add_stats, numbered};
 use datapath::PmdTuning;
