@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod daemon;
+pub mod idle;
 pub mod limits;
 pub mod lock;
 pub mod pidfile;

@@ -14,6 +14,7 @@ mod ports;
 mod queues;
 mod replan;
 mod threads;
+mod wakeups;
 
 #[cfg(test)]
 mod tests;

@@ -53,6 +53,7 @@ impl PmdThread {
                     run.cpus.iter().for_each(|cpus| self.run_on(cpus));
                     self.set_sleep_max(run.sleep_max_us);
                     self.core.set_tuning(run.tuning);
+                    self.wakeups.allow(run.fast_wakeup);
                     let _ = done.send(());
                 }
                 Control::Load(reply) => {

@@ -12,6 +12,7 @@ use super::inbox::Inbox;
 use super::obey::Leaving;
 use super::plan::load::History;
 use super::queues::RxSet;
+use super::wakeups::Wakeups;
 use datapath::Pmd;
 use dpif::{DpifError, FlowRecord, OpBatch, OpResult, PmdId};
 use packet::{BATCH_MAX_PACKETS, PacketBatch};
@@ -55,6 +56,7 @@ pub(crate) struct PmdThread {
     spent: [u64; 2],
     pub(super) busy: History,
     pub(super) total: History,
+    pub(super) wakeups: Wakeups,
     sleep_max_us: u64,
     nap_us: u64,
     /// Packets of the largest burst since the last timed sleep.
@@ -83,6 +85,7 @@ impl PmdThread {
             spent: [0; 2],
             busy: History::new(now_us),
             total: History::new(now_us),
+            wakeups: Wakeups::default(),
             sleep_max_us: 0,
             nap_us: 0,
             largest_burst: 0,
@@ -94,8 +97,12 @@ impl PmdThread {
         // A thread that panics must not keep the control thread waiting for its answers.
         let _closing = CloseAtEnd(self.inbox.clone());
         let mut bursts = 0;
+        let mut slept = false;
         loop {
             let mut worked = self.poll_ready();
+            if std::mem::take(&mut slept) && worked {
+                self.wakeups.note();
+            }
             bursts += 1;
             worked |= self.carry_out_ops();
             if let Some(remains) = self.obey() {
@@ -110,14 +117,15 @@ impl PmdThread {
                 self.rx.settle();
                 self.next_tick_us = now_us + 1_000_000;
             }
+            self.wakeups.review(now_us);
             self.charge(worked);
             if worked {
                 self.last_work_us = now_us;
             }
             if !worked && now_us.saturating_sub(self.last_work_us) >= SPIN_US {
                 let leaving = !self.leaving.is_empty();
-                self.sleep(if leaving { SLEEP_MAX_LEAVING } else { SLEEP_MAX });
-                bursts = 0;
+                self.sleep(if leaving { SLEEP_MAX_LEAVING } else { self.wakeups.sleep_max(SLEEP_MAX) });
+                (slept, bursts) = (true, 0);
             } else if self.nap() || bursts >= BURSTS_PER_POLL || !worked {
                 self.rx.look(Some(Duration::ZERO), None);
                 bursts = 0;

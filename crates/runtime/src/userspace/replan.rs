@@ -181,7 +181,8 @@ impl UserspaceDatapath {
             running.bound = bound;
             let cache = s.plan.cache;
             let tuning = PmdTuning::from_settings(cache.emc_insert_inv_prob, cache.smc_enable);
-            let run = RunAs { cpus, sleep_max_us: s.plan.sleep.of(*core), tuning };
+            let run =
+                RunAs { cpus, sleep_max_us: s.plan.sleep.of(*core), fast_wakeup: s.plan.fast_wakeup, tuning };
             self.request(&running.thread, Control::Run(run, done.clone()));
         }
         drop(done);
