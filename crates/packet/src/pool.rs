@@ -1,8 +1,12 @@
 //! Packets and the per-thread pool of their buffers.
 //!
 //! Invariants: `start + len <= buf.len()`; a packet's buffer is either small ([`SMALL_BUFFER_BYTES`], an odd number of
-//! cache lines so that a burst does not fall into one cache set) or exactly as large as it had to be. A pool keeps a
+//! cache lines so that a burst does not fall into one cache set) or as large as it had to be. A pool keeps a
 //! bounded number of buffers; what exceeds it is freed. Pools are not shared between threads; packets may be.
+
+use std::ops::{Deref, DerefMut};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::batch::PacketBatch;
 use crate::offload::Offload;
@@ -20,9 +24,43 @@ pub const HEAD_BYTES: usize = 80;
 const SMALL_KEPT: usize = 4096;
 const LARGE_KEPT: usize = 64;
 
+/// Bytes of a large buffer.
+const LARGE_BUFFER_BYTES: usize = (HEADROOM_BYTES + LARGE_FRAME_BYTES).next_multiple_of(size_of::<Line>());
+
+/// A cache line.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Memory that begins at a cache line: a frame behind the headroom does too, so its headers are one line and not two.
+struct Buffer(Box<[Line]>);
+
+impl Buffer {
+    /// Zeros, as many as asked for or a few more.
+    fn new(bytes: usize) -> Buffer {
+        Buffer(vec![Line([0; 64]); bytes.div_ceil(size_of::<Line>())].into_boxed_slice())
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl DerefMut for Buffer {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.as_mut_bytes()
+    }
+}
+
 /// One frame, owned, with headroom; its offload metadata beside it.
 pub struct Packet {
-    buf: Box<[u8]>,
+    buf: Buffer,
     start: u32,
     len: u32,
     /// What is still to be done to the frame: checksum, segmentation.
@@ -40,12 +78,7 @@ impl Packet {
     /// An empty packet whose buffer takes a frame of `frame_bytes` behind the headroom.
     pub fn with_capacity(frame_bytes: usize) -> Packet {
         let size = (HEADROOM_BYTES + frame_bytes).max(SMALL_BUFFER_BYTES);
-        Packet {
-            buf: vec![0; size].into_boxed_slice(),
-            start: HEADROOM_BYTES as u32,
-            len: 0,
-            offload: Offload::NONE,
-        }
+        Packet { buf: Buffer::new(size), start: HEADROOM_BYTES as u32, len: 0, offload: Offload::NONE }
     }
 
     /// The frame's bytes.
@@ -94,7 +127,7 @@ impl Packet {
     #[inline]
     pub fn set_frame(&mut self, frame: &[u8]) {
         if HEADROOM_BYTES + frame.len() > self.buf.len() {
-            self.buf = vec![0; HEADROOM_BYTES + frame.len()].into_boxed_slice();
+            self.buf = Buffer::new(HEADROOM_BYTES + frame.len());
         }
         self.start = HEADROOM_BYTES as u32;
         self.len = frame.len() as u32;
@@ -124,7 +157,7 @@ impl Packet {
     pub fn insert(&mut self, at: usize, n: usize) {
         assert!(at <= self.len());
         if n > self.start as usize {
-            let mut grown = vec![0; self.buf.len() + n + HEADROOM_BYTES].into_boxed_slice();
+            let mut grown = Buffer::new(self.buf.len() + n + HEADROOM_BYTES);
             let start = HEADROOM_BYTES + n;
             grown[start..start + self.len()].copy_from_slice(self.data());
             self.buf = grown;
@@ -225,7 +258,7 @@ impl PacketPool {
         p.empty();
         if p.buf.len() == SMALL_BUFFER_BYTES && self.small.len() < SMALL_KEPT {
             self.small.push(p);
-        } else if p.buf.len() == HEADROOM_BYTES + LARGE_FRAME_BYTES && self.large.len() < LARGE_KEPT {
+        } else if p.buf.len() == LARGE_BUFFER_BYTES && self.large.len() < LARGE_KEPT {
             self.large.push(p);
         }
     }
