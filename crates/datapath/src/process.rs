@@ -146,7 +146,8 @@ impl Pmd {
         let parks = on_miss == OnMiss::Park && !self.park.is_empty();
         self.burst.results = [MISS; BATCH_MAX_PACKETS];
         if cached || parks {
-            simd::run(self.level, Hash { burst: &mut self.burst, hasher: &self.exec.hasher });
+            let kernel = Hash { burst: &mut self.burst, hasher: &self.exec.hasher, cache: &self.cache };
+            simd::run(self.level, kernel);
         }
         if parks {
             self.find_parked();

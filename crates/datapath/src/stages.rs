@@ -54,10 +54,12 @@ impl Kernel for Extract<'_> {
     }
 }
 
-/// Keys → hashes.
+/// Keys → hashes. The lines of a large cache are asked for as soon as it is known which: by the time the first is read, the
+/// rest of the burst has been hashed.
 pub(crate) struct Hash<'a> {
     pub(crate) burst: &'a mut Burst,
     pub(crate) hasher: &'a KeyHasher,
+    pub(crate) cache: &'a SignatureCache,
 }
 
 impl Kernel for Hash<'_> {
@@ -66,8 +68,12 @@ impl Kernel for Hash<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, _: L) {
         let Burst { packets, keys, hashes, .. } = self.burst;
+        let far = self.cache.is_far();
         for (hash, key) in hashes.iter_mut().zip(&keys[..]).take(packets.len()) {
             *hash = self.hasher.key(key);
+            if far {
+                self.cache.prefetch(*hash);
+            }
         }
     }
 }
@@ -87,9 +93,6 @@ impl Kernel for FindCached<'_> {
     fn run<L: Lanes>(self, _: L) -> u64 {
         let FindCached { burst, table, cache, now_ms } = self;
         let n = burst.packets.len().min(BATCH_MAX_PACKETS);
-        if cache.is_far() {
-            burst.hashes[..n].iter().for_each(|hash| cache.prefetch(*hash));
-        }
         let mut hints = [MISS; BATCH_MAX_PACKETS];
         for (hint, hash) in hints.iter_mut().zip(&burst.hashes[..n]) {
             *hint = cache.hint(*hash).unwrap_or(MISS);
