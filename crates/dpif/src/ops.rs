@@ -441,9 +441,9 @@ pub trait Datapath: Send + Sync {
     fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError>;
     /// The forwarding threads.
     fn pmds(&self) -> Vec<PmdId>;
-    /// Sends operations to a thread. Never waits; when the thread's inbox is full, executes and puts are refused
-    /// ([`DpifError::Full`]) and the rest is taken all the same. If the thread has ended, another one executes packets; the
-    /// rest fails ([`DpifError::NO_THREAD`]).
+    /// Sends operations to a thread. Never waits; when the thread's inbox is full, a batch of nothing but puts is refused
+    /// ([`DpifError::Full`]), and any other is taken all the same and may be carried out before what was sent earlier. If the
+    /// thread has ended, another one executes packets; the rest fails ([`DpifError::NO_THREAD`]).
     fn operate(&self, batch: OpBatch);
     /// The next flow that ended without being deleted by an operation, with its last statistics: its port or its thread went
     /// away, or another thread took it over. Whoever takes an answer to an operation takes these first: a flow that is

@@ -3,12 +3,17 @@
 //! A state machine in the caller's time: [`Revalidator::poll`] sends operations through the [`Datapath`] and takes the
 //! replies that have come. A round starts when the epoch changed, or after `max-revalidator` for statistics and idle flows. A flow that
 //! was installed when its epoch was over, and that no round is sure to see, is checked by itself.
+//!
+//! Operations may be carried out in another order than they were sent in (see [`Datapath::operate`]), so a change of a flow may
+//! come behind a newer one. Each answer to a change is held against what the flow is to do by then; if that is something
+//! else, it is sent again: what is carried out last is what was meant last.
 
 use crate::backer::Backer;
 use crate::ukey::{Ukey, UkeyState};
 use crate::xlate::{Request, Start, XlateCache, translate};
 use dpif::{
-    Datapath, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode, ReplySink,
+    Datapath, DpAction, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode,
+    ReplySink,
 };
 use flow::{FlowKey, KeyMask, Ufid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +57,7 @@ impl<W: Fn() + Send + Sync> ReplySink for ReplyQueue<W> {
 #[derive(Debug)]
 enum Verdict {
     Keep,
-    Modify(Arc<[dpif::DpAction]>),
+    Modify(Arc<[DpAction]>),
     Delete,
 }
 
@@ -106,10 +111,11 @@ struct Batch {
     ops: Vec<(Ufid, Sent)>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 enum Sent {
     Dump,
-    Modify,
+    /// To these actions.
+    Modify(Arc<[DpAction]>),
     Delete,
 }
 
@@ -273,7 +279,7 @@ impl Revalidator {
         }
         let tag = self.next_tag;
         self.next_tag += 1;
-        let names = ops.iter().map(|(u, s, _)| (*u, *s)).collect();
+        let names = ops.iter().map(|(u, s, _)| (*u, s.clone())).collect();
         self.tags.insert(tag, Batch { in_round: self.round.is_some(), ops: names });
         if let Some(round) = &mut self.round {
             round.waiting += 1;
@@ -302,8 +308,13 @@ impl Revalidator {
                 }
                 self.send(dp, pmd, ops);
             }
-            (Sent::Modify, OpResult::Failed(_)) => {
+            (Sent::Modify(_), OpResult::Failed(_)) => {
                 self.send(dp, pmd, vec![(ufid, Sent::Delete, DpifOp::FlowDel(ufid))]);
+            }
+            (Sent::Modify(actions), _) => {
+                if let Some(op) = meant_otherwise(backer, pmd, ufid, &actions) {
+                    self.send(dp, pmd, vec![op]);
+                }
             }
             (Sent::Delete, OpResult::Flow(record)) => deleted(backer, pmd, ufid, Some(&record.stats)),
             (Sent::Delete, OpResult::Failed(DpifError::Full(_))) => {
@@ -382,14 +393,30 @@ fn carry_out(
     match verdict {
         Verdict::Keep => None,
         Verdict::Modify(actions) => {
+            let sent = Sent::Modify(actions.clone());
             let put = FlowPut { ufid, key, mask, actions, mode: PutMode::Modify };
-            Some((ufid, Sent::Modify, DpifOp::FlowPut(Box::new(put))))
+            Some((ufid, sent, DpifOp::FlowPut(Box::new(put))))
         }
         Verdict::Delete => {
             backer.ukeys.with(ufid, pmd, |k| k.state = UkeyState::Evicting);
             Some((ufid, Sent::Delete, DpifOp::FlowDel(ufid)))
         }
     }
+}
+
+/// The datapath gave a flow these actions: the operation that is needed when it is to have others by now. The one that
+/// was sent for those may have been carried out before.
+fn meant_otherwise(
+    backer: &Backer,
+    pmd: PmdId,
+    ufid: Ufid,
+    actions: &[DpAction],
+) -> Option<(Ufid, Sent, DpifOp)> {
+    let (verdict, flow) = backer.ukeys.with(ufid, pmd, |k| {
+        let differs = k.state != UkeyState::Evicting && *k.actions != *actions;
+        differs.then(|| (Verdict::Modify(k.actions.clone()), (k.key, k.mask)))
+    })??;
+    carry_out(backer, pmd, ufid, verdict, flow)
 }
 
 /// A flow that the datapath has and nobody here made.

@@ -252,6 +252,35 @@ fn a_change_that_fails_ends_the_flow() {
 }
 
 #[test]
+fn a_change_that_comes_behind_a_newer_one_does_not_stay() {
+    let mut rig = Rig::new("actions=2");
+    rig.settle();
+    // The first change: of a flow that is checked by itself, as it was made from what is no more.
+    let ops = handle(&rig.backer, vec![miss_of(0x88cc, 1)], rig.now_ms).remove(&CORE).unwrap_or_default();
+    rig.rule("actions=drop");
+    rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
+    for op in ops {
+        rig.dp.one(op);
+    }
+    put_done(&rig.backer, CORE, Ufid(1), true);
+    rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
+    let first = lock(&rig.dp.waiting).pop().expect("the first change");
+    assert!(matches!(&first.ops[..], [DpifOp::FlowPut(p)] if *p.actions != out(2)));
+    // The second one, of the round that is under way, does not wait behind it in the full inbox.
+    rig.rule("actions=2");
+    rig.dp.work();
+    rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
+    assert!(matches!(&lock(&rig.dp.waiting)[0].ops[..], [DpifOp::FlowPut(p)] if *p.actions == out(2)));
+    rig.dp.work();
+    lock(&rig.dp.waiting).push(first);
+    rig.dp.work();
+    assert_eq!(rig.dp.actions(), [vec![DpAction::Drop(dpif::XlateDrop::Ok)]]);
+    rig.settle();
+    assert_eq!(rig.dp.actions(), [out(2)]);
+    assert!(rig.revalidator.is_settled(&rig.backer));
+}
+
+#[test]
 fn last_counters_of_a_deleted_flow_are_not_lost() {
     let mut rig = Rig::new("actions=2");
     rig.install(0x88cc, 1);
