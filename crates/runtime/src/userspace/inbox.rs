@@ -7,7 +7,7 @@
 use super::hub::PortQueues;
 use super::plan::QueueId;
 use super::plan::load::History;
-use super::pmd::Rx;
+use super::queues::Rx;
 use datapath::PmdTuning;
 use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PortStats};
 use flow::DpPort;
@@ -57,6 +57,8 @@ pub(crate) struct RunAs {
     pub(crate) cpus: Option<Vec<usize>>,
     /// Longest timed sleep under load, in microseconds.
     pub(crate) sleep_max_us: u64,
+    /// Whether processors may be kept from deep sleep for it.
+    pub(crate) fast_wakeup: bool,
     pub(crate) tuning: PmdTuning,
 }
 

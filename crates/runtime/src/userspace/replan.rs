@@ -9,8 +9,8 @@ use super::plan::assign::{Assignment, Note, Policy, Queue, Thread as Place, assi
 use super::plan::balance::{Balancer, Busy, dry_run};
 use super::plan::load::{INTERVAL_US, INTERVALS};
 use super::plan::{Numa, QueueId};
-use super::pmd::Rx;
 use super::ports::{self, Opened, Ports};
+use super::queues::Rx;
 use super::threads::Running;
 use super::{UserspaceDatapath, add_stats, numbered};
 use datapath::PmdTuning;
@@ -181,7 +181,8 @@ impl UserspaceDatapath {
             running.bound = bound;
             let cache = s.plan.cache;
             let tuning = PmdTuning::from_settings(cache.emc_insert_inv_prob, cache.smc_enable);
-            let run = RunAs { cpus, sleep_max_us: s.plan.sleep.of(*core), tuning };
+            let run =
+                RunAs { cpus, sleep_max_us: s.plan.sleep.of(*core), fast_wakeup: s.plan.fast_wakeup, tuning };
             self.request(&running.thread, Control::Run(run, done.clone()));
         }
         drop(done);

@@ -136,6 +136,7 @@ fn thread_settings() {
         ("pmd-auto-lb-improvement-threshold", "10"),
         ("pmd-sleep-max", "50, 3:0,127:10001"),
         ("emc-insert-inv-prob", "0"),
+        ("pmd-fast-wakeup", "False"),
     ]);
     let expected = ThreadPlan {
         cores: Some(vec![1, 3, 127]),
@@ -147,6 +148,7 @@ fn thread_settings() {
             load_threshold_percent: 70,
             improvement_threshold_percent: 10,
         },
+        fast_wakeup: false,
         sleep: SleepMax { default_us: 50, by_core: [(3, 0), (127, 10_000)].into() },
         cache: CacheSettings { emc_insert_inv_prob: Some(0), smc_enable: None },
     };

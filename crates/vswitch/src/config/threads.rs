@@ -101,6 +101,8 @@ pub struct ThreadPlan {
     pub balance: AutoBalance,
     /// `pmd-sleep-max`.
     pub sleep: SleepMax,
+    /// `pmd-fast-wakeup`, a setting of this switch's own: keep processors from deep sleep while there is some traffic.
+    pub fast_wakeup: bool,
     /// `emc-insert-inv-prob`, `smc-enable`.
     pub cache: CacheSettings,
 }
@@ -113,6 +115,7 @@ impl Default for ThreadPlan {
             isolate: true,
             balance: AutoBalance::default(),
             sleep: SleepMax::default(),
+            fast_wakeup: true,
             cache: CacheSettings::default(),
         }
     }
@@ -159,6 +162,9 @@ impl<'a> Reader<'a> {
                 )),
             },
             sleep: self.sleep_max(row),
+            fast_wakeup: row
+                .map_str("other_config", "pmd-fast-wakeup")
+                .is_none_or(|text| !text.eq_ignore_ascii_case("false")),
             cache: self.cache_settings(row),
         }
     }
