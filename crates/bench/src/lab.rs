@@ -198,7 +198,7 @@ impl Lab {
         }
         self.vsctl(&args.iter().map(String::as_str).collect::<Vec<_>>())?;
         let error = self.daemon()?.ovs("ovs-vsctl", &["get", "Interface", name, "error"])?.stdout;
-        if error.trim() != "[]" && self.kind == Kind::Dpdk {
+        if error.trim() != "[]" {
             bail!("{}: {}", self.name, error.trim());
         }
         Ok(())

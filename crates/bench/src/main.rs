@@ -176,14 +176,14 @@ fn run(options: &Options, guard: &Guard) -> Result<()> {
         about["rounds"],
         about["seconds"]
     );
-    let rows = measure::all(options, guard, measure::Cpus { generator, switch })?;
+    let (rows, mut failures) = measure::all(options, guard, measure::Cpus { generator, switch })?;
     let verdicts = goals::verdicts(&rows);
     println!("{}", goals::head());
     verdicts.iter().for_each(|v| println!("{}", v.text()));
     write_results(options, &about, &rows, &verdicts)?;
-    let complaints: Vec<String> = rows.iter().flat_map(Row::complaints).collect();
-    if !complaints.is_empty() {
-        bail!("checks failed:\n  {}", complaints.join("\n  "));
+    failures.extend(rows.iter().flat_map(Row::complaints));
+    if !failures.is_empty() {
+        bail!("failed:\n  {}", failures.join("\n  "));
     }
     Ok(())
 }

@@ -3,11 +3,11 @@
 use crate::report::{Row, number};
 use std::fmt::Write as _;
 
-const WIDTH: f64 = 960.0;
+const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 20.0;
 /// Where bars begin, and their longest.
 const BARS_AT: f64 = 260.0;
-const BAR_LONGEST: f64 = 520.0;
+const BAR_LONGEST: f64 = 720.0;
 const BAR_HEIGHT: f64 = 18.0;
 const LINE: f64 = 24.0;
 /// Colours that eyes of all kinds tell apart (Okabe and Ito); the first is the row's first side.

@@ -10,6 +10,7 @@ use testkit::{Daemon, Netns, Signal, Topology, if_name, reachable};
 
 /// The bridge of every side.
 const BRIDGE: &str = "br0";
+const PORTS_A_CALL: usize = 20;
 const REACHABLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A kind of switch.
@@ -140,14 +141,19 @@ impl Instance {
             let types = self.ovs("ovs-vsctl", &["get", "Open_vSwitch", ".", "iface_types"], "")?;
             ensure!(types.contains("afxdp"), "the stock daemon here is built without AF_XDP");
         }
-        let mut args = vec!["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev"];
-        for port in ports {
-            args.extend(["--", "add-port", BRIDGE, port]);
-            if let Some(kind) = self.side.port_type() {
-                args.extend(["--", "set", "Interface", port, kind]);
+        let kind = "datapath_type=netdev";
+        self.ovs("ovs-vsctl", &["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, kind], "")?;
+        // A call for a hundred ports may take longer than a tool waits.
+        for some in ports.chunks(PORTS_A_CALL) {
+            let mut args = Vec::new();
+            for port in some {
+                args.extend(["--", "add-port", BRIDGE, port]);
+                if let Some(kind) = self.side.port_type() {
+                    args.extend(["--", "set", "Interface", port, kind]);
+                }
             }
+            self.ovs("ovs-vsctl", &args, "")?;
         }
-        self.ovs("ovs-vsctl", &args, "")?;
         let (a, b) = (self.number(&ports[0])?, self.number(&ports[1])?);
         let rules = format!(
             "priority=200,in_port={a},udp,nw_src=10.99.0.0/16,tp_dst=5000,actions=output:{b}\n\

@@ -83,11 +83,7 @@ pub(crate) fn veth(build: &Build, effort: Effort, runs: &mut Runs) -> Result<Vec
         return Ok(Vec::new());
     }
     let instances: Vec<&Instance> = instances.iter().collect();
-    let mut rows = veth::udp_rate(&instances, "ablation-udp64", FLOWS, effort, runs)?;
-    let mut delays = veth::delay(&instances, build.ports, effort, runs)?;
-    delays.iter_mut().for_each(|row| row.id = format!("ablation-{}", row.id));
-    rows.extend(delays);
-    Ok(rows)
+    veth::udp_rate(&instances, "ablation-udp64", FLOWS, effort, runs)
 }
 
 /// TCP without offloads.

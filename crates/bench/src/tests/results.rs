@@ -84,8 +84,8 @@ fn bars_show_every_side_at_the_scale_of_its_row() {
     ];
     let svg = bars(&rows);
     well_formed(&svg);
-    // Medians of 60 and 25 of a most of 100, on 520 points.
-    assert!(svg.contains("width=\"312.0\"") && svg.contains("width=\"130.0\""), "{svg}");
+    // Medians of 60 and 25 of a most of 100, on 720 points.
+    assert!(svg.contains("width=\"432.0\"") && svg.contains("width=\"180.0\""), "{svg}");
     assert!(svg.contains("about first &lt;&amp;&gt;") && svg.contains(">none<"), "{svg}");
     well_formed(&bars(&[]));
 }
@@ -101,8 +101,8 @@ fn batches_are_drawn_where_there_are_two_sizes() {
     let svg = over_batches(&row("batch", sizes)).unwrap();
     well_formed(&svg);
     assert_eq!(svg.matches("<circle").count(), 3);
-    // 16 is half of the way from 1 to 256 in bits: the middle between 80 and 920.
-    assert!(svg.contains("cx=\"500.0\""), "{svg}");
+    // 16 is half of the way from 1 to 256 in bits: the middle between 80 and 1160.
+    assert!(svg.contains("cx=\"620.0\""), "{svg}");
     assert!(over_batches(&row("other", &[("sluice", &[1.0]), ("ovs", &[2.0])])).is_none());
     assert!(over_batches(&row("one", &[("sluice batch 8", &[1.0])])).is_none());
 }
