@@ -7,7 +7,7 @@ use std::time::Duration;
 use testkit::{Cmd, Signal, TempDir, require_netns, require_programs, wait_for};
 
 /// The longest that a quick run may take.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Rows that need nothing but what the tests need anyway, and that have a line in the table.
 const ROWS: [&str; 18] = [
