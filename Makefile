@@ -35,7 +35,8 @@ demo: ## a switch, two hosts and traffic between them, in namespaces of their ow
 	@$(MAKE) --no-print-directory release
 	SLUICE_BIN_DIR="$(TARGET_DIR)/release" scripts/demo.sh
 
-bench: setup ## measure against the stock switch; results in bench/results
+bench: ## measure against the stock switch, also with DPDK, and the Linux bridge (root); results in bench/results
+	@scripts/setup.sh bench
 	scripts/bench.sh
 
 install: release ## build and install sluiced and sluice under $(DESTDIR)$(PREFIX)

@@ -3,6 +3,7 @@
 #
 #   scripts/setup.sh check    what `make check` needs (the stock OVS tools among them: tests drive Sluice with them)
 #   scripts/setup.sh check-long   that, and what `make check-long` needs
+#   scripts/setup.sh bench    what `make bench` needs: the peers that it measures against
 #   scripts/setup.sh demo     what `make demo` needs (nothing of OVS)
 #
 # Packages are installed for their programs. While apt runs, a temporary policy-rc.d keeps them from starting a
@@ -75,6 +76,8 @@ disable_services() {
         openvswitch-switch) systemctl disable --quiet openvswitch-switch.service ovs-vswitchd.service ovsdb-server.service || true ;;
         openvswitch-testcontroller) systemctl disable --quiet openvswitch-testcontroller.service || true ;;
         iperf3) systemctl disable --quiet iperf3.service || true ;;
+        # A dependency of the daemon with DPDK; its service binds devices to user space drivers.
+        openvswitch-switch-dpdk) systemctl disable --quiet dpdk.service || true ;;
         esac
     done
 }
@@ -99,8 +102,15 @@ install_packages() {
 }
 
 target=${1:-}
+optional=()
 case $target in
 demo) packages=(iproute2 iputils-ping iperf3 ethtool) ;;
+bench)
+    packages=(openvswitch-switch openvswitch-common iperf3 iproute2 iputils-ping ethtool procps)
+    # The daemon with DPDK is one more program: /usr/sbin/ovs-vswitchd stays the stock one's, which has the higher priority
+    # among the alternatives. Releases number the libraries of DPDK differently; without them the rows beside it are skipped.
+    optional=(openvswitch-switch-dpdk librte-net-pcap23 librte-net-null23 librte-mempool-ring23)
+    ;;
 check | check-long)
     packages=(openvswitch-switch openvswitch-common python3-openvswitch tcpdump iperf3 iproute2 iputils-ping
         ethtool procps openvswitch-testcontroller)
@@ -110,7 +120,7 @@ check | check-long)
     fi
     ;;
 *)
-    say "usage: scripts/setup.sh check|check-long|demo"
+    say "usage: scripts/setup.sh check|check-long|demo|bench"
     exit 2
     ;;
 esac
@@ -119,9 +129,14 @@ if ! command -v cc >/dev/null; then
     packages+=(gcc libc6-dev)
 fi
 missing=()
+optional_missing=()
 if command -v dpkg-query >/dev/null; then
     for package in "${packages[@]}"; do
         is_installed "$package" || missing+=("$package")
+    done
+    optional_missing=()
+    for package in "${optional[@]}"; do
+        is_installed "$package" || optional_missing+=("$package")
     done
 else
     # Not a Debian: judge by the programs.
@@ -137,6 +152,10 @@ if [ "$(id -u)" -eq 0 ] && policy_touched; then
 fi
 if [ "${#missing[@]}" -gt 0 ]; then
     install_packages "${missing[@]}"
+fi
+if [ "${#optional_missing[@]}" -gt 0 ]; then
+    # In a shell of its own: what cannot be had is left out.
+    (install_packages "${optional_missing[@]}") || say "going on without: ${optional_missing[*]}"
 fi
 if ! command -v cargo >/dev/null; then
     say "no cargo on the path: install Rust (https://rustup.rs); rust-toolchain.toml names the toolchain"

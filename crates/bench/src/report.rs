@@ -52,12 +52,14 @@ pub(crate) struct Sample {
 }
 
 /// All measurements of one side in a row, by round.
+#[derive(Clone, Debug)]
 pub(crate) struct SideSamples {
     pub(crate) side: String,
     pub(crate) samples: Vec<Sample>,
 }
 
 /// A row: one question, asked of several sides in turn.
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) id: String,
     pub(crate) title: String,
@@ -71,12 +73,14 @@ impl SideSamples {
         self.samples.iter().filter_map(|s| s.value).collect()
     }
 
-    fn spread(&self) -> Option<Spread> {
+    /// Of its values; `None` if it has none.
+    pub(crate) fn spread(&self) -> Option<Spread> {
         Spread::of(&self.values())
     }
 
     fn notes(&self) -> String {
         let mut notes: Vec<&str> = self.samples.iter().filter_map(|s| s.note.as_deref()).collect();
+        notes.sort_unstable();
         notes.dedup();
         notes.join("; ")
     }
@@ -95,14 +99,15 @@ impl SideSamples {
 }
 
 /// Ratios of two sides' values, round by round.
-fn ratio(a: &SideSamples, b: &SideSamples) -> Option<Spread> {
+pub(crate) fn ratio(a: &SideSamples, b: &SideSamples) -> Option<Spread> {
     let pairs = a.samples.iter().zip(&b.samples);
     let ratios: Vec<f64> =
         pairs.filter_map(|(a, b)| Some(a.value? / b.value.filter(|v| *v > 0.0)?)).collect();
     Spread::of(&ratios)
 }
 
-fn number(v: f64) -> String {
+/// A value with as many digits as say something.
+pub(crate) fn number(v: f64) -> String {
     let digits = if v.abs() < 10.0 { 3 } else { 1 };
     format!("{v:.digits$}")
 }
@@ -129,8 +134,11 @@ impl Row {
             if let Some(first) = self.sides.first().filter(|f| f.side != s.side)
                 && let Some(r) = ratio(first, s)
             {
-                let _ =
-                    write!(out, "  sluice is {:.2} times that ({:.2} … {:.2})", r.median, r.least, r.most);
+                let _ = write!(
+                    out,
+                    "  {} is {:.2} times that ({:.2} … {:.2})",
+                    first.side, r.median, r.least, r.most
+                );
             }
             if let Some((switch, elsewhere)) = s.loss_percent() {
                 let _ = write!(out, "  lost: {switch:.1} % in the switch, {elsewhere:.1} % elsewhere");

@@ -1,88 +1,176 @@
-//! The switches that are compared: each with its own namespaces, two hosts, run directory and daemons. All stand at the same
-//! time, so that measurements can take turns; who is not measured is idle.
+//! The switches that are compared on veth pairs: each with its own namespaces, two hosts, run directory and daemons. All stand
+//! at the same time, so that measurements can take turns; who is not measured is idle.
 
-use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
+use crate::daemons::{self, cpu_ns};
+use anyhow::{Context, Result, bail, ensure};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use testkit::{Cmd, Daemon, DaemonSpec, RunDir, Topology, reachable};
+use testkit::{Daemon, Netns, Signal, Topology, if_name, reachable};
 
 /// The bridge of every side.
 const BRIDGE: &str = "br0";
-const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+const PORTS_A_CALL: usize = 20;
 const REACHABLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A kind of switch.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     /// This project's.
     Sluice,
     /// Another build of it, to compare with.
     Before,
-    /// Debian's `ovs-vswitchd` with its userspace datapath (`datapath_type=netdev`).
+    /// This project's without one of its optimisations.
+    Without(&'static str),
+    /// This project's on `afxdp` ports.
+    SluiceAfxdp,
+    /// The stock daemon with its userspace datapath (`datapath_type=netdev`).
     Ovs,
+    /// The same, told to keep large segments.
+    OvsTso,
+    /// The same on `afxdp` ports, where it is built with them.
+    OvsAfxdp,
     /// The Linux bridge.
     Bridge,
 }
 
 impl Side {
-    /// In the order of their turns.
-    pub(crate) const ALL: [Side; 4] = [Side::Sluice, Side::Before, Side::Ovs, Side::Bridge];
-
     /// Name in results.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> String {
         match self {
-            Side::Sluice => "sluice",
-            Side::Before => "sluice-before",
-            Side::Ovs => "ovs-netdev",
-            Side::Bridge => "linux-bridge",
+            Side::Sluice => "sluice".into(),
+            Side::Before => "sluice-before".into(),
+            Side::Without(what) => format!("sluice without {what}"),
+            Side::SluiceAfxdp => "sluice-afxdp".into(),
+            Side::Ovs => "ovs-netdev".into(),
+            Side::OvsTso => "ovs-netdev, tso".into(),
+            Side::OvsAfxdp => "ovs-afxdp".into(),
+            Side::Bridge => "linux-bridge".into(),
         }
+    }
+
+    /// Whether it is this project's, from whatever build.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Side::Sluice | Side::Before | Side::Without(_) | Side::SluiceAfxdp)
+    }
+
+    fn port_type(self) -> Option<&'static str> {
+        matches!(self, Side::SluiceAfxdp | Side::OvsAfxdp).then_some("type=afxdp")
     }
 }
 
 /// A switch that stands.
 pub(crate) struct Instance {
     pub(crate) side: Side,
-    // The daemons end before their namespaces go.
-    daemons: Vec<Daemon>,
+    // The daemons end before their namespaces go. Locked for a call at a time.
+    daemons: Mutex<Vec<Daemon>>,
     pub(crate) net: Topology,
+    /// The far ends of ports that stay idle.
+    _idle: Option<Netns>,
+}
+
+/// How to build an [`Instance`].
+pub(crate) struct Build<'a> {
+    /// Program of a side of this project.
+    pub(crate) sluiced: &'a Path,
+    /// Processor of the daemons.
+    pub(crate) cpu: usize,
+    /// Ports, those of the two hosts among them.
+    pub(crate) ports: usize,
 }
 
 impl Instance {
-    /// Builds a switch with two hosts; its daemons run on processor `cpu`. `sluiced` is the program of a Sluice side.
+    /// Builds a switch with two hosts, and rules by which its flows are matched up to the ports of UDP.
     ///
     /// # Errors
     /// When the machine lacks what it needs, or the hosts do not reach each other through it.
-    pub(crate) fn start(side: Side, sluiced: &Path, cpu: usize) -> Result<Instance> {
+    pub(crate) fn start(side: Side, build: &Build) -> Result<Instance> {
         let net = Topology::new(2)?;
-        let daemons = match side {
-            Side::Sluice | Side::Before => vec![start_sluice(&net, sluiced, cpu)?],
-            Side::Ovs => start_ovs(&net, cpu)?,
-            Side::Bridge => {
-                net.switch.ip(&format!("link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0"))?;
-                for port in net.ports() {
-                    net.switch.ip(&format!("link set dev {port} master {BRIDGE}"))?;
-                }
-                net.switch.up(BRIDGE)?;
-                Vec::new()
-            }
-        };
-        let instance = Instance { side, daemons, net };
-        if let Some(daemon) = instance.daemons.first() {
-            let mut args = vec!["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev"];
-            for port in instance.net.ports() {
-                args.extend(["--", "add-port", BRIDGE, port]);
-            }
-            daemon.ovs("ovs-vsctl", &args)?;
-        }
+        let (idle, mut ports) = idle_ports(&net.switch, build.ports.saturating_sub(2))?;
+        ports.splice(0..0, net.ports().into_iter().map(str::to_string));
+        let daemons = start_daemons(side, &net.switch, build)?;
+        let instance = Instance { side, daemons: Mutex::new(daemons), net, _idle: idle };
+        instance.configure(&ports)?;
         let [a, b] = &instance.net.hosts[..] else { bail!("a line has two ends") };
         reachable(&a.netns, b.ipv4.into(), REACHABLE_LIMIT)
             .with_context(|| format!("{}: hosts do not reach each other", side.name()))?;
+        instance.rest()?;
         Ok(instance)
+    }
+
+    fn daemons(&self) -> MutexGuard<'_, Vec<Daemon>> {
+        self.daemons.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a stock tool against its daemon.
+    fn ovs(&self, tool: &str, args: &[&str], input: &str) -> Result<String> {
+        let cmd = self.daemons().first().context("no daemon")?.tool(tool);
+        Ok(cmd.args(args.iter().copied()).input(input).run()?.stdout)
+    }
+
+    /// Does `work` with a daemon that looks at its ports without end only while it is asked: it would take the processor
+    /// from the others. It is stopped as a process (SIGSTOP) otherwise.
+    pub(crate) fn awake<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.wake()?;
+        let done = work();
+        self.rest()?;
+        done
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let spins = self.side == Side::OvsAfxdp;
+        self.daemons().iter_mut().filter(|_| spins).try_for_each(|d| d.signal(signal))
+    }
+
+    fn wake(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn rest(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    fn configure(&self, ports: &[String]) -> Result<()> {
+        if self.side == Side::Bridge {
+            let mut script = format!("link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0\n");
+            ports.iter().for_each(|p| script += &format!("link set dev {p} master {BRIDGE}\n"));
+            script += &format!("link set dev {BRIDGE} up\n");
+            return batch(&self.net.switch, script);
+        }
+        if self.side == Side::OvsAfxdp {
+            let types = self.ovs("ovs-vsctl", &["get", "Open_vSwitch", ".", "iface_types"], "")?;
+            ensure!(types.contains("afxdp"), "the stock daemon here is built without AF_XDP");
+        }
+        let kind = "datapath_type=netdev";
+        self.ovs("ovs-vsctl", &["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, kind], "")?;
+        // A call for a hundred ports may take longer than a tool waits.
+        for some in ports.chunks(PORTS_A_CALL) {
+            let mut args = Vec::new();
+            for port in some {
+                args.extend(["--", "add-port", BRIDGE, port]);
+                if let Some(kind) = self.side.port_type() {
+                    args.extend(["--", "set", "Interface", port, kind]);
+                }
+            }
+            self.ovs("ovs-vsctl", &args, "")?;
+        }
+        let (a, b) = (self.number(&ports[0])?, self.number(&ports[1])?);
+        let rules = format!(
+            "priority=200,in_port={a},udp,nw_src=10.99.0.0/16,tp_dst=5000,actions=output:{b}\n\
+             priority=200,in_port={b},udp,nw_src=10.98.0.0/16,tp_dst=5000,actions=output:{a}\n"
+        );
+        self.ovs("ovs-ofctl", &["add-flows", BRIDGE, "-"], &rules).map(drop)
+    }
+
+    /// OpenFlow number of a port.
+    fn number(&self, port: &str) -> Result<u32> {
+        let text = self.ovs("ovs-vsctl", &["get", "Interface", port, "ofport"], "")?;
+        text.trim().parse().with_context(|| format!("port {port} has the number {}", text.trim()))
     }
 
     /// Process ids of its daemons, the forwarding one first.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        self.daemons.iter().map(Daemon::pid).collect()
+        self.daemons().iter().map(Daemon::pid).collect()
     }
 
     /// Processor time of its daemons until now, in ns.
@@ -92,11 +180,10 @@ impl Instance {
 
     /// What its own port counters say that it dropped so far; `None` for a switch without such counters.
     pub(crate) fn own_drops(&self) -> Option<u64> {
-        let text = self.daemons.first()?.ovs("ovs-ofctl", &["dump-ports", BRIDGE]).ok()?.stdout;
-        Some(sum_of_drops(&text))
+        Some(sum_of_drops(&self.ovs("ovs-ofctl", &["dump-ports", BRIDGE], "").ok()?))
     }
 
-    /// Switches the offloads of all hosts and ports.
+    /// Switches the offloads of all hosts and their ports.
     pub(crate) fn set_offloads(&self, on: bool) -> Result<()> {
         for host in &self.net.hosts {
             host.netns.set_offloads(&host.dev, on)?;
@@ -106,66 +193,56 @@ impl Instance {
     }
 }
 
-/// Processor time of all threads of a process, in ns (`/proc/PID/task/*/schedstat`).
-fn cpu_ns(pid: u32) -> Result<u64> {
-    let tasks =
-        std::fs::read_dir(format!("/proc/{pid}/task")).with_context(|| format!("process {pid} is gone"))?;
-    let of = |entry: std::fs::DirEntry| -> Option<u64> {
-        let text = std::fs::read_to_string(entry.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse().ok()
-    };
-    Ok(tasks.flatten().filter_map(of).sum())
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // A stopped process does not hear SIGTERM.
+        if let Err(e) = self.wake() {
+            eprintln!("bench: {}: {e:#}", self.side.name());
+        }
+    }
+}
+
+fn start_daemons(side: Side, netns: &Netns, build: &Build) -> Result<Vec<Daemon>> {
+    let cpu = Some(build.cpu);
+    let ours = |args: &[String]| Ok(vec![daemons::start_sluice(netns, build.sluiced, args, cpu)?]);
+    let stock = |settings: &[&str]| daemons::start_stock(netns, daemons::stock(), settings, cpu);
+    match side {
+        Side::Sluice | Side::Before | Side::SluiceAfxdp => ours(&[]),
+        Side::Without(what) => ours(&[format!("--without={what}")]),
+        Side::Ovs => stock(&[]),
+        // Its forwarding thread binds itself.
+        Side::OvsAfxdp => stock(&[&format!("other_config:pmd-cpu-mask={:#x}", 1_u64 << build.cpu)]),
+        Side::OvsTso => stock(&["other_config:userspace-tso-enable=true"]),
+        Side::Bridge => Ok(Vec::new()),
+    }
+}
+
+/// Runs `ip` with a script of commands, within a namespace.
+fn batch(netns: &Netns, script: String) -> Result<()> {
+    testkit::Cmd::new("ip").args(["-n", netns.name(), "-batch", "-"]).input(script).run().map(drop)
+}
+
+/// Ports that are up and silent, their far ends in a namespace of their own; names of the ports.
+fn idle_ports(switch: &Netns, count: usize) -> Result<(Option<Netns>, Vec<String>)> {
+    if count == 0 {
+        return Ok((None, Vec::new()));
+    }
+    let far = Netns::new("idle")?;
+    // Addresses of their own would make them speak.
+    far.run("sysctl", &["-q", "-w", "net.ipv6.conf.default.disable_ipv6=1"])?;
+    let pairs: Vec<(String, String)> = (0..count).map(|_| (if_name("i"), if_name("i"))).collect();
+    let mut script = String::new();
+    for (near, end) in &pairs {
+        script += &format!("link add name {near} type veth peer name {end} netns {}\n", far.name());
+        script += &format!("link set dev {near} addrgenmode none up\n");
+    }
+    batch(switch, script)?;
+    batch(&far, pairs.iter().map(|(_, end)| format!("link set dev {end} up\n")).collect())?;
+    Ok((Some(far), pairs.into_iter().map(|(near, _)| near).collect()))
 }
 
 /// The sum of all `drop=N` of an `ovs-ofctl dump-ports`.
 pub(crate) fn sum_of_drops(text: &str) -> u64 {
     let values = text.split("drop=").skip(1);
     values.filter_map(|t| t.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()).sum()
-}
-
-/// A daemon's specification, bound to a processor by taskset(1), which becomes the daemon.
-fn on_cpu(program: &Path, net: &Topology, cpu: usize) -> Result<DaemonSpec> {
-    let spec = DaemonSpec::new("taskset")?.netns(&net.switch);
-    Ok(spec.args(["-c".into(), cpu.to_string().into(), program.as_os_str().to_owned()]))
-}
-
-fn start_sluice(net: &Topology, sluiced: &Path, cpu: usize) -> Result<Daemon> {
-    on_cpu(sluiced, net, cpu)?.args(["-vconsole:off", "--log-file"]).start()
-}
-
-/// Starts the stock daemon and its database server; the daemon comes first in the answer.
-fn start_ovs(net: &Topology, cpu: usize) -> Result<Vec<Daemon>> {
-    let spec = on_cpu(Path::new("ovsdb-server"), net, cpu)?;
-    let run: RunDir = spec.run_directory().clone();
-    let db = run.join("conf.db");
-    Cmd::new("ovsdb-tool").arg("create").arg(&db).arg(SCHEMA).run()?;
-    let remote = format!("--remote=p{}", run.db());
-    let server = spec
-        .args([db.into_os_string(), remote.into(), "-vconsole:off".into(), "--log-file".into()])
-        .ready_file("db.sock")
-        .start()?;
-    run.ovs("ovs-vsctl", &["--no-wait", "init"])?;
-    let daemon = on_cpu(Path::new("ovs-vswitchd"), net, cpu)?
-        .rundir(&run)
-        .args([run.db().as_str(), "-vconsole:off", "--log-file", "--disable-system", "--pidfile"])
-        .start()?;
-    Ok(vec![daemon, server])
-}
-
-/// The daemon to measure: given, in `SLUICE_BIN_DIR`, or beside this program.
-pub(crate) fn find_sluiced(given: Option<PathBuf>) -> Result<PathBuf> {
-    let beside = || Some(std::env::current_exe().ok()?.parent()?.join("sluiced"));
-    let from_env = || std::env::var_os("SLUICE_BIN_DIR").map(|dir| PathBuf::from(dir).join("sluiced"));
-    absolute(&given.or_else(from_env).or_else(beside).context("this program does not know its own path")?)
-}
-
-/// The whole path of a program that must be there: daemons start elsewhere.
-pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
-    if !path.is_file() {
-        bail!(
-            "{}: no such program; build it (cargo build --release -p sluiced) or name it by --sluiced",
-            path.display()
-        );
-    }
-    Ok(std::path::absolute(path)?)
 }

@@ -79,3 +79,7 @@ fn drops_of_all_ports_are_summed() {
                 \x20          tx pkts=3, bytes=1, drop=7, errs=0, coll=0\n  port LOCAL: rx pkts=0, drop=?, tx drop=1\n";
     assert_eq!(crate::sides::sum_of_drops(text), 13);
 }
+
+mod counters;
+mod results;
+mod works;

@@ -1,0 +1,103 @@
+//! The daemons that are compared, each in a namespace and with a run directory of its own. They are named by their paths, as
+//! packages share the name `ovs-vswitchd` among several programs.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use testkit::{Cmd, Daemon, DaemonSpec, Netns, RunDir};
+
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+/// The stock daemon, and the same one built with DPDK, where Debian's packages put them.
+const STOCK: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
+pub(crate) const STOCK_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+
+/// The stock daemon without DPDK: at its own path, or wherever it is on a machine of another kind.
+pub(crate) fn stock() -> &'static str {
+    if Path::new(STOCK).is_file() { STOCK } else { "ovs-vswitchd" }
+}
+
+/// Whether the daemon with DPDK is there.
+pub(crate) fn stock_dpdk() -> Result<()> {
+    ensure!(Path::new(STOCK_DPDK).is_file(), "{STOCK_DPDK} is not installed (scripts/setup.sh bench)");
+    Ok(())
+}
+
+/// A daemon's specification, bound to a processor by taskset(1), which becomes the daemon; `None` leaves it unbound.
+fn on_cpu(program: &Path, netns: &Netns, cpu: Option<usize>) -> Result<DaemonSpec> {
+    let Some(cpu) = cpu else { return Ok(DaemonSpec::new(program)?.netns(netns)) };
+    let spec = DaemonSpec::new("taskset")?.netns(netns);
+    Ok(spec.args(["-c".into(), cpu.to_string().into(), program.as_os_str().to_owned()]))
+}
+
+/// Starts Sluice with more arguments.
+pub(crate) fn start_sluice(
+    netns: &Netns,
+    sluiced: &Path,
+    args: &[String],
+    cpu: Option<usize>,
+) -> Result<Daemon> {
+    on_cpu(sluiced, netns, cpu)?.args(["-vconsole:off", "--log-file"]).args(args).start()
+}
+
+/// Starts a stock daemon and its database server, with settings of the `Open_vSwitch` row; the daemon comes first in the answer.
+pub(crate) fn start_stock(
+    netns: &Netns,
+    program: &str,
+    settings: &[&str],
+    cpu: Option<usize>,
+) -> Result<Vec<Daemon>> {
+    let spec = on_cpu(Path::new("ovsdb-server"), netns, cpu)?;
+    let run: RunDir = spec.run_directory().clone();
+    let db = run.join("conf.db");
+    Cmd::new("ovsdb-tool").arg("create").arg(&db).arg(SCHEMA).run()?;
+    let remote = format!("--remote=p{}", run.db());
+    let server = spec
+        .args([db.into_os_string(), remote.into(), "-vconsole:off".into(), "--log-file".into()])
+        .ready_file("db.sock")
+        .start()?;
+    run.ovs("ovs-vsctl", &["--no-wait", "init"])?;
+    if !settings.is_empty() {
+        let set = ["--no-wait", "set", "Open_vSwitch", "."];
+        run.ovs("ovs-vsctl", &[&set[..], settings].concat())?;
+    }
+    let daemon = on_cpu(Path::new(program), netns, cpu)?
+        .rundir(&run)
+        .args([run.db().as_str(), "-vconsole:off", "--log-file", "--disable-system"])
+        .start()?;
+    Ok(vec![daemon, server])
+}
+
+/// Processor time of all threads of a process, in ns (`/proc/PID/task/*/schedstat`).
+pub(crate) fn cpu_ns(pid: u32) -> Result<u64> {
+    let tasks =
+        std::fs::read_dir(format!("/proc/{pid}/task")).with_context(|| format!("process {pid} is gone"))?;
+    let of = |entry: std::fs::DirEntry| -> Option<u64> {
+        let text = std::fs::read_to_string(entry.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    };
+    Ok(tasks.flatten().filter_map(of).sum())
+}
+
+/// The daemon to measure: given, in `SLUICE_BIN_DIR`, or beside this program.
+pub(crate) fn find_sluiced(given: Option<PathBuf>) -> Result<PathBuf> {
+    let beside = || Some(std::env::current_exe().ok()?.parent()?.join("sluiced"));
+    let from_env = || std::env::var_os("SLUICE_BIN_DIR").map(|dir| PathBuf::from(dir).join("sluiced"));
+    absolute(&given.or_else(from_env).or_else(beside).context("this program does not know its own path")?)
+}
+
+/// The whole path of a program that must be there: daemons start elsewhere.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    if !path.is_file() {
+        bail!(
+            "{}: no such program; build it (cargo build --release -p sluiced) or name it by --sluiced",
+            path.display()
+        );
+    }
+    Ok(std::path::absolute(path)?)
+}
+
+/// Says that something is left out, and why; of an error's many lines, the first that says it.
+pub(crate) fn skip(what: &str, why: &anyhow::Error) {
+    let text = format!("{why:#}");
+    let told = text.lines().find(|l| l.contains("error:")).or_else(|| text.lines().next());
+    eprintln!("SKIP: {what}: {}", told.unwrap_or_default().trim());
+}

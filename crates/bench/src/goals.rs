@@ -1,0 +1,195 @@
+//! What the project wants to reach beside its peers, row by row, and whether it was reached: the table at the end of a run.
+
+use crate::report::{Row, SideSamples, Spread, number, ratio};
+use serde_json::{Value, json};
+
+/// How a row's first side is to stand.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Bound {
+    /// At least so many times the best of these peers, where more is better.
+    AtLeast(f64, &'static [&'static str]),
+    /// At most so many times the best of these peers, where less is better.
+    AtMost(f64, &'static [&'static str]),
+    /// A value of its own, at most.
+    Below(f64),
+}
+
+const DPDK: &[&str] = &["ovs-dpdk", "ovs-dpdk, no cache"];
+const OVS: &[&str] = &["ovs-netdev"];
+/// However it is configured, the best counts.
+const OVS_BEST: &[&str] = &["ovs-netdev", "ovs-netdev, tso", "ovs-netdev, offloads off"];
+const OVS_AFXDP: &[&str] = &["ovs-afxdp"];
+const BRIDGE: &[&str] = &["linux-bridge"];
+/// What a hundred ports may add to a delay and still not show: two runs of the same differ as much.
+const PORTS_DO_NOT_SHOW: f64 = 1.2;
+
+/// The goals, by row.
+const GOALS: &[(&str, Bound)] = &[
+    ("pcap-1", Bound::AtLeast(1.5, DPDK)),
+    ("pcap-1000", Bound::AtLeast(1.5, DPDK)),
+    ("pcap-100000", Bound::AtLeast(2.5, DPDK)),
+    ("pcap-17masks", Bound::AtLeast(3.0, DPDK)),
+    ("lookups-2", Bound::Below(1.5)),
+    ("lookups-1", Bound::Below(1.0)),
+    ("udp64-1", Bound::AtLeast(2.0, OVS)),
+    ("udp64-1", Bound::AtLeast(1.0, BRIDGE)),
+    ("udp64-1000", Bound::AtLeast(2.0, OVS)),
+    ("udp64-1000", Bound::AtLeast(1.0, BRIDGE)),
+    ("udp64-100000", Bound::AtLeast(2.0, OVS)),
+    ("udp64-100000", Bound::AtLeast(1.0, BRIDGE)),
+    ("afxdp-udp64-1", Bound::AtLeast(1.0, OVS_AFXDP)),
+    ("afxdp-udp64-1000", Bound::AtLeast(1.0, OVS_AFXDP)),
+    ("afxdp-udp64-100000", Bound::AtLeast(1.0, OVS_AFXDP)),
+    ("afxdp-udp64-1-cost", Bound::AtMost(1.0, OVS_AFXDP)),
+    ("afxdp-udp64-1000-cost", Bound::AtMost(1.0, OVS_AFXDP)),
+    ("afxdp-udp64-100000-cost", Bound::AtMost(1.0, OVS_AFXDP)),
+    ("afxdp-delay-p50-2ports", Bound::AtMost(1.0, OVS_AFXDP)),
+    ("afxdp-delay-p99-2ports", Bound::AtMost(1.0, OVS_AFXDP)),
+    ("tcp", Bound::AtLeast(1.0, OVS_BEST)),
+    ("tcp", Bound::AtLeast(0.8, BRIDGE)),
+    ("udp1400", Bound::AtLeast(2.5, OVS_BEST)),
+    ("udp1400", Bound::AtLeast(0.75, BRIDGE)),
+    ("delay-p50-2ports", Bound::AtMost(0.5, OVS)),
+    ("delay-p99-2ports", Bound::AtMost(0.5, OVS)),
+    ("delay-p50-100ports", Bound::AtMost(0.5, OVS)),
+    ("delay-p99-100ports", Bound::AtMost(0.5, OVS)),
+    ("idle-100ports", Bound::Below(1.0)),
+];
+
+/// A line of the table.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Verdict {
+    pub(crate) row: String,
+    pub(crate) unit: &'static str,
+    /// Median of the row's first side.
+    pub(crate) ours: f64,
+    /// The peer's name and median.
+    pub(crate) peer: Option<(String, f64)>,
+    /// The first side to the peer, by round.
+    pub(crate) ratio: Option<Spread>,
+    /// In words; empty without a goal.
+    pub(crate) goal: String,
+    /// `None`: no goal, or nobody to compare with.
+    pub(crate) met: Option<bool>,
+}
+
+/// The best of the named sides: with the highest or lowest median.
+fn best<'a>(row: &'a Row, peers: &[&str], more_is_better: bool) -> Option<(&'a SideSamples, f64)> {
+    let others = row.sides.iter().skip(1).filter(|s| peers.contains(&s.side.as_str()));
+    let medians = others.filter_map(|s| Some((s, s.spread()?.median)));
+    let by_median = |a: &(_, f64), b: &(_, f64)| a.1.total_cmp(&b.1);
+    if more_is_better { medians.max_by(by_median) } else { medians.min_by(by_median) }
+}
+
+fn judge(row: &Row, ours: f64, bound: Bound) -> Verdict {
+    let (factor, peers, more) = match bound {
+        Bound::AtLeast(factor, peers) => (factor, peers, true),
+        Bound::AtMost(factor, peers) => (factor, peers, false),
+        Bound::Below(most) => {
+            // To the digits that are shown.
+            let met = Some((ours * 100.0).round() <= most * 100.0);
+            let goal = format!("≤ {most} {}", row.unit);
+            let (row, unit) = (row.id.clone(), row.unit);
+            return Verdict { row, unit, ours, peer: None, ratio: None, goal, met };
+        }
+    };
+    let goal = format!("{} {factor} × {}", if more { "≥" } else { "≤" }, peers[0]);
+    let peer = best(row, peers, more);
+    let ratio = peer.and_then(|(p, _)| ratio(row.sides.first()?, p));
+    let met = ratio.map(|r| if more { r.median >= factor } else { r.median <= factor });
+    let peer = peer.map(|(p, median)| (p.side.clone(), median));
+    Verdict { row: row.id.clone(), unit: row.unit, ours, peer, ratio, goal, met }
+}
+
+/// All lines of a row: one a goal, or one a peer where there is none.
+fn of_row(row: &Row) -> Vec<Verdict> {
+    let Some((first, ours)) = row.sides.first().and_then(|f| Some((f, f.spread()?.median))) else {
+        return Vec::new();
+    };
+    let goals = GOALS.iter().filter(|(id, _)| *id == row.id);
+    let judged: Vec<Verdict> = goals.map(|(_, bound)| judge(row, ours, *bound)).collect();
+    if !judged.is_empty() {
+        return judged;
+    }
+    let plain = |peer, ratio| {
+        let (row, unit) = (row.id.clone(), row.unit);
+        Verdict { row, unit, ours, peer, ratio, goal: String::new(), met: None }
+    };
+    let beside = |s: &SideSamples| plain(Some((s.side.clone(), s.spread()?.median)), ratio(first, s)).into();
+    if row.sides.len() == 1 {
+        vec![plain(None, None)]
+    } else {
+        row.sides[1..].iter().filter_map(beside).collect()
+    }
+}
+
+/// The delay with a hundred ports against that with two.
+fn ports_show(rows: &[Row]) -> Vec<Verdict> {
+    let first = |id: String| rows.iter().find(|r| r.id == id)?.sides.first();
+    let line = |share: &&str| {
+        let (many, few) =
+            (first(format!("delay-{share}-100ports"))?, first(format!("delay-{share}-2ports"))?);
+        let ratio = ratio(many, few)?;
+        Some(Verdict {
+            row: format!("delay-{share}-100ports"),
+            unit: "µs",
+            ours: many.spread()?.median,
+            peer: Some(("sluice with 2 ports".into(), few.spread()?.median)),
+            ratio: Some(ratio),
+            goal: format!("≤ {PORTS_DO_NOT_SHOW} × that"),
+            met: Some(ratio.median <= PORTS_DO_NOT_SHOW),
+        })
+    };
+    ["p50", "p99"].iter().filter_map(line).collect()
+}
+
+/// The lines of all rows.
+pub(crate) fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    rows.iter().flat_map(of_row).chain(ports_show(rows)).collect()
+}
+
+impl Verdict {
+    /// For the reader's eyes.
+    pub(crate) fn text(&self) -> String {
+        let (name, value) = match &self.peer {
+            Some((name, median)) => (name.as_str(), number(*median)),
+            None => ("", String::new()),
+        };
+        let ratio = self
+            .ratio
+            .map_or_else(String::new, |r| format!("{:>6.2} ({:.2} … {:.2})", r.median, r.least, r.most));
+        let met = match (self.met, self.goal.is_empty()) {
+            (Some(true), _) => "met",
+            (Some(false), _) => "NOT MET",
+            (None, false) => "nobody to compare with",
+            (None, true) => "",
+        };
+        let ours = number(self.ours);
+        let line = format!(
+            "{:<28} {ours:>8} {:<10} {name:<30} {value:>8} {ratio:<24} {:<24} {met}",
+            self.row, self.unit, self.goal
+        );
+        line.trim_end().to_string()
+    }
+
+    /// For programs.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "row": self.row,
+            "sluice": self.ours,
+            "peer": self.peer.as_ref().map(|p| &p.0),
+            "peer_median": self.peer.as_ref().map(|p| p.1),
+            "ratio": self.ratio.map(|r| r.median),
+            "goal": self.goal,
+            "met": self.met,
+        })
+    }
+}
+
+/// The table's head.
+pub(crate) fn head() -> String {
+    format!(
+        "{:<28} {:>8} {:<10} {:<30} {:>8} {:<24} {}",
+        "row", "first", "", "peer", "its", " ratio (least … most)", "goal"
+    )
+}

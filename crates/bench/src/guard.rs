@@ -1,0 +1,50 @@
+//! The guard: a second process of this program that takes down what the first leaves when it ends in whatever way
+//! (`Ctrl-C`, `kill -9`). It waits at a pipe; what is written there tells it what to restore beside namespaces, folders and
+//! daemons.
+
+use crate::hugepages;
+use anyhow::{Context, Result};
+use std::io::{Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long the measuring process may take to be gone after its end of the pipe has closed.
+const GONE_LIMIT: Duration = Duration::from_secs(20);
+
+/// The guard, seen from the process that it watches.
+pub(crate) struct Guard(Child);
+
+impl Guard {
+    /// Starts it, in a process group of its own so that `Ctrl-C` spares it.
+    pub(crate) fn start() -> Result<Guard> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let pid = std::process::id().to_string();
+        command.args(["--guard", &pid]).stdin(Stdio::piped()).process_group(0);
+        Ok(Guard(command.spawn().context("cannot start the guard")?))
+    }
+
+    /// Tells it the number of 2 MB pages to restore; `None`: none any more.
+    pub(crate) fn tell(&self, pages: Option<u64>) -> Result<()> {
+        let mut pipe = self.0.stdin.as_ref().context("the guard has no pipe")?;
+        let word = pages.map_or_else(|| "-".to_string(), |n| n.to_string());
+        writeln!(pipe, "hugepages {word}").context("the guard is gone")
+    }
+}
+
+/// What the last word on pages was.
+pub(crate) fn pages_to_restore(told: &str) -> Option<u64> {
+    told.lines().filter_map(|l| l.strip_prefix("hugepages ")).next_back()?.parse().ok()
+}
+
+/// The guard's part: waits until the pipe from `pid` closes and the process is gone, then removes what is left of it.
+pub(crate) fn keep_guard(pid: u32) -> Result<()> {
+    let mut told = String::new();
+    let _ended_either_way = std::io::stdin().read_to_string(&mut told);
+    let path = format!("/proc/{pid}");
+    testkit::wait_for(GONE_LIMIT, "the end of the measurement", || !Path::new(&path).exists())?;
+    // The first namespace and the first folder that a process makes sweep up after dead ones.
+    let _swept = (testkit::TempDir::new("sweep")?, testkit::Netns::new("sweep")?);
+    pages_to_restore(&told).map_or(Ok(()), hugepages::set)
+}

@@ -1,0 +1,304 @@
+//! The order of a run: which sides are built for which rows, and how far it is.
+
+use crate::Options;
+use crate::daemons::{absolute, find_sluiced, skip, stock_dpdk};
+use crate::guard::Guard;
+use crate::hugepages::Hugepages;
+use crate::lab::{DPDK_PAGES, Lab};
+use crate::report::Row;
+use crate::rows::{Effort, Runs, ablation, idle, pcap, streams, veth};
+use crate::sides::{Build, Instance, Side};
+use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use testkit::TempDir;
+
+/// What `--only` chooses among.
+pub(crate) const THEMES: [&str; 9] =
+    ["pcap", "lookups", "udp", "afxdp", "delay", "tcp", "udp1400", "idle", "ablation"];
+/// What `--peers` chooses among.
+pub(crate) const PEERS: [&str; 3] = ["dpdk", "ovs", "bridge"];
+/// Ports of the switches that have many.
+const MANY_PORTS: usize = 100;
+
+/// Who runs where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cpus {
+    /// Generator and sink; of daemons without a network, whatever does not forward.
+    pub(crate) generator: usize,
+    /// Daemons, their forwarding threads at least.
+    pub(crate) switch: usize,
+}
+
+/// A run.
+struct Session<'a> {
+    options: &'a Options,
+    guard: &'a Guard,
+    cpus: Cpus,
+    effort: Effort,
+    sluiced: PathBuf,
+    before: Option<PathBuf>,
+    runs: Runs,
+    rows: Vec<Row>,
+    progress: Progress,
+}
+
+/// How far a run is: parts, each with the number of measurements that it takes about.
+struct Progress {
+    start: Instant,
+    parts: Vec<(&'static str, u32)>,
+    next: usize,
+}
+
+impl Progress {
+    fn new(options: &Options) -> Progress {
+        let flows = options.flows.len() as u32;
+        let all: [(&[&str], &'static str, u32); 6] = [
+            (&["pcap", "lookups"], "the datapath alone", 17),
+            (&["ablation"], "the datapath alone, with parts of it off", 16),
+            (&["udp", "afxdp"], "small frames between hosts", 5 * flows),
+            (&["delay", "tcp", "udp1400"], "delay and streams between hosts", 15),
+            (&["ablation"], "hosts, with parts of the switch off", 6),
+            (&["delay", "idle"], "a hundred ports", 5),
+        ];
+        let wanted = |themes: &[&str]| themes.iter().any(|t| options.wants(t));
+        let parts = all.iter().filter(|p| wanted(p.0)).map(|p| (p.1, p.2)).collect();
+        Progress { start: Instant::now(), parts, next: 0 }
+    }
+
+    /// Says that the next part begins.
+    fn part(&mut self, effort: Effort) {
+        let Some((title, _)) = self.parts.get(self.next) else { return };
+        let measurements: u32 = self.parts[self.next..].iter().map(|p| p.1).sum();
+        // Setting up and asking takes about as long as warming up.
+        let each_s = effort.time.as_secs_f64() + 2.0 * effort.warm_up.as_secs_f64() + 0.3;
+        let left_s = f64::from(measurements) * effort.rounds as f64 * each_s;
+        self.next += 1;
+        eprintln!(
+            "[{} of {}] {title}; {:.0} s gone, about {left_s:.0} s to go",
+            self.next,
+            self.parts.len(),
+            self.start.elapsed().as_secs_f64()
+        );
+    }
+}
+
+/// Measures what is asked for; prints each row as it is done. The rows, and what kept others from being measured.
+///
+/// # Errors
+/// When nothing can be measured.
+pub(crate) fn all(options: &Options, guard: &Guard, cpus: Cpus) -> Result<(Vec<Row>, Vec<String>)> {
+    if !testkit::programs_or_skip("bench", &["taskset", "ovs-vsctl", "ovs-ofctl", "ovs-appctl"]) {
+        bail!("without those nothing can be measured: scripts/setup.sh bench installs them");
+    }
+    let mut session = Session {
+        options,
+        guard,
+        cpus,
+        effort: options.effort(),
+        sluiced: find_sluiced(options.sluiced.clone())?,
+        before: options.before.as_deref().map(absolute).transpose()?,
+        runs: Runs::default(),
+        rows: Vec::new(),
+        progress: Progress::new(options),
+    };
+    // What fails in one part costs neither the results of the others nor the others themselves.
+    let parts = [
+        Session::datapath_alone,
+        Session::ablation_alone,
+        Session::between_hosts,
+        Session::ablation_hosts,
+        Session::many_ports,
+    ];
+    let failures = parts.into_iter().filter_map(|part| part(&mut session).err()).map(|e| format!("{e:#}"));
+    let failures: Vec<String> = failures.inspect(|why| eprintln!("bench: {why}")).collect();
+    Ok((session.rows, failures))
+}
+
+/// Does `work` on a thread of its own, bound to a processor: programs that this one starts elsewhere are not.
+fn pinned<T: Send>(cpu: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let bound = || {
+        sys::thread::pin_thread(cpu)?;
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(bound).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+impl Session<'_> {
+    fn done(&mut self, new: impl IntoIterator<Item = Row>) {
+        for row in new {
+            println!("{}", row.text());
+            self.rows.push(row);
+        }
+    }
+
+    fn wants_any(&self, themes: &[&str]) -> bool {
+        themes.iter().any(|t| self.options.wants(t))
+    }
+
+    fn datapath_alone(&mut self) -> Result<()> {
+        if !self.wants_any(&["pcap", "lookups"]) {
+            return Ok(());
+        }
+        self.progress.part(self.effort);
+        let folder = TempDir::new("pcap")?;
+        let (cpu, other) = (self.cpus.switch, self.cpus.generator);
+        let mut labs = vec![Lab::sluice("sluice", &self.sluiced, &[], cpu)?];
+        if self.options.wants("lookups") {
+            let rows = pcap::lookups(&mut labs[0], &folder, self.effort)?;
+            self.done(rows);
+        }
+        if !self.options.wants("pcap") {
+            return Ok(());
+        }
+        if let Some(before) = &self.before {
+            labs.push(Lab::sluice("sluice-before", before, &[], cpu)?);
+        }
+        // Given back after the daemons have ended: declared first.
+        let mut _pages = None;
+        let mut labs = labs;
+        if self.options.peer("dpdk") {
+            let pages = stock_dpdk().and_then(|()| Hugepages::reserve(DPDK_PAGES, self.guard));
+            match pages.and_then(|pages| Ok((pages, Lab::dpdk("ovs-dpdk", cpu, other)?))) {
+                Ok((pages, lab)) => {
+                    _pages = Some(pages);
+                    labs.push(lab);
+                }
+                Err(why) => skip("ovs-dpdk", &why),
+            }
+        }
+        for work in pcap::works(&folder, self.options.quick)? {
+            let caches = |lab: &Lab| if lab.name == "ovs-dpdk" { vec![true, false] } else { vec![true] };
+            let rows = pcap::work_rows(&mut labs, &work, caches, "pcap", self.effort)?;
+            self.done(rows);
+        }
+        Ok(())
+    }
+
+    fn ablation_alone(&mut self) -> Result<()> {
+        if self.options.wants("ablation") {
+            self.progress.part(self.effort);
+            let folder = TempDir::new("pcap")?;
+            let rows = ablation::in_process(&self.sluiced, self.cpus.switch, &folder, self.effort)?;
+            self.done(rows);
+        }
+        Ok(())
+    }
+
+    fn build<'a>(&self, sluiced: &'a Path, ports: usize) -> Build<'a> {
+        Build { sluiced, cpu: self.cpus.switch, ports }
+    }
+
+    /// The sides that can be had; who is missing is said.
+    fn instances(&self, sides: &[Side], ports: usize) -> Result<Vec<Instance>> {
+        let mut instances = Vec::new();
+        for side in sides {
+            let wanted = match side {
+                Side::Before => self.before.is_some(),
+                Side::Ovs | Side::OvsTso | Side::OvsAfxdp => self.options.peer("ovs"),
+                Side::Bridge => self.options.peer("bridge"),
+                Side::Sluice | Side::SluiceAfxdp | Side::Without(_) => true,
+            };
+            if !wanted {
+                continue;
+            }
+            let program = self.before.as_ref().filter(|_| *side == Side::Before).unwrap_or(&self.sluiced);
+            match Instance::start(*side, &self.build(program, ports)) {
+                Ok(instance) => instances.push(instance),
+                Err(e) if *side == Side::Sluice => return Err(e),
+                Err(e) => skip(&side.name(), &e),
+            }
+        }
+        Ok(instances)
+    }
+
+    fn between_hosts(&mut self) -> Result<()> {
+        let frames = self.wants_any(&["udp", "afxdp"]);
+        let more = self.wants_any(&["delay", "tcp", "udp1400"]);
+        if !frames && !more {
+            return Ok(());
+        }
+        let mut sides = vec![Side::Sluice, Side::Before, Side::Ovs];
+        if self.options.wants("afxdp") {
+            sides.extend([Side::SluiceAfxdp, Side::OvsAfxdp]);
+        }
+        if self.wants_any(&["udp", "delay", "tcp", "udp1400"]) {
+            sides.push(Side::Bridge);
+        }
+        if frames {
+            self.progress.part(self.effort);
+        }
+        let instances = self.instances(&sides, 2)?;
+        let instances: Vec<&Instance> = instances.iter().collect();
+        let (effort, cpu) = (self.effort, self.cpus.generator);
+        if frames {
+            for flows in &self.options.flows {
+                let runs = &mut self.runs;
+                let rows = pinned(cpu, || veth::udp_rate(&instances, "udp64", *flows, effort, runs))?;
+                self.done(
+                    rows.into_iter().filter(|r| self.options.wants("udp") || r.id.starts_with("afxdp")),
+                );
+            }
+        }
+        if more {
+            self.progress.part(self.effort);
+        }
+        if self.options.wants("delay") {
+            let rows = pinned(cpu, || veth::delay(&instances, 2, effort, &mut self.runs))?;
+            self.done(rows);
+        }
+        self.streams(&instances)
+    }
+
+    fn streams(&mut self, instances: &[&Instance]) -> Result<()> {
+        let wanted = self.wants_any(&["tcp", "udp1400"]);
+        if !wanted || !testkit::programs_or_skip("the rows of streams", &["iperf3"]) {
+            return Ok(());
+        }
+        let tso = self.instances(&[Side::OvsTso], 2)?;
+        let no_afxdp = |i: &&Instance| !matches!(i.side, Side::SluiceAfxdp | Side::OvsAfxdp);
+        let mut sides: Vec<&Instance> = instances.iter().copied().filter(no_afxdp).collect();
+        sides.extend(&tso);
+        if self.options.wants("tcp") {
+            self.done([streams::tcp(&sides, "tcp", self.effort)]);
+        }
+        if self.options.wants("udp1400") {
+            self.done([streams::udp(&sides, self.effort)]);
+        }
+        Ok(())
+    }
+
+    fn ablation_hosts(&mut self) -> Result<()> {
+        if !self.options.wants("ablation") {
+            return Ok(());
+        }
+        self.progress.part(self.effort);
+        let sluiced = self.sluiced.clone();
+        let build = self.build(&sluiced, 2);
+        let (effort, runs) = (self.effort, &mut self.runs);
+        let rows = pinned(self.cpus.generator, || ablation::veth(&build, effort, runs))?;
+        self.done(rows);
+        let offload = ablation::offload(&build, self.effort)?;
+        self.done(offload);
+        Ok(())
+    }
+
+    fn many_ports(&mut self) -> Result<()> {
+        if !self.wants_any(&["delay", "idle"]) {
+            return Ok(());
+        }
+        self.progress.part(self.effort);
+        let instances = self.instances(&[Side::Sluice, Side::Before, Side::Ovs, Side::Bridge], MANY_PORTS)?;
+        let instances: Vec<&Instance> = instances.iter().collect();
+        if self.options.wants("delay") {
+            let (effort, runs) = (self.effort, &mut self.runs);
+            let rows = pinned(self.cpus.generator, || veth::delay(&instances, MANY_PORTS, effort, runs))?;
+            self.done(rows);
+        }
+        if self.options.wants("idle") {
+            self.done([idle::idle(&instances, MANY_PORTS, self.effort)]);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! What daemons print, read.
+
+use crate::guard::pages_to_restore;
+use crate::lab::complaint;
+use crate::pmdstats::{PmdStats, PortSent, datapath_drops, lost_lookups, port_drops, sent_by_port};
+
+/// As the stock daemon prints it, with two threads.
+const STATS: &str = "\
+main thread:
+  packets received: 7
+  emc hits: 5
+pmd thread numa_id 0 core_id 1:
+  packets received: 1000
+  packet recirculations: 0
+  avg. datapath passes per packet: 1.00
+  phwol hits: 1
+  mfex opt hits: 0
+  simple match hits: 9
+  emc hits: 90
+  smc hits: 100
+  megaflow hits: 700
+  avg. subtable lookups per megaflow hit: 2.50
+  miss with success upcall: 60
+  miss with failed upcall: 40
+  avg. packets per output batch: 32.00
+  idle cycles: 500 (0.25%)
+  processing cycles: 200000 (99.75%)
+  avg cycles per packet: 200.50 (200500/1000)
+  avg processing cycles per packet: 200.00 (200000/1000)
+pmd thread numa_id 0 core_id 2:
+  packets received: 100
+  smc hits: 0
+  megaflow hits: 100
+  avg. subtable lookups per megaflow hit: 1.00
+  miss with success upcall: 0
+";
+
+#[test]
+fn counters_of_forwarding_threads_are_read_and_summed() {
+    let stats = PmdStats::parse(STATS).unwrap();
+    let expected = PmdStats {
+        received: 1100,
+        cache_hits: 200,
+        megaflow_hits: 800,
+        subtable_lookups: 1850.0,
+        upcalls: 60,
+        upcalls_failed: 40,
+        busy_cycles: 200_000,
+    };
+    assert_eq!(stats, expected);
+    assert_eq!(stats.lookups_per_hit(), Some(1850.0 / 800.0));
+    let earlier = PmdStats { received: 1000, megaflow_hits: 800, subtable_lookups: 1850.0, ..expected };
+    let between = stats.since(&earlier);
+    assert_eq!((between.received, between.busy_cycles), (100, 0));
+    assert_eq!((between.lookups_per_hit(), between.cycles_per_packet()), (None, None));
+    assert!(PmdStats::parse("main thread:\n  packets received: 7\n").is_err());
+    assert!(PmdStats::parse("").is_err());
+}
+
+#[test]
+fn ports_drops_and_losses_are_read() {
+    let ports = "OFPST_PORT reply (xid=0x2): 3 ports\n  port LOCAL: rx pkts=1, bytes=2, drop=0\n           tx pkts=9, bytes=8\n\
+                 \x20 port  1: rx pkts=5, bytes=6, drop=0, errs=0, frame=?, over=?, crc=?\n           tx pkts=0, bytes=0, drop=0\n\
+                 \x20 port  100: rx pkts=0, bytes=0, drop=3, errs=0\n           tx pkts=17, bytes=1088, drop=0, errs=0, coll=?\n";
+    assert_eq!(sent_by_port(ports, 100), Some(PortSent { packets: 17, bytes: 1088 }));
+    assert_eq!(sent_by_port(ports, 1), Some(PortSent { packets: 0, bytes: 0 }));
+    assert_eq!(sent_by_port(ports, 10), None);
+    let coverage = "Event coverage, totals since start:\ndatapath_drop_meter    total: 3\nflow_extract   total: 9\n\
+                    datapath_drop_upcall_error  0.0/sec  0.0/sec  0.0/sec   total: 4\n";
+    assert_eq!(datapath_drops(coverage), 7);
+    let show = "netdev@ovs-netdev:\n  lookups: hit:14 missed:9 lost:5\n  flows: 1\n";
+    assert_eq!(lost_lookups(show), 5);
+    let status = r#"{"bridges":[{"ports":[{"drops":{"explicit":96,"meter":1}},{"drops":{}}]},{"ports":[]}]}"#;
+    assert_eq!(port_drops(status).unwrap(), 97);
+    assert!(port_drops("{}").is_err() && port_drops("no").is_err());
+}
+
+#[test]
+fn a_stream_adds_up_or_is_complained_about() {
+    let sent = |packets, bytes| PortSent { packets, bytes };
+    // Received; sent; dropped; whether bytes are counted; what the complaint holds.
+    let cases = [
+        (100, sent(100, 6400), 0, true, None),
+        (100, sent(90, 5760), 10, true, None),
+        (100, sent(90, 5760), 9, true, Some("10 of 100 packets lost, 9 explained")),
+        (100, sent(101, 6464), 5, true, Some("100 packets received, but 101 sent")),
+        (100, sent(100, 6399), 0, true, Some("6399 bytes in 100 frames")),
+        (100, sent(100, 0), 0, false, None),
+        (0, sent(0, 0), 0, true, Some("nothing was received")),
+    ];
+    for (received, sent, dropped, counts_bytes, expected) in cases {
+        let got = complaint(received, sent, dropped, counts_bytes);
+        let as_expected = match (&got, expected) {
+            (None, None) => true,
+            (Some(got), Some(part)) => got.contains(part),
+            _ => false,
+        };
+        assert!(as_expected, "{received} {sent:?} {dropped}: {got:?}");
+    }
+}
+
+#[test]
+fn the_guard_restores_what_it_was_told_last() {
+    let cases = [
+        ("", None),
+        ("hugepages 12\n", Some(12)),
+        ("hugepages 12\nhugepages -\n", None),
+        ("hugepages 1x\n", None),
+    ];
+    for (told, expected) in cases {
+        assert_eq!(pages_to_restore(told), expected, "{told:?}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Capture files and rules.
+
+use crate::frames::FRAME_BYTES;
+use crate::works::{MASKS, PORTS, SUBTABLES, Work, capture, many_masks, one_mask, shared_subtables, shuffle};
+use std::collections::BTreeSet;
+use std::path::Path;
+use testkit::TempDir;
+
+/// The frames of a capture file, read by their records.
+fn frames(path: &Path) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(path).unwrap();
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    assert_eq!((word(0), word(4), word(20)), (0xa1b2_c3d4, 0x0004_0002, 1));
+    let (mut at, mut out) = (24, Vec::new());
+    while at < bytes.len() {
+        let stored = word(at + 8) as usize;
+        assert_eq!(stored, word(at + 12) as usize);
+        out.push(bytes[at + 16..at + 16 + stored].to_vec());
+        at += 16 + stored;
+    }
+    out
+}
+
+fn destination(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(frame[30..34].try_into().unwrap())
+}
+
+/// Port and prefix of a rule.
+fn rule(text: &str) -> (u32, u32, u32) {
+    let field = |name: &str| text.split(name).nth(1).unwrap().split(',').next().unwrap();
+    let (address, length) = field("nw_dst=").split_once('/').unwrap();
+    let address: std::net::Ipv4Addr = address.parse().unwrap();
+    (field("in_port=").parse().unwrap(), address.into(), length.parse().unwrap())
+}
+
+/// How many frames of each source each rule takes; each frame must meet exactly one.
+fn shares(work: &Work) -> Vec<BTreeSet<(u32, usize)>> {
+    let rules: Vec<_> = work.rules.iter().map(|r| rule(r)).collect();
+    let of = |file: &Path, port: u32| -> BTreeSet<(u32, usize)> {
+        let mut counts = std::collections::BTreeMap::new();
+        for frame in frames(file) {
+            assert_eq!(packet::checksum::checksum(&frame[14..34]), 0, "checksum of the IPv4 header");
+            let to = destination(&frame);
+            let met: Vec<u32> = rules
+                .iter()
+                .filter(|(p, prefix, length)| *p == port && (to ^ prefix) >> (32 - length) == 0)
+                .map(|(_, _, length)| *length)
+                .collect();
+            assert_eq!(met.len(), 1, "{to:x}");
+            *counts.entry(met[0]).or_insert(0) += 1;
+        }
+        counts.into_iter().collect()
+    };
+    work.sources.iter().map(|s| of(&s.file, s.port)).collect()
+}
+
+#[test]
+fn many_masks_are_skewed_and_each_frame_meets_one_rule() {
+    let folder = TempDir::new("works").unwrap();
+    let work = many_masks(&folder, 100_000).unwrap();
+    let shares = shares(&work);
+    assert_eq!(shares[0].len() as u32, MASKS);
+    assert_eq!(shares[0].iter().map(|(_, n)| n).sum::<usize>(), 100_000);
+    // Looked for in the order of their shares, as by a ranked list: the least that a classifier can do.
+    let mut counts: Vec<usize> = shares[0].iter().map(|(_, n)| *n).collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let looks: usize = counts.iter().enumerate().map(|(at, n)| (at + 1) * n).sum();
+    assert_eq!(looks * 10 / 100_000, 23);
+}
+
+#[test]
+fn subtables_are_shared_as_said() {
+    let folder = TempDir::new("works").unwrap();
+    for each in [2, 1] {
+        let work = shared_subtables(&folder, each).unwrap();
+        let shares = shares(&work);
+        assert_eq!(shares.len() as u32, PORTS);
+        for share in &shares {
+            let counts: Vec<usize> = share.iter().map(|(_, n)| *n).collect();
+            assert_eq!(counts.len(), 2);
+            let rare = *counts.iter().min().unwrap() as f64 / counts.iter().sum::<usize>() as f64;
+            assert!(if each == 1 { rare < 0.001 } else { rare == 0.5 }, "{counts:?}");
+        }
+        let masks: BTreeSet<u32> = shares.iter().flatten().map(|(length, _)| *length).collect();
+        assert_eq!((masks.len() as u32, work.megaflows as u32), (SUBTABLES, SUBTABLES));
+    }
+}
+
+#[test]
+fn flows_differ_and_come_in_no_order() {
+    let folder = TempDir::new("works").unwrap();
+    let work = one_mask(&folder, 1000, false).unwrap();
+    let all = frames(&work.sources[0].file);
+    let tuples: Vec<Vec<u8>> = all.iter().map(|f| f[26..38].to_vec()).collect();
+    let distinct: BTreeSet<_> = tuples.iter().collect();
+    assert_eq!((all.len(), distinct.len()), (1000, 1000));
+    assert!(!tuples.is_sorted());
+    let mut numbers: Vec<u32> = (0..100).collect();
+    shuffle(&mut numbers);
+    assert_ne!(numbers, (0..100).collect::<Vec<_>>());
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+    assert_eq!(capture(&[[7; FRAME_BYTES]]).len(), 24 + 16 + FRAME_BYTES);
+}

@@ -1,0 +1,150 @@
+//! Works of the rows without a network: frames in a capture file, played for ever, and the rules that they meet.
+
+use crate::frames::{FRAME_BYTES, Frames, Stamp};
+use anyhow::{Context, Result};
+use packet::checksum::checksum;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use testkit::TempDir;
+
+/// OpenFlow number of the port that sends into nothing.
+pub(crate) const OUT: u32 = 100;
+/// Masks of the work of many masks.
+pub(crate) const MASKS: u32 = 17;
+/// Masks of the works that count lookups, and the ports that share them.
+pub(crate) const SUBTABLES: u32 = 16;
+pub(crate) const PORTS: u32 = 8;
+/// Frames of each mask of those works, where ports use two of them.
+const FRAMES_A_MASK: u64 = 64;
+/// Frames of a port that uses one of them, with the single frame of the other.
+const RARE: u64 = 10_000;
+
+/// A port that plays a file for ever.
+pub(crate) struct Source {
+    /// Its OpenFlow number.
+    pub(crate) port: u32,
+    pub(crate) file: PathBuf,
+}
+
+/// Frames from ports, and where they go.
+pub(crate) struct Work {
+    /// Names it in rows.
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) rules: Vec<String>,
+    pub(crate) sources: Vec<Source>,
+    /// Megaflows that it makes in each switch.
+    pub(crate) megaflows: usize,
+}
+
+/// A frame of a flow; `to` replaces its destination address.
+fn frame(frames: &Frames, flow: u64, to: Option<u32>) -> [u8; FRAME_BYTES] {
+    let mut bytes = [0; FRAME_BYTES];
+    frames.write(Stamp { sequence: flow, sent_ns: 0 }, &mut bytes);
+    if let Some(to) = to {
+        bytes[30..34].copy_from_slice(&to.to_be_bytes());
+        bytes[24..26].fill(0);
+        let sum = checksum(&bytes[14..34]);
+        bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    bytes
+}
+
+/// Puts values in an order that is the same in every run and follows nothing.
+pub(crate) fn shuffle<T>(values: &mut [T]) {
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    for i in (1..values.len()).rev() {
+        // xorshift64 (Marsaglia, 2003).
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        values.swap(i, (state % (i as u64 + 1)) as usize);
+    }
+}
+
+/// A capture file (pcap, little endian, microseconds, Ethernet) of frames.
+pub(crate) fn capture(frames: &[[u8; FRAME_BYTES]]) -> Vec<u8> {
+    let words = |words: &[u32]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
+    // Magic; version 2.4; time zone and accuracy; longest frame; link type.
+    let mut file = words(&[0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 0xffff, 1]);
+    for frame in frames {
+        file.extend(words(&[0, 0, FRAME_BYTES as u32, FRAME_BYTES as u32]));
+        file.extend_from_slice(frame);
+    }
+    file
+}
+
+fn write(folder: &Path, name: &str, mut frames: Vec<[u8; FRAME_BYTES]>) -> Result<PathBuf> {
+    shuffle(&mut frames);
+    let path = folder.join(name);
+    let mut file =
+        std::fs::File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    file.write_all(&capture(&frames)).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+/// The address in 10.0.0.0/8 whose highest set bit below that is bit `bit`, and the prefix that holds all such.
+fn leading(bit: u32) -> (u32, String) {
+    let to = 0x0a00_0000 | 1 << bit;
+    (to, format!("{}/{}", std::net::Ipv4Addr::from(to), 32 - bit))
+}
+
+/// `flows` flows, and rules of which one mask comes; `simple`: the rule matches the port alone, so that a switch may do
+/// without looking at the packet.
+pub(crate) fn one_mask(folder: &TempDir, flows: u64, simple: bool) -> Result<Work> {
+    let frames = Frames::new(0, flows);
+    let all = (0..flows).map(|flow| frame(&frames, flow, None)).collect();
+    let file = write(folder.path(), &format!("flows{flows}{}.pcap", u8::from(simple)), all)?;
+    let what = if simple { "in_port=1" } else { "in_port=1,udp,nw_dst=10.98.0.0/16,tp_dst=5000" };
+    let rule = if simple { ", a rule that matches the port alone" } else { "" };
+    Ok(Work {
+        id: format!("{flows}{}", if simple { "-port" } else { "" }),
+        title: format!("{flows} flow(s), one megaflow{rule}"),
+        rules: vec![format!("{what},actions=output:{OUT}")],
+        sources: vec![Source { port: 1, file }],
+        megaflows: 1,
+    })
+}
+
+/// `flows` flows under 17 prefixes, each half as large as the one before: skewed, as traffic is.
+pub(crate) fn many_masks(folder: &TempDir, flows: u64) -> Result<Work> {
+    let frames = Frames::new(0, flows);
+    let to = |flow: u64| 0x0a00_0000 | (flow as u32 + 1);
+    let all = (0..flows).map(|flow| frame(&frames, flow, Some(to(flow)))).collect();
+    let file = write(folder.path(), "masks.pcap", all)?;
+    let rule = |bit| format!("in_port=1,ip,nw_dst={},actions=output:{OUT}", leading(bit).1);
+    Ok(Work {
+        id: format!("{MASKS}masks"),
+        title: format!("{flows} flows, {MASKS} megaflows in as many masks"),
+        rules: (0..MASKS).map(rule).collect(),
+        sources: vec![Source { port: 1, file }],
+        megaflows: MASKS as usize,
+    })
+}
+
+/// 16 subtables, two for each of eight ports. With `each` of 2, a port's packets are shared out evenly; with 1, nearly all are
+/// for one of them, and one of [`RARE`] keeps the other alive.
+pub(crate) fn shared_subtables(folder: &TempDir, each: u32) -> Result<Work> {
+    let frames = Frames::new(0, FRAMES_A_MASK);
+    let (mut rules, mut sources) = (Vec::new(), Vec::new());
+    for port in 1..=PORTS {
+        let counts = if each == 1 { [RARE - 1, 1] } else { [FRAMES_A_MASK; 2] };
+        let mut all = Vec::new();
+        for (bit, count) in [port - 1, PORTS + port - 1].into_iter().zip(counts) {
+            let (to, prefix) = leading(bit);
+            rules.push(format!("in_port={port},ip,nw_dst={prefix},actions=output:{OUT}"));
+            all.extend((0..count).map(|flow| frame(&frames, flow, Some(to))));
+        }
+        let file = write(folder.path(), &format!("each{each}-port{port}.pcap"), all)?;
+        sources.push(Source { port, file });
+    }
+    let rarely =
+        if each == 1 { format!(" (and one packet in {RARE} of each another one)") } else { String::new() };
+    Ok(Work {
+        id: format!("{each}"),
+        title: format!("{SUBTABLES} subtables, {PORTS} ports each using {each}{rarely}"),
+        rules,
+        sources,
+        megaflows: SUBTABLES as usize,
+    })
+}
