@@ -113,7 +113,7 @@ bench)
     ;;
 check | check-long)
     packages=(openvswitch-switch openvswitch-common python3-openvswitch tcpdump iperf3 iproute2 iputils-ping
-        ethtool procps openvswitch-testcontroller)
+        ethtool procps openvswitch-testcontroller strace)
     if [ "$target" = check-long ]; then
         # libFuzzer is C++; the controllers live in a Python environment of their own.
         packages+=(g++ python3-venv)
@@ -141,7 +141,7 @@ if command -v dpkg-query >/dev/null; then
 else
     # Not a Debian: judge by the programs.
     commands="ip ping iperf3 ethtool cc"
-    [ "$target" = demo ] || commands="$commands ovs-vsctl ovs-vswitchd tcpdump ps"
+    [ "$target" = demo ] || commands="$commands ovs-vsctl ovs-vswitchd tcpdump ps strace"
     for program in $commands; do
         command -v "$program" >/dev/null || missing+=("$program")
     done

@@ -131,6 +131,11 @@ impl Pmd {
         self.config.id
     }
 
+    /// The instruction set that its stages were compiled for.
+    pub fn level(&self) -> simd::Level {
+        self.level
+    }
+
     /// The pool that packets for this core come from and go back to.
     pub fn pool(&mut self) -> &mut PacketPool {
         &mut self.exec.ports.pool

@@ -106,7 +106,8 @@ impl Pmd {
     fn forward_received(&mut self, rx: DpPort, io: &mut dyn PmdIo) {
         let md = Metadata { in_port: rx.0, ..Metadata::default() };
         let (vlan_limit, template) = (self.config.vlan_limit, self.config.template);
-        simd::run(self.level, Extract { burst: &mut self.burst, md, vlan_limit, template });
+        let kernel = Extract { burst: &mut self.burst, md, vlan_limit, template };
+        self.exec.ports.stats.template_hits += simd::run(self.level, kernel);
         self.forward(OnMiss::Park, io);
         if !self.exec.deferred.is_empty() {
             self.go_round(io);

@@ -18,7 +18,7 @@ pub(crate) const MISS: u32 = u32::MAX;
 /// In [`Burst::results`]: waits behind a ticket.
 pub(crate) const WAITS: u32 = u32::MAX - 1;
 
-/// Bytes → keys and header offsets.
+/// Bytes → keys and header offsets. How many packets the template parsed.
 pub(crate) struct Extract<'a> {
     pub(crate) burst: &'a mut Burst,
     pub(crate) md: Metadata,
@@ -28,12 +28,13 @@ pub(crate) struct Extract<'a> {
 }
 
 impl Kernel for Extract<'_> {
-    type Output = ();
+    type Output = u64;
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
+    fn run<L: Lanes>(self, lanes: L) -> u64 {
         let Burst { packets, keys, layouts, .. } = self.burst;
         let permuted = Common::new(&self.md, self.vlan_limit);
+        let mut hits = 0;
         for ((packet, key), layout) in packets.iter().zip(&mut keys[..]).zip(layouts) {
             let head = if self.template { packet.head() } else { None };
             let common = head.and_then(|head| {
@@ -47,10 +48,14 @@ impl Kernel for Extract<'_> {
                 }
             });
             *layout = match common {
-                Some(common) => common,
+                Some(common) => {
+                    hits += 1;
+                    common
+                }
                 None => extract(packet.data(), &self.md, self.vlan_limit, key),
             };
         }
+        hits
     }
 }
 

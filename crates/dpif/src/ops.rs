@@ -246,6 +246,8 @@ pub struct PmdStats {
     pub received: u64,
     /// Packets recirculated.
     pub recirculated: u64,
+    /// Received packets whose headers were read by the template for common ones.
+    pub template_hits: u64,
     /// Packets that the flow cache answered.
     pub cache_hits: u64,
     /// Packets that the megaflow table answered.
@@ -270,7 +272,7 @@ pub struct PmdStats {
     pub idle_cycles: u64,
     /// Megaflows refused because their input port had as many masks as a port may have.
     pub masks_refused: u64,
-    /// Bursts received, by their number of packets; the last counts longer ones too.
+    /// Bursts received, by their number of packets; the last counts all that are longer than usual.
     pub bursts: [u64; PmdStats::BURST_BUCKETS],
     /// Bursts by their cycles a packet: entry `n` counts those of 2^n to 2^(n+1) - 1, as far as the driver measures them.
     pub burst_cycles: [u64; PmdStats::CYCLE_BUCKETS],
@@ -279,8 +281,8 @@ pub struct PmdStats {
 }
 
 impl PmdStats {
-    /// Entries of [`PmdStats::bursts`]: 0 to 32 packets.
-    pub const BURST_BUCKETS: usize = packet::BATCH_MAX_PACKETS + 1;
+    /// Entries of [`PmdStats::bursts`]: 0 to 32 packets, and more.
+    pub const BURST_BUCKETS: usize = packet::BATCH_MAX_PACKETS + 2;
     /// Entries of [`PmdStats::burst_cycles`].
     pub const CYCLE_BUCKETS: usize = 32;
 
@@ -340,6 +342,7 @@ impl Default for PmdStats {
         PmdStats {
             received: 0,
             recirculated: 0,
+            template_hits: 0,
             cache_hits: 0,
             megaflow_hits: 0,
             subtable_lookups: 0,

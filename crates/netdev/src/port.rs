@@ -20,7 +20,7 @@ pub trait RxQueue: Send {
     /// Readable when frames wait (or an error does), for poll(2).
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Appends waiting frames to `batch`, at most `max_packets` and at most [`packet::BATCH_MAX_PACKETS`], and returns
+    /// Appends waiting frames to `batch`, at most `max_packets` and at most [`packet::BURST_MAX_PACKETS`], and returns
     /// their number. Never blocks; 0 when none waits. An error is that of the device (gone down: `ENETDOWN`, gone:
     /// `ENXIO`, `EBADFD`); it is reported once by a `system` port, and calling again is allowed.
     fn recv(

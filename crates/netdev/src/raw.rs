@@ -2,23 +2,52 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, c_ulong, c_void};
-use packet::BATCH_MAX_PACKETS;
 
 /// Room for the part of a frame that does not fit a small buffer.
 pub(crate) const OVERFLOW_BYTES: usize = 65536;
 
 thread_local! {
-    /// One overflow slot for each frame of a burst, shared by all queues that the thread polls. The kernel gives it
-    /// memory page by page as large frames arrive.
-    static OVERFLOW: RefCell<Vec<u8>> = RefCell::new(vec![0; OVERFLOW_BYTES * BATCH_MAX_PACKETS]);
+    /// One overflow slot for each frame of the longest burst so far, shared by all queues that the thread polls. The kernel
+    /// gives it memory page by page as large frames arrive.
+    static OVERFLOW: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `f` with the thread's overflow slots.
-pub(crate) fn with_overflow<R>(f: impl FnOnce(&mut [u8]) -> R) -> R {
-    OVERFLOW.with_borrow_mut(|slots| f(slots))
+/// Runs `f` with so many overflow slots of the thread.
+pub(crate) fn with_overflow<R>(slots: usize, f: impl FnOnce(&mut [u8]) -> R) -> R {
+    OVERFLOW.with_borrow_mut(|overflow| {
+        let bytes = slots * OVERFLOW_BYTES;
+        if overflow.len() < bytes {
+            // Made anew, as memory that was never touched costs nothing; there is nothing in it to keep.
+            *overflow = vec![0; bytes];
+        }
+        f(&mut overflow[..bytes])
+    })
+}
+
+/// Room on the stack for what a system call takes of each frame of a burst. Only what is used is written: a small burst does not
+/// pay for the largest.
+pub(crate) struct Room<T, const N: usize>([MaybeUninit<T>; N]);
+
+impl<T: Copy, const N: usize> Room<T, N> {
+    #[inline(always)]
+    pub(crate) fn new() -> Room<T, N> {
+        Room([const { MaybeUninit::uninit() }; N])
+    }
+
+    /// The first `count` places, all with this value; all of them if there are fewer.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, count: usize, value: T) -> &mut [T] {
+        let used = &mut self.0[..count.min(N)];
+        for place in used.iter_mut() {
+            place.write(value);
+        }
+        // SAFETY: all of them have just been written.
+        unsafe { used.assume_init_mut() }
+    }
 }
 
 /// What was tried when a system call failed.

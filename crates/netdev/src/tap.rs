@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{c_int, c_uint};
 use packet::headers::ETH_HEADER_BYTES;
-use packet::{BATCH_MAX_PACKETS, Offload, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
+use packet::{BURST_MAX_PACKETS, Offload, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
 
 use crate::port::{RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
-use crate::raw::{self, OVERFLOW_BYTES};
+use crate::raw;
 use crate::soften::{soften, unsayable};
 use crate::system::{MAX_RX_QUEUES, io_slice, read_slice, virtio_header, whole};
 use crate::{link, raw::context};
@@ -156,7 +156,7 @@ impl RxQueue for TapRx {
         max_packets: usize,
     ) -> io::Result<usize> {
         let before = batch.len();
-        for _ in 0..max_packets.min(BATCH_MAX_PACKETS) {
+        for _ in 0..max_packets.min(BURST_MAX_PACKETS) {
             match self.recv_one(pool, batch) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -179,8 +179,7 @@ impl TapRx {
     fn recv_one(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch) -> io::Result<bool> {
         let mut hdr = [0; VIRTIO_NET_HDR_BYTES];
         let mut p = pool.alloc(1);
-        let received = raw::with_overflow(|overflow| {
-            let overflow = &mut overflow[..OVERFLOW_BYTES];
+        let received = raw::with_overflow(1, |overflow| {
             let bytes = loop {
                 let parts = [io_slice(&mut hdr), io_slice(p.receive_room()), io_slice(overflow)];
                 // SAFETY: the three parts are distinct buffers, alive through the call, with their lengths.

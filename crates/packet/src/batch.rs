@@ -2,17 +2,20 @@
 
 use crate::pool::{Packet, PacketPool};
 
-/// The most packets that one receive call brings.
+/// The most packets that pass the stages of the fast path together; as many are received at a time, unless something else is asked
+/// for.
 pub const BATCH_MAX_PACKETS: usize = 32;
+/// The most packets that one receive call brings, however many are asked for.
+pub const BURST_MAX_PACKETS: usize = 256;
 
-/// Packets in order of arrival. A receive burst holds at most [`BATCH_MAX_PACKETS`]; a transmit batch may be longer.
+/// Packets in order of arrival. A receive burst holds at most [`BURST_MAX_PACKETS`]; a transmit batch may be longer.
 #[derive(Default, Debug)]
 pub struct PacketBatch {
     packets: Vec<Packet>,
 }
 
 impl PacketBatch {
-    /// An empty batch with room for one burst.
+    /// An empty batch with room for a usual burst.
     pub fn new() -> PacketBatch {
         PacketBatch { packets: Vec::with_capacity(BATCH_MAX_PACKETS) }
     }

@@ -16,7 +16,7 @@ mod merge;
 mod offload;
 mod pool;
 
-pub use batch::{BATCH_MAX_PACKETS, PacketBatch};
+pub use batch::{BATCH_MAX_PACKETS, BURST_MAX_PACKETS, PacketBatch};
 pub use gso::{MAX_SEGMENTS, SegmentError, complete_checksum, crc32c, segment};
 pub use merge::{MERGED_HEADERS_MAX_BYTES, MERGED_MAX, Merged, merge};
 pub use offload::{GsoKind, Offload, VIRTIO_NET_HDR_BYTES};

@@ -3,11 +3,13 @@
 //! - [`userspace`]: forwarding threads behind [`dpif::Datapath`];
 //! - [`slowpath`]: handlers and the revalidator;
 //! - [`control`]: the main loop: database, control socket, OpenFlow, configuration;
+//! - [`ablation`]: optimisations switched off for measuring;
 //! - [`vlog`]: the log.
 //!
-//! The control plane shares no thread and no lock with the packet path.
+//! The control plane shares no thread and no lock with the packet path, unless it is told to (`--without=threads`).
 #![forbid(unsafe_code)]
 
+pub mod ablation;
 pub mod control;
 pub mod fuzz;
 pub mod slowpath;

@@ -61,6 +61,17 @@ impl Level {
     }
 }
 
+impl std::fmt::Display for Level {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.0 {
+            Features::Plain => "plain",
+            Features::Avx2 => "avx2",
+            Features::Avx512 => "avx512",
+            Features::Avx512Vbmi => "avx512 with vbmi",
+        })
+    }
+}
+
 /// What a kernel's level has that plain code cannot say, as a value that kernels are handed.
 pub trait Lanes: Copy {
     /// Whether [`Lanes::permute`] is an instruction, and not a loop over bytes.

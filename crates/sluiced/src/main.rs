@@ -3,6 +3,7 @@
 
 use anyhow::{Result, bail};
 use clap::{CommandFactory, Parser};
+use runtime::ablation::{Ablation, Optimisation};
 use runtime::control::DummyMode;
 use runtime::control::daemon::{self, DaemonConfig};
 use std::ffi::OsString;
@@ -62,6 +63,12 @@ struct Options {
     /// For tests: pretend as many cores as LIST has nodes, each on its node, such as 0,0,1,1
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     dummy_numa: Vec<u16>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', require_equals = true, help = Ablation::help())]
+    without: Vec<Optimisation>,
+    /// For measuring only: receive N frames at a time at most
+    #[arg(long, value_name = "N", require_equals = true, default_value_t = Ablation::BURST_PACKETS as u16,
+        value_parser = clap::value_parser!(u16).range(1..=Ablation::BURST_MAX_PACKETS as i64))]
+    batch: u16,
     /// Print the version
     #[arg(short = 'V', long)]
     version: bool,
@@ -103,6 +110,7 @@ fn config(options: Options, started_as: &str) -> DaemonConfig {
         user: options.user,
         dummies: options.enable_dummy.unwrap_or_default(),
         dummy_numa: options.dummy_numa,
+        ablation: Ablation::new(options.without).with_bursts(options.batch.into()),
         run_dir,
         log_dir,
         db_dir,

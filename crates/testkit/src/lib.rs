@@ -43,7 +43,7 @@ pub use daemon::{Daemon, DaemonSpec};
 pub use names::if_name;
 pub use netns::{Netns, netns_reason};
 pub use ovs::RunDir;
-pub use skip::{netns_or_skip, programs_or_skip};
+pub use skip::{netns_or_skip, programs_or_skip, strace_or_skip};
 pub use tempdir::TempDir;
 pub use topology::{Host, Topology, TopologyOptions, veth};
 pub use traffic::{

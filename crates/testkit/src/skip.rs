@@ -5,8 +5,16 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
+use anyhow::Result;
+
+use crate::command::Cmd;
 use crate::netns::netns_reason;
+use crate::wait::wait_for;
+
+/// How long a tracer may take to begin.
+const TRACER_LIMIT: Duration = Duration::from_secs(10);
 
 /// The work of [`require_netns!`](crate::require_netns): whether `test` can have namespaces.
 pub fn netns_or_skip(test: &str) -> bool {
@@ -18,6 +26,26 @@ pub fn programs_or_skip(test: &str, programs: &[&str]) -> bool {
     let missing: Vec<&str> = programs.iter().copied().filter(|p| !on_path(p)).collect();
     missing.is_empty()
         || skip(test, &format!("not installed: {} (scripts/setup.sh check)", missing.join(", ")))
+}
+
+/// The work of [`require_strace!`](crate::require_strace): whether `test` can trace a program that runs.
+pub fn strace_or_skip(test: &str) -> bool {
+    programs_or_skip(test, &["strace", "sleep"])
+        && match tracer_says() {
+            Ok(said) if said.contains(" attached") => true,
+            Ok(said) => skip(test, &format!("programs cannot be traced (ptrace): {}", said.trim())),
+            Err(why) => skip(test, &format!("programs cannot be traced (ptrace): {why:#}")),
+        }
+}
+
+/// What strace says when it is to trace a program that runs.
+fn tracer_says() -> Result<String> {
+    let traced = Cmd::new("sleep").arg("60").spawn()?;
+    let mut tracer =
+        Cmd::new("strace").args(["-e", "trace=none", "-p", &traced.pid().to_string()]).spawn()?;
+    wait_for(TRACER_LIMIT, "strace", || tracer.stderr().contains(" attached") || tracer.status().is_some())?;
+    tracer.drain();
+    Ok(tracer.stderr())
 }
 
 /// Whether a program is in a folder of the path, or in those of system programs, which a user's path may lack.
@@ -53,6 +81,16 @@ macro_rules! require_programs {
     ($($program:expr),+ $(,)?) => {
         let test = std::thread::current();
         if !$crate::programs_or_skip(test.name().unwrap_or(module_path!()), &[$($program),+]) {
+            return;
+        }
+    };
+}
+
+/// Returns from the test, with a line `SKIP: …` on the standard error, where strace is not installed or may not trace.
+#[macro_export]
+macro_rules! require_strace {
+    () => {
+        if !$crate::strace_or_skip(std::thread::current().name().unwrap_or(module_path!())) {
             return;
         }
     };

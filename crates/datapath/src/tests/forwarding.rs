@@ -176,6 +176,35 @@ fn masks_are_ranked_and_the_cache_answers_the_second_packet() {
 }
 
 #[test]
+fn bursts_of_more_than_the_stages_take_pass_in_order() {
+    for packets in [1, 32, 33, 100, 256] {
+        let mut rig = Rig::new();
+        rig.flow(1, &udp(1, 2), least_mask(), vec![out(2)]);
+        let frames: Vec<_> = (0..packets).map(|n| udp(n, 2)).collect();
+        rig.receive(1, &frames);
+        let sent: Vec<_> = rig.sent().into_iter().map(|(_, frame)| frame).collect();
+        assert!(sent == frames, "{packets}");
+        let stats = rig.pmd.stats();
+        assert_eq!((stats.sent_batches, stats.bursts[usize::from(packets).min(33)]), (1, 1), "{packets}");
+        assert_eq!(stats.bursts.iter().sum::<u64>(), 1, "{packets}");
+    }
+}
+
+#[test]
+fn packets_that_the_template_parses_are_counted_and_it_can_be_off() {
+    let hits = |template: bool, vector: bool| {
+        let mut rig = Rig::with(|c| (c.template, c.vector) = (template, vector));
+        assert!(vector || rig.pmd.level() == simd::Level::PLAIN);
+        // A header with options is none of the common ones.
+        let mut options = udp(1, 2);
+        (options[14], options[36]) = (0x46, 1);
+        rig.receive(1, &[tcp(1, 2), udp(1, 2), options]);
+        rig.pmd.stats().template_hits
+    };
+    assert_eq!([(true, true), (true, false), (false, true)].map(|(t, v)| hits(t, v)), [2, 2, 0]);
+}
+
+#[test]
 fn flow_statistics_count_packets_bytes_time_and_flags() {
     let mut rig = Rig::new();
     let frame = tcp(1, 2);

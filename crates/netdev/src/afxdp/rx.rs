@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use libc::c_int;
 use packet::headers::ETH_HEADER_BYTES;
-use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool};
+use packet::{BURST_MAX_PACKETS, PacketBatch, PacketPool};
 
 use super::Attachment;
 use super::socket::{CHUNK_BYTES, RxRings};
@@ -57,7 +57,7 @@ impl RxQueue for XdpRx {
     ) -> io::Result<usize> {
         let before = batch.len();
         let RxRings { received, fill, socket } = &mut self.rings;
-        let most = max_packets.min(BATCH_MAX_PACKETS) as u32;
+        let most = max_packets.min(BURST_MAX_PACKETS) as u32;
         // As many chunks as entries: what is received always finds room in the fill ring.
         let count = received.waiting().min(most).min(fill.room());
         for _ in 0..count {

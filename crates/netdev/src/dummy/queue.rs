@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 
-use packet::{BATCH_MAX_PACKETS, Packet, PacketBatch, PacketPool};
+use packet::{BURST_MAX_PACKETS, Packet, PacketBatch, PacketPool};
 
 use super::{Dummy, MAX_QUEUED, QueueStats, lock};
 use crate::eventfd::EventFd;
@@ -100,7 +100,7 @@ impl RxQueue for Rx {
         batch: &mut PacketBatch,
         max_packets: usize,
     ) -> io::Result<usize> {
-        Ok(self.queue().take(batch, max_packets.min(BATCH_MAX_PACKETS)))
+        Ok(self.queue().take(batch, max_packets.min(BURST_MAX_PACKETS)))
     }
 
     fn counters(&self) -> RxCounters {

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use packet::headers::ETH_HEADER_BYTES;
-use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool};
+use packet::{BURST_MAX_PACKETS, PacketBatch, PacketPool};
 
 use crate::eventfd::EventFd;
 use crate::port::{RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
@@ -127,7 +127,7 @@ impl RxQueue for PcapRx {
         max_packets: usize,
     ) -> io::Result<usize> {
         let before = batch.len();
-        let most = max_packets.min(BATCH_MAX_PACKETS);
+        let most = max_packets.min(BURST_MAX_PACKETS);
         while !self.ended && batch.len() - before < most {
             match self.recv_one(pool, batch) {
                 Ok(more) => self.ended = !more,

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use packet::headers::ETH_HEADER_BYTES;
-use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool};
+use packet::{BURST_MAX_PACKETS, PacketBatch, PacketPool};
 
 use super::{open_frames, wrap};
 use crate::eventfd::EventFd;
@@ -96,7 +96,7 @@ impl RxQueue for Replay {
         batch: &mut PacketBatch,
         max_packets: usize,
     ) -> io::Result<usize> {
-        let most = max_packets.min(BATCH_MAX_PACKETS);
+        let most = max_packets.min(BURST_MAX_PACKETS);
         let before = batch.len();
         pool.alloc_burst(batch, most);
         for p in &mut batch.packets_mut()[before..] {

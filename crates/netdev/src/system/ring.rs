@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::c_int;
-use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
+use packet::{BURST_MAX_PACKETS, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
 
 use super::rx::{Losses, Reader, Setup, Tag};
 use crate::port::{RxCounters, RxQueue};
@@ -187,7 +187,7 @@ impl RingRx {
     /// Fetches the long frames that are owed from the socket's queue. After an error they are owed still.
     fn fetch_owed(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch) -> io::Result<()> {
         while self.owed > 0 {
-            let most = self.owed.min(BATCH_MAX_PACKETS);
+            let most = self.owed.min(BURST_MAX_PACKETS);
             let taken = if self.owed_unwanted {
                 let mut unwanted = PacketBatch::default();
                 let taken = self.reader.read(&mut self.losses, pool, &mut unwanted, most);
@@ -263,7 +263,7 @@ impl RxQueue for RingRx {
             return Err(e);
         }
         let before = batch.len();
-        let result = self.take_slots(pool, batch, max_packets.min(BATCH_MAX_PACKETS));
+        let result = self.take_slots(pool, batch, max_packets.min(BURST_MAX_PACKETS));
         let got = batch.len() - before;
         match result {
             Err(e) if got == 0 => return Err(e),

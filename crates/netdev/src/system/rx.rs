@@ -10,10 +10,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use libc::{c_int, c_void};
 use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_VLAN};
-use packet::{BATCH_MAX_PACKETS, Offload, Packet, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
+use packet::{BURST_MAX_PACKETS, Offload, Packet, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
 
 use crate::port::{RxCounters, RxQueue};
-use crate::raw::{self, OVERFLOW_BYTES};
+use crate::raw::{self, OVERFLOW_BYTES, Room};
 
 /// Bytes of one control message with `tpacket_auxdata`: a header of 16 and 20 of data, aligned to 8.
 const CONTROL_BYTES: usize = 40;
@@ -158,14 +158,15 @@ impl Reader {
         batch: &mut PacketBatch,
         max_packets: usize,
     ) -> io::Result<usize> {
-        let want = max_packets.min(BATCH_MAX_PACKETS);
+        let want = max_packets.min(BURST_MAX_PACKETS);
         while self.spare.len() < want {
             self.spare.push(pool.alloc(SMALL_FRAME_BYTES));
         }
-        raw::with_overflow(|overflow| {
-            let mut messages = [NOTHING; BATCH_MAX_PACKETS];
-            let got = self.read_burst(losses, overflow, &mut messages[..want])?;
-            for (i, (p, m)) in self.spare.drain(..got).zip(&messages).enumerate() {
+        raw::with_overflow(want, |overflow| {
+            let mut room = Room::<_, BURST_MAX_PACKETS>::new();
+            let messages = room.fill(want, NOTHING);
+            let got = self.read_burst(losses, overflow, messages)?;
+            for (i, (p, m)) in self.spare.drain(..got).zip(messages).enumerate() {
                 if m.truncated {
                     losses.truncated += 1;
                 }
@@ -236,16 +237,17 @@ fn recvmmsg(
     overflow: &mut [u8],
     messages: &mut [Received],
 ) -> io::Result<usize> {
-    // SAFETY: all four are plain data for which all zeros are valid.
-    let (mut heads, mut parts, mut names): (
-        [libc::mmsghdr; BATCH_MAX_PACKETS],
-        [[libc::iovec; 3]; BATCH_MAX_PACKETS],
-        [libc::sockaddr_ll; BATCH_MAX_PACKETS],
-    ) = unsafe { (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed()) };
-    let mut controls = [Control([0; CONTROL_BYTES]); BATCH_MAX_PACKETS];
     let hdr_bytes = if setup.vnet_hdr { VIRTIO_NET_HDR_BYTES } else { 0 };
-    let count = messages.len().min(BATCH_MAX_PACKETS).min(buffers.len());
     let slots = overflow.chunks_exact_mut(OVERFLOW_BYTES);
+    let count = messages.len().min(BURST_MAX_PACKETS).min(buffers.len()).min(slots.len());
+    // SAFETY: all three are plain data for which all zeros are valid.
+    let (head, part, name): (libc::mmsghdr, [libc::iovec; 3], libc::sockaddr_ll) =
+        unsafe { (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed()) };
+    let (mut heads, mut parts) = (Room::<_, BURST_MAX_PACKETS>::new(), Room::<_, BURST_MAX_PACKETS>::new());
+    let (mut names, mut controls) =
+        (Room::<_, BURST_MAX_PACKETS>::new(), Room::<_, BURST_MAX_PACKETS>::new());
+    let (heads, parts) = (heads.fill(count, head), parts.fill(count, part));
+    let (names, controls) = (names.fill(count, name), controls.fill(count, Control([0; CONTROL_BYTES])));
     for (i, ((m, p), slot)) in messages[..count].iter_mut().zip(buffers).zip(slots).enumerate() {
         let room = p.receive_room();
         parts[i] = [io_slice(&mut m.hdr[..hdr_bytes]), io_slice(room), io_slice(slot)];

@@ -15,12 +15,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use libc::c_void;
 use packet::{
-    BATCH_MAX_PACKETS, MERGED_HEADERS_MAX_BYTES, Merged, Packet, PacketBatch, PacketPool,
+    BATCH_MAX_PACKETS, BURST_MAX_PACKETS, MERGED_HEADERS_MAX_BYTES, Merged, Packet, PacketBatch, PacketPool,
     VIRTIO_NET_HDR_BYTES,
 };
 
 use crate::port::{TxDrop, TxQueue, TxReport};
-use crate::raw;
+use crate::raw::{self, Room};
 use crate::soften::{soften, unsayable};
 
 /// How often a full send buffer is tried again within one batch, yielding the processor before each.
@@ -35,7 +35,7 @@ pub(crate) struct SystemTx {
     sendmmsg: bool,
     /// Send runs of unfinished datagrams of one flow as one large segment each.
     merge_udp: bool,
-    /// Of the messages of a burst.
+    /// Of the messages of the longest burst so far.
     headers: Vec<MessageHeader>,
 }
 
@@ -51,8 +51,7 @@ impl SystemTx {
         sendmmsg: bool,
         merge_udp: bool,
     ) -> SystemTx {
-        let headers = (0..BATCH_MAX_PACKETS).map(|_| MessageHeader::EMPTY).collect();
-        SystemTx { finished, unfinished, sendmmsg, merge_udp, headers }
+        SystemTx { finished, unfinished, sendmmsg, merge_udp, headers: Vec::new() }
     }
 
     /// Sends all frames as they are.
@@ -109,26 +108,34 @@ impl SystemTx {
 
     /// Sends the first frames of `packets`, at least one, or says why the first cannot be sent.
     fn send_some(&mut self, packets: &[Packet]) -> Result<usize, Refused> {
-        let most = if self.sendmmsg { BATCH_MAX_PACKETS } else { 1 };
         let unfinished = packets.first().is_some_and(is_unfinished);
         let (fd, with_header) = match &self.unfinished {
             Some(fd) if unfinished => (fd, true),
             _ => (&self.finished, false),
         };
         let merge = with_header && self.merge_udp;
+        // Without sendmmsg a frame goes, or a run that is merged.
+        let (most, reach) = match (self.sendmmsg, merge) {
+            (true, _) => (BURST_MAX_PACKETS, BURST_MAX_PACKETS),
+            (false, true) => (1, BATCH_MAX_PACKETS),
+            (false, false) => (1, 1),
+        };
+        let alike = packets.iter().take(reach).take_while(|p| is_unfinished(p) == unfinished).count();
+        if with_header && self.headers.len() < alike {
+            self.headers.resize_with(alike, || MessageHeader::EMPTY);
+        }
         // SAFETY: both are plain data for which all zeros are valid.
-        let (mut heads, mut parts): (
-            [libc::mmsghdr; BATCH_MAX_PACKETS],
-            [libc::iovec; 2 * BATCH_MAX_PACKETS],
-        ) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        let (head, slice): (libc::mmsghdr, libc::iovec) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        let mut heads = Room::<_, BURST_MAX_PACKETS>::new();
+        let mut parts = Room::<_, { 2 * BURST_MAX_PACKETS }>::new();
         // Frames of each message; those of a run that is merged are more than one, and their parts no more than otherwise.
-        let mut frames = [0u8; BATCH_MAX_PACKETS];
+        let mut frames = Room::<_, BURST_MAX_PACKETS>::new();
+        let heads = heads.fill(alike.min(most), head);
+        let parts = parts.fill(if with_header { 2 * alike } else { alike }, slice);
+        let frames = frames.fill(alike.min(most), 0u16);
         let (mut messages, mut taken, mut part) = (0, 0, 0);
-        while messages < most && taken < packets.len().min(BATCH_MAX_PACKETS) {
-            let rest = &packets[taken..packets.len().min(BATCH_MAX_PACKETS)];
-            if is_unfinished(&rest[0]) != unfinished {
-                break;
-            }
+        while messages < most && taken < alike {
+            let rest = &packets[taken..alike];
             let first_part = part;
             let merged = if merge { packet::merge(rest) } else { None };
             if with_header {
@@ -143,7 +150,7 @@ impl SystemTx {
             }
             heads[messages].msg_hdr.msg_iov = parts[first_part..part].as_mut_ptr();
             heads[messages].msg_hdr.msg_iovlen = (part - first_part) as _;
-            frames[messages] = run as u8;
+            frames[messages] = run as u16;
             messages += 1;
             taken += run;
         }

@@ -5,9 +5,10 @@
 
 use super::commands::{self, Answer};
 use super::db::Db;
-use super::reactor::{Reactor, WAKER};
+use super::reactor::{QUEUES, Reactor, WAKER};
 use super::switch::Switch;
 use super::unixctl::{Request, Unixctl};
+use crate::ablation::{Ablation, Optimisation};
 use crate::vlog::vlog;
 use anyhow::{Context, Result, bail};
 use mio::{Events, Token, Waker};
@@ -64,6 +65,8 @@ pub struct DaemonConfig {
     pub dummies: DummyMode,
     /// Cores that are pretended, by their NUMA nodes; empty for the machine's own.
     pub dummy_numa: Vec<u16>,
+    /// What the fast path does without.
+    pub ablation: Ablation,
 }
 
 /// Everything the main loop works on.
@@ -125,6 +128,16 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
         Some(path) => Some(PidFile::create(path, config.overwrite_pid_file)?),
         None => None,
     };
+    if let Some(deviation) = config.ablation.deviation() {
+        log::warn!(target: "dpif_netdev", "for measuring only: {deviation}");
+    }
+    if !config.ablation.has(Optimisation::Threads) {
+        log::warn!(
+            target: "dpif_netdev",
+            "the main loop forwards: settings of forwarding threads and their caches (pmd-*, emc-insert-inv-prob, smc-enable) \
+             have no effect"
+        );
+    }
     let mut daemon = Daemon::start(config, signals)?;
     daemon.main_loop(config, detached)?;
     drop(daemon);
@@ -144,7 +157,11 @@ impl Daemon {
         let token = reactor.token();
         let unixctl = Unixctl::open(&unixctl_path, reactor.registry(), token)?;
         let signal_token = reactor.watch(signals.fd())?;
-        let switch = Switch::start(config, db.is_embedded(), waker)?;
+        let watch = match config.ablation.has(Optimisation::Threads) {
+            true => None,
+            false => Some(Arc::new(reactor.queue_watch()?)),
+        };
+        let switch = Switch::start(config, db.is_embedded(), waker, watch)?;
         let link_token = reactor.watch(switch.link_fd())?;
         Ok(Daemon {
             reactor,
@@ -207,7 +224,8 @@ impl Daemon {
     }
 
     fn event(&mut self, token: Token) {
-        if token == WAKER {
+        // Each turn of the main loop serves the queues.
+        if token == WAKER || token == QUEUES {
             return;
         }
         if token == self.signal_token {

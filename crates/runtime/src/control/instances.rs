@@ -2,8 +2,9 @@
 //!
 //! An instance starts with the first bridge of its type and ends with the last one.
 
+use crate::ablation::Ablation;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
-use crate::userspace::{UserspaceConfig, UserspaceDatapath};
+use crate::userspace::{QueueWatch, UserspaceConfig, UserspaceDatapath};
 use anyhow::{Context, Result};
 use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, PmdStats, PortKind, PortSpec, ReplySink};
 use flow::DpPort;
@@ -34,15 +35,17 @@ pub struct Instance {
 }
 
 impl Instance {
-    fn start(type_name: &str, pretence: &Pretence, wake: &Wake) -> Result<Instance> {
-        let dummies = pretence.dummies;
+    fn start(type_name: &str, settings: &Settings, wake: &Wake) -> Result<Instance> {
+        let dummies = settings.dummies;
         let dummy = dummies.is_datapath(type_name);
         let hash_seed = sys::random::u64().context("no random numbers")?;
         let userspace = UserspaceConfig {
             name: format!("{type_name}@ovs-{type_name}"),
             dummy,
             dummies,
-            dummy_numa: pretence.numa.clone(),
+            dummy_numa: settings.numa.clone(),
+            ablation: settings.ablation.clone(),
+            watch: settings.watch.clone(),
             threads: ThreadPlan::default(),
             handlers: 1,
             vlan_limit: 1,
@@ -149,27 +152,31 @@ impl Instance {
     }
 }
 
-/// What tests have the daemon pretend.
+/// What the command line says of datapaths.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pretence {
+pub(crate) struct Settings {
     /// How far dummies stand in for what is real.
     pub dummies: DummyMode,
-    /// Cores, by their NUMA nodes; empty for the machine's own.
+    /// Cores that are pretended, by their NUMA nodes; empty for the machine's own.
     pub numa: Vec<u16>,
+    /// What the fast path does without.
+    pub ablation: Ablation,
+    /// Tells of queues that the main loop polls.
+    pub watch: Option<Arc<QueueWatch>>,
 }
 
 /// All that run.
 pub struct Instances {
     by_type: BTreeMap<String, Instance>,
     global: Option<Arc<GlobalConfig>>,
-    pretence: Pretence,
+    settings: Settings,
     wake: Wake,
 }
 
 impl Instances {
     /// None yet. `wake` is called when events wait in a backer.
-    pub(crate) fn new(pretence: Pretence, wake: Wake) -> Instances {
-        Instances { by_type: BTreeMap::new(), global: None, pretence, wake }
+    pub(crate) fn new(settings: Settings, wake: Wake) -> Instances {
+        Instances { by_type: BTreeMap::new(), global: None, settings, wake }
     }
 
     /// In order of their types.
@@ -213,7 +220,7 @@ impl Instances {
     /// The instance for a new bridge, which is started if it is the first of its type.
     pub(crate) fn add_bridge(&mut self, bridge: BridgeId, type_name: &str) -> Result<&Instance> {
         if !self.by_type.contains_key(type_name) {
-            let instance = Instance::start(type_name, &self.pretence, &self.wake)?;
+            let instance = Instance::start(type_name, &self.settings, &self.wake)?;
             if let Some(global) = &self.global {
                 instance.set_global(global);
             }

@@ -1,5 +1,6 @@
 //! The main loop's registry of sockets: tokens are never used twice.
 
+use crate::userspace::QueueWatch;
 use mio::event::Source;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Registry, Token};
@@ -8,6 +9,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Token of the waker that other threads use.
 pub const WAKER: Token = Token(0);
+/// Token of the receive queues that the main loop polls itself.
+pub const QUEUES: Token = Token(1);
 
 /// Polls and hands out tokens.
 pub struct Reactor {
@@ -19,7 +22,7 @@ pub struct Reactor {
 impl Reactor {
     /// A new poll.
     pub fn new() -> io::Result<Reactor> {
-        Ok(Reactor { poll: Poll::new()?, next: WAKER.0 + 1, again: Vec::new() })
+        Ok(Reactor { poll: Poll::new()?, next: QUEUES.0 + 1, again: Vec::new() })
     }
 
     /// The poll itself, to wait.
@@ -40,6 +43,11 @@ impl Reactor {
     /// The sockets to serve again.
     pub fn take_again(&mut self) -> Vec<Token> {
         std::mem::take(&mut self.again)
+    }
+
+    /// For receive queues that the main loop polls itself.
+    pub fn queue_watch(&self) -> io::Result<QueueWatch> {
+        Ok(QueueWatch::new(self.registry().try_clone()?, QUEUES))
     }
 
     /// Where sources are registered.

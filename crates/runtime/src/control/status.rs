@@ -51,6 +51,7 @@ fn thread(id: PmdId, s: &dpif::PmdStats) -> Value {
     json!({
         "id": id,
         "received": s.received,
+        "template_hits": s.template_hits,
         "cache_hits": s.cache_hits,
         "megaflow_hits": s.megaflow_hits,
         "subtable_lookups": s.subtable_lookups,

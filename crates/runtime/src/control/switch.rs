@@ -7,10 +7,11 @@ use super::db::Db;
 use super::devices::{Body, Device};
 use super::dummies::Streams;
 use super::facts::FactKeeper;
-use super::instances::{Instances, Pretence};
+use super::instances::{Instances, Settings};
 use super::openflow::OpenFlow;
 use super::reactor::Reactor;
 use crate::slowpath::Wake;
+use crate::userspace::QueueWatch;
 use anyhow::{Context, Result};
 use dpif::Datapath;
 use flow::{MacAddr, OfPort};
@@ -54,7 +55,13 @@ pub struct Switch {
 
 impl Switch {
     /// Starts datapath and slow path, without bridges.
-    pub fn start(config: &DaemonConfig, embedded: bool, waker: Arc<mio::Waker>) -> Result<Switch> {
+    /// Queues that the main loop polls itself tell it by `watch`.
+    pub fn start(
+        config: &DaemonConfig,
+        embedded: bool,
+        waker: Arc<mio::Waker>,
+        watch: Option<Arc<QueueWatch>>,
+    ) -> Result<Switch> {
         let wake: Wake = Arc::new(move || {
             // The main loop is there as long as the slow path is.
             let _ = waker.wake();
@@ -64,7 +71,12 @@ impl Switch {
         let system_id = embedded.then(|| super::daemon::system_id(&config.config_dir)).flatten();
         Ok(Switch {
             instances: Instances::new(
-                Pretence { dummies: config.dummies, numa: config.dummy_numa.clone() },
+                Settings {
+                    dummies: config.dummies,
+                    numa: config.dummy_numa.clone(),
+                    ablation: config.ablation.clone(),
+                    watch,
+                },
                 wake,
             ),
             planner: Planner::new(machine_seed()),

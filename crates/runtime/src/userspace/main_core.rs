@@ -1,15 +1,17 @@
-//! The main loop's own core: packet-outs, and the ports that no thread polls.
+//! The main loop's own core: packet-outs, and the ports that no thread polls: dummies, and all where there are no threads
+//! (`--without=threads`).
 //!
 //! What misses here is translated at once, on the calling thread, so whatever was received or sent before a request is
 //! finished before the next request is served. Any thread may call; the lock around the core makes them take turns.
 
+use super::plan::QueueId;
 use super::pmd::{Purged, ThreadIo, TxSide};
 use super::queues::Rx;
+use super::watch::QueueWatch;
 use datapath::Pmd;
 use dpif::{DpifError, DpifOp, OpBatch, OpResult, PmdId, Upcall};
 use flow::DpPort;
-use netdev::RxQueue;
-use packet::{BATCH_MAX_PACKETS, PacketBatch};
+use packet::PacketBatch;
 use std::sync::Arc;
 use sync::{Mutex, lock};
 
@@ -37,33 +39,65 @@ struct State {
 pub(crate) struct MainCore {
     state: Mutex<State>,
     handler: Arc<dyn InlineHandler>,
+    /// Packets that are received at a time at most.
+    burst_packets: usize,
+    /// Told of the queues that are polled here.
+    watch: Option<Arc<QueueWatch>>,
 }
 
 impl MainCore {
     /// `handler` translates what misses.
-    pub(crate) fn new(core: Pmd, handler: Arc<dyn InlineHandler>) -> MainCore {
+    pub(crate) fn new(
+        core: Pmd,
+        handler: Arc<dyn InlineHandler>,
+        burst_packets: usize,
+        watch: Option<Arc<QueueWatch>>,
+    ) -> MainCore {
         let state = State { core, io: ThreadIo::inline(), rx: Vec::new(), batch: PacketBatch::new() };
-        MainCore { state: Mutex::new(state), handler }
+        MainCore { state: Mutex::new(state), handler, burst_packets, watch }
     }
 
     /// Makes a port known, with the queues that are to be polled here.
-    pub(crate) fn port_add(
-        &self,
-        port: DpPort,
-        side: TxSide,
-        queues: Vec<Box<dyn RxQueue>>,
-    ) -> Result<(), DpifError> {
-        let s = &mut *lock(&self.state);
-        s.core.port_add(port)?;
-        s.io.add(port, side);
-        s.rx.extend(queues.into_iter().map(|queue| Rx::new(port, queue)));
+    pub(crate) fn port_add(&self, port: DpPort, side: TxSide, queues: Vec<Rx>) -> Result<(), DpifError> {
+        {
+            let s = &mut *lock(&self.state);
+            s.core.port_add(port)?;
+            s.io.add(port, side);
+        }
+        self.give(queues)
+    }
+
+    /// Polls these queues from now on.
+    pub(crate) fn give(&self, queues: Vec<Rx>) -> Result<(), DpifError> {
+        if let Some(watch) = &self.watch {
+            for rx in &queues {
+                let cannot =
+                    |e| DpifError::Device(format!("cannot watch receive queue {}: {e}", rx.id().queue));
+                watch.add(rx.fd()).map_err(cannot)?;
+            }
+        }
+        lock(&self.state).rx.extend(queues);
         Ok(())
+    }
+
+    /// Gives the queues of a port back.
+    pub(crate) fn take(&self, port: DpPort) -> Vec<Rx> {
+        let taken: Vec<Rx> = lock(&self.state).rx.extract_if(.., |rx| rx.port == port).collect();
+        if let Some(watch) = &self.watch {
+            taken.iter().for_each(|rx| watch.remove(rx.fd()));
+        }
+        taken
+    }
+
+    /// The queues that are polled here.
+    pub(crate) fn queues(&self) -> Vec<QueueId> {
+        lock(&self.state).rx.iter().map(Rx::id).collect()
     }
 
     /// Forgets a port; its flows' last statistics go to `purged`.
     pub(crate) fn port_del(&self, port: DpPort, purged: &Purged) {
+        drop(self.take(port));
         let s = &mut *lock(&self.state);
-        s.rx.retain(|rx| rx.port != port);
         for flow in s.core.port_remove(port, &mut s.io) {
             purged.push((PmdId::Main, flow));
         }
@@ -98,7 +132,7 @@ impl MainCore {
             let mut worked = false;
             for i in 0..s.rx.len() {
                 let rx = &mut s.rx[i];
-                rx.receive(s.core.pool(), &mut s.batch, BATCH_MAX_PACKETS);
+                rx.receive(s.core.pool(), &mut s.batch, self.burst_packets);
                 if s.batch.is_empty() {
                     continue;
                 }

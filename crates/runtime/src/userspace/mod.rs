@@ -15,10 +15,12 @@ mod queues;
 mod replan;
 mod threads;
 mod wakeups;
+mod watch;
 
 #[cfg(test)]
 mod tests;
 
+use crate::ablation::{Ablation, Optimisation};
 use datapath::DpShared;
 use dpif::{
     Capabilities, Datapath, DpifError, DpifOp, DropReason, FlowRecord, MeterConfig, MeterStats, OpBatch,
@@ -45,7 +47,8 @@ use vswitch::config::ThreadPlan;
 
 pub(crate) use hub::Handler;
 pub(crate) use main_core::InlineHandler;
-pub(crate) use replan::ThreadShown;
+pub(crate) use replan::{QueueShown, ThreadShown};
+pub use watch::QueueWatch;
 
 /// The userspace datapath.
 pub struct UserspaceDatapath {
@@ -73,6 +76,10 @@ pub struct UserspaceConfig {
     pub dummies: DummyMode,
     /// Cores that are pretended, by their NUMA nodes; empty for the machine's own.
     pub dummy_numa: Vec<u16>,
+    /// What the fast path does without.
+    pub ablation: Ablation,
+    /// Told of queues that the main core polls.
+    pub watch: Option<Arc<QueueWatch>>,
     /// Forwarding threads, until [`UserspaceDatapath::configure`] says otherwise.
     pub threads: ThreadPlan,
     /// Handler threads, at least one.
@@ -100,6 +107,7 @@ impl UserspaceDatapath {
             started: AtomicU64::new(0),
             all_cpus: sys::thread::allowed_cpus()?,
             dummy_numa: config.dummy_numa.clone(),
+            ablation: config.ablation.clone(),
         };
         let datapath = UserspaceDatapath {
             name: config.name.clone(),
@@ -108,7 +116,12 @@ impl UserspaceDatapath {
             hub,
             threads: Snapshot::new(Vec::new()),
             state: Mutex::new(State { plan: config.threads.clone(), ..State::default() }),
-            main: MainCore::new(makings.core(PmdId::Main), inline.clone()),
+            main: MainCore::new(
+                makings.core(PmdId::Main),
+                inline.clone(),
+                config.ablation.burst_packets(),
+                config.watch.clone(),
+            ),
             inline,
             makings,
         };
@@ -196,6 +209,17 @@ impl UserspaceDatapath {
         }
     }
 
+    /// Opens the device of a port.
+    fn open(&self, spec: &PortSpec) -> Result<Opened, DpifError> {
+        let opened = ports::open(spec, self.dummies, self.dummy, &self.makings.ablation)?;
+        Ok(Opened { inline: opened.inline || !self.has_threads(), ..opened })
+    }
+
+    /// Whether ports are polled by threads of their own.
+    fn has_threads(&self) -> bool {
+        self.makings.ablation.has(Optimisation::Threads)
+    }
+
     fn tx_side(device: &Port, upcalls: &Arc<hub::PortQueues>) -> Result<TxSide, DpifError> {
         let tx = device.tx().map_err(|e| DpifError::Device(e.to_string()))?;
         Ok(TxSide { tx, upcalls: upcalls.clone() })
@@ -220,8 +244,7 @@ impl Datapath for UserspaceDatapath {
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
         let s = &mut *lock(&self.state);
         let number = s.ports.number_for(spec, self.dummy)?;
-        let Opened { mut device, type_name, dummy, inline, bare } =
-            ports::open(spec, self.dummies, self.dummy)?;
+        let Opened { mut device, type_name, dummy, inline, bare } = self.open(spec)?;
         if !inline {
             self.first_threads(s)?;
         }
@@ -230,7 +253,7 @@ impl Datapath for UserspaceDatapath {
         let sides: Result<Vec<_>, _> =
             (0..=threads).map(|_| UserspaceDatapath::tx_side(&device, &upcalls)).collect();
         let mut sides = sides.inspect_err(|_| self.hub.port_del(number))?;
-        let mut queues = std::mem::take(&mut device.rx);
+        let mut queues = numbered(number, std::mem::take(&mut device.rx));
         let inline_queues = if inline { std::mem::take(&mut queues) } else { Vec::new() };
         if let Some(side) = sides.pop() {
             self.main.port_add(number, side, inline_queues)?;
@@ -245,6 +268,7 @@ impl Datapath for UserspaceDatapath {
             info: PortInfo { number, name: spec.name.clone(), type_name },
             device,
             dummy,
+            inline,
             bare,
             upcalls,
             spec: spec.clone(),
@@ -252,8 +276,7 @@ impl Datapath for UserspaceDatapath {
             affinity: Default::default(),
             retired: PortStats::default(),
         });
-        let rx = numbered(number, queues);
-        self.replan(s, Scope::New, rx);
+        self.replan(s, Scope::New, queues);
         Ok(number)
     }
 

@@ -15,7 +15,7 @@ use super::queues::RxSet;
 use super::wakeups::Wakeups;
 use datapath::Pmd;
 use dpif::{DpifError, FlowRecord, OpBatch, OpResult, PmdId};
-use packet::{BATCH_MAX_PACKETS, PacketBatch};
+use packet::PacketBatch;
 use std::sync::Arc;
 use std::time::Duration;
 use sync::ReplyRing;
@@ -31,8 +31,6 @@ const LOOK_US: u64 = 50;
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// The same while queues are to be given back.
 const SLEEP_MAX_LEAVING: Duration = Duration::from_millis(1);
-/// A burst of so many packets shows that there is too much to do for timed sleeps.
-const BUSY_BURST_PACKETS: usize = BATCH_MAX_PACKETS / 2;
 /// By how much each timed sleep is longer than the last one.
 const NAP_STEP_US: u64 = 1;
 
@@ -48,6 +46,8 @@ pub(crate) struct PmdThread {
     pub(super) rx: RxSet,
     pub(super) leaving: Vec<Leaving>,
     batch: PacketBatch,
+    /// Packets that are received at a time at most.
+    burst_packets: usize,
     /// When the last burst came.
     now_us: u64,
     last_work_us: u64,
@@ -71,6 +71,7 @@ impl PmdThread {
         portless: Arc<PortQueues>,
         inbox: Arc<Inbox>,
         purged: Arc<Purged>,
+        burst_packets: usize,
     ) -> PmdThread {
         let now_us = sys::clock::machine_us();
         PmdThread {
@@ -81,6 +82,7 @@ impl PmdThread {
             rx: RxSet::default(),
             leaving: Vec::new(),
             batch: PacketBatch::new(),
+            burst_packets,
             now_us,
             last_work_us: 0,
             next_tick_us: 0,
@@ -142,7 +144,7 @@ impl PmdThread {
         let mut worked = false;
         for n in 0..self.rx.hot_len() {
             let Some(rx) = self.rx.ready(n) else { continue };
-            rx.receive(self.core.pool(), &mut self.batch, BATCH_MAX_PACKETS);
+            rx.receive(self.core.pool(), &mut self.batch, self.burst_packets);
             let packets = self.batch.len();
             if packets == 0 {
                 self.charge(false);
@@ -213,7 +215,8 @@ impl PmdThread {
 
     /// A timed sleep, when the bursts are small and it is allowed.
     fn nap(&mut self) -> bool {
-        let busy = std::mem::take(&mut self.largest_burst) >= BUSY_BURST_PACKETS;
+        // A burst that fills half a batch shows that there is too much to do for timed sleeps.
+        let busy = std::mem::take(&mut self.largest_burst) >= self.burst_packets.div_ceil(2);
         self.nap_us = if busy { 0 } else { (self.nap_us + NAP_STEP_US).min(self.sleep_max_us) };
         if self.nap_us == 0 {
             return false;

@@ -1,6 +1,7 @@
 //! The ports of a userspace datapath: their numbers, and how each type is opened.
 
 use super::hub::PortQueues;
+use crate::ablation::Ablation;
 use dpif::{DpifError, PortInfo, PortKind, PortSpec, PortStats};
 use flow::DpPort;
 use netdev::afxdp::{AfxdpOptions, XdpMode};
@@ -26,6 +27,8 @@ pub(crate) struct OpenPort {
     pub(crate) device: Port,
     /// Controls it, when it is a dummy.
     pub(crate) dummy: Option<Dummy>,
+    /// Its queues are polled by the main core, not by a thread.
+    pub(crate) inline: bool,
     /// The kernel knows nothing of it.
     pub(crate) bare: bool,
     /// Where its upcalls wait.
@@ -108,7 +111,12 @@ pub(crate) struct Opened {
 }
 
 /// Opens the device of a port. `dummies` may stand in for any type, and `internal` ports of a datapath of dummies are dummies.
-pub(crate) fn open(spec: &PortSpec, dummies: DummyMode, dummy_datapath: bool) -> Result<Opened, DpifError> {
+pub(crate) fn open(
+    spec: &PortSpec,
+    dummies: DummyMode,
+    dummy_datapath: bool,
+    ablation: &Ablation,
+) -> Result<Opened, DpifError> {
     let device = |e: io::Error| DpifError::Device(e.to_string());
     let plain = |device, name: &str| Opened {
         device,
@@ -134,7 +142,8 @@ pub(crate) fn open(spec: &PortSpec, dummies: DummyMode, dummy_datapath: bool) ->
             // What is to be forwarded through a device needs it up; for several queues, before.
             let ifindex = netdev::link::link_info(&spec.name).map_err(device)?.ifindex;
             netdev::link::set_admin_up(ifindex, true).map_err(device)?;
-            let port = Port::open_system(&spec.name, &system_options(spec)?).map_err(device)?;
+            let options = ablation.system(system_options(spec)?);
+            let port = Port::open_system(&spec.name, &options).map_err(device)?;
             Ok(plain(port, type_name))
         }
         PortKind::Internal | PortKind::Tap => {

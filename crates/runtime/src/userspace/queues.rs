@@ -12,6 +12,7 @@ use dpif::PortStats;
 use flow::DpPort;
 use netdev::RxQueue;
 use packet::{PacketBatch, PacketPool};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use sys::WatchSet;
 use sys::poll::PollSet;
@@ -39,11 +40,6 @@ pub(crate) struct Rx {
 }
 
 impl Rx {
-    /// The first queue of a port.
-    pub(crate) fn new(port: DpPort, queue: Box<dyn RxQueue>) -> Rx {
-        Rx::numbered(QueueId { port, queue: 0 }, queue)
-    }
-
     pub(crate) fn numbered(id: QueueId, queue: Box<dyn RxQueue>) -> Rx {
         let history = History::new(sys::clock::machine_us());
         Rx {
@@ -61,6 +57,11 @@ impl Rx {
 
     pub(super) fn id(&self) -> QueueId {
         QueueId { port: self.port, queue: self.number }
+    }
+
+    /// Readable when frames wait.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.queue.fd()
     }
 
     /// Takes up to `max_packets` waiting frames.

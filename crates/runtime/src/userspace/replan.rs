@@ -180,7 +180,8 @@ impl UserspaceDatapath {
             };
             running.bound = bound;
             let cache = s.plan.cache;
-            let tuning = PmdTuning::from_settings(cache.emc_insert_inv_prob, cache.smc_enable);
+            let wanted = PmdTuning::from_settings(cache.emc_insert_inv_prob, cache.smc_enable);
+            let tuning = self.makings.ablation.tuning(wanted);
             let run =
                 RunAs { cpus, sleep_max_us: s.plan.sleep.of(*core), fast_wakeup: s.plan.fast_wakeup, tuning };
             self.request(&running.thread, Control::Run(run, done.clone()));
@@ -358,17 +359,23 @@ impl UserspaceDatapath {
         for (id, core) in s.placed.core.iter().filter(|(id, _)| id.port == port) {
             takes.entry(*core).or_default().push(*id);
         }
-        let taken = self.take(s, takes);
+        let mut taken = self.take(s, takes);
+        taken.queues.extend(self.main.take(port));
         s.placed.core.retain(|id, _| id.port != port);
         let open = s.ports.get_mut(port).ok_or(DpifError::NotFound("port"))?;
         taken.queues.iter().for_each(|rx| rx.add_losses(&mut open.retired));
         open.queues = 0;
         // The old ones first: a group of sockets takes no others.
         drop(taken);
-        let Opened { mut device, .. } = ports::open(&open.spec, self.dummies, self.dummy)?;
-        let queues = std::mem::take(&mut device.rx);
-        (open.device, open.queues) = (device, queues.len() as u16);
-        Ok(numbered(port, queues))
+        let Opened { mut device, .. } = self.open(&open.spec)?;
+        let queues = numbered(port, std::mem::take(&mut device.rx));
+        open.device = device;
+        if open.inline {
+            self.main.give(queues)?;
+            return Ok(Vec::new());
+        }
+        open.queues = queues.len() as u16;
+        Ok(queues)
     }
 
     /// The threads with what they polled and did in the last `intervals` intervals of 5 s.
@@ -397,6 +404,17 @@ impl UserspaceDatapath {
             }
         });
         shown.collect()
+    }
+
+    /// The queues of a datapath whose ports the main loop polls, as no thread does; `None` where there are threads.
+    pub(crate) fn main_queues(&self) -> Option<Vec<QueueShown>> {
+        if self.has_threads() {
+            return None;
+        }
+        let s = &*lock(&self.state);
+        let name = |id: &QueueId| s.ports.get(id.port).map(|p| p.info.name.clone()).unwrap_or_default();
+        let queues = self.main.queues();
+        Some(queues.iter().map(|id| QueueShown { port: name(id), queue: id.queue, usage: None }).collect())
     }
 
     /// The node of a core.

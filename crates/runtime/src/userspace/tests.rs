@@ -76,6 +76,8 @@ fn hosts_reach_each_other_through_normal_with_offloads_on() {
         dummy: false,
         dummies: DummyMode::Off,
         dummy_numa: Vec::new(),
+        ablation: Ablation::default(),
+        watch: None,
         threads: Default::default(),
         handlers: 1,
         vlan_limit: 1,

@@ -5,6 +5,7 @@ use super::inbox::{Control, Inbox, Remains};
 use super::plan::Numa;
 use super::plan::assign::Thread as Place;
 use super::pmd::{PmdThread, Purged};
+use crate::ablation::Ablation;
 use datapath::{DpShared, Pmd, PmdConfig};
 use dpif::{OpBatch, PmdId};
 use std::io;
@@ -44,6 +45,7 @@ pub(super) struct Makings {
     pub(super) all_cpus: Vec<usize>,
     /// Cores that are pretended, by their nodes (`--dummy-numa`); empty for the machine's own.
     pub(super) dummy_numa: Vec<u16>,
+    pub(super) ablation: Ablation,
 }
 
 impl Makings {
@@ -61,14 +63,23 @@ impl Makings {
         };
         let seed = self.hash_seed ^ salt ^ number;
         let config = PmdConfig { vlan_limit: self.vlan_limit, ..PmdConfig::new(id, seed) };
-        Pmd::new(config, self.shared.clone())
+        let pmd = Pmd::new(self.ablation.core(config), self.shared.clone());
+        let level = pmd.level();
+        match id {
+            PmdId::Main => log::info!(target: "dpif_netdev", "main loop: stages compiled for {level}"),
+            PmdId::Core(n) => log::info!(target: "dpif_netdev", "core {n}: stages compiled for {level}"),
+        }
+        pmd
     }
 
     /// Starts a thread without ports.
     pub(super) fn start(&self, core: u16) -> io::Result<Running> {
         let id = PmdId::Core(core);
         let inbox = Arc::new(Inbox::new()?);
-        let thread = PmdThread::new(self.core(id), self.portless.clone(), inbox.clone(), self.purged.clone());
+        let pmd = self.core(id);
+        let burst_packets = self.ablation.burst_packets();
+        let (portless, purged) = (self.portless.clone(), self.purged.clone());
+        let thread = PmdThread::new(pmd, portless, inbox.clone(), purged, burst_packets);
         let join = std::thread::Builder::new().name(format!("pmd-c{core:02}")).spawn(move || thread.run())?;
         Ok(Running {
             thread: Arc::new(Thread { id, core, inbox }),

@@ -141,7 +141,8 @@ pub(crate) fn send(host: &Host, frames: &[Frame<'_>]) {
 /// Watches what arrives of frames made by [`Frame`], tags shown.
 pub(crate) fn watch(netns: &Netns, dev: &str) -> Capture {
     let filter = "ether proto 0x88b5 or (vlan and ether proto 0x88b5)";
-    Capture::start(netns, dev, filter, &["-e", "-Q", "in"]).unwrap()
+    // tcpdump's buffer has places of this size: with the usual one there are too few for a burst.
+    Capture::start(netns, dev, filter, &["-e", "-Q", "in", "-s", "256"]).unwrap()
 }
 
 /// The senders and tags of captured frames, in order.

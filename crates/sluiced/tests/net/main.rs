@@ -3,6 +3,7 @@
 //! after something that came later on the same way.
 #![forbid(unsafe_code)]
 
+mod ablation;
 mod cli;
 mod commands;
 mod daemon;
@@ -15,6 +16,7 @@ mod openflow;
 mod port_types;
 mod ports;
 mod soak;
+mod syscalls;
 mod threads;
 mod traffic;
 mod vlan;

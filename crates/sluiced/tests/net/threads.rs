@@ -69,7 +69,8 @@ fn threads(daemon: &Daemon) -> Vec<(String, u32, String)> {
     all
 }
 
-fn names(daemon: &Daemon) -> Vec<String> {
+/// Names of the forwarding threads.
+pub(crate) fn names(daemon: &Daemon) -> Vec<String> {
     threads(daemon).into_iter().map(|(name, ..)| name).collect()
 }
 

@@ -4,7 +4,7 @@ use super::Answer;
 use super::datapath::datapath;
 use crate::control::daemon::Daemon;
 use crate::control::instances::Instance;
-use crate::userspace::ThreadShown;
+use crate::userspace::{QueueShown, ThreadShown};
 use dpif::PmdStats;
 use std::fmt::Write as _;
 
@@ -48,6 +48,10 @@ pub(super) fn rxq_show(daemon: &mut Daemon, args: &[String]) -> Answer {
             let threads = instance.datapath.threads_shown((asked.secs / INTERVAL_S) as usize);
             let wanted = |t: &&ThreadShown| asked.core.is_none_or(|core| core == t.core);
             threads.iter().filter(wanted).for_each(|t| thread(&mut out, t));
+            if let Some(queues) = instance.datapath.main_queues().filter(|_| asked.core.is_none()) {
+                out += "main thread (there are no forwarding threads: --without=threads):\n";
+                queues.iter().for_each(|q| queue(&mut out, q));
+            }
         }
         Ok(out)
     };
@@ -65,16 +69,17 @@ fn head(out: &mut String, t: &ThreadShown) {
 fn thread(out: &mut String, t: &ThreadShown) {
     head(out, t);
     let _ = writeln!(out, "  isolated : {}", t.isolated);
-    for q in &t.queues {
-        let usage = percent(q.usage);
-        let _ =
-            writeln!(out, "  port: {:<16}  queue-id: {:2} (enabled)   pmd usage: {usage}", q.port, q.queue);
-    }
+    t.queues.iter().for_each(|q| queue(out, q));
     if !t.queues.is_empty() {
         let queues: f64 = t.queues.iter().filter_map(|q| q.usage).sum();
         let overhead = t.busy.map(|busy| (busy - queues).max(0.0));
         let _ = writeln!(out, "  overhead: {}", percent(overhead));
     }
+}
+
+fn queue(out: &mut String, q: &QueueShown) {
+    let usage = percent(q.usage);
+    let _ = writeln!(out, "  port: {:<16}  queue-id: {:2} (enabled)   pmd usage: {usage}", q.port, q.queue);
 }
 
 pub(super) fn rxq_rebalance(daemon: &mut Daemon, args: &[String]) -> Answer {

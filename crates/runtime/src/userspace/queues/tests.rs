@@ -49,7 +49,8 @@ impl Rig {
 
     fn add(&mut self, port: u32) {
         let (waker, fails) = (Arc::new(Waker::new().unwrap()), Arc::new(AtomicBool::new(false)));
-        self.set.add(Rx::new(DpPort(port), Box::new(Fake { waker: waker.clone(), fails: fails.clone() })));
+        let id = QueueId { port: DpPort(port), queue: 0 };
+        self.set.add(Rx::numbered(id, Box::new(Fake { waker: waker.clone(), fails: fails.clone() })));
         self.wakers.push(waker);
         self.fails.push(fails);
     }

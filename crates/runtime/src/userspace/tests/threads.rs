@@ -36,6 +36,8 @@ impl Rig {
             dummy: true,
             dummies: DummyMode::Beside,
             dummy_numa: Vec::new(),
+            ablation: Ablation::default(),
+            watch: None,
             threads: ThreadPlan::default(),
             handlers: 1,
             vlan_limit: 1,

@@ -1,0 +1,286 @@
+//! Optimisations switched off: each switch does what it says and nothing else, and forwarding stays right.
+
+use crate::helpers::{LIMIT, PYTHON, SLUICED, appctl, ping_all, serving, spec, vsctl};
+use crate::syscalls::{burst, fan_out};
+use crate::threads::names;
+use testkit::{Capture, Cmd, Daemon, Host, Running, Topology, require_netns, require_programs, wait_for};
+
+/// Gives datagrams back on port 7000, takes them in silence on 7001, and answers streams on 7000 with their SHA-256.
+const SERVER: &str = "\
+import hashlib, socket, threading
+echo, sink = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+echo.bind(('', 7000))
+sink.bind(('', 7001))
+streams = socket.create_server(('', 7000))
+def datagrams():
+    while True:
+        data, sender = echo.recvfrom(65535)
+        echo.sendto(data, sender)
+threading.Thread(target=datagrams, daemon=True).start()
+print('ready', flush=True)
+while True:
+    stream, _ = streams.accept()
+    digest = hashlib.sha256()
+    while data := stream.recv(65536):
+        digest.update(data)
+    stream.sendall(digest.digest())
+    stream.close()
+";
+
+/// Datagrams of many lengths, fragmented ones among them, must come back as they are; 4 MB must arrive as they are.
+const CLIENT: &str = "\
+import hashlib, random, socket, sys
+rnd = random.Random(7)
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.connect((sys.argv[1], 7000))
+udp.settimeout(10)
+for n in range(180):
+    data = rnd.randbytes([0, 1, 17, 18, 19, 512, 1471, 1472, 4000][n % 9])
+    udp.send(data)
+    assert udp.recv(65535) == data, n
+data = rnd.randbytes(4 << 20)
+tcp = socket.create_connection((sys.argv[1], 7000), 10)
+tcp.sendall(data)
+tcp.shutdown(socket.SHUT_WR)
+assert tcp.recv(64) == hashlib.sha256(data).digest()
+";
+
+/// So many datagrams of one flow that nobody answers.
+const FLOW: &str = "\
+import socket, sys
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 32)
+udp.bind(('', 7002))
+udp.connect((sys.argv[1], 7001))
+for n in range(int(sys.argv[2])):
+    udp.send(b'x')
+";
+
+/// The largest of a figure of `pmd-stats-show` among the threads; 0 where none has it yet.
+fn figure(daemon: &Daemon, name: &str) -> f64 {
+    let text = appctl(daemon, "dpif-netdev/pmd-stats-show");
+    let values = text.lines().filter_map(|l| l.trim().strip_prefix(name)?.strip_prefix(": "));
+    let values = values.filter_map(|v| v.split_whitespace().next()?.parse().ok());
+    values.fold(0.0, f64::max)
+}
+
+/// Packets that the template parsed, at all threads.
+fn template_hits(daemon: &Daemon) -> u64 {
+    let status: serde_json::Value = serde_json::from_str(&appctl(daemon, "sluice/status")).unwrap();
+    let threads = status["datapaths"][0]["threads"].as_array().unwrap();
+    threads.iter().map(|t| t["template_hits"].as_u64().unwrap()).sum()
+}
+
+/// Hosts, one of them serving, on which one daemon after the other is tried.
+struct Rig {
+    net: Topology,
+    _server: Running,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let net = Topology::new(2).unwrap();
+        let server = net.hosts[1].netns.spawn(PYTHON, &["-c", SERVER]).unwrap();
+        wait_for(LIMIT, "the server", || server.stdout().contains("ready")).unwrap();
+        Rig { net, _server: server }
+    }
+
+    fn host(&self, n: usize) -> &Host {
+        &self.net.hosts[n]
+    }
+
+    fn python(&self, script: &str, more: &[&str]) {
+        let to = self.host(1).ipv4.to_string();
+        self.host(0).netns.cmd(PYTHON).args(["-c", script, &to]).args(more.iter().copied()).run().unwrap();
+    }
+
+    /// A daemon with these arguments and a bridge that the database wants to have a cache.
+    fn start(&self, args: &[String]) -> Daemon {
+        let daemon = serving(&spec(&self.net.switch).args(args.iter().cloned()));
+        let ports = self.net.ports();
+        vsctl(
+            &daemon,
+            &format!(
+                "set Open_vSwitch . other_config:smc-enable=true -- add-br br0 \
+                 -- add-port br0 {} -- add-port br0 {}",
+                ports[0], ports[1]
+            ),
+        );
+        // Two masks of datagrams, of which the one that is not looked for much is made first.
+        for rule in ["priority=20,udp,tp_dst=7000,actions=normal", "priority=10,udp,nw_tos=32,actions=normal"]
+        {
+            daemon.ovs("ovs-ofctl", &["add-flow", "br0", rule]).unwrap();
+        }
+        daemon
+    }
+
+    /// Ping, datagrams and a stream, all right; whether large segments came uncut.
+    fn forwards(&self) -> bool {
+        let (one, two) = (self.host(0), self.host(1));
+        ping_all(&one.netns, two.ipv4.into(), 20);
+        ping_all(&two.netns, one.ipv6.into(), 5);
+        let filter = "tcp dst port 7000 and greater 2000";
+        let large = Capture::start(&two.netns, &two.dev, filter, &["-c", "5"]).unwrap();
+        self.python(CLIENT, &[]);
+        !large.stop().unwrap().is_empty()
+    }
+
+    /// Subtables visited for each packet of the flow that most packets belong to, after masks could be ranked.
+    fn lookups_a_hit(&self, daemon: &Daemon) -> f64 {
+        self.python(FLOW, &["500"]);
+        // Cycles are counted when masks are ranked.
+        for _ in 0..2 {
+            let before = figure(daemon, "idle cycles");
+            wait_for(LIMIT, "housekeeping", || figure(daemon, "idle cycles") > before).unwrap();
+        }
+        appctl(daemon, "dpif-netdev/pmd-stats-clear");
+        self.python(FLOW, &["500"]);
+        assert!(figure(daemon, "megaflow hits") >= 500.0);
+        figure(daemon, "avg. subtable lookups per megaflow hit")
+    }
+}
+
+/// Whether the kernel maps memory of a socket into the process.
+fn has_ring(daemon: &Daemon) -> bool {
+    std::fs::read_to_string(format!("/proc/{}/maps", daemon.pid())).unwrap().contains("socket:[")
+}
+
+/// Whether stages are compiled for more than any processor of the kind has, at all cores.
+fn is_wide(daemon: &Daemon) -> bool {
+    let log = daemon.log();
+    let levels: Vec<&str> =
+        log.lines().filter_map(|l| Some(l.split_once(": stages compiled for ")?.1)).collect();
+    let plain = levels.iter().filter(|l| **l == "plain").count();
+    assert!(!levels.is_empty() && (plain == 0 || plain == levels.len()), "{log}");
+    plain == 0
+}
+
+#[cfg(target_arch = "x86_64")]
+fn can_be_wide() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("movbe")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn can_be_wide() -> bool {
+    false
+}
+
+#[test]
+fn each_optimisation_switched_off_and_forwarding_stays_right() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl", "ping", "tcpdump");
+    let rig = Rig::new();
+    let all = ["ranking", "cache", "simd", "template", "sendmmsg", "ring", "offload", "threads"];
+    let alone: Vec<Vec<&str>> = all.iter().map(|name| vec![*name]).collect();
+    let more = [vec![], vec!["ranking", "cache"], all[..7].to_vec(), all.to_vec()];
+    for without in alone.into_iter().chain(more) {
+        let on = |name: &str| !without.contains(&name);
+        let args = if without.is_empty() { vec![] } else { vec![format!("--without={}", without.join(","))] };
+        let daemon = rig.start(&args);
+        let told = daemon.log().contains("|dpif_netdev|WARN|for measuring only: without ");
+        assert_eq!(told, !without.is_empty(), "{without:?}: {}", daemon.log());
+        assert_eq!(rig.forwards(), on("offload"), "{without:?}: large segments uncut");
+        assert_eq!(figure(&daemon, "smc hits") > 0.0, on("cache"), "{without:?}: hits of the cache");
+        assert_eq!(template_hits(&daemon) > 0, on("template"), "{without:?}: the template");
+        assert_eq!(has_ring(&daemon), on("ring"), "{without:?}: a receive ring");
+        assert_eq!(is_wide(&daemon), on("simd") && can_be_wide(), "{without:?}: wide instructions");
+        assert_eq!(names(&daemon).is_empty(), !on("threads"), "{without:?}: {:?}", names(&daemon));
+        // The main loop does not count the cycles that tell when masks are ranked.
+        if !on("cache") && on("threads") {
+            let lookups = rig.lookups_a_hit(&daemon);
+            assert_eq!(lookups < 1.2, on("ranking"), "{without:?}: {lookups} lookups a hit");
+            assert!(on("ranking") || lookups >= 2.0, "{without:?}: {lookups} lookups a hit");
+        }
+    }
+}
+
+#[test]
+fn the_main_loop_polls_ports_that_come_go_and_change() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl", "ping", "tcpdump");
+    let rig = Rig::new();
+    let daemon = rig.start(&["--without=threads".to_string()]);
+    assert!(
+        daemon.log().contains("the main loop forwards: settings of forwarding threads"),
+        "{}",
+        daemon.log()
+    );
+    let [one, two] = [0, 1].map(|n| rig.net.ports()[n].to_string());
+    let shown = |queues: &[(&str, u16)]| {
+        let line = |(port, queue): &(&str, u16)| {
+            format!("  port: {port:<16}  queue-id: {queue:2} (enabled)   pmd usage: NOT AVAIL\n")
+        };
+        let title = "Displaying last 60 seconds pmd usage %\n\
+                     main thread (there are no forwarding threads: --without=threads):\n";
+        let wanted = queues.iter().fold(title.to_string(), |text, queue| text + &line(queue));
+        assert_eq!(appctl(&daemon, "dpif-netdev/pmd-rxq-show"), wanted);
+    };
+    shown(&[("br0", 0), (&one, 0), (&two, 0)]);
+    vsctl(&daemon, "set Open_vSwitch . other_config:pmd-cpu-mask=0x3");
+    vsctl(&daemon, &format!("set Interface {one} options:n_rxq=2"));
+    shown(&[("br0", 0), (&two, 0), (&one, 0), (&one, 1)]);
+    assert!(rig.forwards(), "large segments uncut");
+    vsctl(&daemon, &format!("del-port {two}"));
+    shown(&[("br0", 0), (&one, 0), (&one, 1)]);
+    vsctl(&daemon, &format!("add-port br0 {two}"));
+    shown(&[("br0", 0), (&one, 0), (&one, 1), (&two, 0)]);
+    assert!(rig.forwards(), "large segments uncut");
+    assert!(names(&daemon).is_empty());
+    let stats = appctl(&daemon, "dpif-netdev/pmd-stats-show");
+    assert!(stats.starts_with("main thread:\n") && !stats.contains("pmd thread"), "{stats}");
+    assert!(figure(&daemon, "smc hits") > 0.0 && figure(&daemon, "packets received") > 1000.0, "{stats}");
+    assert!(!daemon.log().contains("cannot stop watching"), "{}", daemon.log());
+}
+
+#[test]
+fn traffic_passes_in_bursts_of_any_size() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ping", "tcpdump");
+    let rig = Rig::new();
+    for args in [vec!["--batch=1"], vec!["--batch=256"], vec!["--batch=256", "--without=ring,sendmmsg"]] {
+        let daemon = rig.start(&args.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert!(rig.forwards(), "{args:?}: large segments uncut");
+        drop(daemon);
+    }
+}
+
+#[test]
+fn bursts_have_the_size_asked_for() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl", "tcpdump");
+    let net = Topology::new(3).unwrap();
+    // Of 100 frames; those of the hosts' own may take a place in a burst, and go nowhere.
+    let sizes: [(&[&str], f64, f64); 4] = [
+        (&["--batch=1"], 1.0, 1.0),
+        (&["--batch=8"], 6.25, 8.0),
+        (&[], 20.0, 32.0),
+        (&["--batch=256"], 100.0, 100.0),
+    ];
+    for (args, least, most) in sizes {
+        let mut daemon = fan_out(&net, args);
+        let told = daemon.log().contains("|for measuring only: bursts of ");
+        assert_eq!(told, !args.is_empty(), "{args:?}: {}", daemon.log());
+        appctl(&daemon, "dpif-netdev/pmd-stats-clear");
+        burst(&net, &mut daemon, 100);
+        let sent = figure(&daemon, "avg. packets per output batch");
+        assert!((least..=most).contains(&sent), "{args:?}: {sent} packets per output batch");
+    }
+}
+
+#[test]
+fn names_of_optimisations_are_checked() {
+    for bad in ["--without=ring,warp", "--without=Ring", "--without=", "--without"] {
+        let out = Cmd::new(SLUICED).arg(bad).output().unwrap();
+        assert_eq!(out.status.code(), Some(2), "{bad}: {}", out.stderr);
+        assert!(
+            bad == "--without" || out.stderr.contains("there are ranking, cache, simd"),
+            "{}",
+            out.stderr
+        );
+    }
+    for bad in ["--batch=0", "--batch=257", "--batch=many", "--batch"] {
+        assert_eq!(Cmd::new(SLUICED).arg(bad).output().unwrap().status.code(), Some(2), "{bad}");
+    }
+    let help = Cmd::new(SLUICED).arg("--help").run().unwrap().stdout;
+    assert!(help.contains("For measuring only") && help.contains("- offload: "), "{help}");
+}
