@@ -9,7 +9,7 @@
 //!    "upcalls": {"misses": 12, "refused": 0, "installed": 12, "flow_limit": 200000}}],
 //!  "bridges": [{"name": "br0", "datapath_id": "0000aabbccddeeff", "ports": [{"name": "p0", "ofport": 1,
 //!    "type": "system", "link": "up", "rx_packets": 1, "rx_bytes": 60, "tx_packets": 1, "tx_bytes": 60,
-//!    "rx_dropped": 0, "tx_dropped": 0, "drops": {"no-rule": 3}, "error": null}]}]}
+//!    "drops": {"rules": 3, "tx_down": 1}, "error": null}]}]}
 //! ```
 //!
 //! Counters count from the daemon's start. A member that is missing or of another type reads as zero, empty or unknown,
@@ -120,11 +120,7 @@ pub(crate) struct Port {
     pub(crate) tx_packets: u64,
     /// Sent bytes.
     pub(crate) tx_bytes: u64,
-    /// Received packets that the port itself dropped.
-    pub(crate) rx_dropped: u64,
-    /// Packets that it could not send.
-    pub(crate) tx_dropped: u64,
-    /// Packets from this port that the switch dropped, by reason.
+    /// Packets that were dropped: received by it, lost before that, or to be sent by it; by reason, each once.
     pub(crate) drops: BTreeMap<String, u64>,
     /// Why the port does not work.
     pub(crate) error: Option<String>,
@@ -222,8 +218,6 @@ impl Port {
             rx_bytes: number(value, "rx_bytes"),
             tx_packets: number(value, "tx_packets"),
             tx_bytes: number(value, "tx_bytes"),
-            rx_dropped: number(value, "rx_dropped"),
-            tx_dropped: number(value, "tx_dropped"),
             drops: drops.map(Iterator::collect).unwrap_or_default(),
             error: value["error"].as_str().map(str::to_string),
         }

@@ -10,6 +10,7 @@
 use super::hub::PortQueues;
 use super::inbox::Inbox;
 use super::obey::Leaving;
+use super::perf::{Now, Perf};
 use super::plan::QueueId;
 use super::plan::load::History;
 use datapath::Pmd;
@@ -102,6 +103,8 @@ impl Rx {
     pub(crate) fn add_losses(&self, stats: &mut PortStats) {
         let lost = self.queue.counters();
         stats.rx_dropped += lost.kernel_drops;
+        stats.rx_malformed += lost.malformed;
+        stats.rx_truncated += lost.truncated;
         stats.rx_errors += lost.malformed + lost.truncated;
     }
 }
@@ -118,11 +121,12 @@ pub(crate) struct PmdThread {
     last_work_us: u64,
     next_tick_us: u64,
     /// Up to when the cycles are accounted for.
-    charged: u64,
+    pub(super) charged: u64,
     /// Cycles spent with and without packets that are not in the histories yet.
     spent: [u64; 2],
     pub(super) busy: History,
     pub(super) total: History,
+    pub(super) perf: Perf,
     sleep_max_us: u64,
     nap_us: u64,
     /// Packets of the largest burst since the last timed sleep.
@@ -137,6 +141,7 @@ impl PmdThread {
         purged: Arc<Purged>,
     ) -> PmdThread {
         let now_us = sys::clock::machine_us();
+        let charged = sys::clock::cycles();
         PmdThread {
             core,
             io: ThreadIo::new(portless),
@@ -147,10 +152,11 @@ impl PmdThread {
             batch: PacketBatch::new(),
             last_work_us: 0,
             next_tick_us: 0,
-            charged: sys::clock::cycles(),
+            charged,
             spent: [0; 2],
             busy: History::new(now_us),
             total: History::new(now_us),
+            perf: Perf::new(Now { us: now_us, cycles: charged }),
             sleep_max_us: 0,
             nap_us: 0,
             largest_burst: 0,
@@ -182,15 +188,22 @@ impl PmdThread {
             if worked {
                 self.last_work_us = now_us;
             }
+            let slept;
             if !worked && now_us.saturating_sub(self.last_work_us) >= SPIN_US {
                 let leaving = !self.leaving.is_empty();
                 self.sleep(if leaving { SLEEP_MAX_LEAVING } else { SLEEP_MAX });
+                slept = self.charge(false);
                 bursts = 0;
-            } else if self.nap() || bursts >= BURSTS_PER_POLL || !worked {
-                self.look(Some(Duration::ZERO), None);
-                bursts = 0;
+            } else {
+                slept = self.nap();
+                if slept > 0 || bursts >= BURSTS_PER_POLL || !worked {
+                    self.look(Some(Duration::ZERO), None);
+                    bursts = 0;
+                }
             }
             self.charge(worked);
+            let now = Now { us: now_us, cycles: self.charged };
+            self.perf.end_iteration(now, worked, slept, self.core.stats());
         }
     }
 
@@ -215,7 +228,7 @@ impl PmdThread {
             self.core.flush_output(&mut self.io);
             let cycles = self.charge(true);
             self.rx[i].cycles += cycles;
-            self.core.note_burst_cycles(packets as u64, cycles);
+            self.perf.count_burst(packets);
         }
         worked
     }
@@ -240,7 +253,7 @@ impl PmdThread {
     }
 
     /// Accounts for the cycles since the last call.
-    fn charge(&mut self, busy: bool) -> u64 {
+    pub(super) fn charge(&mut self, busy: bool) -> u64 {
         let now = sys::clock::cycles();
         // Counters of two processors may differ by a little.
         let cycles = now.saturating_sub(self.charged);
@@ -269,12 +282,12 @@ impl PmdThread {
         }
     }
 
-    /// A timed sleep, when the bursts are small and it is allowed.
-    fn nap(&mut self) -> bool {
+    /// A timed sleep, when the bursts are small and it is allowed: its cycles.
+    fn nap(&mut self) -> u64 {
         let busy = std::mem::take(&mut self.largest_burst) >= BUSY_BURST_PACKETS;
         self.nap_us = if busy { 0 } else { (self.nap_us + NAP_STEP_US).min(self.sleep_max_us) };
         if self.nap_us == 0 {
-            return false;
+            return 0;
         }
         let limit = Duration::from_micros(self.nap_us);
         self.inbox.sleep(|waker| {
@@ -285,8 +298,7 @@ impl PmdThread {
             drop(set);
             waker.drain();
         });
-        self.charge(false);
-        true
+        self.charge(false)
     }
 
     /// Sleeps until a queue has something, or somebody wants something.

@@ -15,6 +15,7 @@ mod openflow;
 mod port_types;
 mod ports;
 mod soak;
+mod statistics;
 mod threads;
 mod traffic;
 mod vlan;

@@ -103,6 +103,8 @@ pub struct ThreadPlan {
     pub sleep: SleepMax,
     /// `emc-insert-inv-prob`, `smc-enable`.
     pub cache: CacheSettings,
+    /// `pmd-perf-metrics`: threads keep histograms and histories of their iterations.
+    pub perf_metrics: bool,
 }
 
 impl Default for ThreadPlan {
@@ -114,6 +116,7 @@ impl Default for ThreadPlan {
             balance: AutoBalance::default(),
             sleep: SleepMax::default(),
             cache: CacheSettings::default(),
+            perf_metrics: false,
         }
     }
 }
@@ -160,6 +163,7 @@ impl<'a> Reader<'a> {
             },
             sleep: self.sleep_max(row),
             cache: self.cache_settings(row),
+            perf_metrics: flag(row, "other_config", "pmd-perf-metrics"),
         }
     }
 
