@@ -58,18 +58,18 @@ pub(crate) fn main(options: &Options) -> u8 {
     }
 }
 
-fn read(options: &Options) -> Result<Value> {
-    match call(&options.target, COMMAND, &[], Deadline::after_s(options.timeout))? {
+/// Asks a daemon once, and gives up after so many seconds; 0 never.
+pub(crate) fn read(target: &str, timeout_s: u32) -> Result<Value> {
+    match call(target, COMMAND, &[], Deadline::after_s(timeout_s))? {
         Answer::Text(text) => serde_json::from_str(&text)
-            .map_err(|error| anyhow!("{}: the answer to {COMMAND} is not JSON: {error}", options.target)),
-        Answer::Error(text) => {
-            bail!("{}: {} (is it a Sluice daemon?)", options.target, text.trim_end())
-        }
+            .map_err(|error| anyhow!("{target}: the answer to {COMMAND} is not JSON: {error}")),
+        Answer::Error(text) => bail!("{target}: {} (is it a Sluice daemon?)", text.trim_end()),
     }
 }
 
 fn run(options: &Options) -> Result<String> {
-    let first = read(options)?;
+    let read = || read(&options.target, options.timeout);
+    let first = read()?;
     if options.json {
         return Ok(format!("{first:#}\n"));
     }
@@ -79,7 +79,7 @@ fn run(options: &Options) -> Result<String> {
     }
     let start = Instant::now();
     std::thread::sleep(options.interval);
-    let now = StatusModel::from_json(&read(options)?).map_err(anyhow::Error::msg)?;
+    let now = StatusModel::from_json(&read()?).map_err(anyhow::Error::msg)?;
     Ok(screen(&now, Some((&before, start.elapsed()))))
 }
 
@@ -246,7 +246,7 @@ fn rate(before: u64, now: u64, elapsed: Duration) -> f64 {
 }
 
 /// With k, M, G or T, three to four digits.
-fn scaled(x: f64) -> String {
+pub(crate) fn scaled(x: f64) -> String {
     let mut x = x;
     for unit in ["", "k", "M", "G"] {
         if x < 999.5 {
@@ -267,7 +267,7 @@ fn ratio(part: u64, whole: u64) -> String {
 }
 
 /// A time span in its two largest units.
-fn span(ms: u64) -> String {
+pub(crate) fn span(ms: u64) -> String {
     let s = ms / 1000;
     match (s / 86_400, s / 3600 % 24, s / 60 % 60, s % 60) {
         (0, 0, 0, s) => format!("{s}s"),

@@ -131,7 +131,7 @@ impl PmdThread {
     }
 
     /// Accounts for all cycles so far.
-    fn remember_now(&mut self) -> Now {
+    pub(super) fn remember_now(&mut self) -> Now {
         let us = sys::clock::machine_us();
         self.charge(true);
         self.remember(us);

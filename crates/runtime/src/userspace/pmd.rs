@@ -14,7 +14,7 @@ use super::perf::{Now, Perf};
 use super::plan::QueueId;
 use super::plan::load::History;
 use datapath::Pmd;
-use dpif::{DpifError, FlowRecord, OpBatch, OpResult, PmdId, PortStats};
+use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PmdId, PortStats};
 use flow::DpPort;
 use netdev::RxQueue;
 use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool};
@@ -244,6 +244,10 @@ impl PmdThread {
     }
 
     pub(super) fn apply(&mut self, batch: OpBatch) {
+        if matches!(batch.ops[..], [DpifOp::Stats]) {
+            // Cycles as of now, so that they go with the packets.
+            self.remember_now();
+        }
         let now_us = sys::clock::monotonic_us();
         let results = self.core.apply(batch.ops, now_us, &mut self.io);
         self.core.flush_output(&mut self.io);
