@@ -29,7 +29,10 @@ pub(super) fn pmd_stats_show(daemon: &mut Daemon, args: &[String]) -> Answer {
         Err(e) => return Answer::Now(Err(e)),
     };
     let mut out = String::new();
-    let stats = instances.iter().flat_map(|i| i.pmd_stats().into_iter().map(move |(pmd, s)| (i, pmd, s)));
+    let mut stats: Vec<_> =
+        instances.iter().flat_map(|i| i.pmd_stats().into_iter().map(move |(pmd, s)| (i, pmd, s))).collect();
+    // The main thread of each datapath last, as stock switches have it.
+    stats.sort_by_key(|(i, pmd, _)| (i.name(), *pmd == PmdId::Main));
     for (instance, pmd, s) in stats {
         match pmd {
             PmdId::Core(n) if filter.is_none_or(|f| f == n) => {

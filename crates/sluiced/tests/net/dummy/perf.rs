@@ -1,4 +1,4 @@
-//! `pmd-perf-show` and `pmd-perf-log-set` beside what the stock switch printed, figures apart.
+//! Commands about threads (`pmd-*`) beside what the stock switch printed, figures apart.
 
 use super::{FROM_5_TO_7, Lab, recorded};
 use crate::helpers::{LIMIT, appctl_output, vsctl, wait_log};
@@ -131,4 +131,45 @@ fn totals_outlive_the_threads_that_counted_them() {
     assert_eq!((hits("dpctl/show"), hits("dpif/show")), (before, before));
     lab.appctl("dpif-netdev/pmd-stats-clear");
     assert_eq!(hits("dpif/show"), 0);
+}
+
+#[test]
+fn other_figures_of_threads_have_the_layout_of_the_stock_switch() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let lab = Lab::empty();
+    vsctl(
+        &lab.daemon,
+        "set Open_vSwitch . other_config:pmd-cpu-mask=0x2 -- add-br br0 -- set Bridge br0 datapath_type=dummy \
+         -- add-port br0 p1 -- set Interface p1 type=dummy-pmd \
+         -- add-port br0 p2 -- set Interface p2 type=dummy-pmd options:n_rxq=2",
+    );
+    let one = format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)");
+    let mut stats = String::new();
+    // Percentages grow as the thread works; so do the digits of cycles.
+    wait_for(LIMIT, "the layout with packets", || {
+        lab.receive("p1", &one);
+        stats = lab.appctl("dpif-netdev/pmd-stats-show");
+        shape(&stats) == shape(recorded::PMD_STATS_THREAD)
+    })
+    .unwrap_or_else(|e| panic!("{e}: {stats}"));
+    assert_eq!(lab.appctl("dpif-netdev/pmd-stats-show -pmd 9"), "");
+    // Whether shares are known depends on how long it has run.
+    let shares = |text: &str| -> Vec<String> {
+        let cut = |line: &str| line.split("pmd usage: ").next().unwrap().to_string();
+        let lines: Vec<_> = text.lines().map(cut).collect();
+        let without = |line: &String| line.split("overhead: ").next().unwrap().to_string();
+        lines.iter().map(without).collect()
+    };
+    let queues = lab.appctl("dpif-netdev/pmd-rxq-show -secs 7");
+    assert_eq!(shares(&queues), shares(recorded::PMD_RXQ), "{queues}");
+    assert_eq!(lab.appctl("dpif-netdev/pmd-rxq-show -pmd 9"), "");
+    let names = ["info", "prio"].map(|name| lab.appctl(&format!("dpif-netdev/subtable-lookup-{name}-get")));
+    assert_eq!(names[0], names[1]);
+    assert!(
+        names[0].starts_with("Available dpcls implementations:\n  generic (Use count: 1, Priority: 1)"),
+        "{names:?}"
+    );
+    let sleep = lab.appctl("dpif-netdev/pmd-sleep-show");
+    assert_eq!(sleep, "Default max sleep:    0 us\npmd thread numa_id 0 core_id 1:\n  max sleep:    0 us\n");
 }

@@ -266,3 +266,50 @@ Histograms
    cycles/it              packets/it             cycles/pkt             pkts/batch             vhost qlen             upcalls/it             cycles/upcall        
    5868                   0.00000                0                      0.00000                0.00000                0.00000                0                    
 ";
+
+/// `dpif-netdev/pmd-stats-show` with a thread.
+pub(super) const PMD_STATS_THREAD: &str = "\
+pmd thread numa_id 0 core_id 1:
+  packets received: 5
+  packet recirculations: 0
+  avg. datapath passes per packet: 1.00
+  phwol hits: 0
+  mfex opt hits: 0
+  simple match hits: 0
+  emc hits: 0
+  smc hits: 0
+  megaflow hits: 4
+  avg. subtable lookups per megaflow hit: 1.00
+  miss with success upcall: 1
+  miss with failed upcall: 0
+  avg. packets per output batch: 1.00
+  idle cycles: 6475553257 (99.99%)
+  processing cycles: 630422 (0.01%)
+  avg cycles per packet: 1295236735.80 (6476183679/5)
+  avg processing cycles per packet: 126084.40 (630422/5)
+main thread:
+  packets received: 0
+  packet recirculations: 0
+  avg. datapath passes per packet: 0.00
+  phwol hits: 0
+  mfex opt hits: 0
+  simple match hits: 0
+  emc hits: 0
+  smc hits: 0
+  megaflow hits: 0
+  avg. subtable lookups per megaflow hit: 0.00
+  miss with success upcall: 0
+  miss with failed upcall: 0
+  avg. packets per output batch: 0.00
+";
+
+/// `dpif-netdev/pmd-rxq-show -secs 7`, with a thread that has just begun.
+pub(super) const PMD_RXQ: &str = "\
+Displaying last 10 seconds pmd usage %
+pmd thread numa_id 0 core_id 1:
+  isolated : false
+  port: p1                queue-id:  0 (enabled)   pmd usage: NOT AVAIL
+  port: p2                queue-id:  0 (enabled)   pmd usage: NOT AVAIL
+  port: p2                queue-id:  1 (enabled)   pmd usage: NOT AVAIL
+  overhead: NOT AVAIL
+";
