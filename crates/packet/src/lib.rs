@@ -12,15 +12,19 @@ pub mod checksum;
 pub mod fuzz;
 mod gso;
 pub mod headers;
+mod merge;
 mod offload;
 mod pool;
 
 pub use batch::{BATCH_MAX_PACKETS, PacketBatch};
 pub use gso::{MAX_SEGMENTS, SegmentError, complete_checksum, crc32c, segment};
+pub use merge::{MERGED_HEADERS_MAX_BYTES, MERGED_MAX, Merged, merge};
 pub use offload::{GsoKind, Offload, VIRTIO_NET_HDR_BYTES};
 pub use pool::{HEAD_BYTES, HEADROOM_BYTES, LARGE_FRAME_BYTES, Packet, PacketPool, SMALL_BUFFER_BYTES};
 
 #[cfg(test)]
 mod gso_tests;
+#[cfg(test)]
+mod merge_tests;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod daemon;
+pub mod idle;
 pub mod limits;
 pub mod lock;
 pub mod pidfile;
@@ -15,8 +16,10 @@ pub mod signals;
 pub mod thread;
 pub mod user;
 mod waker;
+mod watch;
 
 pub use waker::Waker;
+pub use watch::WatchSet;
 
 #[cfg(test)]
 mod tests;

@@ -61,6 +61,9 @@ pub struct SystemOptions {
     pub promiscuous: bool,
     /// Send a burst by one sendmmsg(2); otherwise, and where the kernel has none, by sendmsg(2) each.
     pub sendmmsg: bool,
+    /// Send runs of datagrams that a host of this machine has just sent as large segments (needs `tx_offload`, and Linux 6.2).
+    /// The device then counts, and a capture on it shows, one frame for a run.
+    pub merge_udp: bool,
     /// Receive buffer of the socket, in bytes (the kernel doubles it); for a ring the queue of long frames only.
     pub rx_buffer_bytes: u32,
     /// Send buffer of each transmit queue's socket, in bytes (the kernel doubles it).
@@ -81,6 +84,7 @@ impl Default for SystemOptions {
             ignore_outgoing: true,
             promiscuous: true,
             sendmmsg: true,
+            merge_udp: true,
             rx_buffer_bytes: 4 << 20,
             tx_buffer_bytes: 4 << 20,
             ring_slots: 1024,
@@ -162,7 +166,7 @@ pub(crate) fn open_tx(name: &str, ifindex: u32, options: &SystemOptions) -> io::
         Ok::<_, io::Error>(fd)
     };
     let unfinished = if options.vnet_hdr && options.tx_offload { Some(open(true)?) } else { None };
-    Ok(Box::new(tx::SystemTx::new(open(false)?, unfinished, options.sendmmsg)))
+    Ok(Box::new(tx::SystemTx::new(open(false)?, unfinished, options.sendmmsg, options.merge_udp)))
 }
 
 /// Has a device receive frames for other stations too, as long as the packet socket is open.

@@ -5,12 +5,19 @@
 //!
 //! Frames with nothing left to do go by a socket without `virtio_net_hdr`: a message of one part is cheaper for the kernel
 //! than one of two. Both sockets hand over to the same device within the call, so the order of a batch is kept.
+//!
+//! Runs of datagrams that a host of this machine has just sent, with their checksums undone, go out as large UDP segments
+//! ([`packet::merge`]): the kernel makes one buffer of them and takes it through the receiver's stack once. It cuts them where
+//! a device or socket wants single datagrams.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use libc::c_void;
-use packet::{BATCH_MAX_PACKETS, Packet, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
+use packet::{
+    BATCH_MAX_PACKETS, MERGED_HEADERS_MAX_BYTES, Merged, Packet, PacketBatch, PacketPool,
+    VIRTIO_NET_HDR_BYTES,
+};
 
 use crate::port::{TxDrop, TxQueue, TxReport};
 use crate::raw;
@@ -26,6 +33,10 @@ pub(crate) struct SystemTx {
     /// For frames with work left to the kernel; without it software does that work.
     unfinished: Option<OwnedFd>,
     sendmmsg: bool,
+    /// Send runs of unfinished datagrams of one flow as one large segment each.
+    merge_udp: bool,
+    /// Of the messages of a burst.
+    headers: Vec<MessageHeader>,
 }
 
 /// Whether a frame has work left to the kernel.
@@ -34,8 +45,14 @@ fn is_unfinished(p: &Packet) -> bool {
 }
 
 impl SystemTx {
-    pub(crate) fn new(finished: OwnedFd, unfinished: Option<OwnedFd>, sendmmsg: bool) -> SystemTx {
-        SystemTx { finished, unfinished, sendmmsg }
+    pub(crate) fn new(
+        finished: OwnedFd,
+        unfinished: Option<OwnedFd>,
+        sendmmsg: bool,
+        merge_udp: bool,
+    ) -> SystemTx {
+        let headers = (0..BATCH_MAX_PACKETS).map(|_| MessageHeader::EMPTY).collect();
+        SystemTx { finished, unfinished, sendmmsg, merge_udp, headers }
     }
 
     /// Sends all frames as they are.
@@ -43,7 +60,7 @@ impl SystemTx {
         let mut rest = batch.packets();
         let mut full = 0;
         while let Some(first) = rest.first() {
-            let error = match self.send_some(rest) {
+            let Refused { error, frames } = match self.send_some(rest) {
                 Ok(sent) => {
                     rest[..sent].iter().for_each(|p| report.count_sent(p.len()));
                     rest = &rest[sent..];
@@ -62,6 +79,11 @@ impl SystemTx {
                     std::thread::yield_now();
                     continue;
                 }
+                // Linux before 6.2 does not take large UDP segments from packet sockets.
+                Some(libc::EINVAL) if frames > 1 => {
+                    self.merge_udp = false;
+                    continue;
+                }
                 Some(libc::EINVAL) if is_unfinished(first) => {
                     self.send_softened(first, pool, report);
                     rest = &rest[1..];
@@ -70,7 +92,7 @@ impl SystemTx {
                 _ => {}
             }
             let why = TxDrop::of(&error);
-            let lost = if matches!(why, TxDrop::PortDown | TxDrop::QueueFull) { rest.len() } else { 1 };
+            let lost = if matches!(why, TxDrop::PortDown | TxDrop::QueueFull) { rest.len() } else { frames };
             report.count_drops(why, lost);
             rest = &rest[lost..];
         }
@@ -86,45 +108,91 @@ impl SystemTx {
     }
 
     /// Sends the first frames of `packets`, at least one, or says why the first cannot be sent.
-    fn send_some(&self, packets: &[Packet]) -> io::Result<usize> {
+    fn send_some(&mut self, packets: &[Packet]) -> Result<usize, Refused> {
         let most = if self.sendmmsg { BATCH_MAX_PACKETS } else { 1 };
         let unfinished = packets.first().is_some_and(is_unfinished);
-        let alike = packets.iter().take(most).take_while(|p| is_unfinished(p) == unfinished).count();
-        let packets = &packets[..alike];
         let (fd, with_header) = match &self.unfinished {
             Some(fd) if unfinished => (fd, true),
             _ => (&self.finished, false),
         };
-        let mut hdrs = [[0u8; VIRTIO_NET_HDR_BYTES]; BATCH_MAX_PACKETS];
+        let merge = with_header && self.merge_udp;
         // SAFETY: both are plain data for which all zeros are valid.
         let (mut heads, mut parts): (
             [libc::mmsghdr; BATCH_MAX_PACKETS],
-            [[libc::iovec; 2]; BATCH_MAX_PACKETS],
+            [libc::iovec; 2 * BATCH_MAX_PACKETS],
         ) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        for (i, p) in packets.iter().enumerate() {
-            let frame = read_slice(p.data());
-            if !with_header {
-                parts[i][0] = frame;
-                heads[i].msg_hdr.msg_iovlen = 1;
-            } else {
-                hdrs[i] = virtio_header(p);
-                parts[i] = [read_slice(&hdrs[i]), frame];
-                heads[i].msg_hdr.msg_iovlen = 2;
+        // Frames of each message; those of a run that is merged are more than one, and their parts no more than otherwise.
+        let mut frames = [0u8; BATCH_MAX_PACKETS];
+        let (mut messages, mut taken, mut part) = (0, 0, 0);
+        while messages < most && taken < packets.len().min(BATCH_MAX_PACKETS) {
+            let rest = &packets[taken..packets.len().min(BATCH_MAX_PACKETS)];
+            if is_unfinished(&rest[0]) != unfinished {
+                break;
             }
-            heads[i].msg_hdr.msg_iov = parts[i].as_mut_ptr();
+            let first_part = part;
+            let merged = if merge { packet::merge(rest) } else { None };
+            if with_header {
+                parts[part] = read_slice(self.headers[messages].write(&rest[0], merged.as_ref()));
+                part += 1;
+            }
+            let run = merged.as_ref().map_or(1, Merged::packets);
+            let skip = merged.as_ref().map_or(0, Merged::header_bytes);
+            for p in &rest[..run] {
+                parts[part] = read_slice(&p.data()[skip..]);
+                part += 1;
+            }
+            heads[messages].msg_hdr.msg_iov = parts[first_part..part].as_mut_ptr();
+            heads[messages].msg_hdr.msg_iovlen = (part - first_part) as _;
+            frames[messages] = run as u8;
+            messages += 1;
+            taken += run;
         }
         let fd = fd.as_raw_fd();
-        if self.sendmmsg {
-            // SAFETY: every pointer in `heads` is to `parts`, `hdrs` or `packets`, which live through the call and which
-            // the kernel only reads.
-            let sent = unsafe {
-                libc::sendmmsg(fd, heads.as_mut_ptr(), packets.len() as u32, libc::MSG_DONTWAIT as _)
-            };
-            return raw::check(sent).map(|n| n as usize);
+        let sent = if self.sendmmsg {
+            // SAFETY: every pointer in `heads` is to `parts`, and those in `parts` to `self.headers` and `packets`, all of
+            // which live through the call, and which the kernel only reads.
+            raw::check(unsafe {
+                libc::sendmmsg(fd, heads.as_mut_ptr(), messages as u32, libc::MSG_DONTWAIT as _)
+            })
+        } else {
+            // SAFETY: as above.
+            raw::check_len(unsafe { libc::sendmsg(fd, &heads[0].msg_hdr, libc::MSG_DONTWAIT) }).map(|_| 1)
+        };
+        match sent {
+            Ok(n) => Ok(frames[..n as usize].iter().map(|n| usize::from(*n)).sum()),
+            Err(error) => Err(Refused { error, frames: frames[0].into() }),
         }
-        // SAFETY: as above.
-        let sent = unsafe { libc::sendmsg(fd, &heads[0].msg_hdr, libc::MSG_DONTWAIT) };
-        raw::check_len(sent).map(|_| 1)
+    }
+}
+
+/// A message that the kernel did not take.
+struct Refused {
+    error: io::Error,
+    /// The frames in it.
+    frames: usize,
+}
+
+/// What stands before the first frame of a message: its `virtio_net_hdr` and, of a merged run, its headers.
+struct MessageHeader([u8; VIRTIO_NET_HDR_BYTES + MERGED_HEADERS_MAX_BYTES]);
+
+impl MessageHeader {
+    const EMPTY: MessageHeader = MessageHeader([0; VIRTIO_NET_HDR_BYTES + MERGED_HEADERS_MAX_BYTES]);
+
+    /// Writes it for a frame, or for the run that the frame begins.
+    fn write(&mut self, first: &Packet, merged: Option<&Merged>) -> &[u8] {
+        let (virtio, headers) = self.0.split_at_mut(VIRTIO_NET_HDR_BYTES);
+        let bytes = match merged {
+            None => {
+                virtio.copy_from_slice(&virtio_header(first));
+                0
+            }
+            Some(m) => {
+                virtio.copy_from_slice(&m.offload().to_virtio());
+                headers[..m.header_bytes()].copy_from_slice(m.headers());
+                m.header_bytes()
+            }
+        };
+        &self.0[..VIRTIO_NET_HDR_BYTES + bytes]
     }
 }
 

@@ -187,6 +187,28 @@ pub(crate) fn tcp_super_frame(payload_bytes: usize, gso_size: u16, tag: Option<[
     p
 }
 
+/// A UDP datagram over IPv4 as a host hands it over, its checksum undone.
+pub(crate) fn datagram(to: [u8; 6], addresses: [[u8; 4]; 2], port: u16, id: u16, payload: &[u8]) -> Packet {
+    let mut f = to.to_vec();
+    f.extend([0x02, 0, 0, 0, 0, 1, 0x08, 0x00, 0x45, 0]);
+    let l4_bytes = 8 + payload.len();
+    f.extend((20 + l4_bytes as u16).to_be_bytes());
+    f.extend(id.to_be_bytes());
+    f.extend([0x40, 0, 64, 17, 0, 0]);
+    f.extend(addresses.concat());
+    let sum = checksum::checksum(&f[14..]).to_be_bytes();
+    f[24..26].copy_from_slice(&sum);
+    f.extend(4000u16.to_be_bytes());
+    f.extend(port.to_be_bytes());
+    f.extend((l4_bytes as u16).to_be_bytes());
+    let pseudo = checksum::pseudo(&addresses[0], &addresses[1], 17, l4_bytes);
+    f.extend(checksum::fold(pseudo).to_be_bytes());
+    f.extend(payload);
+    let mut p = Packet::from_slice(&f);
+    p.offload = Offload { needs_csum: true, csum_start: 34, csum_offset: 6, ..Offload::NONE };
+    p
+}
+
 /// Whether a frame is of [`tcp_super_frame`].
 pub(crate) fn is_super_frame(p: &Packet) -> bool {
     p.data().windows(8).take(40).any(|w| w == [198, 51, 100, 1, 198, 51, 100, 2])

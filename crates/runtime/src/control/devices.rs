@@ -154,7 +154,8 @@ impl Device {
     pub fn must_reopen(&self, wanted: &DeviceSettings) -> bool {
         let opened_by_options =
             matches!(self.body, Body::Dummy(_) | Body::Bare(_)) || self.type_name == "afxdp";
-        opened_by_options && self.options != wanted.options
+        let sends_otherwise = self.options.get("merge_udp") != wanted.options.get("merge_udp");
+        opened_by_options && self.options != wanted.options || self.type_name == "system" && sends_otherwise
     }
 
     /// Sets it up or down, as a controller asks.

@@ -8,7 +8,7 @@ use super::hub::PortQueues;
 use super::perf::{PerfLog, PerfShown};
 use super::plan::QueueId;
 use super::plan::load::History;
-use super::pmd::Rx;
+use super::queues::Rx;
 use datapath::PmdTuning;
 use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PmdStats, PortStats};
 use flow::DpPort;
@@ -60,6 +60,8 @@ pub(crate) struct RunAs {
     pub(crate) cpus: Option<Vec<usize>>,
     /// Longest timed sleep under load, in microseconds.
     pub(crate) sleep_max_us: u64,
+    /// Whether processors may be kept from deep sleep for it.
+    pub(crate) fast_wakeup: bool,
     pub(crate) tuning: PmdTuning,
     /// Histograms and histories of its iterations are kept.
     pub(crate) perf_metrics: bool,

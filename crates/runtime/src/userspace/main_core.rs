@@ -3,7 +3,8 @@
 //! What misses here is translated at once, on the calling thread, so whatever was received or sent before a request is
 //! finished before the next request is served. Any thread may call; the lock around the core makes them take turns.
 
-use super::pmd::{Purged, Rx, ThreadIo, TxSide};
+use super::pmd::{Purged, ThreadIo, TxSide};
+use super::queues::Rx;
 use datapath::Pmd;
 use dpif::{DpifError, DpifOp, OpBatch, OpResult, PmdId, Upcall};
 use flow::DpPort;

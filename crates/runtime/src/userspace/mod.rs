@@ -13,8 +13,10 @@ mod perf;
 mod plan;
 mod pmd;
 mod ports;
+mod queues;
 mod replan;
 mod threads;
+mod wakeups;
 
 #[cfg(test)]
 mod tests;
@@ -31,8 +33,9 @@ use main_core::MainCore;
 use netdev::Port;
 use netdev::dummy::Dummy;
 use plan::QueueId;
-use pmd::{Purged, Rx};
+use pmd::Purged;
 use ports::{OpenPort, Opened};
+use queues::Rx;
 use replan::{Scope, State};
 use std::io as std_io;
 use std::sync::Arc;

@@ -7,7 +7,8 @@
 use super::inbox::{Control, Handover, Remains, ThreadLoad};
 use super::perf::Now;
 use super::plan::QueueId;
-use super::pmd::{PmdThread, Rx};
+use super::pmd::PmdThread;
+use super::queues::Rx;
 use flow::DpPort;
 use std::sync::mpsc::SyncSender;
 
@@ -46,13 +47,14 @@ impl PmdThread {
                 Control::Take(ids, reply) => self.take(&ids, reply),
                 Control::Give(handover, done) => {
                     handover.flows.iter().for_each(|flow| self.core.adopt(flow));
-                    self.rx.extend(handover.queues.into_iter().map(Rx::moved));
+                    handover.queues.into_iter().for_each(|rx| self.rx.add(rx));
                     let _ = done.send(());
                 }
                 Control::Run(run, done) => {
                     run.cpus.iter().for_each(|cpus| self.run_on(cpus));
                     self.set_sleep_max(run.sleep_max_us);
                     self.core.set_tuning(run.tuning);
+                    self.wakeups.allow(run.fast_wakeup);
                     self.perf.set(run.perf_metrics, run.perf_log, self.core.stats());
                     let _ = done.send(());
                 }
@@ -77,7 +79,7 @@ impl PmdThread {
     }
 
     fn port_del(&mut self, port: DpPort) {
-        self.rx.retain(|rx| rx.port != port);
+        self.rx.remove(|rx| rx.port == port);
         while self.carry_out_ops() {}
         for flow in self.core.port_remove(port, &mut self.io) {
             self.purged.push((self.core.id(), flow));
@@ -87,9 +89,7 @@ impl PmdThread {
     }
 
     fn take(&mut self, ids: &[QueueId], reply: SyncSender<Handover>) {
-        let all = std::mem::take(&mut self.rx);
-        let (rx, stay): (Vec<Rx>, Vec<Rx>) = all.into_iter().partition(|rx| ids.contains(&rx.id()));
-        self.rx = stay;
+        let rx = self.rx.remove(|rx| ids.contains(&rx.id()));
         let deadline_us = sys::clock::machine_us() + HANDOVER_US;
         self.leaving.push(Leaving { rx, reply, deadline_us });
     }

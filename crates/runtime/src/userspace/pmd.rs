@@ -11,13 +11,12 @@ use super::hub::PortQueues;
 use super::inbox::Inbox;
 use super::obey::Leaving;
 use super::perf::{Now, Perf};
-use super::plan::QueueId;
 use super::plan::load::History;
+use super::queues::RxSet;
+use super::wakeups::Wakeups;
 use datapath::Pmd;
-use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PmdId, PortStats};
-use flow::DpPort;
-use netdev::RxQueue;
-use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool};
+use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PmdId};
+use packet::{BATCH_MAX_PACKETS, PacketBatch};
 use std::sync::Arc;
 use std::time::Duration;
 use sync::ReplyRing;
@@ -33,8 +32,6 @@ const BURSTS_PER_POLL: u32 = 16;
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// The same while queues are to be given back.
 const SLEEP_MAX_LEAVING: Duration = Duration::from_millis(1);
-/// A queue that fails so often in a row is looked at once a second only.
-const ERRORS_MAX: u32 = 3;
 /// A burst of so many packets shows that there is too much to do for timed sleeps.
 const BUSY_BURST_PACKETS: usize = BATCH_MAX_PACKETS / 2;
 /// By how much each timed sleep is longer than the last one.
@@ -43,79 +40,13 @@ const NAP_STEP_US: u64 = 1;
 /// Flows that ended with their port or thread, with their last statistics, for the slow path.
 pub(crate) type Purged = ReplyRing<(PmdId, FlowRecord)>;
 
-/// A receive queue and what is known of it.
-pub(crate) struct Rx {
-    pub(crate) port: DpPort,
-    /// Its number among the port's.
-    number: u16,
-    queue: Box<dyn RxQueue>,
-    ready: bool,
-    errors: u32,
-    /// Cycles spent on its packets that are not in `history` yet.
-    cycles: u64,
-    pub(super) history: History,
-}
-
-impl Rx {
-    /// The first queue of a port.
-    pub(crate) fn new(port: DpPort, queue: Box<dyn RxQueue>) -> Rx {
-        Rx::numbered(QueueId { port, queue: 0 }, queue)
-    }
-
-    pub(crate) fn numbered(id: QueueId, queue: Box<dyn RxQueue>) -> Rx {
-        let history = History::new(sys::clock::machine_us());
-        Rx { port: id.port, number: id.queue, queue, ready: true, errors: 0, cycles: 0, history }
-    }
-
-    pub(super) fn id(&self) -> QueueId {
-        QueueId { port: self.port, queue: self.number }
-    }
-
-    /// The same queue at another thread, to be looked at at once.
-    pub(super) fn moved(self) -> Rx {
-        Rx { ready: true, ..self }
-    }
-
-    /// Takes up to `max_packets` waiting frames.
-    pub(crate) fn receive(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch, max_packets: usize) {
-        match self.queue.recv(pool, batch, max_packets) {
-            Ok(n) => {
-                self.ready = n == max_packets;
-                self.errors = 0;
-            }
-            Err(e) => {
-                self.ready = false;
-                self.errors = self.errors.saturating_add(1);
-                if self.errors == ERRORS_MAX {
-                    let (port, queue) = (self.port, self.number);
-                    log::warn!(target: "dpif_netdev", "port {port} receive queue {queue} fails again and again: {e}");
-                }
-            }
-        }
-    }
-
-    /// Has a queue that failed looked at again.
-    fn try_again(&mut self) {
-        self.ready |= self.errors >= ERRORS_MAX;
-    }
-
-    /// Adds the frames that the queue lost.
-    pub(crate) fn add_losses(&self, stats: &mut PortStats) {
-        let lost = self.queue.counters();
-        stats.rx_dropped += lost.kernel_drops;
-        stats.rx_malformed += lost.malformed;
-        stats.rx_truncated += lost.truncated;
-        stats.rx_errors += lost.malformed + lost.truncated;
-    }
-}
-
 /// A forwarding thread's own state.
 pub(crate) struct PmdThread {
     pub(super) core: Pmd,
     pub(super) io: ThreadIo,
     pub(super) inbox: Arc<Inbox>,
     pub(super) purged: Arc<Purged>,
-    pub(super) rx: Vec<Rx>,
+    pub(super) rx: RxSet,
     pub(super) leaving: Vec<Leaving>,
     batch: PacketBatch,
     last_work_us: u64,
@@ -127,6 +58,7 @@ pub(crate) struct PmdThread {
     pub(super) busy: History,
     pub(super) total: History,
     pub(super) perf: Perf,
+    pub(super) wakeups: Wakeups,
     sleep_max_us: u64,
     nap_us: u64,
     /// Packets of the largest burst since the last timed sleep.
@@ -147,7 +79,7 @@ impl PmdThread {
             io: ThreadIo::new(portless),
             inbox,
             purged,
-            rx: Vec::new(),
+            rx: RxSet::default(),
             leaving: Vec::new(),
             batch: PacketBatch::new(),
             last_work_us: 0,
@@ -157,6 +89,7 @@ impl PmdThread {
             busy: History::new(now_us),
             total: History::new(now_us),
             perf: Perf::new(Now { us: now_us, cycles: charged }),
+            wakeups: Wakeups::default(),
             sleep_max_us: 0,
             nap_us: 0,
             largest_burst: 0,
@@ -168,8 +101,12 @@ impl PmdThread {
         // A thread that panics must not keep the control thread waiting for its answers.
         let _closing = CloseAtEnd(self.inbox.clone());
         let mut bursts = 0;
+        let mut slept = false;
         loop {
             let mut worked = self.poll_ready();
+            if std::mem::take(&mut slept) && worked {
+                self.wakeups.note();
+            }
             bursts += 1;
             worked |= self.carry_out_ops();
             if let Some(remains) = self.obey() {
@@ -181,40 +118,38 @@ impl PmdThread {
                 self.core.tick(sys::clock::monotonic_us());
                 self.core.flush_output(&mut self.io);
                 self.remember(now_us);
-                self.rx.iter_mut().for_each(Rx::try_again);
+                self.rx.settle();
                 self.next_tick_us = now_us + 1_000_000;
             }
+            self.wakeups.review(now_us);
             self.charge(worked);
             if worked {
                 self.last_work_us = now_us;
             }
-            let slept;
+            let asleep_cycles;
             if !worked && now_us.saturating_sub(self.last_work_us) >= SPIN_US {
                 let leaving = !self.leaving.is_empty();
-                self.sleep(if leaving { SLEEP_MAX_LEAVING } else { SLEEP_MAX });
-                slept = self.charge(false);
-                bursts = 0;
+                self.sleep(if leaving { SLEEP_MAX_LEAVING } else { self.wakeups.sleep_max(SLEEP_MAX) });
+                asleep_cycles = self.charge(false);
+                (slept, bursts) = (true, 0);
             } else {
-                slept = self.nap();
-                if slept > 0 || bursts >= BURSTS_PER_POLL || !worked {
-                    self.look(Some(Duration::ZERO), None);
+                asleep_cycles = self.nap();
+                if asleep_cycles > 0 || bursts >= BURSTS_PER_POLL || !worked {
+                    self.rx.look(Some(Duration::ZERO), None);
                     bursts = 0;
                 }
             }
             self.charge(worked);
             let now = Now { us: now_us, cycles: self.charged };
-            self.perf.end_iteration(now, worked, slept, self.core.stats());
+            self.perf.end_iteration(now, worked, asleep_cycles, self.core.stats());
         }
     }
 
     /// One burst from every queue that has something.
     fn poll_ready(&mut self) -> bool {
         let mut worked = false;
-        for i in 0..self.rx.len() {
-            let rx = &mut self.rx[i];
-            if !rx.ready {
-                continue;
-            }
+        for n in 0..self.rx.hot_len() {
+            let Some(rx) = self.rx.ready(n) else { continue };
             rx.receive(self.core.pool(), &mut self.batch, BATCH_MAX_PACKETS);
             let packets = self.batch.len();
             if packets == 0 {
@@ -227,7 +162,7 @@ impl PmdThread {
             self.core.process_batch(port, &mut self.batch, now_us, &mut self.io);
             self.core.flush_output(&mut self.io);
             let cycles = self.charge(true);
-            self.rx[i].cycles += cycles;
+            self.rx.spent(n, cycles);
             self.perf.count_burst(packets);
         }
         worked
@@ -268,7 +203,7 @@ impl PmdThread {
 
     /// Takes the cycles spent so far into the histories and the core's counters.
     pub(super) fn remember(&mut self, now_us: u64) {
-        for rx in &mut self.rx {
+        for rx in self.rx.iter_mut() {
             rx.history.add(now_us, std::mem::take(&mut rx.cycles));
         }
         let [idle, busy] = std::mem::take(&mut self.spent);
@@ -308,30 +243,7 @@ impl PmdThread {
     /// Sleeps until a queue has something, or somebody wants something.
     pub(super) fn sleep(&mut self, limit: Duration) {
         let inbox = self.inbox.clone();
-        inbox.sleep(|waker| self.look(Some(limit), Some(waker)));
-    }
-
-    /// Asks the kernel which queues have something.
-    fn look(&mut self, timeout: Option<Duration>, waker: Option<&sys::Waker>) {
-        let mut set = sys::poll::PollSet::new();
-        let mut places = Vec::with_capacity(self.rx.len());
-        for (i, rx) in self.rx.iter().enumerate().filter(|(_, rx)| rx.errors < ERRORS_MAX) {
-            places.push((i, set.add(rx.queue.fd(), false)));
-        }
-        let woken_at = waker.map(|w| set.add(w.fd(), false));
-        if set.wait(timeout).is_err() {
-            return;
-        }
-        let ready: Vec<usize> =
-            places.iter().filter(|(_, p)| set.ready(*p).readable).map(|(i, _)| *i).collect();
-        let woken = woken_at.is_some_and(|p| set.ready(p).readable);
-        drop(set);
-        for i in ready {
-            self.rx[i].ready = true;
-        }
-        if let Some(waker) = waker.filter(|_| woken) {
-            waker.drain();
-        }
+        inbox.sleep(|waker| self.rx.look(Some(limit), Some(waker)));
     }
 }
 

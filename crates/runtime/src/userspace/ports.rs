@@ -134,8 +134,7 @@ pub(crate) fn open(spec: &PortSpec, dummies: DummyMode, dummy_datapath: bool) ->
             // What is to be forwarded through a device needs it up; for several queues, before.
             let ifindex = netdev::link::link_info(&spec.name).map_err(device)?.ifindex;
             netdev::link::set_admin_up(ifindex, true).map_err(device)?;
-            let options = SystemOptions { n_rxq: queues_wanted(&spec.options), ..SystemOptions::default() };
-            let port = Port::open_system(&spec.name, &options).map_err(device)?;
+            let port = Port::open_system(&spec.name, &system_options(spec)?).map_err(device)?;
             Ok(plain(port, type_name))
         }
         PortKind::Internal | PortKind::Tap => {
@@ -153,6 +152,13 @@ pub(crate) fn open(spec: &PortSpec, dummies: DummyMode, dummy_datapath: bool) ->
             _ => Err(DpifError::Unsupported(format!("ports of type {name} are not supported"))),
         },
     }
+}
+
+/// `n_rxq` and `merge_udp`.
+fn system_options(spec: &PortSpec) -> Result<SystemOptions, DpifError> {
+    let n_rxq = queues_wanted(&spec.options);
+    let merge_udp = switch(spec, "merge_udp", true)?;
+    Ok(SystemOptions { n_rxq, merge_udp, ..SystemOptions::default() })
 }
 
 /// The value of an option.

@@ -10,8 +10,8 @@ use super::plan::assign::{Assignment, Note, Policy, Queue, Thread as Place, assi
 use super::plan::balance::{Balancer, Busy, dry_run};
 use super::plan::load::{INTERVAL_US, INTERVALS};
 use super::plan::{Numa, QueueId};
-use super::pmd::Rx;
 use super::ports::{self, Opened, Ports};
+use super::queues::Rx;
 use super::threads::Running;
 use super::{UserspaceDatapath, numbered};
 use datapath::PmdTuning;
@@ -195,6 +195,7 @@ impl UserspaceDatapath {
             let run = RunAs {
                 cpus,
                 sleep_max_us: s.plan.sleep.of(*core),
+                fast_wakeup: s.plan.fast_wakeup,
                 tuning,
                 perf_metrics: s.plan.perf_metrics,
                 perf_log: s.perf_log,

@@ -396,6 +396,35 @@ fn idle_threads_sleep_and_wake_for_the_first_packet() {
 }
 
 #[test]
+fn processors_sleep_lightly_while_there_is_some_traffic() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    if let Err(e) = std::fs::File::options().write(true).open("/dev/cpu_dma_latency") {
+        return eprintln!("SKIP: fast wake-ups: {e}");
+    }
+    let (net, daemon) = switch(2);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    reach(one, two);
+    let wishes = || {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap();
+        let is_wish = |fd: &std::fs::DirEntry| {
+            std::fs::read_link(fd.path()).is_ok_and(|file| file.ends_with("cpu_dma_latency"))
+        };
+        open.flatten().filter(is_wish).count()
+    };
+    assert_eq!(wishes(), 0, "not for single packets");
+    let some = || one.netns.spawn("ping", &["-n", "-q", "-i", "0.002", &two.ipv4.to_string()]).unwrap();
+    let pings = some();
+    wait_for(LIMIT, "processors kept from deep sleep", || wishes() == 1).unwrap();
+    set(&daemon, "pmd-fast-wakeup=false");
+    wait_for(LIMIT, "processors left alone", || wishes() == 0).unwrap();
+    set(&daemon, "pmd-fast-wakeup=true");
+    wait_for(LIMIT, "processors kept from deep sleep again", || wishes() == 1).unwrap();
+    drop(pings);
+    wait_for(LIMIT, "the end of it after the traffic", || wishes() == 0).unwrap();
+}
+
+#[test]
 fn the_texts_of_dummies() {
     require_programs!("ovs-vsctl", "ovs-appctl");
     require_netns!();

@@ -137,6 +137,7 @@ fn thread_settings() {
         ("pmd-sleep-max", "50, 3:0,127:10001"),
         ("emc-insert-inv-prob", "0"),
         ("pmd-perf-metrics", "true"),
+        ("pmd-fast-wakeup", "False"),
     ]);
     let expected = ThreadPlan {
         cores: Some(vec![1, 3, 127]),
@@ -148,6 +149,7 @@ fn thread_settings() {
             load_threshold_percent: 70,
             improvement_threshold_percent: 10,
         },
+        fast_wakeup: false,
         sleep: SleepMax { default_us: 50, by_core: [(3, 0), (127, 10_000)].into() },
         cache: CacheSettings { emc_insert_inv_prob: Some(0), smc_enable: None },
         perf_metrics: true,

@@ -101,6 +101,8 @@ pub struct ThreadPlan {
     pub balance: AutoBalance,
     /// `pmd-sleep-max`.
     pub sleep: SleepMax,
+    /// `pmd-fast-wakeup`, a setting of this switch's own: keep processors from deep sleep while there is some traffic.
+    pub fast_wakeup: bool,
     /// `emc-insert-inv-prob`, `smc-enable`.
     pub cache: CacheSettings,
     /// `pmd-perf-metrics`: threads keep histograms and histories of their iterations.
@@ -115,6 +117,7 @@ impl Default for ThreadPlan {
             isolate: true,
             balance: AutoBalance::default(),
             sleep: SleepMax::default(),
+            fast_wakeup: true,
             cache: CacheSettings::default(),
             perf_metrics: false,
         }
@@ -162,6 +165,9 @@ impl<'a> Reader<'a> {
                 )),
             },
             sleep: self.sleep_max(row),
+            fast_wakeup: row
+                .map_str("other_config", "pmd-fast-wakeup")
+                .is_none_or(|text| !text.eq_ignore_ascii_case("false")),
             cache: self.cache_settings(row),
             perf_metrics: flag(row, "other_config", "pmd-perf-metrics"),
         }

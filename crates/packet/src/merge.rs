@@ -1,0 +1,193 @@
+//! The inverse of cutting: a run of UDP datagrams of one flow told as one large segment (UDP segmentation, RFC 768 datagrams
+//! of equal size), for devices that cut such segments or pass them on whole.
+//!
+//! Law: what [`crate::segment`] makes of a merged run is, byte for byte, the run with its checksums completed. So only
+//! datagrams whose checksum is still to be computed are merged: those that a host of this machine has just sent. Whatever
+//! is out of the ordinary (options, fragments, padding, identifications that do not count up, lengths or checksums that
+//! contradict the frame) is left alone.
+//!
+//! Nothing is copied but the headers: the payloads stay where they are, for a gathering system call.
+
+use crate::checksum;
+use crate::headers::*;
+use crate::offload::{GsoKind, Offload};
+use crate::pool::Packet;
+
+/// The most datagrams of a run: what every kernel with UDP segmentation takes (`UDP_MAX_SEGMENTS` before Linux 6.9).
+pub const MERGED_MAX: usize = 64;
+/// Bytes of the headers of a merged run at most: Ethernet, two VLAN tags, IPv6, UDP.
+pub const MERGED_HEADERS_MAX_BYTES: usize =
+    ETH_HEADER_BYTES + 2 * VLAN_TAG_BYTES + IPV6_HEADER_BYTES + UDP_HEADER_BYTES;
+/// Largest IP packet.
+const IP_MAX_BYTES: usize = 65535;
+/// Where UDP has its checksum.
+const UDP_CSUM_AT: usize = 6;
+
+/// A run of datagrams as one large segment: its headers and its offload; the payloads are the packets' bytes behind
+/// [`Merged::header_bytes`].
+#[derive(Clone, Debug)]
+pub struct Merged {
+    headers: [u8; MERGED_HEADERS_MAX_BYTES],
+    header_bytes: usize,
+    packets: usize,
+    offload: Offload,
+}
+
+impl Merged {
+    /// The headers of the large segment, to stand before the payloads.
+    pub fn headers(&self) -> &[u8] {
+        &self.headers[..self.header_bytes]
+    }
+
+    /// Bytes of headers of every frame of the run.
+    pub fn header_bytes(&self) -> usize {
+        self.header_bytes
+    }
+
+    /// Frames of the run, two at least.
+    pub fn packets(&self) -> usize {
+        self.packets
+    }
+
+    /// What the device is to do.
+    pub fn offload(&self) -> Offload {
+        self.offload
+    }
+}
+
+/// Whether a frame may be part of a run, as far as its metadata tell. Most frames end here.
+fn may_merge(p: &Packet) -> bool {
+    p.offload.needs_csum && !p.offload.is_gso() && usize::from(p.offload.csum_offset) == UDP_CSUM_AT
+}
+
+/// The longest run at the start of `packets`; `None` when it is no longer than one frame.
+pub fn merge(packets: &[Packet]) -> Option<Merged> {
+    let [first, second, ..] = packets else { return None };
+    if !may_merge(first) || !may_merge(second) {
+        return None;
+    }
+    let head = Datagram::parse(first)?;
+    let mut last = head;
+    let mut run = 1;
+    let mut ip_bytes = first.len() - head.l3;
+    for p in packets.iter().take(MERGED_MAX).skip(1) {
+        let whole = last.payload_bytes == head.payload_bytes;
+        let Some(next) = Datagram::parse(p).filter(|_| whole && may_merge(p)) else { break };
+        let more = ip_bytes + next.payload_bytes;
+        if next.payload_bytes > head.payload_bytes || more > IP_MAX_BYTES || !next.follows(p, &last, first) {
+            break;
+        }
+        (last, run, ip_bytes) = (next, run + 1, more);
+    }
+    (run > 1).then(|| head.merged(first, run, ip_bytes))
+}
+
+/// The checksum of an IPv4 header without options, whatever stands in its field.
+fn header_checksum(mut ip: [u8; IPV4_HEADER_BYTES]) -> u16 {
+    ip[10..12].fill(0);
+    checksum::checksum(&ip)
+}
+
+/// Where the layers of a datagram lie, and what differs between those of a run.
+#[derive(Clone, Copy)]
+struct Datagram {
+    l3: usize,
+    l4: usize,
+    v6: bool,
+    ip_id: u16,
+    payload_bytes: usize,
+}
+
+impl Datagram {
+    /// A whole UDP datagram with a payload, in IPv4 without options or IPv6 without extension headers, exactly as long as
+    /// its frame, whose checksums are what the sender of an unfinished frame leaves.
+    fn parse(p: &Packet) -> Option<Datagram> {
+        let frame = p.data();
+        let mut l3 = ETH_HEADER_BYTES;
+        let mut eth_type = be16(frame, 12)?;
+        while matches!(eth_type, ETH_TYPE_VLAN | ETH_TYPE_VLAN_8021AD) && l3 < ETH_HEADER_BYTES + 8 {
+            eth_type = be16(frame, l3 + 2)?;
+            l3 += VLAN_TAG_BYTES;
+        }
+        let (v6, l4, ip_id) = match eth_type {
+            ETH_TYPE_IP => {
+                let ip: [u8; IPV4_HEADER_BYTES] = array(frame, l3)?;
+                let fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0xbfff != 0;
+                let length = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
+                let plain = ip[0] == 0x45 && ip[9] == IPPROTO_UDP && !fragment;
+                if !plain || l3 + length != frame.len() || ip[10..12] != header_checksum(ip).to_be_bytes() {
+                    return None;
+                }
+                (false, l3 + IPV4_HEADER_BYTES, u16::from_be_bytes([ip[4], ip[5]]))
+            }
+            ETH_TYPE_IPV6 => {
+                let ip: [u8; IPV6_HEADER_BYTES] = array(frame, l3)?;
+                let length = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
+                let plain = ip[0] >> 4 == 6 && ip[6] == IPPROTO_UDP;
+                if !plain || l3 + IPV6_HEADER_BYTES + length != frame.len() {
+                    return None;
+                }
+                (true, l3 + IPV6_HEADER_BYTES, 0)
+            }
+            _ => return None,
+        };
+        let udp: [u8; UDP_HEADER_BYTES] = array(frame, l4)?;
+        let found =
+            Datagram { l3, l4, v6, ip_id, payload_bytes: frame.len().checked_sub(l4 + UDP_HEADER_BYTES)? };
+        let length = usize::from(u16::from_be_bytes([udp[4], udp[5]]));
+        let unfinished = u16::from_be_bytes([udp[6], udp[7]]) == found.pseudo(frame, length);
+        let told = usize::from(p.offload.csum_start) == l4 && length == frame.len() - l4;
+        (told && unfinished && found.payload_bytes > 0).then_some(found)
+    }
+
+    /// The pseudo-header sum of a datagram of `l4_bytes`, as an unfinished frame has it.
+    fn pseudo(&self, frame: &[u8], l4_bytes: usize) -> u16 {
+        let (src, len) = if self.v6 { (self.l3 + 8, 16) } else { (self.l3 + 12, 4) };
+        let (src, dst) = frame[src..src + 2 * len].split_at(len);
+        checksum::fold(checksum::pseudo(src, dst, IPPROTO_UDP, l4_bytes))
+    }
+
+    /// Whether frame `p`, parsed as `self`, can come after the one parsed as `last` in the run that `first` began.
+    fn follows(&self, p: &Packet, last: &Datagram, first: &Packet) -> bool {
+        let (a, b) = (p.data(), first.data());
+        let (l3, l4) = (self.l3, self.l4);
+        let same = |from: usize, to: usize| a[from..to] == b[from..to];
+        let shape = (l3, l4, self.v6) == (last.l3, last.l4, last.v6);
+        let ip = || {
+            if self.v6 {
+                same(l3, l3 + 4) && same(l3 + 6, l4)
+            } else {
+                let counted = self.ip_id == last.ip_id.wrapping_add(1);
+                counted && same(l3, l3 + 2) && same(l3 + 6, l3 + 10) && same(l3 + 12, l4)
+            }
+        };
+        shape && same(0, l3) && ip() && same(l4, l4 + 4)
+    }
+
+    /// The large segment of `run` frames, of which `first` is the first, of `ip_bytes` from the IP header on.
+    fn merged(&self, first: &Packet, run: usize, ip_bytes: usize) -> Merged {
+        let header_bytes = self.l4 + UDP_HEADER_BYTES;
+        let mut headers = [0; MERGED_HEADERS_MAX_BYTES];
+        headers[..header_bytes].copy_from_slice(&first.data()[..header_bytes]);
+        let l4_bytes = ip_bytes - (self.l4 - self.l3);
+        let pseudo = self.pseudo(first.data(), l4_bytes);
+        let mut put = |at: usize, v: u16| headers[at..at + 2].copy_from_slice(&v.to_be_bytes());
+        put(self.l4 + 4, l4_bytes as u16);
+        put(self.l4 + UDP_CSUM_AT, pseudo);
+        if self.v6 {
+            put(self.l3 + 4, l4_bytes as u16);
+        } else {
+            put(self.l3 + 2, ip_bytes as u16);
+            let csum = array(&headers, self.l3).map_or(0, header_checksum);
+            headers[self.l3 + 10..self.l3 + 12].copy_from_slice(&csum.to_be_bytes());
+        }
+        let offload = Offload {
+            gso: GsoKind::UdpL4,
+            gso_size: self.payload_bytes as u16,
+            hdr_len: header_bytes as u16,
+            csum_valid: false,
+            ..first.offload
+        };
+        Merged { headers, header_bytes, packets: run, offload }
+    }
+}
