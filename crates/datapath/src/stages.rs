@@ -9,9 +9,9 @@ use crate::hash::{KeyHasher, split_mix};
 use crate::megaflow::{First, MegaflowTable};
 use crate::process::Burst;
 use flow::extract::{Metadata, extract};
-use flow::template::extract_common;
+use flow::template::{Common, extract_common};
 use packet::BATCH_MAX_PACKETS;
-use simd::Kernel;
+use simd::{Kernel, Lanes};
 
 /// In [`Burst::results`]: no megaflow matched.
 pub(crate) const MISS: u32 = u32::MAX;
@@ -31,12 +31,21 @@ impl Kernel for Extract<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<L: Lanes>(self, lanes: L) {
         let Burst { packets, keys, layouts, .. } = self.burst;
+        let permuted = Common::new(&self.md, self.vlan_limit);
         for ((packet, key), layout) in packets.iter().zip(&mut keys[..]).zip(layouts) {
             let head = if self.template { packet.head() } else { None };
-            let common =
-                head.and_then(|head| extract_common(head, packet.len(), &self.md, self.vlan_limit, key));
+            let common = head.and_then(|head| {
+                if L::PERMUTES {
+                    let permute = |bytes: &_, from: &_, keep: &_, set: &_, out: &mut _| {
+                        lanes.permute(bytes, from, keep, set, out)
+                    };
+                    permuted.extract(head, packet.len(), key, permute)
+                } else {
+                    extract_common(head, packet.len(), &self.md, self.vlan_limit, key)
+                }
+            });
             *layout = match common {
                 Some(common) => common,
                 None => extract(packet.data(), &self.md, self.vlan_limit, key),
@@ -55,7 +64,7 @@ impl Kernel for Hash<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<L: Lanes>(self, _: L) {
         let Burst { packets, keys, hashes, .. } = self.burst;
         for (hash, key) in hashes.iter_mut().zip(&keys[..]).take(packets.len()) {
             *hash = self.hasher.key(key);
@@ -75,7 +84,7 @@ impl Kernel for FindCached<'_> {
     type Output = u64;
 
     #[inline(always)]
-    fn run(self) -> u64 {
+    fn run<L: Lanes>(self, _: L) -> u64 {
         let FindCached { burst, table, cache, now_ms } = self;
         let n = burst.packets.len().min(BATCH_MAX_PACKETS);
         if cache.is_far() {
@@ -139,7 +148,7 @@ impl Kernel for FindMegaflows<'_> {
     type Output = (u64, u64);
 
     #[inline(always)]
-    fn run(mut self) -> (u64, u64) {
+    fn run<L: Lanes>(mut self, _: L) -> (u64, u64) {
         let (burst, table) = (self.burst, self.table);
         let (mut hits, mut lookups) = (0, 0);
         let Some(first) = burst.misses.first() else { return (0, 0) };

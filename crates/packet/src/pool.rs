@@ -79,6 +79,7 @@ impl Packet {
     }
 
     /// Bytes free behind the start of the frame, the frame's own included.
+    #[inline]
     pub fn capacity(&self) -> usize {
         self.buf.len() - self.start as usize
     }
@@ -101,6 +102,7 @@ impl Packet {
     }
 
     /// The whole room for a frame behind the headroom, for a receive call to fill; follow with [`Packet::set_len`].
+    #[inline]
     pub fn receive_room(&mut self) -> &mut [u8] {
         self.start = HEADROOM_BYTES as u32;
         self.len = 0;
@@ -111,6 +113,7 @@ impl Packet {
     ///
     /// # Panics
     /// When `len` exceeds [`Packet::capacity`]: a caller's bug.
+    #[inline]
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity(), "frame of {len} bytes in a buffer of {}", self.capacity());
         self.len = len as u32;

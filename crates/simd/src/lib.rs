@@ -1,5 +1,5 @@
 //! What the fast path takes from the processor beyond plain Rust: instruction sets chosen at run time, prefetch, one
-//! vector compare. The room for `unsafe` of that kind, so that the fast path itself forbids it.
+//! vector compare, one permutation of bytes. The room for `unsafe` of that kind, so that the fast path itself forbids it.
 //!
 //! A stage of the fast path is a [`Kernel`]: safe code, the same source for every instruction set. [`run`] has it compiled once for
 //! each [`Level`] and enters the one that was chosen; the plain level is the oracle of the others. Dispatch costs a call,
@@ -17,6 +17,8 @@ enum Features {
     Plain,
     Avx2,
     Avx512,
+    /// The same with VBMI: any permutation of 64 bytes in one instruction.
+    Avx512Vbmi,
 }
 
 /// An instruction set that this processor has.
@@ -46,7 +48,9 @@ impl Level {
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl");
             levels.extend(avx2.then_some(Level(Features::Avx2)));
+            let vbmi = avx512 && is_x86_feature_detected!("avx512vbmi");
             levels.extend(avx512.then_some(Level(Features::Avx512)));
+            levels.extend(vbmi.then_some(Level(Features::Avx512Vbmi)));
         }
         levels
     }
@@ -57,13 +61,91 @@ impl Level {
     }
 }
 
+/// What a kernel's level has that plain code cannot say, as a value that kernels are handed.
+pub trait Lanes: Copy {
+    /// Whether [`Lanes::permute`] is an instruction, and not a loop over bytes.
+    const PERMUTES: bool;
+
+    /// Byte `i` of `out`, the low byte of a word first, becomes `bytes[places[i] % 64]`, of which the bits of `keep` count, with the
+    /// bits of `set`.
+    fn permute(
+        self,
+        bytes: &[u8; 64],
+        places: &[u8; 64],
+        keep: &[u64; 8],
+        set: &[u64; 8],
+        out: &mut [u64; 8],
+    );
+}
+
+/// Plain code.
+#[derive(Clone, Copy)]
+struct PlainLanes;
+
+impl Lanes for PlainLanes {
+    const PERMUTES: bool = false;
+
+    #[inline(always)]
+    fn permute(
+        self,
+        bytes: &[u8; 64],
+        places: &[u8; 64],
+        keep: &[u64; 8],
+        set: &[u64; 8],
+        out: &mut [u64; 8],
+    ) {
+        for (i, word) in out.iter_mut().enumerate() {
+            let byte = |n: usize| bytes[usize::from(places[8 * i + n]) % 64];
+            *word = u64::from_le_bytes(std::array::from_fn(byte)) & keep[i] | set[i];
+        }
+    }
+}
+
+/// AVX-512 with VBMI.
+///
+/// Invariant: a value is made only inside a function compiled for these features.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+struct VbmiLanes;
+
+#[cfg(target_arch = "x86_64")]
+impl Lanes for VbmiLanes {
+    const PERMUTES: bool = true;
+
+    #[inline(always)]
+    fn permute(
+        self,
+        bytes: &[u8; 64],
+        places: &[u8; 64],
+        keep: &[u64; 8],
+        set: &[u64; 8],
+        out: &mut [u64; 8],
+    ) {
+        use std::arch::x86_64::{
+            _mm512_and_si512, _mm512_loadu_epi8, _mm512_loadu_epi64, _mm512_or_si512,
+            _mm512_permutexvar_epi8, _mm512_storeu_epi64,
+        };
+        // SAFETY: a value of this type is made in a function of these features only, so the processor has them; loads and the
+        // store are of the 64 bytes of an argument each and need no alignment.
+        unsafe {
+            let bytes = _mm512_loadu_epi8(bytes.as_ptr().cast());
+            let places = _mm512_loadu_epi8(places.as_ptr().cast());
+            let (keep, set) =
+                (_mm512_loadu_epi64(keep.as_ptr().cast()), _mm512_loadu_epi64(set.as_ptr().cast()));
+            let placed = _mm512_permutexvar_epi8(places, bytes);
+            let word = _mm512_or_si512(_mm512_and_si512(placed, keep), set);
+            _mm512_storeu_epi64(out.as_mut_ptr().cast(), word);
+        }
+    }
+}
+
 /// A piece of work over a batch, written once.
 pub trait Kernel {
     /// What it answers.
     type Output;
 
     /// Does the work. To be marked `#[inline(always)]` by who implements it.
-    fn run(self) -> Self::Output;
+    fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
 /// Runs a kernel as compiled for `level`.
@@ -77,28 +159,38 @@ pub fn run<K: Kernel>(level: Level, kernel: K) -> K::Output {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Features::Avx512 => unsafe { run_avx512(kernel) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Features::Avx512Vbmi => unsafe { run_vbmi(kernel) },
         #[cfg(not(target_arch = "x86_64"))]
-        Features::Avx2 | Features::Avx512 => run_plain(kernel),
+        Features::Avx2 | Features::Avx512 | Features::Avx512Vbmi => run_plain(kernel),
     }
 }
 
 #[inline(never)]
 fn run_plain<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run()
+    kernel.run(PlainLanes)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,movbe")]
 fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run()
+    kernel.run(PlainLanes)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,movbe,avx512f,avx512bw,avx512dq,avx512vl")]
 fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run()
+    kernel.run(PlainLanes)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,movbe,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
+fn run_vbmi<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(VbmiLanes)
 }
 
 /// Asks for the cache lines of a value that will soon be read. Does nothing where there is no such instruction.

@@ -9,12 +9,26 @@ impl Kernel for Fold<'_> {
     type Output = (u64, u32);
 
     #[inline(always)]
-    fn run(self) -> (u64, u32) {
+    fn run<L: Lanes>(self, _: L) -> (u64, u32) {
         let mixed = self.0.iter().fold(self.1, |h, w| {
             let product = u128::from(h ^ w) * 0x9e37_79b9_7f4a_7c15;
             product as u64 ^ (product >> 64) as u64
         });
         (mixed, self.0.iter().map(|w| (w & self.1).count_ones() + w.trailing_zeros()).sum())
+    }
+}
+
+struct Permute<'a>(&'a [u8; 64], &'a [u8; 64], [u64; 2]);
+
+impl Kernel for Permute<'_> {
+    type Output = [u64; 8];
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> [u64; 8] {
+        let mut out = [0; 8];
+        let [keep, set] = self.2.map(|seed| std::array::from_fn(|i| seed.rotate_left(i as u32)));
+        lanes.permute(self.0, self.1, &keep, &set, &mut out);
+        out
     }
 }
 
@@ -40,6 +54,23 @@ proptest! {
         let plain = run(Level::PLAIN, Fold(&all, seed));
         for level in Level::available() {
             prop_assert_eq!(run(level, Fold(&all, seed)), plain);
+        }
+    }
+
+    #[test]
+    fn permutations_are_the_plain_ones(low in prop::array::uniform32(any::<u8>()), places in prop::array::uniform32(any::<u8>()), keep: u64, set: u64) {
+        let (mut bytes, mut all) = ([7; 64], [0; 64]);
+        bytes[16..48].copy_from_slice(&low);
+        all[..32].copy_from_slice(&places);
+        all[32..].copy_from_slice(&places.map(|p| p.wrapping_mul(31)));
+        let whole = run(Level::PLAIN, Permute(&bytes, &all, [u64::MAX, 0]));
+        for (i, place) in all.iter().enumerate() {
+            prop_assert_eq!(whole[i / 8].to_le_bytes()[i % 8], bytes[usize::from(*place & 63)]);
+        }
+        let plain = run(Level::PLAIN, Permute(&bytes, &all, [keep, set]));
+        prop_assert_eq!(plain[1], whole[1] & keep.rotate_left(1) | set.rotate_left(1));
+        for level in Level::available() {
+            prop_assert_eq!(run(level, Permute(&bytes, &all, [keep, set])), plain);
         }
     }
 

@@ -18,8 +18,13 @@ pub fn monotonic_ms() -> u64 {
 
 /// Microseconds since some fixed moment (the machine's start); never goes back.
 pub fn monotonic_us() -> u64 {
+    monotonic_us_at(machine_us())
+}
+
+/// The monotonic clock when the machine's own, just read by [`machine_us`], says so: for who needs both.
+pub fn monotonic_us_at(machine_us: u64) -> u64 {
     match STOPPED_AT_US.load(Ordering::Relaxed) {
-        0 => machine_us() + WARPED_US.load(Ordering::Relaxed),
+        0 => machine_us + WARPED_US.load(Ordering::Relaxed),
         stopped_at => stopped_at,
     }
 }

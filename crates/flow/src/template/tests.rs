@@ -65,7 +65,18 @@ fn check(frame: &[u8], vlan_limit: u8, shape_bits: u16) -> bool {
     let n = frame.len().min(HEAD_BYTES);
     head[..n].copy_from_slice(&frame[..n]);
     let (mut fast, mut cold) = (dirty(shape_bits), FlowKey::default());
-    let Some(layout) = extract_common(&head, frame.len(), &MD, vlan_limit, &mut fast) else {
+    let plain = |bytes: &[u8; 64], from: &[u8; 64], keep: &[u64; 8], set: &[u64; 8], out: &mut [u64; 8]| {
+        for i in 0..8 {
+            let word = std::array::from_fn(|n| bytes[usize::from(from[8 * i + n])]);
+            out[i] = u64::from_le_bytes(word) & keep[i] | set[i];
+        }
+    };
+    let mut permuted = dirty(shape_bits);
+    let by_permutation = Common::new(&MD, vlan_limit).extract(&head, frame.len(), &mut permuted, plain);
+    let found = extract_common(&head, frame.len(), &MD, vlan_limit, &mut fast);
+    assert_eq!(by_permutation, found);
+    assert!(permuted == fast, "{frame:02x?}: {permuted:?} is not {fast:?}");
+    let Some(layout) = found else {
         assert!(fast == dirty(shape_bits), "a refused key stays as it was");
         return false;
     };

@@ -26,8 +26,8 @@ pub(crate) use super::io::ThreadIo;
 
 /// How long an idle thread spins before it sleeps.
 const SPIN_US: u64 = 50;
-/// Bursts between two looks at queues that had nothing.
-const BURSTS_PER_POLL: u32 = 16;
+/// How long bursts of some queues may keep a thread from looking at those that had nothing.
+const LOOK_US: u64 = 50;
 /// Longest sleep, so that upkeep gets its turn.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// The same while queues are to be given back.
@@ -49,6 +49,8 @@ pub(crate) struct PmdThread {
     pub(super) rx: RxSet,
     pub(super) leaving: Vec<Leaving>,
     batch: PacketBatch,
+    /// When the last burst came.
+    now_us: u64,
     last_work_us: u64,
     next_tick_us: u64,
     /// Up to when the cycles are accounted for.
@@ -82,6 +84,7 @@ impl PmdThread {
             rx: RxSet::default(),
             leaving: Vec::new(),
             batch: PacketBatch::new(),
+            now_us,
             last_work_us: 0,
             next_tick_us: 0,
             charged,
@@ -100,22 +103,22 @@ impl PmdThread {
     pub(crate) fn run(mut self) {
         // A thread that panics must not keep the control thread waiting for its answers.
         let _closing = CloseAtEnd(self.inbox.clone());
-        let mut bursts = 0;
         let mut slept = false;
+        let mut looked_us = 0;
         loop {
-            let mut worked = self.poll_ready();
-            if std::mem::take(&mut slept) && worked {
+            let burst = self.poll_ready();
+            if std::mem::take(&mut slept) && burst {
                 self.wakeups.note();
             }
-            bursts += 1;
-            worked |= self.carry_out_ops();
+            let worked = burst | self.carry_out_ops();
             if let Some(remains) = self.obey() {
                 return self.end(&remains);
             }
             self.give_back();
-            let now_us = sys::clock::machine_us();
+            // Close enough: the time of the last burst, if there was one.
+            let now_us = if burst { self.now_us } else { sys::clock::machine_us() };
             if now_us >= self.next_tick_us {
-                self.core.tick(sys::clock::monotonic_us());
+                self.core.tick(sys::clock::monotonic_us_at(now_us));
                 self.core.flush_output(&mut self.io);
                 self.remember(now_us);
                 self.rx.settle();
@@ -131,12 +134,12 @@ impl PmdThread {
                 let leaving = !self.leaving.is_empty();
                 self.sleep(if leaving { SLEEP_MAX_LEAVING } else { self.wakeups.sleep_max(SLEEP_MAX) });
                 asleep_cycles = self.charge(false);
-                (slept, bursts) = (true, 0);
+                slept = true;
             } else {
                 asleep_cycles = self.nap();
-                if asleep_cycles > 0 || bursts >= BURSTS_PER_POLL || !worked {
+                if asleep_cycles > 0 || !worked || now_us.saturating_sub(looked_us) >= LOOK_US {
                     self.rx.look(Some(Duration::ZERO), None);
-                    bursts = 0;
+                    looked_us = now_us;
                 }
             }
             self.charge(worked);
@@ -158,7 +161,9 @@ impl PmdThread {
             }
             worked = true;
             self.largest_burst = self.largest_burst.max(packets);
-            let (port, now_us) = (rx.port, sys::clock::monotonic_us());
+            let port = rx.port;
+            self.now_us = sys::clock::machine_us();
+            let now_us = sys::clock::monotonic_us_at(self.now_us);
             self.core.process_batch(port, &mut self.batch, now_us, &mut self.io);
             self.core.flush_output(&mut self.io);
             let cycles = self.charge(true);
