@@ -7,7 +7,7 @@ use crate::actions::{View, re_extract, validate};
 use crate::park::Origin;
 use crate::pmd::Pmd;
 use crate::ports::PmdIo;
-use dpif::{DpifError, DpifOp, DropReason, Execute, FlowPut, OpResult, PmdStats, PutMode};
+use dpif::{DpifError, DpifOp, DropReason, Execute, FlowPut, OpResult, PutMode};
 use flow::{FlowKey, Ufid, shape};
 use packet::headers as h;
 
@@ -39,7 +39,7 @@ impl Pmd {
                 Ok(OpResult::Stats(Box::new(*self.stats())))
             }
             DpifOp::ClearStats => {
-                self.exec.ports.stats = PmdStats::default();
+                self.clear_stats();
                 Ok(OpResult::Done)
             }
         };
@@ -113,7 +113,12 @@ impl Pmd {
             self.exec.run(packet, &mut view, &actions, io);
             self.go_round(io);
         }
-        if let Some((key, parked)) = ticket.and_then(|t| self.park.close(t)) {
+        let Some(ticket) = ticket else { return result };
+        let opened_us = self.park.opened_us(ticket);
+        if let Some((key, parked)) = self.park.close(ticket) {
+            let stats = &mut self.exec.ports.stats;
+            stats.answers += 1;
+            stats.answers_us += self.exec.now_us.saturating_sub(opened_us.unwrap_or(self.exec.now_us));
             self.resume(&key, parked, io);
         }
         result

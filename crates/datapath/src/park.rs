@@ -134,6 +134,11 @@ impl ParkingLot {
         Some(ticket)
     }
 
+    /// When an open ticket was opened.
+    pub(crate) fn opened_us(&self, ticket: Ticket) -> Option<u64> {
+        Some(self.entry(ticket)?.deadline_us.saturating_sub(self.limits.ttl_us))
+    }
+
     /// Parks a packet behind the ticket at that place, or gives it back when a bound is reached.
     pub(crate) fn park(&mut self, place: u16, parked: Parked) -> Result<(), Packet> {
         let free = self.limits.total.saturating_sub(self.parked);
@@ -155,9 +160,12 @@ impl ParkingLot {
 
     /// Closes a ticket: its key and the packets that waited; `None` when it is not open.
     pub(crate) fn close(&mut self, ticket: Ticket) -> Option<(Box<FlowKey>, Vec<Parked>)> {
-        let index = (ticket.0 & ((1 << INDEX_BITS) - 1)) as u16;
-        let open = self.entries.get(usize::from(index))?.as_ref().is_some_and(|e| e.ticket == ticket);
-        if open { self.take(index) } else { None }
+        self.entry(ticket)?;
+        self.take(place_of(ticket))
+    }
+
+    fn entry(&self, ticket: Ticket) -> Option<&Entry> {
+        self.entries.get(usize::from(place_of(ticket)))?.as_deref().filter(|e| e.ticket == ticket)
     }
 
     fn take(&mut self, index: u16) -> Option<(Box<FlowKey>, Vec<Parked>)> {
@@ -212,6 +220,10 @@ impl ParkingLot {
 }
 
 /// Place of a port's count; numbers that no port has share one.
+fn place_of(ticket: Ticket) -> u16 {
+    (ticket.0 & ((1 << INDEX_BITS) - 1)) as u16
+}
+
 fn port_index(port: DpPort) -> usize {
     port.0.min(crate::ports::PORT_NUMBERS) as usize
 }

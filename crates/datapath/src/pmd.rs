@@ -14,7 +14,7 @@ use crate::park::{ParkLimits, ParkingLot};
 use crate::ports::{PmdIo, Ports};
 use crate::process::Burst;
 use crate::tuning::PmdTuning;
-use dpif::{DpifError, DropReason, FlowRecord, PmdId, PmdStats, PortStats, XlateDrop};
+use dpif::{DpifError, DropReason, Drops, FlowRecord, PmdId, PmdStats, PortStats};
 use flow::DpPort;
 use packet::PacketPool;
 use std::collections::VecDeque;
@@ -106,7 +106,6 @@ impl Pmd {
             shared,
             ports: Ports::new(),
             deferred: VecDeque::new(),
-            xlate_drops: [0; XlateDrop::ALL.len()],
             now_us: 0,
             random: config.hash_seed ^ which,
             // Cores count from far apart, so that no two of them give a flow the same name.
@@ -187,13 +186,9 @@ impl Pmd {
         &self.exec.ports.stats
     }
 
-    /// Takes the cycles that a burst of so many packets took into their histogram. They are to be in
-    /// [`Pmd::add_cycles`] as well.
-    pub fn note_burst_cycles(&mut self, packets: u64, cycles: u64) {
-        if let Some(each) = cycles.checked_div(packets) {
-            let bucket = each.max(1).ilog2() as usize;
-            self.exec.ports.stats.burst_cycles[bucket.min(PmdStats::CYCLE_BUCKETS - 1)] += 1;
-        }
+    /// Counts anew, as [`dpif::DpifOp::ClearStats`] asks.
+    pub fn clear_stats(&mut self) {
+        self.exec.ports.stats = self.exec.ports.stats.cleared();
     }
 
     /// Adds to the cycle counters, which the driver measures.
@@ -207,10 +202,10 @@ impl Pmd {
         self.exec.ports.counters(port)
     }
 
-    /// Packets dropped by a drop action, by its reason ([`XlateDrop`] as index); they also count as
-    /// [`DropReason::Explicit`].
-    pub fn xlate_drops(&self) -> &[u64; XlateDrop::ALL.len()] {
-        &self.exec.xlate_drops
+    /// Drops as the ports count them, with those of packets that came by no port and of ports that were removed: by another
+    /// way the same as in [`Pmd::stats`].
+    pub fn drops_by_ports(&self) -> Drops {
+        self.exec.ports.drops_by_ports()
     }
 
     /// Where all packets went.

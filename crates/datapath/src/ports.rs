@@ -1,7 +1,7 @@
 //! The ports of a forwarding core: transmit batches and counters, and [`PmdIo`], what the core needs of its driver.
 
 use crate::ledger::Ledger;
-use dpif::{DpifError, DropReason, PmdStats, PortStats};
+use dpif::{DpifError, DropReason, Drops, PmdStats, PortStats, XlateDrop};
 use flow::DpPort;
 use packet::{Packet, PacketBatch, PacketPool};
 
@@ -11,20 +11,14 @@ pub const PORT_NUMBERS: u32 = 65536;
 pub const TX_BATCH_MAX_PACKETS: usize = 256;
 
 /// What became of a transmit batch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TxReport {
     /// Packets that the device took.
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
     /// Packets not taken, by reason.
-    pub dropped: [u64; DropReason::COUNT],
-}
-
-impl Default for TxReport {
-    fn default() -> TxReport {
-        TxReport { sent_packets: 0, sent_bytes: 0, dropped: [0; DropReason::COUNT] }
-    }
+    pub dropped: Drops,
 }
 
 /// What a forwarding core asks of its driver. Nothing here may wait.
@@ -46,6 +40,8 @@ pub(crate) struct Ports {
     dirty: Vec<DpPort>,
     pub(crate) pool: PacketPool,
     pub(crate) stats: PmdStats,
+    /// Drops of packets that came by no port, or counted by ports that are gone.
+    of_no_port: Drops,
     pub(crate) ledger: Ledger,
 }
 
@@ -56,6 +52,7 @@ impl Ports {
             dirty: Vec::new(),
             pool: PacketPool::new(),
             stats: PmdStats::default(),
+            of_no_port: Drops::default(),
             ledger: Ledger::default(),
         }
     }
@@ -89,6 +86,8 @@ impl Ports {
             self.ledger.queued -= 1;
             self.drop_packet(packet, DropReason::PortRemoved, port);
         }
+        count(&mut self.of_no_port, &gone.stats.drops);
+        count(&mut self.of_no_port, &gone.stats.tx_drops);
     }
 
     /// Whether there is a port of that number.
@@ -103,7 +102,6 @@ impl Ports {
 
     /// Counts a burst received.
     pub(crate) fn count_received(&mut self, port: DpPort, packets: usize, bytes: u64) {
-        self.stats.bursts[packets.min(self.stats.bursts.len() - 1)] += 1;
         let packets = packets as u64;
         self.ledger.received += packets;
         self.stats.received += packets;
@@ -118,9 +116,29 @@ impl Ports {
         self.pool.free(packet);
         self.ledger.dropped += 1;
         self.stats.drops[reason as usize] += 1;
-        if let Some(port) = self.port_mut(rx_port) {
-            port.stats.drops[reason as usize] += 1;
+        match self.port_mut(rx_port) {
+            Some(port) => port.stats.drops[reason as usize] += 1,
+            None => self.of_no_port[reason as usize] += 1,
         }
+    }
+
+    /// Ends a packet because a translation wants it so.
+    pub(crate) fn drop_wanted(&mut self, packet: Packet, why: XlateDrop, rx_port: DpPort) {
+        self.stats.xlate_drops[why as usize] += 1;
+        if let Some(port) = self.port_mut(rx_port) {
+            port.stats.xlate_drops[why as usize] += 1;
+        }
+        self.drop_packet(packet, DropReason::Explicit, rx_port);
+    }
+
+    /// See [`crate::Pmd::drops_by_ports`].
+    pub(crate) fn drops_by_ports(&self) -> Drops {
+        let mut sum = self.of_no_port;
+        for port in self.ports.iter().flatten() {
+            count(&mut sum, &port.stats.drops);
+            count(&mut sum, &port.stats.tx_drops);
+        }
+        sum
     }
 
     /// Ends a packet of which a copy went on.
@@ -189,8 +207,6 @@ impl Ports {
         let mut report = io.transmit(number, &mut port.tx, &mut self.pool);
         port.tx.free_into(&mut self.pool);
         report.sent_packets = report.sent_packets.min(queued);
-        let told: u64 = report.dropped.iter().sum();
-        report.dropped[DropReason::TxFailed as usize] += queued.saturating_sub(report.sent_packets + told);
         let dropped = queued - report.sent_packets;
         port.stats.tx_packets += report.sent_packets;
         port.stats.tx_bytes += report.sent_bytes;
@@ -200,8 +216,19 @@ impl Ports {
         self.ledger.dropped += dropped;
         self.stats.sent_packets += report.sent_packets;
         self.stats.sent_batches += 1;
-        for (sum, n) in self.stats.drops.iter_mut().zip(report.dropped) {
-            *sum += n;
+        if dropped > 0 {
+            let mut left = dropped;
+            for n in &mut report.dropped {
+                *n = (*n).min(left);
+                left -= *n;
+            }
+            report.dropped[DropReason::TxFailed as usize] += left;
+            count(&mut port.stats.tx_drops, &report.dropped);
+            count(&mut self.stats.drops, &report.dropped);
         }
     }
+}
+
+fn count(sum: &mut Drops, more: &Drops) {
+    sum.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
 }

@@ -241,6 +241,7 @@ impl Pmd {
         if on_miss == OnMiss::Park {
             if let Some(place) = self.park.find(hash, key) {
                 if let Err(packet) = self.park.park(place, Parked { packet, origin }) {
+                    self.exec.ports.stats.parked_lost += 1;
                     self.exec.ports.drop_packet(packet, DropReason::ParkedOverflow, rx_port);
                 }
                 return;

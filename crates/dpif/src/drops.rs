@@ -27,8 +27,10 @@ pub enum XlateDrop {
 }
 
 impl XlateDrop {
-    /// All reasons.
-    pub const ALL: [XlateDrop; 10] = [
+    /// How many reasons there are.
+    pub const COUNT: usize = 10;
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [XlateDrop; XlateDrop::COUNT] = [
         XlateDrop::Ok,
         XlateDrop::BridgeNotFound,
         XlateDrop::RecursionTooDeep,
@@ -40,6 +42,38 @@ impl XlateDrop {
         XlateDrop::ForwardingDisabled,
         XlateDrop::VlanNotAllowed,
     ];
+
+    /// Name for people and machines.
+    pub fn name(self) -> &'static str {
+        match self {
+            XlateDrop::Ok => "rules",
+            XlateDrop::BridgeNotFound => "bridge_not_found",
+            XlateDrop::RecursionTooDeep => "recursion_too_deep",
+            XlateDrop::TooManyResubmits => "too_many_resubmits",
+            XlateDrop::StackTooDeep => "stack_too_deep",
+            XlateDrop::NoRecirculationContext => "no_recirculation_context",
+            XlateDrop::RecirculationConflict => "recirculation_conflict",
+            XlateDrop::TooManyOutputs => "too_many_outputs",
+            XlateDrop::ForwardingDisabled => "forwarding_disabled",
+            XlateDrop::VlanNotAllowed => "vlan_not_allowed",
+        }
+    }
+
+    /// Its counter of `coverage/show`: that of stock switches where they have one.
+    pub fn counter(self) -> &'static str {
+        match self {
+            XlateDrop::Ok => "drop_action_of_pipeline",
+            XlateDrop::BridgeNotFound => "drop_action_bridge_not_found",
+            XlateDrop::RecursionTooDeep => "drop_action_recursion_too_deep",
+            XlateDrop::TooManyResubmits => "drop_action_too_many_resubmit",
+            XlateDrop::StackTooDeep => "drop_action_stack_too_deep",
+            XlateDrop::NoRecirculationContext => "drop_action_no_recirculation_context",
+            XlateDrop::RecirculationConflict => "drop_action_recirculation_conflict",
+            XlateDrop::TooManyOutputs => "drop_action_too_many_outputs",
+            XlateDrop::ForwardingDisabled => "drop_action_forwarding_disabled",
+            XlateDrop::VlanNotAllowed => "drop_action_vlan_not_allowed",
+        }
+    }
 }
 
 /// Why the datapath ended a packet. `as usize` indexes a counter array of [`DropReason::COUNT`].
@@ -64,7 +98,7 @@ pub enum DropReason {
     BadAction,
     /// The frame is shorter than an Ethernet header.
     Runt,
-    /// The device refused or the transmit queue was full.
+    /// The device refused it, or did not tell what became of it.
     TxFailed,
     /// Larger than the device's MTU takes.
     TxTooBig,
@@ -72,11 +106,17 @@ pub enum DropReason {
     TxDown,
     /// Parked or queued when its port, thread or datapath went away.
     PortRemoved,
+    /// The device or its queueing discipline had no buffer.
+    TxNoBuffers,
+    /// The transmit queue stayed full.
+    TxQueueFull,
+    /// A large segment, or a checksum to be filled in, that neither the device nor software could finish.
+    TxBadOffload,
 }
 
 impl DropReason {
     /// How many reasons there are.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 16;
     /// All reasons, in the order of their numbers.
     pub const ALL: [DropReason; DropReason::COUNT] = [
         DropReason::Explicit,
@@ -92,6 +132,9 @@ impl DropReason {
         DropReason::TxTooBig,
         DropReason::TxDown,
         DropReason::PortRemoved,
+        DropReason::TxNoBuffers,
+        DropReason::TxQueueFull,
+        DropReason::TxBadOffload,
     ];
 
     /// Name for people and machines.
@@ -110,6 +153,32 @@ impl DropReason {
             DropReason::TxTooBig => "tx_too_big",
             DropReason::TxDown => "tx_down",
             DropReason::PortRemoved => "port_removed",
+            DropReason::TxNoBuffers => "tx_no_buffers",
+            DropReason::TxQueueFull => "tx_queue_full",
+            DropReason::TxBadOffload => "tx_bad_offload",
         }
+    }
+
+    /// Its counter of `coverage/show`: that of stock switches where they have one. `None` for
+    /// [`DropReason::Explicit`], whose drops are counted by [`XlateDrop`].
+    pub fn counter(self) -> Option<&'static str> {
+        Some(match self {
+            DropReason::Explicit => return None,
+            DropReason::UpcallQueueFull => "datapath_drop_upcall_queue_full",
+            DropReason::ParkedOverflow => "datapath_drop_parked_overflow",
+            DropReason::UpcallError => "datapath_drop_upcall_error",
+            DropReason::RecirculationLimit => "datapath_drop_recirc_error",
+            DropReason::Meter => "datapath_drop_meter",
+            DropReason::NoPort => "datapath_drop_invalid_port",
+            DropReason::BadAction => "datapath_drop_bad_action",
+            DropReason::Runt => "datapath_drop_rx_invalid_packet",
+            DropReason::TxFailed => "datapath_drop_tx_failed",
+            DropReason::TxTooBig => "datapath_drop_tx_too_big",
+            DropReason::TxDown => "datapath_drop_tx_down",
+            DropReason::PortRemoved => "datapath_drop_port_removed",
+            DropReason::TxNoBuffers => "datapath_drop_tx_no_buffers",
+            DropReason::TxQueueFull => "datapath_drop_tx_queue_full",
+            DropReason::TxBadOffload => "datapath_drop_tx_bad_offload",
+        })
     }
 }

@@ -7,6 +7,7 @@
 mod actions;
 mod drops;
 mod ops;
+mod stats;
 pub mod text;
 mod upcall;
 
@@ -14,7 +15,8 @@ pub use actions::{ArpSet, DpAction, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, Por
 pub use drops::{DropReason, XlateDrop};
 pub use ops::{
     Capabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FlowPut, FlowRecord, FlowStats, MeterBand,
-    MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PmdStats, PortInfo, PortKind,
-    PortSpec, PortStats, PutMode, ReplySink,
+    MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PortInfo, PortKind, PortSpec, PutMode,
+    ReplySink,
 };
+pub use stats::{Drops, PmdStats, PortStats, XlateDrops};
 pub use upcall::{ControllerCookie, Ticket, Upcall, UpcallKind, UpcallSink, UserCookie, slow_reason};

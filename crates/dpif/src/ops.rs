@@ -1,7 +1,7 @@
 //! Operations on a datapath and the [`Datapath`] trait.
 
 use crate::actions::DpAction;
-use crate::drops::DropReason;
+use crate::stats::{PmdStats, PortStats};
 use crate::upcall::Ticket;
 use flow::{DpPort, FlowKey, KeyMask, Ufid};
 use packet::Packet;
@@ -75,7 +75,7 @@ pub enum DpifOp {
     Execute(Box<Execute>),
     /// Counters of the thread.
     Stats,
-    /// Zero the counters of the thread.
+    /// Counts anew, but for drops ([`PmdStats::cleared`]).
     ClearStats,
 }
 
@@ -214,152 +214,6 @@ pub struct PortInfo {
     pub name: String,
     /// Type name as databases and `dpctl/show` have it.
     pub type_name: String,
-}
-
-/// Counters of a port. Those that a port does not keep are `u64::MAX`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PortStats {
-    /// Packets received.
-    pub rx_packets: u64,
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Received frames lost before the switch saw them.
-    pub rx_dropped: u64,
-    /// Received frames with errors.
-    pub rx_errors: u64,
-    /// Packets sent.
-    pub tx_packets: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Packets not sent.
-    pub tx_dropped: u64,
-    /// Packets that failed to be sent.
-    pub tx_errors: u64,
-    /// Drops of packets that came in by this port, by [`DropReason`].
-    pub drops: [u64; DropReason::COUNT],
-}
-
-/// Counters of a forwarding thread, cumulative.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PmdStats {
-    /// Packets received.
-    pub received: u64,
-    /// Packets recirculated.
-    pub recirculated: u64,
-    /// Received packets whose headers were read by the template for common ones.
-    pub template_hits: u64,
-    /// Packets that the flow cache answered.
-    pub cache_hits: u64,
-    /// Packets that the megaflow table answered.
-    pub megaflow_hits: u64,
-    /// Subtables visited for those.
-    pub subtable_lookups: u64,
-    /// Misses whose upcall was queued.
-    pub upcalls: u64,
-    /// Misses whose upcall could not be queued.
-    pub upcalls_lost: u64,
-    /// Packets sent.
-    pub sent_packets: u64,
-    /// Transmit batches.
-    pub sent_batches: u64,
-    /// Megaflows now.
-    pub flows: u64,
-    /// Subtables (masks) now.
-    pub masks: u64,
-    /// Cycles spent on packets.
-    pub busy_cycles: u64,
-    /// Cycles spent without packets.
-    pub idle_cycles: u64,
-    /// Megaflows refused because their input port had as many masks as a port may have.
-    pub masks_refused: u64,
-    /// Bursts received, by their number of packets; the last counts all that are longer than usual.
-    pub bursts: [u64; PmdStats::BURST_BUCKETS],
-    /// Bursts by their cycles a packet: entry `n` counts those of 2^n to 2^(n+1) - 1, as far as the driver measures them.
-    pub burst_cycles: [u64; PmdStats::CYCLE_BUCKETS],
-    /// Drops by [`DropReason`].
-    pub drops: [u64; DropReason::COUNT],
-}
-
-impl PmdStats {
-    /// Entries of [`PmdStats::bursts`]: 0 to 32 packets, and more.
-    pub const BURST_BUCKETS: usize = packet::BATCH_MAX_PACKETS + 2;
-    /// Entries of [`PmdStats::burst_cycles`].
-    pub const CYCLE_BUCKETS: usize = 32;
-
-    /// Packets that a megaflow was looked up for, whether by the cache, the table or in vain.
-    pub fn passes(&self) -> u64 {
-        self.cache_hits + self.megaflow_hits + self.upcalls + self.lost()
-    }
-
-    /// Subtables visited for a hit of the megaflow table; 0 without hits.
-    pub fn lookups_per_hit(&self) -> f64 {
-        ratio(self.subtable_lookups, self.megaflow_hits)
-    }
-
-    /// Packets sent by one transmit call; 0 without calls.
-    pub fn packets_per_batch(&self) -> f64 {
-        ratio(self.sent_packets, self.sent_batches)
-    }
-
-    /// Busy cycles for each packet received; 0 without packets.
-    pub fn busy_cycles_per_packet(&self) -> f64 {
-        ratio(self.busy_cycles, self.received)
-    }
-
-    /// Cycles, idle ones included, for each packet received; 0 without packets.
-    pub fn cycles_per_packet(&self) -> f64 {
-        ratio(self.busy_cycles + self.idle_cycles, self.received)
-    }
-
-    /// Packets without a megaflow that were dropped: their upcall, or their place behind one, found no room.
-    pub fn lost(&self) -> u64 {
-        self.upcalls_lost + self.drops[DropReason::ParkedOverflow as usize]
-    }
-}
-
-fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-impl Default for PortStats {
-    fn default() -> PortStats {
-        PortStats {
-            rx_packets: 0,
-            rx_bytes: 0,
-            rx_dropped: 0,
-            rx_errors: 0,
-            tx_packets: 0,
-            tx_bytes: 0,
-            tx_dropped: 0,
-            tx_errors: 0,
-            drops: [0; DropReason::COUNT],
-        }
-    }
-}
-
-impl Default for PmdStats {
-    fn default() -> PmdStats {
-        PmdStats {
-            received: 0,
-            recirculated: 0,
-            template_hits: 0,
-            cache_hits: 0,
-            megaflow_hits: 0,
-            subtable_lookups: 0,
-            upcalls: 0,
-            upcalls_lost: 0,
-            sent_packets: 0,
-            sent_batches: 0,
-            flows: 0,
-            masks: 0,
-            busy_cycles: 0,
-            idle_cycles: 0,
-            masks_refused: 0,
-            bursts: [0; PmdStats::BURST_BUCKETS],
-            burst_cycles: [0; PmdStats::CYCLE_BUCKETS],
-            drops: [0; DropReason::COUNT],
-        }
-    }
 }
 
 /// Counters of a whole datapath.

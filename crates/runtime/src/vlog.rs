@@ -34,7 +34,7 @@ const DEFAULT_PATTERNS: [&str; 3] = [
 ];
 
 /// Every module that logs.
-const MODULES: [&str; 18] = [
+const MODULES: [&str; 19] = [
     "bridge",
     "connmgr",
     "daemon_unix",
@@ -49,6 +49,7 @@ const MODULES: [&str; 18] = [
     "ofproto_dpif_upcall",
     "ofproto_dpif_xlate",
     "ovsdb_file",
+    "pmd_perf",
     "reconnect",
     "unixctl",
     "vlog",

@@ -127,6 +127,7 @@ impl World {
             sum.dropped += l.dropped;
         }
         let drops: u64 = inner.cores.iter().flat_map(|c| c.pmd.stats().drops).sum();
+        let by_ports: u64 = inner.cores.iter().flat_map(|c| c.pmd.drops_by_ports()).sum();
         let waiting = inner.hub.waiting() as u64;
         let executes_waiting = inner.executes_waiting();
         let (hub, totals, own) = (&inner.hub, &inner.totals, &self.counts);
@@ -136,6 +137,7 @@ impl World {
             ("received and offered", sum.received, totals.offered),
             ("sent and arrived", sum.sent, totals.sent),
             ("dropped and counted by reason", sum.dropped, drops),
+            ("counted by reason and by port", drops, by_ports),
             ("handed up and queued", sum.upcalled, hub.accepted),
             ("queued and taken", hub.accepted, hub.taken + waiting + hub.purged),
             ("taken and answered", hub.taken, own.answered + own.to_controllers),

@@ -3,7 +3,7 @@
 //! (a symbolic link) it behaves as that program.
 //!
 //! Wiring and output only: what is sent and understood lives in `ovsdb`, `openflow` and `flow`. Everything is blocking and
-//! single-threaded; every wait ends at the deadline that the user gave.
+//! single-threaded (but for the readings of `top`); every wait ends at the deadline that the user gave.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod ofctl;
 mod remote;
 mod status;
 mod status_model;
+mod top;
 mod vsctl;
 
 use std::ffi::OsString;
@@ -47,6 +48,8 @@ enum Command {
     Ofctl(Words),
     /// Show on one screen what the switch does now
     Status(status::Options),
+    /// Show live what threads, ports, flows and upcalls do
+    Top(top::Options),
 }
 
 #[derive(Debug, clap::Args)]
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Command::Dpctl(words) => appctl::dpctl_main("sluice dpctl", &words.args),
         Command::Ofctl(words) => ofctl::main("sluice ofctl", &words.args),
         Command::Status(options) => status::main(&options),
+        Command::Top(options) => top::main(&options),
     };
     ExitCode::from(code)
 }

@@ -58,18 +58,18 @@ pub(crate) fn main(options: &Options) -> u8 {
     }
 }
 
-fn read(options: &Options) -> Result<Value> {
-    match call(&options.target, COMMAND, &[], Deadline::after_s(options.timeout))? {
+/// Asks a daemon once, and gives up after so many seconds; 0 never.
+pub(crate) fn read(target: &str, timeout_s: u32) -> Result<Value> {
+    match call(target, COMMAND, &[], Deadline::after_s(timeout_s))? {
         Answer::Text(text) => serde_json::from_str(&text)
-            .map_err(|error| anyhow!("{}: the answer to {COMMAND} is not JSON: {error}", options.target)),
-        Answer::Error(text) => {
-            bail!("{}: {} (is it a Sluice daemon?)", options.target, text.trim_end())
-        }
+            .map_err(|error| anyhow!("{target}: the answer to {COMMAND} is not JSON: {error}")),
+        Answer::Error(text) => bail!("{target}: {} (is it a Sluice daemon?)", text.trim_end()),
     }
 }
 
 fn run(options: &Options) -> Result<String> {
-    let first = read(options)?;
+    let read = || read(&options.target, options.timeout);
+    let first = read()?;
     if options.json {
         return Ok(format!("{first:#}\n"));
     }
@@ -79,7 +79,7 @@ fn run(options: &Options) -> Result<String> {
     }
     let start = Instant::now();
     std::thread::sleep(options.interval);
-    let now = StatusModel::from_json(&read(options)?).map_err(anyhow::Error::msg)?;
+    let now = StatusModel::from_json(&read()?).map_err(anyhow::Error::msg)?;
     Ok(screen(&now, Some((&before, start.elapsed()))))
 }
 
@@ -176,10 +176,9 @@ fn port_headings(rates: bool) -> Vec<String> {
     words.map(String::from).to_vec()
 }
 
-/// All packets that were dropped at or from a port.
+/// All packets that were dropped at a port.
 fn dropped(port: &Port) -> u64 {
-    let by_switch = port.drops.values().fold(0, |sum: u64, n| sum.saturating_add(*n));
-    port.rx_dropped.saturating_add(port.tx_dropped).saturating_add(by_switch)
+    port.drops.values().fold(0, |sum: u64, n| sum.saturating_add(*n))
 }
 
 fn port_row(port: &Port, old: Option<(&Port, Duration)>, rates: bool) -> Vec<String> {
@@ -210,10 +209,8 @@ fn port_row(port: &Port, old: Option<(&Port, Duration)>, rates: bool) -> Vec<Str
 }
 
 fn port_notes(out: &mut String, port: &Port) {
-    let own = [("receive", port.rx_dropped), ("transmit", port.tx_dropped)];
-    let own = own.iter().map(|(why, n)| (*why, *n));
-    let reasons = own.chain(port.drops.iter().map(|(why, n)| (why.as_str(), *n)));
-    let reasons: Vec<String> = reasons.filter(|(_, n)| *n > 0).map(|(why, n)| format!("{why} {n}")).collect();
+    let reasons = port.drops.iter().filter(|(_, n)| **n > 0);
+    let reasons: Vec<String> = reasons.map(|(why, n)| format!("{why} {n}")).collect();
     if !reasons.is_empty() {
         let _infallible = writeln!(out, "  {} dropped: {}", port.name, reasons.join(", "));
     }
@@ -249,7 +246,7 @@ fn rate(before: u64, now: u64, elapsed: Duration) -> f64 {
 }
 
 /// With k, M, G or T, three to four digits.
-fn scaled(x: f64) -> String {
+pub(crate) fn scaled(x: f64) -> String {
     let mut x = x;
     for unit in ["", "k", "M", "G"] {
         if x < 999.5 {
@@ -270,7 +267,7 @@ fn ratio(part: u64, whole: u64) -> String {
 }
 
 /// A time span in its two largest units.
-fn span(ms: u64) -> String {
+pub(crate) fn span(ms: u64) -> String {
     let s = ms / 1000;
     match (s / 86_400, s / 3600 % 24, s / 60 % 60, s % 60) {
         (0, 0, 0, s) => format!("{s}s"),
@@ -287,8 +284,8 @@ mod tests {
 
     fn model(packets: u64) -> StatusModel {
         let port = json!({"name": "p0", "ofport": 1, "type": "system", "link": "up", "rx_packets": packets,
-            "rx_bytes": packets * 1000, "tx_packets": 0, "tx_bytes": 0, "rx_dropped": 0, "tx_dropped": 2,
-            "drops": {"no-rule": 3}, "error": null});
+            "rx_bytes": packets * 1000, "tx_packets": 0, "tx_bytes": 0,
+            "drops": {"rules": 3, "tx_down": 2, "meter": 0}, "error": null});
         let broken = json!({"name": "p1", "error": "no such device"});
         let thread = json!({"id": "pmd-c00", "received": packets, "cache_hits": 90, "megaflow_hits": 8,
             "subtable_lookups": 12, "upcalls": 2, "upcalls_lost": 0, "busy_cycles": 1, "idle_cycles": 3});
@@ -314,7 +311,7 @@ Bridge br0 (datapath id 00000000000000aa)
   Port  OfPort    Type  Link  Rx pkt/s  Rx bit/s  Tx pkt/s  Tx bit/s  Dropped
   p0         1  system    up      6.2k     50.0M         0         0        5
   p1         -       -     -         0         0         0         0        0
-  p0 dropped: transmit 2, no-rule 3
+  p0 dropped: rules 3, tx_down 2
   p1 error: no such device
 ";
         assert_eq!(screen(&now, Some((&before, Duration::from_secs(2)))), expected);

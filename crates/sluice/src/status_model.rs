@@ -2,14 +2,16 @@
 //! [`StatusModel`].
 //!
 //! ```json
-//! {"version": "0.1.0", "uptime_ms": 61000,
+//! {"version": "0.1.0", "pid": 4711, "uptime_ms": 61000,
 //!  "datapaths": [{"name": "netdev@ovs-netdev", "flows": 12, "masks": 3, "hits": 1000, "misses": 12, "lost": 0,
 //!    "threads": [{"id": "pmd-c00", "received": 1012, "cache_hits": 900, "megaflow_hits": 100,
-//!      "subtable_lookups": 150, "upcalls": 12, "upcalls_lost": 0, "busy_cycles": 5, "idle_cycles": 95}],
-//!    "upcalls": {"misses": 12, "refused": 0, "installed": 12, "flow_limit": 200000}}],
+//!      "subtable_lookups": 150, "upcalls": 12, "upcalls_lost": 0, "busy_cycles": 5, "idle_cycles": 95,
+//!      "recirculated": 0, "sent_packets": 1000, "sent_batches": 40}],
+//!    "upcalls": {"misses": 12, "refused": 0, "answers": 12, "answers_us": 480, "installed": 12,
+//!      "flow_limit": 200000, "dump_duration_ms": 1}}],
 //!  "bridges": [{"name": "br0", "datapath_id": "0000aabbccddeeff", "ports": [{"name": "p0", "ofport": 1,
 //!    "type": "system", "link": "up", "rx_packets": 1, "rx_bytes": 60, "tx_packets": 1, "tx_bytes": 60,
-//!    "rx_dropped": 0, "tx_dropped": 0, "drops": {"no-rule": 3}, "error": null}]}]}
+//!    "drops": {"rules": 3, "tx_down": 1}, "upcalls_waiting": 0, "error": null}]}]}
 //! ```
 //!
 //! Counters count from the daemon's start. A member that is missing or of another type reads as zero, empty or unknown,
@@ -25,6 +27,8 @@ use serde_json::Value;
 pub(crate) struct StatusModel {
     /// Of the daemon.
     pub(crate) version: String,
+    /// Of the daemon's process; `None` if it does not tell.
+    pub(crate) pid: Option<u64>,
     /// Since the daemon's start; `None` if it does not tell.
     pub(crate) uptime_ms: Option<u64>,
     /// One for each type that has bridges.
@@ -75,6 +79,12 @@ pub(crate) struct Thread {
     pub(crate) busy_cycles: u64,
     /// Processor cycles in passes that found none.
     pub(crate) idle_cycles: u64,
+    /// Passes of packets that came back to it.
+    pub(crate) recirculated: u64,
+    /// Packets sent.
+    pub(crate) sent_packets: u64,
+    /// Calls that sent them.
+    pub(crate) sent_batches: u64,
 }
 
 /// `datapaths[].upcalls`.
@@ -88,6 +98,12 @@ pub(crate) struct Upcalls {
     pub(crate) installed: u64,
     /// Most megaflows at once.
     pub(crate) flow_limit: u64,
+    /// Misses answered.
+    pub(crate) answers: u64,
+    /// How long those waited, in all.
+    pub(crate) answers_us: u64,
+    /// How long the last look at all megaflows took.
+    pub(crate) dump_duration_ms: u64,
 }
 
 /// An element of `bridges`.
@@ -120,12 +136,10 @@ pub(crate) struct Port {
     pub(crate) tx_packets: u64,
     /// Sent bytes.
     pub(crate) tx_bytes: u64,
-    /// Received packets that the port itself dropped.
-    pub(crate) rx_dropped: u64,
-    /// Packets that it could not send.
-    pub(crate) tx_dropped: u64,
-    /// Packets from this port that the switch dropped, by reason.
+    /// Packets that were dropped: received by it, lost before that, or to be sent by it; by reason, each once.
     pub(crate) drops: BTreeMap<String, u64>,
+    /// Packets from it that wait for the slow path now.
+    pub(crate) upcalls_waiting: u64,
     /// Why the port does not work.
     pub(crate) error: Option<String>,
 }
@@ -150,6 +164,7 @@ impl StatusModel {
         }
         Ok(StatusModel {
             version: text(value, "version"),
+            pid: value["pid"].as_u64(),
             uptime_ms: value["uptime_ms"].as_u64(),
             datapaths: list(value, "datapaths", Datapath::from_json),
             bridges: list(value, "bridges", Bridge::from_json),
@@ -184,6 +199,9 @@ impl Thread {
             upcalls_lost: number(value, "upcalls_lost"),
             busy_cycles: number(value, "busy_cycles"),
             idle_cycles: number(value, "idle_cycles"),
+            recirculated: number(value, "recirculated"),
+            sent_packets: number(value, "sent_packets"),
+            sent_batches: number(value, "sent_batches"),
         }
     }
 }
@@ -195,6 +213,9 @@ impl Upcalls {
             refused: number(value, "refused"),
             installed: number(value, "installed"),
             flow_limit: number(value, "flow_limit"),
+            answers: number(value, "answers"),
+            answers_us: number(value, "answers_us"),
+            dump_duration_ms: number(value, "dump_duration_ms"),
         }
     }
 }
@@ -222,9 +243,8 @@ impl Port {
             rx_bytes: number(value, "rx_bytes"),
             tx_packets: number(value, "tx_packets"),
             tx_bytes: number(value, "tx_bytes"),
-            rx_dropped: number(value, "rx_dropped"),
-            tx_dropped: number(value, "tx_dropped"),
             drops: drops.map(Iterator::collect).unwrap_or_default(),
+            upcalls_waiting: number(value, "upcalls_waiting"),
             error: value["error"].as_str().map(str::to_string),
         }
     }

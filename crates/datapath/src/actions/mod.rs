@@ -131,7 +131,6 @@ pub(crate) struct Executor {
     pub(crate) shared: Arc<DpShared>,
     pub(crate) ports: Ports,
     pub(crate) deferred: VecDeque<Deferred>,
-    pub(crate) xlate_drops: [u64; XlateDrop::ALL.len()],
     pub(crate) now_us: u64,
     pub(crate) random: u64,
     pub(crate) ufids: u64,
@@ -166,7 +165,7 @@ impl Executor {
         if view.used {
             self.ports.consume(packet);
         } else {
-            self.ports.drop_packet(packet, DropReason::Explicit, view.origin.rx_port);
+            self.ports.drop_wanted(packet, XlateDrop::Ok, view.origin.rx_port);
         }
     }
 
@@ -204,8 +203,7 @@ impl Executor {
                 Ok(())
             }
             DpAction::Drop(reason) => {
-                self.xlate_drops[*reason as usize] += 1;
-                self.ports.drop_packet(packet, DropReason::Explicit, view.origin.rx_port);
+                self.ports.drop_wanted(packet, *reason, view.origin.rx_port);
                 return Step::Done;
             }
         };

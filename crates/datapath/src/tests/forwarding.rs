@@ -184,9 +184,7 @@ fn bursts_of_more_than_the_stages_take_pass_in_order() {
         rig.receive(1, &frames);
         let sent: Vec<_> = rig.sent().into_iter().map(|(_, frame)| frame).collect();
         assert!(sent == frames, "{packets}");
-        let stats = rig.pmd.stats();
-        assert_eq!((stats.sent_batches, stats.bursts[usize::from(packets).min(33)]), (1, 1), "{packets}");
-        assert_eq!(stats.bursts.iter().sum::<u64>(), 1, "{packets}");
+        assert_eq!(rig.pmd.stats().sent_batches, 1, "{packets}");
     }
 }
 

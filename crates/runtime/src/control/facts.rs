@@ -3,7 +3,7 @@
 use super::db::Db;
 use super::devices::Device;
 use super::instances::Instances;
-use dpif::{Datapath, PortStats};
+use dpif::{Datapath, DropReason, PortStats};
 use flow::{DpPort, MacAddr};
 use netdev::link::{self, EthtoolLink, LinkInfo};
 use ofproto::ports::PatchCounters;
@@ -274,7 +274,25 @@ fn device_counters(datapath: &dyn Datapath, port: DpPort) -> Option<Counters> {
         ("rx_over_err", 0),
     ];
     let known = rows.into_iter().filter(|(_, v)| *v != u64::MAX);
-    Some(known.map(|(k, v)| (k.to_string(), signed(v))).collect())
+    let mut all: Counters = known.map(|(k, v)| (k.to_string(), signed(v))).collect();
+    if s.tx_dropped != u64::MAX {
+        all.extend(drop_counters(&s));
+    }
+    Some(all)
+}
+
+/// Drops under the names that stock switches have for them, and each reason that occurred by a name of our own.
+fn drop_counters(s: &PortStats) -> Counters {
+    let failures =
+        [DropReason::TxNoBuffers, DropReason::TxQueueFull, DropReason::TxDown, DropReason::TxFailed];
+    let sum = |reasons: &[DropReason]| reasons.iter().map(|r| s.tx_drops[*r as usize]).sum::<u64>();
+    let stock = [
+        ("ovs_tx_failure_drops", sum(&failures)),
+        ("ovs_tx_invalid_hwol_drops", sum(&[DropReason::TxBadOffload])),
+        ("ovs_tx_mtu_exceeded_drops", sum(&[DropReason::TxTooBig])),
+    ];
+    let own = s.drops_by_name().into_iter().map(|(name, n)| (format!("sluice_{name}_drops"), signed(n)));
+    stock.into_iter().map(|(name, n)| (name.to_string(), signed(n))).chain(own).collect()
 }
 
 fn patch_counters(c: &PatchCounters) -> Counters {

@@ -4,9 +4,9 @@
 
 use crate::ablation::Ablation;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
-use crate::userspace::{QueueWatch, UserspaceConfig, UserspaceDatapath};
+use crate::userspace::{PerfLog, QueueWatch, UserspaceConfig, UserspaceDatapath};
 use anyhow::{Context, Result};
-use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, PmdStats, PortKind, PortSpec, ReplySink};
+use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, PmdStats, PortKind, PortSpec, PortStats, ReplySink};
 use flow::DpPort;
 use ofproto::backer::Backer;
 use ofproto::ports::BridgeId;
@@ -119,6 +119,27 @@ impl Instance {
         all
     }
 
+    /// Counters of all threads together, and of those that ended.
+    pub fn totals(&self) -> PmdStats {
+        let mut sum = self.datapath.ended_threads();
+        self.pmd_stats().iter().for_each(|(_, stats)| sum.add(stats));
+        sum
+    }
+
+    /// Counters of all ports together, and of those that were removed. A port that does not know what it lost lost nothing.
+    pub fn port_totals(&self) -> PortStats {
+        let mut sum = self.datapath.removed_ports();
+        for port in self.datapath.ports() {
+            if let Ok(mut stats) = self.datapath.port_stats(port.number) {
+                if stats.rx_dropped == u64::MAX {
+                    (stats.rx_dropped, stats.rx_errors, stats.tx_dropped, stats.tx_errors) = (0, 0, 0, 0);
+                }
+                sum.add(&stats);
+            }
+        }
+        sum
+    }
+
     /// Makes the revalidator do a round at once; its number, over when [`RevalidatorState::finished`] is past it.
     pub fn order_round(&self) -> u64 {
         let state = &self.slow.state;
@@ -171,12 +192,13 @@ pub struct Instances {
     global: Option<Arc<GlobalConfig>>,
     settings: Settings,
     wake: Wake,
+    perf_log: PerfLog,
 }
 
 impl Instances {
     /// None yet. `wake` is called when events wait in a backer.
     pub(crate) fn new(settings: Settings, wake: Wake) -> Instances {
-        Instances { by_type: BTreeMap::new(), global: None, settings, wake }
+        Instances { by_type: BTreeMap::new(), global: None, settings, wake, perf_log: PerfLog::default() }
     }
 
     /// In order of their types.
@@ -224,6 +246,7 @@ impl Instances {
             if let Some(global) = &self.global {
                 instance.set_global(global);
             }
+            instance.datapath.set_perf_log(self.perf_log);
             self.by_type.insert(type_name.to_string(), instance);
         }
         let instance = self.by_type.get_mut(type_name).context("a datapath ended as it started")?;
@@ -245,6 +268,12 @@ impl Instances {
     pub(crate) fn set_global(&mut self, global: Arc<GlobalConfig>) {
         self.iter().for_each(|i| i.set_global(&global));
         self.global = Some(global);
+    }
+
+    /// Which iterations forwarding threads tell in the log, those of datapaths that are yet to start as well.
+    pub(crate) fn set_perf_log(&mut self, log: PerfLog) {
+        self.iter().for_each(|i| i.datapath.set_perf_log(log));
+        self.perf_log = log;
     }
 
     /// See [`Instance::run`].

@@ -2,7 +2,7 @@
 
 use super::instances::Instance;
 use super::switch::Switch;
-use dpif::{Datapath, DropReason, PmdId, PortStats};
+use dpif::{Datapath, DropReason, PmdId, PmdStats, PortStats, XlateDrop};
 use flow::OfPort;
 use ofproto::view::BridgeView;
 use serde_json::{Map, Value, json};
@@ -15,6 +15,7 @@ pub(super) fn report(switch: &Switch, uptime_ms: u64) -> Value {
     let datapaths: Vec<Value> = instances.iter().map(|i| datapath(i)).collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
         "uptime_ms": uptime_ms,
         "datapaths": datapaths,
         "bridges": bridges(switch),
@@ -23,24 +24,37 @@ pub(super) fn report(switch: &Switch, uptime_ms: u64) -> Value {
 
 fn datapath(instance: &Instance) -> Value {
     let stats = instance.pmd_stats();
-    let sum = |f: fn(&dpif::PmdStats) -> u64| stats.iter().map(|(_, s)| f(s)).sum::<u64>();
+    let mut sum = instance.datapath.ended_threads();
+    stats.iter().for_each(|(_, s)| sum.add(s));
     let threads: Vec<Value> = stats.iter().map(|(id, s)| thread(*id, s)).collect();
     json!({
         "name": instance.name(),
-        "flows": sum(|s| s.flows),
-        "masks": sum(|s| s.masks),
-        "hits": sum(|s| s.cache_hits + s.megaflow_hits),
-        "misses": sum(|s| s.upcalls + s.lost()),
-        "lost": sum(|s| s.lost()),
+        "flows": sum.flows,
+        "masks": sum.masks,
+        "hits": sum.cache_hits + sum.megaflow_hits,
+        "misses": sum.upcalls + sum.lost(),
+        "lost": sum.lost(),
+        "drops": drops(&sum),
         "threads": threads,
         "upcalls": {
-            "misses": sum(|s| s.upcalls),
-            "refused": sum(|s| s.lost()),
+            "misses": sum.upcalls,
+            "refused": sum.lost(),
+            "answers": sum.answers,
+            "answers_us": sum.answers_us,
             "installed": instance.backer.ukeys.len(),
             "flow_limit": instance.backer.limits.flow_limit.load(Ordering::Relaxed),
             "dump_duration_ms": instance.revalidator_stats().dump_duration_ms,
         },
     })
+}
+
+/// What the threads dropped, by reason.
+fn drops(s: &PmdStats) -> Map<String, Value> {
+    let wanted = XlateDrop::ALL.map(|d| (d.name(), s.xlate_drops[d as usize]));
+    let others = DropReason::ALL.into_iter().filter(|r| *r != DropReason::Explicit);
+    let others = others.map(|r| (r.name(), s.drops[r as usize]));
+    let all = wanted.into_iter().chain(others).filter(|(_, n)| *n > 0);
+    all.map(|(name, n)| (name.to_string(), json!(n))).collect()
 }
 
 fn thread(id: PmdId, s: &dpif::PmdStats) -> Value {
@@ -56,7 +70,12 @@ fn thread(id: PmdId, s: &dpif::PmdStats) -> Value {
         "megaflow_hits": s.megaflow_hits,
         "subtable_lookups": s.subtable_lookups,
         "upcalls": s.upcalls,
-        "upcalls_lost": s.upcalls_lost,
+        "upcalls_lost": s.lost(),
+        "recirculated": s.recirculated,
+        "sent_packets": s.sent_packets,
+        "sent_batches": s.sent_batches,
+        "flows": s.flows,
+        "masks": s.masks,
         "busy_cycles": s.busy_cycles,
         "idle_cycles": s.idle_cycles,
     })
@@ -88,11 +107,8 @@ fn bridges(switch: &Switch) -> Vec<Value> {
 
 fn port(instance: &Instance, p: &ofproto::ports::Port) -> Value {
     let s = p.dp_port.and_then(|n| instance.datapath.port_stats(n).ok()).unwrap_or_else(|| patch(p));
-    let drops: Map<String, Value> = DropReason::ALL
-        .iter()
-        .filter(|r| s.drops[**r as usize] > 0)
-        .map(|r| (r.name().to_string(), json!(s.drops[*r as usize])))
-        .collect();
+    let drops: Map<String, Value> =
+        s.drops_by_name().into_iter().map(|(name, n)| (name.to_string(), json!(n))).collect();
     json!({
         "name": p.name,
         "ofport": if p.of_port == OfPort::LOCAL { 65534 } else { p.of_port.0 },
@@ -105,6 +121,7 @@ fn port(instance: &Instance, p: &ofproto::ports::Port) -> Value {
         "rx_dropped": known(s.rx_dropped),
         "tx_dropped": known(s.tx_dropped),
         "drops": drops,
+        "upcalls_waiting": p.dp_port.map_or(0, |n| instance.datapath.upcalls_waiting(n)),
         "error": Value::Null,
     })
 }

@@ -100,6 +100,11 @@ impl Switch {
         &self.instances
     }
 
+    /// The same, to be changed.
+    pub(crate) fn instances_mut(&mut self) -> &mut Instances {
+        &mut self.instances
+    }
+
     /// Devices that are open, by interface name.
     pub fn devices(&self) -> &BTreeMap<String, Device> {
         &self.devices

@@ -37,6 +37,11 @@ impl PortQueues {
         Ok(())
     }
 
+    /// Upcalls that wait now.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     fn pop(&self) -> Option<Upcall> {
         // In turn, so that neither kind keeps the other waiting.
         let upcall = match self.turn.fetch_add(1, Ordering::Relaxed) % 2 {

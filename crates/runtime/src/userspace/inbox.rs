@@ -5,11 +5,12 @@
 //! waits.
 
 use super::hub::PortQueues;
+use super::perf::{PerfLog, PerfShown};
 use super::plan::QueueId;
 use super::plan::load::History;
 use super::queues::Rx;
 use datapath::PmdTuning;
-use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PortStats};
+use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PmdStats, PortStats};
 use flow::DpPort;
 use netdev::TxQueue;
 use std::io;
@@ -49,6 +50,8 @@ pub(crate) struct ThreadLoad {
 pub(crate) struct Remains {
     /// Counters of its ports.
     pub(crate) ports: Vec<(DpPort, PortStats)>,
+    /// Its own.
+    pub(crate) stats: PmdStats,
 }
 
 /// How a thread is to run.
@@ -60,6 +63,10 @@ pub(crate) struct RunAs {
     /// Whether processors may be kept from deep sleep for it.
     pub(crate) fast_wakeup: bool,
     pub(crate) tuning: PmdTuning,
+    /// Histograms and histories of its iterations are kept.
+    pub(crate) perf_metrics: bool,
+    /// Which iterations are told in the log.
+    pub(crate) perf_log: PerfLog,
 }
 
 /// Requests of the control thread.
@@ -78,6 +85,10 @@ pub(crate) enum Control {
     Run(RunAs, SyncSender<()>),
     /// Cycles spent.
     Load(SyncSender<ThreadLoad>),
+    /// What iterations cost, with the last so many iterations and milliseconds.
+    Perf([usize; 2], SyncSender<PerfShown>),
+    /// Counters anew.
+    Clear(SyncSender<()>),
     /// Operations that must not be lost although the inbox is full.
     Ops(OpBatch),
     /// End. The receive queues have been taken before.

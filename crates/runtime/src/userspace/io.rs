@@ -84,7 +84,10 @@ impl PmdIo for ThreadIo {
             let reason = match why {
                 TxDrop::PortDown => DropReason::TxDown,
                 TxDrop::TooLarge => DropReason::TxTooBig,
-                _ => DropReason::TxFailed,
+                TxDrop::NoBuffers => DropReason::TxNoBuffers,
+                TxDrop::QueueFull => DropReason::TxQueueFull,
+                TxDrop::BadOffload => DropReason::TxBadOffload,
+                TxDrop::Refused => DropReason::TxFailed,
             };
             report.dropped[reason as usize] += sent.dropped(why).min(queued);
         }

@@ -3,11 +3,13 @@
 //! Ports are made and removed by the control thread, which waits until every forwarding thread has answered. Operations
 //! and upcalls never wait.
 
+mod figures;
 mod hub;
 mod inbox;
 mod io;
 mod main_core;
 mod obey;
+mod perf;
 mod plan;
 mod pmd;
 mod ports;
@@ -23,8 +25,8 @@ mod tests;
 use crate::ablation::{Ablation, Optimisation};
 use datapath::DpShared;
 use dpif::{
-    Capabilities, Datapath, DpifError, DpifOp, DropReason, FlowRecord, MeterConfig, MeterStats, OpBatch,
-    OpResult, PmdId, PortInfo, PortSpec, PortStats,
+    Capabilities, Datapath, DpifError, DpifOp, FlowRecord, MeterConfig, MeterStats, OpBatch, OpResult, PmdId,
+    PortInfo, PortSpec, PortStats,
 };
 use flow::DpPort;
 use hub::UpcallHub;
@@ -47,6 +49,7 @@ use vswitch::config::ThreadPlan;
 
 pub(crate) use hub::Handler;
 pub(crate) use main_core::InlineHandler;
+pub(crate) use perf::{HISTORY_LEN, PerfLog, show as show_perf};
 pub(crate) use replan::{QueueShown, ThreadShown};
 pub use watch::QueueWatch;
 
@@ -282,9 +285,8 @@ impl Datapath for UserspaceDatapath {
 
     fn port_del(&self, port: DpPort) -> Result<(), DpifError> {
         let s = &mut *lock(&self.state);
-        if s.ports.get(port).is_none() {
-            return Err(DpifError::NotFound("port"));
-        }
+        let counted = self.gather(s, port).ok_or(DpifError::NotFound("port"))?;
+        s.removed.add(&counted);
         self.ask(s.running.values().map(|r| &r.thread), |done| Control::PortDel(port, done));
         self.main.port_del(port, &self.makings.purged);
         self.hub.port_del(port);
@@ -303,13 +305,8 @@ impl Datapath for UserspaceDatapath {
 
     fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError> {
         let s = lock(&self.state);
-        let open = s.ports.get(port).ok_or(DpifError::NotFound("port"))?;
-        let mut sum = open.retired;
-        add_stats(&mut sum, &self.main.port_stats(port));
-        let of_threads =
-            self.ask(s.running.values().map(|r| &r.thread), |reply| Control::PortStats(port, reply));
-        of_threads.iter().for_each(|stats| add_stats(&mut sum, stats));
-        if open.dummy.is_some() {
+        let mut sum = self.gather(&s, port).ok_or(DpifError::NotFound("port"))?;
+        if s.ports.get(port).is_some_and(|open| open.dummy.is_some()) {
             // As stock switches have it.
             let unknown = u64::MAX;
             (sum.rx_dropped, sum.rx_errors, sum.tx_dropped, sum.tx_errors) =
@@ -373,18 +370,4 @@ impl Drop for UserspaceDatapath {
 fn numbered(port: DpPort, queues: Vec<Box<dyn netdev::RxQueue>>) -> Vec<Rx> {
     let numbered = queues.into_iter().zip(0u16..);
     numbered.map(|(rx, queue)| Rx::numbered(QueueId { port, queue }, rx)).collect()
-}
-
-fn add_stats(sum: &mut PortStats, s: &PortStats) {
-    sum.rx_packets += s.rx_packets;
-    sum.rx_bytes += s.rx_bytes;
-    sum.rx_dropped += s.rx_dropped;
-    sum.rx_errors += s.rx_errors;
-    sum.tx_packets += s.tx_packets;
-    sum.tx_bytes += s.tx_bytes;
-    sum.tx_dropped += s.tx_dropped;
-    sum.tx_errors += s.tx_errors;
-    for reason in DropReason::ALL {
-        sum.drops[reason as usize] += s.drops[reason as usize];
-    }
 }

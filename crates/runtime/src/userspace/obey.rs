@@ -5,6 +5,7 @@
 //! the queue go the newest thing a thread knows: flows of its port, so that the next thread does not have to ask for them.
 
 use super::inbox::{Control, Handover, Remains, ThreadLoad};
+use super::perf::Now;
 use super::plan::QueueId;
 use super::pmd::PmdThread;
 use super::queues::Rx;
@@ -54,10 +55,21 @@ impl PmdThread {
                     self.set_sleep_max(run.sleep_max_us);
                     self.core.set_tuning(run.tuning);
                     self.wakeups.allow(run.fast_wakeup);
+                    self.perf.set(run.perf_metrics, run.perf_log, self.core.stats());
                     let _ = done.send(());
                 }
                 Control::Load(reply) => {
                     let _ = reply.send(self.load());
+                }
+                Control::Perf(lengths, reply) => {
+                    let now = self.remember_now();
+                    let _ = reply.send(self.perf.snapshot(now, self.core.stats(), lengths));
+                }
+                Control::Clear(done) => {
+                    let now = self.remember_now();
+                    self.core.clear_stats();
+                    self.perf.clear(now, self.core.stats());
+                    let _ = done.send(());
                 }
                 Control::Ops(batch) => self.apply(batch),
                 Control::Stop(remains) => return Some(remains),
@@ -118,6 +130,14 @@ impl PmdThread {
         }
     }
 
+    /// Accounts for all cycles so far.
+    pub(super) fn remember_now(&mut self) -> Now {
+        let us = sys::clock::machine_us();
+        self.charge(true);
+        self.remember(us);
+        Now { us, cycles: self.charged }
+    }
+
     fn load(&mut self) -> ThreadLoad {
         let now_us = sys::clock::machine_us();
         self.remember(now_us);
@@ -141,7 +161,8 @@ impl PmdThread {
         self.inbox.close();
         let ports =
             self.io.ports().filter_map(|port| Some((port, *self.core.port_counters(port)?))).collect();
+        self.remember_now();
         // Who asked waits for it.
-        let _ = remains.send(Remains { ports });
+        let _ = remains.send(Remains { ports, stats: self.core.stats().ended() });
     }
 }

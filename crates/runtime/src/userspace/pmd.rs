@@ -10,11 +10,12 @@
 use super::hub::PortQueues;
 use super::inbox::Inbox;
 use super::obey::Leaving;
+use super::perf::{Now, Perf};
 use super::plan::load::History;
 use super::queues::RxSet;
 use super::wakeups::Wakeups;
 use datapath::Pmd;
-use dpif::{DpifError, FlowRecord, OpBatch, OpResult, PmdId};
+use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PmdId};
 use packet::PacketBatch;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,11 +54,12 @@ pub(crate) struct PmdThread {
     last_work_us: u64,
     next_tick_us: u64,
     /// Up to when the cycles are accounted for.
-    charged: u64,
+    pub(super) charged: u64,
     /// Cycles spent with and without packets that are not in the histories yet.
     spent: [u64; 2],
     pub(super) busy: History,
     pub(super) total: History,
+    pub(super) perf: Perf,
     pub(super) wakeups: Wakeups,
     sleep_max_us: u64,
     nap_us: u64,
@@ -74,6 +76,7 @@ impl PmdThread {
         burst_packets: usize,
     ) -> PmdThread {
         let now_us = sys::clock::machine_us();
+        let charged = sys::clock::cycles();
         PmdThread {
             core,
             io: ThreadIo::new(portless),
@@ -86,10 +89,11 @@ impl PmdThread {
             now_us,
             last_work_us: 0,
             next_tick_us: 0,
-            charged: sys::clock::cycles(),
+            charged,
             spent: [0; 2],
             busy: History::new(now_us),
             total: History::new(now_us),
+            perf: Perf::new(Now { us: now_us, cycles: charged }),
             wakeups: Wakeups::default(),
             sleep_max_us: 0,
             nap_us: 0,
@@ -127,15 +131,22 @@ impl PmdThread {
             if worked {
                 self.last_work_us = now_us;
             }
+            let asleep_cycles;
             if !worked && now_us.saturating_sub(self.last_work_us) >= SPIN_US {
                 let leaving = !self.leaving.is_empty();
                 self.sleep(if leaving { SLEEP_MAX_LEAVING } else { self.wakeups.sleep_max(SLEEP_MAX) });
+                asleep_cycles = self.charge(false);
                 slept = true;
-            } else if self.nap() || !worked || now_us.saturating_sub(looked_us) >= LOOK_US {
-                self.rx.look(Some(Duration::ZERO), None);
-                looked_us = now_us;
+            } else {
+                asleep_cycles = self.nap();
+                if asleep_cycles > 0 || !worked || now_us.saturating_sub(looked_us) >= LOOK_US {
+                    self.rx.look(Some(Duration::ZERO), None);
+                    looked_us = now_us;
+                }
             }
             self.charge(worked);
+            let now = Now { us: now_us, cycles: self.charged };
+            self.perf.end_iteration(now, worked, asleep_cycles, self.core.stats());
         }
     }
 
@@ -159,7 +170,7 @@ impl PmdThread {
             self.core.flush_output(&mut self.io);
             let cycles = self.charge(true);
             self.rx.spent(n, cycles);
-            self.core.note_burst_cycles(packets as u64, cycles);
+            self.perf.count_burst(packets);
         }
         worked
     }
@@ -175,6 +186,10 @@ impl PmdThread {
     }
 
     pub(super) fn apply(&mut self, batch: OpBatch) {
+        if matches!(batch.ops[..], [DpifOp::Stats]) {
+            // Cycles as of now, so that they go with the packets.
+            self.remember_now();
+        }
         let now_us = sys::clock::monotonic_us();
         let results = self.core.apply(batch.ops, now_us, &mut self.io);
         self.core.flush_output(&mut self.io);
@@ -184,7 +199,7 @@ impl PmdThread {
     }
 
     /// Accounts for the cycles since the last call.
-    fn charge(&mut self, busy: bool) -> u64 {
+    pub(super) fn charge(&mut self, busy: bool) -> u64 {
         let now = sys::clock::cycles();
         // Counters of two processors may differ by a little.
         let cycles = now.saturating_sub(self.charged);
@@ -213,13 +228,13 @@ impl PmdThread {
         }
     }
 
-    /// A timed sleep, when the bursts are small and it is allowed.
-    fn nap(&mut self) -> bool {
+    /// A timed sleep, when the bursts are small and it is allowed: its cycles.
+    fn nap(&mut self) -> u64 {
         // A burst that fills half a batch shows that there is too much to do for timed sleeps.
         let busy = std::mem::take(&mut self.largest_burst) >= self.burst_packets.div_ceil(2);
         self.nap_us = if busy { 0 } else { (self.nap_us + NAP_STEP_US).min(self.sleep_max_us) };
         if self.nap_us == 0 {
-            return false;
+            return 0;
         }
         let limit = Duration::from_micros(self.nap_us);
         self.inbox.sleep(|waker| {
@@ -230,8 +245,7 @@ impl PmdThread {
             drop(set);
             waker.drain();
         });
-        self.charge(false);
-        true
+        self.charge(false)
     }
 
     /// Sleeps until a queue has something, or somebody wants something.

@@ -87,6 +87,8 @@ impl Rx {
     pub(crate) fn add_losses(&self, stats: &mut PortStats) {
         let lost = self.queue.counters();
         stats.rx_dropped += lost.kernel_drops;
+        stats.rx_malformed += lost.malformed;
+        stats.rx_truncated += lost.truncated;
         stats.rx_errors += lost.malformed + lost.truncated;
     }
 }

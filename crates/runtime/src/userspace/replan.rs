@@ -5,6 +5,7 @@
 //! `pmd-rxq-rebalance` and automatic load balance share all queues out anew.
 
 use super::inbox::{Control, Handover, RunAs, ThreadLoad};
+use super::perf::PerfLog;
 use super::plan::assign::{Assignment, Note, Policy, Queue, Thread as Place, assign};
 use super::plan::balance::{Balancer, Busy, dry_run};
 use super::plan::load::{INTERVAL_US, INTERVALS};
@@ -12,9 +13,9 @@ use super::plan::{Numa, QueueId};
 use super::ports::{self, Opened, Ports};
 use super::queues::Rx;
 use super::threads::Running;
-use super::{UserspaceDatapath, add_stats, numbered};
+use super::{UserspaceDatapath, numbered};
 use datapath::PmdTuning;
-use dpif::{DpifError, PortKind};
+use dpif::{DpifError, PmdStats, PortKind, PortStats};
 use flow::DpPort;
 use std::collections::BTreeMap;
 use std::sync::mpsc::sync_channel;
@@ -33,6 +34,11 @@ pub(super) struct State {
     pub(super) plan: ThreadPlan,
     pub(super) placed: Assignment,
     pub(super) balancer: Balancer,
+    /// What threads counted that have ended.
+    pub(super) ended: PmdStats,
+    /// What ports counted that were removed.
+    pub(super) removed: PortStats,
+    pub(super) perf_log: PerfLog,
 }
 
 /// Which queues may move.
@@ -86,6 +92,11 @@ impl UserspaceDatapath {
             s.plan = plan.clone();
             return Ok(());
         }
+        if s.plan == (ThreadPlan { perf_metrics: s.plan.perf_metrics, ..plan.clone() }) {
+            s.plan.perf_metrics = plan.perf_metrics;
+            self.run_as(s, None);
+            return Ok(());
+        }
         self.run_threads(s, plan)
     }
 
@@ -111,7 +122,7 @@ impl UserspaceDatapath {
         s.running.extend(started.into_iter().map(|running| (running.thread.core, running)));
         let gone: Vec<u16> = s.running.keys().copied().filter(|core| !cores.contains(core)).collect();
         (s.plan, s.balancer) = (plan.clone(), Balancer::default());
-        self.run_as(s, bound);
+        self.run_as(s, Some(bound));
         self.publish(s, &[]);
         self.place(s, Scope::All, Vec::new(), &gone);
         self.publish(s, &gone);
@@ -169,21 +180,27 @@ impl UserspaceDatapath {
         Ok(running)
     }
 
-    /// Tells all threads how to run.
-    fn run_as(&self, s: &mut State, bound: bool) {
+    /// Tells all threads how to run, and whether they are bound to their cores if that may change.
+    pub(super) fn run_as(&self, s: &mut State, bound: Option<bool>) {
         let (done, answers) = sync_channel(s.running.len());
         for (core, running) in &mut s.running {
-            let cpus = match bound {
-                _ if running.bound == bound => None,
-                true => Some(vec![usize::from(*core)]),
-                false => Some(self.makings.all_cpus.clone()),
+            let cpus = match bound.filter(|bound| *bound != running.bound) {
+                None => None,
+                Some(true) => Some(vec![usize::from(*core)]),
+                Some(false) => Some(self.makings.all_cpus.clone()),
             };
-            running.bound = bound;
+            running.bound = bound.unwrap_or(running.bound);
             let cache = s.plan.cache;
             let wanted = PmdTuning::from_settings(cache.emc_insert_inv_prob, cache.smc_enable);
             let tuning = self.makings.ablation.tuning(wanted);
-            let run =
-                RunAs { cpus, sleep_max_us: s.plan.sleep.of(*core), fast_wakeup: s.plan.fast_wakeup, tuning };
+            let run = RunAs {
+                cpus,
+                sleep_max_us: s.plan.sleep.of(*core),
+                fast_wakeup: s.plan.fast_wakeup,
+                tuning,
+                perf_metrics: s.plan.perf_metrics,
+                perf_log: s.perf_log,
+            };
             self.request(&running.thread, Control::Run(run, done.clone()));
         }
         drop(done);
@@ -199,9 +216,10 @@ impl UserspaceDatapath {
     fn end_thread(&self, s: &mut State, core: u16) {
         let Some(running) = s.running.remove(&core) else { return };
         let (remains, unanswered) = running.stop();
+        s.ended.add(&remains.stats);
         for (port, stats) in &remains.ports {
             if let Some(open) = s.ports.get_mut(*port) {
-                add_stats(&mut open.retired, stats);
+                open.retired.add(stats);
             }
         }
         unanswered.into_iter().for_each(|batch| self.without_thread(batch));

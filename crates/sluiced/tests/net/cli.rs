@@ -61,3 +61,74 @@ fn daily_use_needs_nothing_of_ovs() {
     })
     .unwrap();
 }
+
+#[test]
+fn top_shows_rates_by_reading_twice() {
+    require_netns!();
+    require_programs!(program().as_str(), "ping");
+    let (net, daemon) = crate::helpers::switch(2);
+    let to = net.hosts[1].ipv4.to_string();
+    ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 3);
+    let pings = net.hosts[0].netns.spawn("ping", &["-i", "0.01", "-q", &to]).unwrap();
+    let port = net.ports()[0].to_string();
+    let mut shown = Value::Null;
+    wait_for(LIMIT, "packets a second", || {
+        shown = serde_json::from_str(&sluice(&daemon, &["top", "--json", "-d", "0.5"])).unwrap();
+        let ports = shown["ports"].as_array().unwrap();
+        let of_port = ports.iter().find(|p| p["name"] == *port).unwrap();
+        of_port["rx_packets_per_s"].as_f64() > Some(1.0) && shown["threads"][1]["busy"].as_f64() > Some(0.0)
+    })
+    .unwrap_or_else(|e| panic!("{e}: {shown:#}"));
+    assert!(shown["interval_s"].as_f64() >= Some(0.5), "{shown:#}");
+    assert_eq!(shown["threads"][0]["id"], "main");
+    // Standard output is no terminal: one screen.
+    let plain = sluice(&daemon, &["top", "-d", "0.2", "--sort", "rx pkt/s"]);
+    for part in
+        ["Sluice ", "Flows of netdev@ovs-netdev: ", "Upcalls: ", "  Thread ", "  Port ", port.as_str()]
+    {
+        assert!(plain.contains(part), "{part:?} in\n{plain}");
+    }
+    drop(pings);
+    let refused = daemon.tool(&program()).args(["top", "-d", "0"]).output().unwrap();
+    assert!(!refused.status.success() && refused.stderr.contains("0.1 to 3600"), "{}", refused.stderr);
+}
+
+/// Runs a program in a terminal of its own; when it has written a word, types the keys behind it, and so on.
+const IN_A_TERMINAL: &str = "\
+import fcntl, os, pty, struct, sys, termios
+script, command = sys.argv[1].split('|'), sys.argv[2:]
+pid, terminal = pty.fork()
+if pid == 0:
+    os.environ['TERM'] = 'xterm'
+    os.execvp(command[0], command)
+fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack('HHHH', 30, 160, 0, 0))
+seen = b''
+for step in script:
+    word, keys = step.split('=')
+    while word.encode() not in seen:
+        seen += os.read(terminal, 65536)
+    seen = b''
+    os.write(terminal, keys.encode())
+try:
+    while os.read(terminal, 65536):
+        pass
+except OSError:
+    pass
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+";
+
+#[test]
+fn top_is_a_screen_that_obeys_keys_and_ends_as_it_began() {
+    require_netns!();
+    require_programs!(program().as_str(), crate::helpers::PYTHON);
+    let (_net, daemon) = crate::helpers::switch(1);
+    let program = program();
+    // The size changes while it starts.
+    let keys = "Flows=p|(paused)=q";
+    let words = ["-c", IN_A_TERMINAL, keys, &program, "top", "-d", "0.1"];
+    let out = daemon.tool(crate::helpers::PYTHON).args(words).output().unwrap();
+    assert!(out.status.success(), "{}\n{}", out.stdout, out.stderr);
+    // Without a daemon there is no screen.
+    let out = daemon.tool(&program).args(["top", "--target", "/nowhere/at.ctl"]).output().unwrap();
+    assert!(!out.status.success() && out.stderr.contains("/nowhere/at.ctl"), "{}", out.stderr);
+}

@@ -16,6 +16,7 @@ mod openflow;
 mod port_types;
 mod ports;
 mod soak;
+mod statistics;
 mod syscalls;
 mod threads;
 mod traffic;

@@ -136,6 +136,7 @@ fn thread_settings() {
         ("pmd-auto-lb-improvement-threshold", "10"),
         ("pmd-sleep-max", "50, 3:0,127:10001"),
         ("emc-insert-inv-prob", "0"),
+        ("pmd-perf-metrics", "true"),
         ("pmd-fast-wakeup", "False"),
     ]);
     let expected = ThreadPlan {
@@ -151,6 +152,7 @@ fn thread_settings() {
         fast_wakeup: false,
         sleep: SleepMax { default_us: 50, by_core: [(3, 0), (127, 10_000)].into() },
         cache: CacheSettings { emc_insert_inv_prob: Some(0), smc_enable: None },
+        perf_metrics: true,
     };
     assert_eq!(plan, expected);
     assert_eq!([1, 3, 127].map(|core| plan.sleep.of(core)), [50, 0, 10_000]);

@@ -105,6 +105,8 @@ pub struct ThreadPlan {
     pub fast_wakeup: bool,
     /// `emc-insert-inv-prob`, `smc-enable`.
     pub cache: CacheSettings,
+    /// `pmd-perf-metrics`: threads keep histograms and histories of their iterations.
+    pub perf_metrics: bool,
 }
 
 impl Default for ThreadPlan {
@@ -117,6 +119,7 @@ impl Default for ThreadPlan {
             sleep: SleepMax::default(),
             fast_wakeup: true,
             cache: CacheSettings::default(),
+            perf_metrics: false,
         }
     }
 }
@@ -166,6 +169,7 @@ impl<'a> Reader<'a> {
                 .map_str("other_config", "pmd-fast-wakeup")
                 .is_none_or(|text| !text.eq_ignore_ascii_case("false")),
             cache: self.cache_settings(row),
+            perf_metrics: flag(row, "other_config", "pmd-perf-metrics"),
         }
     }
 

@@ -149,16 +149,10 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Hits, misses, lost upcalls and flows of all threads.
+/// Hits, misses, lost upcalls and flows of all threads, those that ended among them.
 fn totals(instance: &Instance) -> (u64, u64, u64, u64) {
-    let stats = instance.pmd_stats();
-    let sum = |f: fn(&dpif::PmdStats) -> u64| stats.iter().map(|(_, s)| f(s)).sum::<u64>();
-    (
-        sum(|s| s.cache_hits + s.megaflow_hits),
-        sum(|s| s.upcalls + s.lost()),
-        sum(|s| s.lost()),
-        sum(|s| s.flows),
-    )
+    let sum = instance.totals();
+    (sum.cache_hits + sum.megaflow_hits, sum.upcalls + sum.lost(), sum.lost(), sum.flows)
 }
 
 pub(super) fn dpif_show(daemon: &mut Daemon, _: &[String]) -> Answer {

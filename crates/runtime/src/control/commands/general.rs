@@ -3,7 +3,7 @@
 use super::{Answer, available};
 use crate::control::daemon::{Daemon, Exit};
 use crate::vlog::vlog;
-use dpif::DropReason;
+use dpif::{DropReason, PmdStats, PortStats, XlateDrop};
 use ofproto::mac_table::MacStats;
 use std::fmt::Write as _;
 use sync::{Ordering, lock};
@@ -101,30 +101,32 @@ pub(super) fn compact(daemon: &mut Daemon, args: &[String]) -> Answer {
 /// Counters by the names that stock switches have for the same events.
 fn counters(daemon: &Daemon) -> Vec<(&'static str, u64)> {
     let instances = || daemon.switch.instances().iter();
-    let stats: Vec<_> = instances().flat_map(|i| i.pmd_stats()).collect();
-    let sum = |f: fn(&dpif::PmdStats) -> u64| stats.iter().map(|(_, s)| f(s)).sum::<u64>();
-    let dropped = |reason: DropReason| stats.iter().map(|(_, s)| s.drops[reason as usize]).sum::<u64>();
+    let mut sum = PmdStats::default();
+    instances().for_each(|i| sum.add(&i.totals()));
+    let mut ports = PortStats::default();
+    instances().for_each(|i| ports.add(&i.port_totals()));
     let bridges = daemon.switch.instances().bridges();
     let macs = |f: fn(&MacStats) -> u64| bridges.iter().map(|(_, b)| f(&lock(&b.macs).stats)).sum();
-    vec![
-        ("datapath_drop_invalid_port", dropped(DropReason::NoPort)),
-        ("datapath_drop_meter", dropped(DropReason::Meter)),
-        (
-            "datapath_drop_port_removed",
-            dropped(DropReason::PortRemoved) + instances().map(|i| i.datapath.ended_with_port()).sum::<u64>(),
-        ),
-        ("datapath_drop_recirc_error", dropped(DropReason::RecirculationLimit)),
-        ("datapath_drop_rx_invalid_packet", dropped(DropReason::Runt)),
-        ("datapath_drop_upcall_error", dropped(DropReason::UpcallError)),
-        ("flow_extract", sum(|s| s.received + s.recirculated)),
+    let ended: u64 = instances().map(|i| i.datapath.ended_with_port()).sum();
+    sum.drops[DropReason::PortRemoved as usize] += ended;
+    let inside = DropReason::ALL.into_iter().filter_map(|r| Some((r.counter()?, sum.drops[r as usize])));
+    let wanted = XlateDrop::ALL.into_iter().map(|d| (d.counter(), sum.xlate_drops[d as usize]));
+    let mut all: Vec<_> = inside.chain(wanted).collect();
+    all.extend([
+        ("datapath_drop_rx_malformed", ports.rx_malformed),
+        ("datapath_drop_rx_ring_full", ports.rx_dropped),
+        ("datapath_drop_rx_truncated", ports.rx_truncated),
+        ("flow_extract", sum.received + sum.recirculated),
         ("mac_learning_evicted", macs(|s| s.evicted)),
         ("mac_learning_expired", macs(|s| s.expired)),
         ("mac_learning_learned", macs(|s| s.learned)),
         ("mac_learning_moved", macs(|s| s.moved)),
-        ("netdev_received", sum(|s| s.received)),
-        ("netdev_sent", sum(|s| s.sent_packets)),
+        ("netdev_received", sum.received),
+        ("netdev_sent", sum.sent_packets),
         ("packet_in_overflow", instances().map(|i| i.backer.packet_ins_lost.load(Ordering::Relaxed)).sum()),
-    ]
+    ]);
+    all.sort_unstable();
+    all
 }
 
 pub(super) fn coverage_show(daemon: &mut Daemon, _: &[String]) -> Answer {

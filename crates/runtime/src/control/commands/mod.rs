@@ -7,6 +7,7 @@ mod dumps;
 mod fdb;
 mod flows;
 mod general;
+mod perf;
 mod pmd;
 mod slowpath;
 mod table;

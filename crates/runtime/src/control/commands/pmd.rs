@@ -5,7 +5,7 @@ use super::datapath::datapath;
 use crate::control::daemon::Daemon;
 use crate::control::instances::Instance;
 use crate::control::switch::Switch;
-use dpif::{Datapath, DpifOp, PmdId};
+use dpif::PmdId;
 use std::fmt::Write as _;
 
 /// `-pmd N` and a datapath name: which threads, of which datapaths.
@@ -29,7 +29,10 @@ pub(super) fn pmd_stats_show(daemon: &mut Daemon, args: &[String]) -> Answer {
         Err(e) => return Answer::Now(Err(e)),
     };
     let mut out = String::new();
-    let stats = instances.iter().flat_map(|i| i.pmd_stats().into_iter().map(move |(pmd, s)| (i, pmd, s)));
+    let mut stats: Vec<_> =
+        instances.iter().flat_map(|i| i.pmd_stats().into_iter().map(move |(pmd, s)| (i, pmd, s))).collect();
+    // The main thread of each datapath last, as stock switches have it.
+    stats.sort_by_key(|(i, pmd, _)| (i.name(), *pmd == PmdId::Main));
     for (instance, pmd, s) in stats {
         match pmd {
             PmdId::Core(n) if filter.is_none_or(|f| f == n) => {
@@ -61,13 +64,10 @@ fn pmd_stats(out: &mut String, s: &dpif::PmdStats) {
         ("emc hits", "0".to_string()),
         ("smc hits", s.cache_hits.to_string()),
         ("megaflow hits", s.megaflow_hits.to_string()),
-        (
-            "avg. subtable lookups per megaflow hit",
-            format!("{:.2}", ratio(s.subtable_lookups, s.megaflow_hits)),
-        ),
+        ("avg. subtable lookups per megaflow hit", format!("{:.2}", s.lookups_per_hit())),
         ("miss with success upcall", s.upcalls.to_string()),
-        ("miss with failed upcall", s.upcalls_lost.to_string()),
-        ("avg. packets per output batch", format!("{:.2}", ratio(s.sent_packets, s.sent_batches))),
+        ("miss with failed upcall", s.lost().to_string()),
+        ("avg. packets per output batch", format!("{:.2}", s.packets_per_batch())),
     ];
     for (name, value) in rows {
         let _ = writeln!(out, "  {name}: {value}");
@@ -79,13 +79,7 @@ pub(super) fn pmd_stats_clear(daemon: &mut Daemon, args: &[String]) -> Answer {
     let switch = &daemon.switch;
     let clear = || {
         let (instances, filter) = pmd_filter(switch, args)?;
-        for instance in instances {
-            for pmd in instance.datapath.pmds() {
-                if filter.is_none_or(|f| pmd == PmdId::Core(f)) {
-                    instance.ask(pmd, vec![DpifOp::ClearStats])?;
-                }
-            }
-        }
+        instances.iter().for_each(|instance| instance.datapath.clear_stats(filter));
         Ok(String::new())
     };
     Answer::Now(clear())

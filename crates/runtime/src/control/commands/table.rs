@@ -1,7 +1,8 @@
 //! The table of commands: names, arguments, how many of them, and what each does.
 
 use super::{
-    Command, absent, command, datapath, dummy, dumps, fdb, flows, general, pmd, slowpath, threads, trace,
+    Command, absent, command, datapath, dummy, dumps, fdb, flows, general, perf, pmd, slowpath, threads,
+    trace,
 };
 
 /// The commands of every daemon, in order of their names.
@@ -43,12 +44,27 @@ pub(super) const COMMANDS: &[Command] = &[
     command("dpctl/mod-flow", "[dp] flow actions", 2, 3, flows::modify),
     command("dpctl/set-if", "dp iface...", 2, 64, datapath::set_ports),
     command("dpctl/show", "[-s] [dp...]", 0, 16, datapath::dpctl_show),
+    command(
+        "dpif-netdev/pmd-perf-log-set",
+        "on|off [-b before] [-a after] [-e|-ne] [-us usec] [-q qlen]",
+        0,
+        10,
+        perf::set_log,
+    ),
+    command(
+        "dpif-netdev/pmd-perf-show",
+        "[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]",
+        0,
+        8,
+        perf::show,
+    ),
     command("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, threads::rxq_rebalance),
     command("dpif-netdev/pmd-rxq-show", "[-pmd core] [-secs secs] [dp]", 0, 5, threads::rxq_show),
     command("dpif-netdev/pmd-sleep-show", "[dp]", 0, 1, threads::sleep_show),
     command("dpif-netdev/pmd-stats-clear", "[-pmd core] [dp]", 0, 3, pmd::pmd_stats_clear),
     command("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, pmd::pmd_stats_show),
     command("dpif-netdev/subtable-lookup-info-get", "", 0, 0, pmd::lookups),
+    command("dpif-netdev/subtable-lookup-prio-get", "", 0, 0, pmd::lookups),
     command("dpif/dump-dps", "", 0, 0, datapath::list_bridges),
     command("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1, 4, dumps::of_one_bridge),
     command("dpif/get-flow", "[-m] [--names | --no-names] bridge ufid:ufid", 2, 5, dumps::one_of_bridge),

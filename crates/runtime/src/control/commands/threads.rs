@@ -43,17 +43,21 @@ fn asked<'a>(daemon: &'a Daemon, args: &[String]) -> Result<Asked<'a>, String> {
 pub(super) fn rxq_show(daemon: &mut Daemon, args: &[String]) -> Answer {
     let show = || {
         let asked = asked(daemon, args)?;
-        let mut out = format!("Displaying last {} seconds pmd usage %\n", asked.secs);
+        let mut shown = String::new();
         for instance in asked.instances {
             let threads = instance.datapath.threads_shown((asked.secs / INTERVAL_S) as usize);
             let wanted = |t: &&ThreadShown| asked.core.is_none_or(|core| core == t.core);
-            threads.iter().filter(wanted).for_each(|t| thread(&mut out, t));
+            threads.iter().filter(wanted).for_each(|t| thread(&mut shown, t));
             if let Some(queues) = instance.datapath.main_queues().filter(|_| asked.core.is_none()) {
-                out += "main thread (there are no forwarding threads: --without=threads):\n";
-                queues.iter().for_each(|q| queue(&mut out, q));
+                shown += "main thread (there are no forwarding threads: --without=threads):\n";
+                queues.iter().for_each(|q| queue(&mut shown, q));
             }
         }
-        Ok(out)
+        if asked.core.is_some() && shown.is_empty() {
+            // Of a thread that is not there stock switches say nothing at all.
+            return Ok(shown);
+        }
+        Ok(format!("Displaying last {} seconds pmd usage %\n{shown}", asked.secs))
     };
     Answer::Now(show())
 }

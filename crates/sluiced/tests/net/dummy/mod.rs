@@ -1,6 +1,7 @@
 //! Dummy mode: the real daemon, stepped by hand. Outputs are held against what the stock switch printed.
 
 mod commands;
+mod perf;
 mod recorded;
 
 use crate::helpers::{appctl, appctl_output, serving, spec, vsctl, wait_until};

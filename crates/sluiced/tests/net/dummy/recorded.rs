@@ -1,4 +1,4 @@
-//! What the stock switch printed (3.5.4; the last two: 3.1.0), dummy datapath, stopped clock.
+//! What the stock switch printed (3.5.4; the last ones: 3.1.0), dummy datapath, stopped clock.
 
 /// `dpif/show`.
 pub(super) const DPIF_SHOW: &str = "\
@@ -171,4 +171,145 @@ system@ovs-system:
   port 1: p1
   port 2: t1 (tap)
   port 100: br0 (dummy-internal)
+";
+
+/// `dpif-netdev/pmd-perf-show`, no metrics, no packets. That switch took its processor for one of 1 Hz.
+pub(super) const PERF_SHOW_OFF: &str = "\
+\n\
+Time: 21:02:41.580
+Measurement duration: 0.055 s
+
+pmd thread numa_id 0 core_id 1:
+
+  Iterations:                 5814  (8850634502.92 us/it)
+  - Used TSC cycles:      51457589  (93559252727.3 % of total cycles)
+  - idle iterations:          5814  (100.0 % of used cycles)
+  - busy iterations:             0  (  0.0 % of used cycles)
+  - sleep iterations:            0  (  0.0 % of iterations)
+  Sleep time (us):               0  (  0 us/iteration avg.)
+  Rx packets:                    0
+  Tx packets:                    0
+
+";
+
+/// `dpif-netdev/pmd-perf-show -nh -it 1 -ms 1`, with metrics and packets.
+pub(super) const PERF_SHOW_ON: &str = "\
+\n\
+Time: 21:02:43.704
+Measurement duration: 2.180 s
+
+pmd thread numa_id 0 core_id 1:
+
+  Iterations:              1033918  (5266277481.39 us/it)
+  - Used TSC cycles:    5444899081  (249766012889.9 % of total cycles)
+  - idle iterations:       1033913  (100.0 % of used cycles)
+  - busy iterations:             5  (  0.0 % of used cycles)
+  - sleep iterations:            0  (  0.0 % of iterations)
+  Sleep time (us):               0  (  0 us/iteration avg.)
+  Rx packets:                    5  (0 Kpps, 126084 cycles/pkt)
+  Datapath passes:               5  (1.00 passes/pkt)
+  - PHWOL hits:                  0  (  0.0 %)
+  - MFEX Opt hits:               0  (  0.0 %)
+  - Simple Match hits:           0  (  0.0 %)
+  - EMC hits:                    0  (  0.0 %)
+  - SMC hits:                    0  (  0.0 %)
+  - Megaflow hits:               4  ( 80.0 %, 1.00 subtbl lookups/hit)
+  - Upcalls:                     1  ( 20.0 %, 287820000000.0 us/upcall)
+  - Lost upcalls:                0  (  0.0 %)
+  Tx packets:                   10  (0 Kpps)
+  Tx batches:                   10  (1.00 pkts/batch)
+
+   iter                cycles       packets      cycles/pkt   pkts/batch   vhost qlen   upcalls      cycles/upcall
+   1033921             6786         0            0            0            0            0            0          
+
+   ms             iterations   cycles/it    Kpps         cycles/pkt   pkts/batch   vhost qlen   upcalls      cycles/upcall
+   362174         157          6099         0            0            0            0            0            0          
+";
+
+/// The histograms of `dpif-netdev/pmd-perf-show`.
+pub(super) const PERF_HISTOGRAMS: &str = "\
+Histograms
+   cycles/it              packets/it             cycles/pkt             pkts/batch             max vhost qlen         upcalls/it             cycles/upcall        
+   499       0            0         97235618     100       0            0         0            0         97235618     0         97235618     999       0          
+   716       0            1         0            1096      0            1         0            1         0            1         0            1258      0          
+   1025      0            2         0            2093      0            2         0            2         0            2         0            1584      0          
+   1469      0            3         0            3090      0            3         0            3         0            3         0            1995      0          
+   2104      0            4         0            4086      0            4         0            4         0            4         0            2511      0          
+   3014      0            5         0            5083      0            5         0            5         0            5         0            3162      0          
+   4317      18629792     6         0            6080      0            6         0            6         0            6         0            3981      0          
+   6183      75638824     7         0            7076      0            7         0            7         0            7         0            5011      0          
+   8857      2614961      8         0            8073      0            8         0            8         0            8         0            6309      0          
+   12686     121847       9         0            9070      0            9         0            9         0            9         0            7943      0          
+   18171     53674        10        0            10066     0            10        0            10        0            10        0            9999      0          
+   26027     9024         11        0            11063     0            11        0            11        0            11        0            12589     0          
+   37279     6097         13        0            12060     0            12        0            12        0            12        0            15848     0          
+   53395     30157        17        0            13056     0            13        0            13        0            13        0            19952     0          
+   76480     53585        22        0            14053     0            14        0            16        0            14        0            25118     0          
+   109544    32072        28        0            15050     0            16        0            20        0            15        0            31622     0          
+   156903    16335        35        0            16046     0            17        0            25        0            16        0            39810     0          
+   224736    8132         45        0            17043     0            18        0            31        0            17        0            50118     0          
+   321895    3134         57        0            18040     0            19        0            38        0            18        0            63095     0          
+   461058    1664         72        0            19036     0            20        0            48        0            19        0            79432     0          
+   660385    860          92        0            20033     0            21        0            59        0            20        0            99999     0          
+   945886    590          117       0            21030     0            22        0            73        0            21        0            125892    0          
+   1354815   506          148       0            22026     0            23        0            91        0            22        0            158489    0          
+   1940535   444          188       0            23023     0            24        0            113       0            23        0            199526    0          
+   2779476   387          239       0            24020     0            25        0            140       0            24        0            251188    0          
+   3981111   1336         303       0            25016     0            26        0            174       0            25        0            316227    0          
+   5702243   4390         385       0            26013     0            27        0            216       0            26        0            398107    0          
+   8167461   3491         489       0            27010     0            28        0            268       0            27        0            501187    0          
+   11698454  2490         621       0            28006     0            29        0            332       0            28        0            630957    0          
+   16755981  1813         788       0            29003     0            30        0            412       0            29        0            794328    0          
+   24000000  8            1000      0            30000     0            32        0            512       0            30        0            1000000   0          
+   >         5            >         0            >         0            >         0            >         0            >         0            >         0          
+----------------------------------------------------------------------------------------------------------------------------------------------------------
+   cycles/it              packets/it             cycles/pkt             pkts/batch             vhost qlen             upcalls/it             cycles/upcall        
+   5868                   0.00000                0                      0.00000                0.00000                0.00000                0                    
+";
+
+/// `dpif-netdev/pmd-stats-show` with a thread.
+pub(super) const PMD_STATS_THREAD: &str = "\
+pmd thread numa_id 0 core_id 1:
+  packets received: 5
+  packet recirculations: 0
+  avg. datapath passes per packet: 1.00
+  phwol hits: 0
+  mfex opt hits: 0
+  simple match hits: 0
+  emc hits: 0
+  smc hits: 0
+  megaflow hits: 4
+  avg. subtable lookups per megaflow hit: 1.00
+  miss with success upcall: 1
+  miss with failed upcall: 0
+  avg. packets per output batch: 1.00
+  idle cycles: 6475553257 (99.99%)
+  processing cycles: 630422 (0.01%)
+  avg cycles per packet: 1295236735.80 (6476183679/5)
+  avg processing cycles per packet: 126084.40 (630422/5)
+main thread:
+  packets received: 0
+  packet recirculations: 0
+  avg. datapath passes per packet: 0.00
+  phwol hits: 0
+  mfex opt hits: 0
+  simple match hits: 0
+  emc hits: 0
+  smc hits: 0
+  megaflow hits: 0
+  avg. subtable lookups per megaflow hit: 0.00
+  miss with success upcall: 0
+  miss with failed upcall: 0
+  avg. packets per output batch: 0.00
+";
+
+/// `dpif-netdev/pmd-rxq-show -secs 7`, with a thread that has just begun.
+pub(super) const PMD_RXQ: &str = "\
+Displaying last 10 seconds pmd usage %
+pmd thread numa_id 0 core_id 1:
+  isolated : false
+  port: p1                queue-id:  0 (enabled)   pmd usage: NOT AVAIL
+  port: p2                queue-id:  0 (enabled)   pmd usage: NOT AVAIL
+  port: p2                queue-id:  1 (enabled)   pmd usage: NOT AVAIL
+  overhead: NOT AVAIL
 ";

@@ -1,0 +1,198 @@
+//! Counters of ports and forwarding threads.
+
+use crate::drops::{DropReason, XlateDrop};
+
+/// Drops by [`DropReason`].
+pub type Drops = [u64; DropReason::COUNT];
+/// Packets that translations dropped, by [`XlateDrop`]: the parts of [`DropReason::Explicit`].
+pub type XlateDrops = [u64; XlateDrop::COUNT];
+
+/// Counters of a port. Those that a port does not keep are `u64::MAX`.
+///
+/// The first three ways of loss lie before the switch: `rx_dropped`, `rx_malformed` and `rx_truncated` are not in
+/// `rx_packets`. `tx_dropped` is the sum of `tx_drops`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortStats {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Received frames lost before the switch saw them: the receive ring was full.
+    pub rx_dropped: u64,
+    /// Received frames with errors: `rx_malformed` and `rx_truncated`.
+    pub rx_errors: u64,
+    /// Received frames that make no sense.
+    pub rx_malformed: u64,
+    /// Received frames that are longer than the longest taken.
+    pub rx_truncated: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets not sent.
+    pub tx_dropped: u64,
+    /// Packets that failed to be sent.
+    pub tx_errors: u64,
+    /// Drops of packets that came in by this port.
+    pub drops: Drops,
+    /// Of `drops`, those that a translation wanted.
+    pub xlate_drops: XlateDrops,
+    /// Drops of packets that were to go out by this port.
+    pub tx_drops: Drops,
+}
+
+impl PortStats {
+    /// Adds counters of the same port, kept elsewhere.
+    pub fn add(&mut self, s: &PortStats) {
+        self.rx_packets += s.rx_packets;
+        self.rx_bytes += s.rx_bytes;
+        self.rx_dropped += s.rx_dropped;
+        self.rx_errors += s.rx_errors;
+        self.rx_malformed += s.rx_malformed;
+        self.rx_truncated += s.rx_truncated;
+        self.tx_packets += s.tx_packets;
+        self.tx_bytes += s.tx_bytes;
+        self.tx_dropped += s.tx_dropped;
+        self.tx_errors += s.tx_errors;
+        add_each(&mut self.drops, &s.drops);
+        add_each(&mut self.xlate_drops, &s.xlate_drops);
+        add_each(&mut self.tx_drops, &s.tx_drops);
+    }
+
+    /// All drops that the port counts, those before the switch included, by names for people and machines; each once, and
+    /// only what happened. [`DropReason::Explicit`] is told by its parts.
+    pub fn drops_by_name(&self) -> Vec<(&'static str, u64)> {
+        let known = |n: u64| if n == u64::MAX { 0 } else { n };
+        let before = [
+            ("rx_ring_full", known(self.rx_dropped)),
+            ("rx_malformed", self.rx_malformed),
+            ("rx_truncated", self.rx_truncated),
+        ];
+        let wanted = XlateDrop::ALL.map(|d| (d.name(), self.xlate_drops[d as usize]));
+        let inside = DropReason::ALL.into_iter().filter(|r| *r != DropReason::Explicit);
+        let inside = inside.map(|r| (r.name(), self.drops[r as usize] + self.tx_drops[r as usize]));
+        before.into_iter().chain(wanted).chain(inside).filter(|(_, n)| *n > 0).collect()
+    }
+}
+
+/// Counters of a forwarding thread, cumulative.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PmdStats {
+    /// Packets received.
+    pub received: u64,
+    /// Packets recirculated.
+    pub recirculated: u64,
+    /// Received packets whose headers were read by the template for common ones.
+    pub template_hits: u64,
+    /// Packets that the flow cache answered.
+    pub cache_hits: u64,
+    /// Packets that the megaflow table answered.
+    pub megaflow_hits: u64,
+    /// Subtables visited for those.
+    pub subtable_lookups: u64,
+    /// Misses whose upcall was queued.
+    pub upcalls: u64,
+    /// Misses whose upcall could not be queued.
+    pub upcalls_lost: u64,
+    /// Misses that found no room behind the translation they would have waited for.
+    pub parked_lost: u64,
+    /// Misses that the slow path answered.
+    pub answers: u64,
+    /// How long those waited for their answers, in all.
+    pub answers_us: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Transmit batches.
+    pub sent_batches: u64,
+    /// Megaflows now.
+    pub flows: u64,
+    /// Subtables (masks) now.
+    pub masks: u64,
+    /// Cycles spent on packets.
+    pub busy_cycles: u64,
+    /// Cycles spent without packets.
+    pub idle_cycles: u64,
+    /// Megaflows refused because their input port had as many masks as a port may have.
+    pub masks_refused: u64,
+    /// Packets dropped.
+    pub drops: Drops,
+    /// Of `drops`, those that a translation wanted.
+    pub xlate_drops: XlateDrops,
+}
+
+impl PmdStats {
+    /// Packets that a megaflow was looked up for, whether by the cache, the table or in vain.
+    pub fn passes(&self) -> u64 {
+        self.cache_hits + self.megaflow_hits + self.upcalls + self.lost()
+    }
+
+    /// Subtables visited for a hit of the megaflow table; 0 without hits.
+    pub fn lookups_per_hit(&self) -> f64 {
+        ratio(self.subtable_lookups, self.megaflow_hits)
+    }
+
+    /// Packets sent by one transmit call; 0 without calls.
+    pub fn packets_per_batch(&self) -> f64 {
+        ratio(self.sent_packets, self.sent_batches)
+    }
+
+    /// Busy cycles for each packet received; 0 without packets.
+    pub fn busy_cycles_per_packet(&self) -> f64 {
+        ratio(self.busy_cycles, self.received)
+    }
+
+    /// Cycles, idle ones included, for each packet received; 0 without packets.
+    pub fn cycles_per_packet(&self) -> f64 {
+        ratio(self.busy_cycles + self.idle_cycles, self.received)
+    }
+
+    /// Packets without a megaflow that were dropped: their upcall, or their place behind one, found no room.
+    pub fn lost(&self) -> u64 {
+        self.upcalls_lost + self.parked_lost
+    }
+
+    /// The counters anew, as `pmd-stats-clear` wants them. Drops go on: their totals are those of the ports.
+    pub fn cleared(&self) -> PmdStats {
+        let PmdStats { flows, masks, drops, xlate_drops, .. } = *self;
+        PmdStats { flows, masks, drops, xlate_drops, ..PmdStats::default() }
+    }
+
+    /// What stays of a thread that ended: all but what it holds now.
+    pub fn ended(&self) -> PmdStats {
+        PmdStats { flows: 0, masks: 0, ..*self }
+    }
+
+    /// Adds counters of another thread.
+    pub fn add(&mut self, s: &PmdStats) {
+        self.received += s.received;
+        self.recirculated += s.recirculated;
+        self.cache_hits += s.cache_hits;
+        self.megaflow_hits += s.megaflow_hits;
+        self.subtable_lookups += s.subtable_lookups;
+        self.upcalls += s.upcalls;
+        self.upcalls_lost += s.upcalls_lost;
+        self.parked_lost += s.parked_lost;
+        self.answers += s.answers;
+        self.answers_us += s.answers_us;
+        self.sent_packets += s.sent_packets;
+        self.sent_batches += s.sent_batches;
+        self.flows += s.flows;
+        self.masks += s.masks;
+        self.busy_cycles += s.busy_cycles;
+        self.idle_cycles += s.idle_cycles;
+        self.masks_refused += s.masks_refused;
+        add_each(&mut self.drops, &s.drops);
+        add_each(&mut self.xlate_drops, &s.xlate_drops);
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn add_each<const N: usize>(sum: &mut [u64; N], add: &[u64; N]) {
+    sum.iter_mut().zip(add).for_each(|(sum, n)| *sum += n);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+use super::*;
+use std::collections::BTreeSet;
+
+fn counted() -> PmdStats {
+    let mut stats =
+        PmdStats { received: 7, upcalls: 3, parked_lost: 2, flows: 5, masks: 1, ..PmdStats::default() };
+    stats.drops[DropReason::Meter as usize] = 4;
+    stats
+}
+
+#[test]
+fn clearing_leaves_what_is_there_now_and_the_drops() {
+    let cleared = counted().cleared();
+    assert_eq!((cleared.received, cleared.upcalls, cleared.lost()), (0, 0, 0));
+    assert_eq!((cleared.flows, cleared.masks, cleared.drops), (5, 1, counted().drops));
+}
+
+#[test]
+fn what_ended_threads_counted_adds_up() {
+    let mut sum = PmdStats::default();
+    sum.add(&counted().ended());
+    sum.add(&counted());
+    assert_eq!((sum.received, sum.lost(), sum.flows), (14, 4, 5));
+    assert_eq!(sum.drops[DropReason::Meter as usize], 8);
+}
+
+#[test]
+fn a_port_tells_each_drop_once() {
+    let mut port =
+        PortStats { rx_dropped: 3, rx_errors: 3, rx_malformed: 1, rx_truncated: 2, ..PortStats::default() };
+    port.drops[DropReason::Explicit as usize] = 5;
+    port.xlate_drops[XlateDrop::Ok as usize] = 4;
+    port.xlate_drops[XlateDrop::VlanNotAllowed as usize] = 1;
+    port.drops[DropReason::Meter as usize] = 6;
+    (port.tx_drops[DropReason::TxTooBig as usize], port.tx_dropped) = (7, 7);
+    let mut twice = port;
+    twice.add(&port);
+    let expected = [
+        ("rx_ring_full", 3),
+        ("rx_malformed", 1),
+        ("rx_truncated", 2),
+        ("rules", 4),
+        ("vlan_not_allowed", 1),
+        ("meter", 6),
+        ("tx_too_big", 7),
+    ];
+    assert_eq!(port.drops_by_name(), expected);
+    assert_eq!(twice.drops_by_name(), expected.map(|(name, n)| (name, 2 * n)));
+    // A dummy does not know what it lost.
+    assert_eq!(PortStats { rx_dropped: u64::MAX, ..PortStats::default() }.drops_by_name(), []);
+}
+
+#[test]
+fn every_reason_has_a_name_and_a_counter_of_its_own() {
+    let reasons = DropReason::ALL.into_iter();
+    let names: BTreeSet<_> =
+        reasons.clone().map(DropReason::name).chain(XlateDrop::ALL.map(XlateDrop::name)).collect();
+    assert_eq!(names.len(), DropReason::COUNT + XlateDrop::COUNT);
+    let counters: BTreeSet<_> = reasons
+        .clone()
+        .filter_map(DropReason::counter)
+        .chain(XlateDrop::ALL.map(XlateDrop::counter))
+        .collect();
+    assert_eq!(counters.len(), DropReason::COUNT - 1 + XlateDrop::COUNT);
+    assert!(reasons.enumerate().all(|(i, reason)| reason as usize == i));
+    assert!(XlateDrop::ALL.into_iter().enumerate().all(|(i, reason)| reason as usize == i));
+}

@@ -1,0 +1,176 @@
+//! `sluice top`: what the switch does, live, from one reading of `sluice/status` a refresh.
+//!
+//! The readings are made by a thread of their own, so that keys are obeyed while a daemon is slow to answer. A daemon that
+//! is away is asked again at each refresh.
+
+mod model;
+mod screen;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::IsTerminal;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use crate::appctl::DEFAULT_TARGET;
+use crate::remote::{EXIT_TIMED_OUT, TimedOut, complain, print};
+use crate::status;
+use crate::status_model::StatusModel;
+use model::{Follower, Sorting, View};
+use screen::Screen;
+
+const PROGRAM: &str = "sluice top";
+/// How long keys wait at most while an answer is awaited.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Arguments of `sluice top`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Seconds between two refreshes
+    #[arg(short, long, default_value = "1", value_parser = parse_delay)]
+    delay: Duration,
+    /// Print one plain screen after one delay and end, as it does without a terminal
+    #[arg(long)]
+    once: bool,
+    /// The same as JSON; figures that are not known are null
+    #[arg(long)]
+    json: bool,
+    /// Sort by the column of this heading, such as 'Rx bit/s' or 'Busy'
+    #[arg(short, long)]
+    sort: Option<String>,
+    /// The daemon: its name, or the path of its control socket
+    #[arg(short, long, default_value = DEFAULT_TARGET)]
+    target: String,
+    /// Give up on an answer after so many seconds; 0 never
+    #[arg(long, default_value_t = 10)]
+    timeout: u32,
+}
+
+fn parse_delay(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    match seconds.filter(|s| (0.1..=3600.0).contains(s)) {
+        Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
+        None => Err(format!("{text}: not a number of seconds from 0.1 to 3600")),
+    }
+}
+
+/// Runs it; gives the exit code.
+pub(crate) fn main(options: &Options) -> u8 {
+    match run(options) {
+        Ok(()) => 0,
+        Err(error) => {
+            complain(PROGRAM, &format!("{error:#}"));
+            if error.chain().any(|cause| cause.is::<TimedOut>()) { EXIT_TIMED_OUT } else { 1 }
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    let (threads_by, ports_by) = sorting(options.sort.as_deref())?;
+    if options.once || options.json || !std::io::stdout().is_terminal() {
+        let view = one_interval(options)?;
+        print(&if options.json { text::json(&view) } else { text::plain(&view, threads_by, ports_by) });
+        return Ok(());
+    }
+    // A daemon that is not there at all is told before the screen is taken.
+    let first = read(&options.target, options.timeout)?;
+    let mut screen = Screen::new(threads_by, ports_by);
+    let mut terminal = ratatui::try_init().context("cannot set up the terminal")?;
+    let outcome = live(&mut terminal, &mut screen, options, first);
+    ratatui::restore();
+    outcome
+}
+
+/// How the tables of threads and of ports are sorted by a heading of theirs.
+fn sorting(heading: Option<&str>) -> Result<(Sorting, Sorting)> {
+    let Some(heading) = heading else { return Ok(Default::default()) };
+    let (threads, ports) = (text::threads(&View::default()).headings, text::ports(&View::default()).headings);
+    let by = |headings: &[&str]| Sorting {
+        column: headings.iter().position(|h| h.eq_ignore_ascii_case(heading)),
+        reversed: false,
+    };
+    let found = (by(&threads), by(&ports));
+    if found == Default::default() {
+        bail!("--sort {heading}: no such column; there are: {}, {}", threads.join(", "), ports.join(", "));
+    }
+    Ok(found)
+}
+
+fn read(target: &str, timeout_s: u32) -> Result<StatusModel> {
+    StatusModel::from_json(&status::read(target, timeout_s)?).map_err(anyhow::Error::msg)
+}
+
+fn one_interval(options: &Options) -> Result<View> {
+    let (start, mut follower) = (Instant::now(), Follower::default());
+    follower.take(start.elapsed(), Ok(read(&options.target, options.timeout)?));
+    std::thread::sleep(options.delay);
+    let now = read(&options.target, options.timeout)?;
+    follower.take(start.elapsed(), Ok(now));
+    if let Some(notice) = &follower.notice {
+        complain(PROGRAM, notice);
+    }
+    Ok(follower.view)
+}
+
+/// What a reading gave, and when.
+type Reading = (Instant, Result<StatusModel, String>);
+
+/// Starts the thread that reads: once each time it is asked.
+fn reader(options: &Options) -> (Sender<()>, Receiver<Reading>) {
+    let (ask, asked) = channel();
+    let (reply, readings) = channel();
+    let (target, timeout_s) = (options.target.clone(), options.timeout);
+    std::thread::spawn(move || {
+        for () in asked {
+            let reading = read(&target, timeout_s).map_err(|e| format!("{e:#}"));
+            if reply.send((Instant::now(), reading)).is_err() {
+                return;
+            }
+        }
+    });
+    (ask, readings)
+}
+
+/// Shows and refreshes the screen until it is over.
+fn live(
+    terminal: &mut DefaultTerminal,
+    screen: &mut Screen,
+    options: &Options,
+    first: StatusModel,
+) -> Result<()> {
+    let start = Instant::now();
+    let (ask, readings) = reader(options);
+    screen.follower.take(Duration::ZERO, Ok(first));
+    let (mut next, mut waiting, mut changed) = (start + options.delay, false, true);
+    while !screen.over {
+        if !screen.paused && !waiting && Instant::now() >= next {
+            ask.send(()).context("the thread that reads has ended")?;
+            (next, waiting) = (Instant::now() + options.delay, true);
+        }
+        if let Ok((at, reading)) = readings.try_recv() {
+            waiting = false;
+            if !screen.paused {
+                screen.follower.take(at - start, reading);
+                changed = true;
+            }
+        }
+        if changed {
+            terminal.draw(|frame| screen.draw(frame)).context("cannot draw")?;
+        }
+        let idle = if screen.paused { options.delay } else { next.saturating_duration_since(Instant::now()) };
+        changed = event::poll(if waiting { GLANCE } else { idle }).context("cannot read keys")?;
+        if changed
+            && let Event::Key(key) = event::read().context("cannot read keys")?
+            && key.kind == KeyEventKind::Press
+        {
+            screen.key(key);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,325 @@
+//! What `sluice top` shows, computed from two readings of `sluice/status`: rates from differences, shares of them. Pure.
+//!
+//! A counter that went back was cleared, or belongs to another run: its rate is unknown, never negative.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::status_model::{Datapath, Port, StatusModel, Thread};
+
+/// Per second, or a share; `None` when it is not known.
+pub(crate) type Figure = Option<f64>;
+
+/// The switch over one interval.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct View {
+    /// Of the daemon.
+    pub(crate) version: String,
+    /// Since its start.
+    pub(crate) uptime_ms: Option<u64>,
+    /// Length of the interval; `None` while there is one reading alone.
+    pub(crate) elapsed: Option<Duration>,
+    /// In the daemon's order.
+    pub(crate) datapaths: Vec<DatapathView>,
+    /// In the daemon's order.
+    pub(crate) threads: Vec<ThreadView>,
+    /// Those of all bridges.
+    pub(crate) ports: Vec<PortView>,
+}
+
+/// Flows and upcalls of a datapath.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct DatapathView {
+    pub(crate) name: String,
+    pub(crate) flows: u64,
+    pub(crate) masks: u64,
+    /// Flows that the slow path keeps, and may keep.
+    pub(crate) installed: u64,
+    pub(crate) flow_limit: u64,
+    pub(crate) hits: Figure,
+    pub(crate) misses: Figure,
+    pub(crate) lost: Figure,
+    /// Upcalls answered, and how long each waited.
+    pub(crate) answers: Figure,
+    pub(crate) answer_us: Figure,
+    pub(crate) dump_duration_ms: u64,
+}
+
+/// A forwarding thread.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ThreadView {
+    pub(crate) datapath: String,
+    pub(crate) id: String,
+    pub(crate) packets: Figure,
+    pub(crate) cycles_per_packet: Figure,
+    /// Shares from 0 to 1: of its time, then of its lookups.
+    pub(crate) busy: Figure,
+    pub(crate) cache: Figure,
+    pub(crate) megaflow: Figure,
+    pub(crate) miss: Figure,
+    pub(crate) lookups_per_hit: Figure,
+    pub(crate) packets_per_batch: Figure,
+    pub(crate) recirculated: Figure,
+    pub(crate) upcalls: Figure,
+    pub(crate) lost: Figure,
+}
+
+/// A port.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PortView {
+    pub(crate) bridge: String,
+    pub(crate) name: String,
+    pub(crate) link: String,
+    pub(crate) rx_packets: Figure,
+    pub(crate) rx_bits: Figure,
+    pub(crate) tx_packets: Figure,
+    pub(crate) tx_bits: Figure,
+    /// Drops by reason over the interval, those that happened.
+    pub(crate) drops: BTreeMap<String, f64>,
+    /// All of them together; `None` when they are not known.
+    pub(crate) dropped: Figure,
+    /// Drops by reason since the port was made.
+    pub(crate) drops_in_all: BTreeMap<String, u64>,
+    /// Upcalls in its queue.
+    pub(crate) waiting: u64,
+    pub(crate) error: Option<String>,
+}
+
+/// Differences of counters.
+#[derive(Clone, Copy)]
+struct Span(f64);
+
+impl Span {
+    /// Per second.
+    fn rate(self, before: u64, now: u64) -> Figure {
+        let more = now.checked_sub(before)?;
+        (self.0 > 0.0).then(|| more as f64 / self.0)
+    }
+}
+
+/// The part of a whole that grew, both by differences.
+fn share(part: Option<u64>, whole: Option<u64>) -> Figure {
+    let (part, whole) = (part?, whole?);
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+impl View {
+    /// One reading: totals, no rates.
+    pub(crate) fn first(now: &StatusModel) -> View {
+        View::of(now, None)
+    }
+
+    /// Two readings of the same run of a daemon.
+    pub(crate) fn between(before: &StatusModel, now: &StatusModel, elapsed: Duration) -> View {
+        View { elapsed: Some(elapsed), ..View::of(now, Some((before, Span(elapsed.as_secs_f64())))) }
+    }
+
+    fn of(now: &StatusModel, before: Option<(&StatusModel, Span)>) -> View {
+        let mut view = View { version: now.version.clone(), uptime_ms: now.uptime_ms, ..View::default() };
+        for path in &now.datapaths {
+            let old = before.and_then(|(before, span)| {
+                Some((before.datapaths.iter().find(|old| old.name == path.name)?, span))
+            });
+            view.datapaths.push(datapath(path, old));
+            for t in &path.threads {
+                let old =
+                    old.and_then(|(old, span)| Some((old.threads.iter().find(|old| old.id == t.id)?, span)));
+                view.threads.push(ThreadView { datapath: path.name.clone(), ..thread(t, old) });
+            }
+        }
+        for bridge in &now.bridges {
+            for p in &bridge.ports {
+                let old = before.and_then(|(before, span)| {
+                    let bridge = before.bridges.iter().find(|old| old.name == bridge.name)?;
+                    Some((bridge.ports.iter().find(|old| old.name == p.name)?, span))
+                });
+                view.ports.push(PortView { bridge: bridge.name.clone(), ..port(p, old) });
+            }
+        }
+        view
+    }
+}
+
+fn datapath(now: &Datapath, before: Option<(&Datapath, Span)>) -> DatapathView {
+    let rate = |counter: fn(&Datapath) -> u64| {
+        before.and_then(|(before, span)| span.rate(counter(before), counter(now)))
+    };
+    let more = |counter: fn(&Datapath) -> u64| counter(now).checked_sub(counter(before?.0));
+    DatapathView {
+        name: now.name.clone(),
+        flows: now.flows,
+        masks: now.masks,
+        installed: now.upcalls.installed,
+        flow_limit: now.upcalls.flow_limit,
+        hits: rate(|d| d.hits),
+        misses: rate(|d| d.misses),
+        lost: rate(|d| d.lost),
+        answers: rate(|d| d.upcalls.answers),
+        answer_us: share(more(|d| d.upcalls.answers_us), more(|d| d.upcalls.answers)),
+        dump_duration_ms: now.upcalls.dump_duration_ms,
+    }
+}
+
+fn thread(now: &Thread, before: Option<(&Thread, Span)>) -> ThreadView {
+    let rate = |counter: fn(&Thread) -> u64| {
+        before.and_then(|(before, span)| span.rate(counter(before), counter(now)))
+    };
+    let more = |counter: fn(&Thread) -> u64| counter(now).checked_sub(counter(before?.0));
+    let [received, cache, hits, upcalls, lost] = [
+        more(|t| t.received),
+        more(|t| t.cache_hits),
+        more(|t| t.megaflow_hits),
+        more(|t| t.upcalls),
+        more(|t| t.upcalls_lost),
+    ];
+    let misses = upcalls.zip(lost).map(|(a, b)| a + b);
+    let lookups = cache.zip(hits).zip(misses).map(|((a, b), c)| a + b + c);
+    let busy = more(|t| t.busy_cycles);
+    ThreadView {
+        datapath: String::new(),
+        id: now.id.clone(),
+        packets: rate(|t| t.received),
+        cycles_per_packet: share(busy, received),
+        busy: share(busy, busy.zip(more(|t| t.idle_cycles)).map(|(a, b)| a + b)),
+        cache: share(cache, lookups),
+        megaflow: share(hits, lookups),
+        miss: share(misses, lookups),
+        lookups_per_hit: share(more(|t| t.subtable_lookups), hits),
+        packets_per_batch: share(more(|t| t.sent_packets), more(|t| t.sent_batches)),
+        recirculated: rate(|t| t.recirculated),
+        upcalls: rate(|t| t.upcalls),
+        lost: rate(|t| t.upcalls_lost),
+    }
+}
+
+fn port(now: &Port, before: Option<(&Port, Span)>) -> PortView {
+    let rate = |counter: fn(&Port) -> u64| {
+        before.and_then(|(before, span)| span.rate(counter(before), counter(now)))
+    };
+    let bits = |counter: fn(&Port) -> u64| rate(counter).map(|bytes| bytes * 8.0);
+    let drops: Option<BTreeMap<String, f64>> = before.and_then(|(before, span)| {
+        let of = |(why, n): (&String, &u64)| {
+            let old = before.drops.get(why).copied().unwrap_or(0);
+            Some((why.clone(), span.rate(old, *n)?))
+        };
+        now.drops.iter().map(of).collect()
+    });
+    PortView {
+        bridge: String::new(),
+        name: now.name.clone(),
+        link: now.link.clone(),
+        rx_packets: rate(|p| p.rx_packets),
+        rx_bits: bits(|p| p.rx_bytes),
+        tx_packets: rate(|p| p.tx_packets),
+        tx_bits: bits(|p| p.tx_bytes),
+        dropped: drops.as_ref().map(|drops| drops.values().fold(0.0, |sum, n| sum + n)),
+        drops: drops.unwrap_or_default().into_iter().filter(|(_, n)| *n > 0.0).collect(),
+        drops_in_all: now.drops.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect(),
+        waiting: now.upcalls_waiting,
+        error: now.error.clone(),
+    }
+}
+
+/// Follows a daemon from reading to reading, also through its restarts.
+#[derive(Debug, Default)]
+pub(crate) struct Follower {
+    before: Option<(StatusModel, Duration)>,
+    /// What is to be shown; empty before the first reading.
+    pub(crate) view: View,
+    /// What the user is to know about the readings.
+    pub(crate) notice: Option<String>,
+    /// When another run of the daemon answered first.
+    restarted: Option<Duration>,
+}
+
+/// How long a restart is told.
+const RESTART_TOLD: Duration = Duration::from_secs(5);
+
+impl Follower {
+    /// Takes a reading, or why there is none, made at `at` of any clock that does not go back.
+    pub(crate) fn take(&mut self, at: Duration, reading: Result<StatusModel, String>) {
+        let now = match reading {
+            Ok(now) => now,
+            Err(why) => {
+                self.notice = Some(format!("no answer, asking again: {why}"));
+                return;
+            }
+        };
+        self.view = match self.before.take() {
+            None => View::first(&now),
+            Some((before, _)) if is_restarted(&before, &now) => {
+                self.restarted = Some(at);
+                View::first(&now)
+            }
+            Some((before, then)) => View::between(&before, &now, at.saturating_sub(then)),
+        };
+        let lately = self.restarted.is_some_and(|then| at.saturating_sub(then) < RESTART_TOLD);
+        self.notice = lately.then(|| "the daemon was restarted: counters began anew".to_string());
+        self.before = Some((now, at));
+    }
+}
+
+/// Whether another run of the daemon answered.
+fn is_restarted(before: &StatusModel, now: &StatusModel) -> bool {
+    let other = before.pid.is_some() && now.pid.is_some() && before.pid != now.pid;
+    other || now.uptime_ms < before.uptime_ms
+}
+
+/// A place in a table: what it says, and what it is sorted by.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    /// `None` for words and for figures that are not known.
+    pub(crate) value: Figure,
+}
+
+/// A table: headings, and rows of as many cells.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Table {
+    pub(crate) headings: Vec<&'static str>,
+    /// The last column holds words, as the first does.
+    pub(crate) words_last: bool,
+    pub(crate) rows: Vec<Vec<Cell>>,
+}
+
+/// By what a table is sorted; not at all without a column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sorting {
+    pub(crate) column: Option<usize>,
+    pub(crate) reversed: bool,
+}
+
+impl Table {
+    /// The headings and the rows, each cell as wide as its column: words to the left, figures to the right.
+    pub(crate) fn aligned(&self) -> Vec<Vec<String>> {
+        let heads = self.headings.iter().map(|heading| heading.to_string()).collect();
+        let rows = self.rows.iter().map(|row| row.iter().map(|cell| cell.text.clone()).collect());
+        let mut all: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
+        let columns = self.headings.len();
+        for column in 0..columns {
+            let width = all.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+            let words = column == 0 || self.words_last && column == columns - 1;
+            for row in &mut all {
+                let text = &row[column];
+                row[column] = if words { format!("{text:<width$}") } else { format!("{text:>width$}") };
+            }
+        }
+        all
+    }
+
+    /// Largest figures first, words in their order, what is not known last; rows that are alike stay as they are.
+    pub(crate) fn sort(&mut self, by: Sorting) {
+        let Some(column) = by.column else { return };
+        self.rows.sort_by(|a, b| {
+            let (Some(a), Some(b)) = (a.get(column), b.get(column)) else { return Ordering::Equal };
+            let order = match (a.value, b.value) {
+                (Some(a), Some(b)) => b.total_cmp(&a),
+                (Some(_), None) => return Ordering::Less,
+                (None, Some(_)) => return Ordering::Greater,
+                (None, None) => a.text.cmp(&b.text),
+            };
+            if by.reversed { order.reverse() } else { order }
+        });
+    }
+}

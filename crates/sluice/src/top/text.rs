@@ -1,0 +1,197 @@
+//! The view as tables, plain text and JSON.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::model::{Cell, DatapathView, Figure, PortView, Sorting, Table, ThreadView, View};
+use crate::status::{scaled, span};
+
+fn word(text: &str) -> Cell {
+    Cell { text: if text.is_empty() { "-".to_string() } else { text.to_string() }, value: None }
+}
+
+fn figure(value: Figure, text: impl Fn(f64) -> String) -> Cell {
+    Cell { text: value.map_or("-".to_string(), text), value }
+}
+
+fn rate(value: Figure) -> Cell {
+    figure(value, scaled)
+}
+
+fn percent(value: Figure) -> Cell {
+    figure(value, |share| format!("{:.1}%", share * 100.0))
+}
+
+fn average(value: Figure) -> Cell {
+    figure(value, |x| format!("{x:.2}"))
+}
+
+/// The forwarding threads; with several datapaths, each by the name of its own.
+pub(crate) fn threads(view: &View) -> Table {
+    let several = view.datapaths.len() > 1;
+    let row = |t: &ThreadView| {
+        let name = if several { format!("{} {}", t.datapath, t.id) } else { t.id.clone() };
+        vec![
+            word(&name),
+            rate(t.packets),
+            figure(t.cycles_per_packet, |x| format!("{x:.0}")),
+            percent(t.busy),
+            percent(t.cache),
+            percent(t.megaflow),
+            percent(t.miss),
+            average(t.lookups_per_hit),
+            average(t.packets_per_batch),
+            rate(t.recirculated),
+            rate(t.upcalls),
+            rate(t.lost),
+        ]
+    };
+    let headings = vec![
+        "Thread",
+        "Pkt/s",
+        "Cyc/pkt",
+        "Busy",
+        "Cache",
+        "Megaflow",
+        "Miss",
+        "Lookups/hit",
+        "Pkt/batch",
+        "Recirc/s",
+        "Upcall/s",
+        "Lost/s",
+    ];
+    Table { headings, words_last: false, rows: view.threads.iter().map(row).collect() }
+}
+
+/// The ports, with the reasons of their drops in the last column.
+pub(crate) fn ports(view: &View) -> Table {
+    let row = |p: &PortView| {
+        vec![
+            word(&p.name),
+            word(&p.bridge),
+            word(&p.link),
+            rate(p.rx_packets),
+            rate(p.rx_bits),
+            rate(p.tx_packets),
+            rate(p.tx_bits),
+            rate(p.dropped),
+            figure(Some(p.waiting as f64), |x| format!("{x:.0}")),
+            word(&reasons(p)),
+        ]
+    };
+    let headings = vec![
+        "Port",
+        "Bridge",
+        "Link",
+        "Rx pkt/s",
+        "Rx bit/s",
+        "Tx pkt/s",
+        "Tx bit/s",
+        "Drop/s",
+        "Queued",
+        "Drops by reason",
+    ];
+    Table { headings, words_last: true, rows: view.ports.iter().map(row).collect() }
+}
+
+/// What drops now, by its rate, the most first; else what dropped at any time, by its number.
+fn reasons(p: &PortView) -> String {
+    if let Some(error) = &p.error {
+        return format!("error: {error}");
+    }
+    let by_rate = p.drops.iter().map(|(why, n)| (why, *n, format!("{why} {}/s", scaled(*n))));
+    let in_all = p.drops_in_all.iter().map(|(why, n)| (why, *n as f64, format!("{why} {n}")));
+    let mut all: Vec<_> = if p.drops.is_empty() { in_all.collect() } else { by_rate.collect() };
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+    all.into_iter().map(|(.., text)| text).collect::<Vec<_>>().join(", ")
+}
+
+/// The first line.
+pub(crate) fn head(view: &View) -> String {
+    let version = if view.version.is_empty() { "of an unknown version" } else { &view.version };
+    let up = view.uptime_ms.map(|ms| format!(", up {}", span(ms))).unwrap_or_default();
+    let over = view.elapsed.map(|e| format!(", over {:.1} s", e.as_secs_f64())).unwrap_or_default();
+    format!("Sluice {version}{up}{over}")
+}
+
+/// Two lines for a datapath: its flows, its upcalls.
+pub(crate) fn datapath(d: &DatapathView) -> [String; 2] {
+    let a_second = |value: Figure| format!("{}/s", rate(value).text);
+    [
+        format!(
+            "Flows of {}: {} in {} masks, {} of at most {} kept, dumped in {} ms; hit {}, missed {}",
+            d.name,
+            d.flows,
+            d.masks,
+            d.installed,
+            d.flow_limit,
+            d.dump_duration_ms,
+            a_second(d.hits),
+            a_second(d.misses)
+        ),
+        format!(
+            "Upcalls: {} answered after {}, {} lost",
+            a_second(d.answers),
+            figure(d.answer_us, |us| format!("{us:.0} us")).text,
+            a_second(d.lost)
+        ),
+    ]
+}
+
+/// All of it, for terminals that do not move.
+pub(crate) fn plain(view: &View, threads_by: Sorting, ports_by: Sorting) -> String {
+    // Writing to a string cannot fail.
+    let mut out = head(view) + "\n";
+    for line in view.datapaths.iter().flat_map(datapath) {
+        out += &line;
+        out.push('\n');
+    }
+    for (mut table, by) in [(threads(view), threads_by), (ports(view), ports_by)] {
+        table.sort(by);
+        out.push('\n');
+        for row in table.aligned() {
+            let _infallible = writeln!(out, "  {}", row.join("  ").trim_end());
+        }
+    }
+    out
+}
+
+/// All of it, for machines: figures that are not known are null.
+pub(crate) fn json(view: &View) -> String {
+    let thread = |t: &ThreadView| {
+        json!({
+            "datapath": t.datapath, "id": t.id, "packets_per_s": t.packets, "cycles_per_packet": t.cycles_per_packet,
+            "busy": t.busy, "cache_hits": t.cache, "megaflow_hits": t.megaflow, "misses": t.miss,
+            "lookups_per_hit": t.lookups_per_hit, "packets_per_batch": t.packets_per_batch,
+            "recirculated_per_s": t.recirculated, "upcalls_per_s": t.upcalls, "lost_per_s": t.lost,
+        })
+    };
+    let port = |p: &PortView| {
+        json!({
+            "name": p.name, "bridge": p.bridge, "link": p.link, "rx_packets_per_s": p.rx_packets,
+            "rx_bits_per_s": p.rx_bits, "tx_packets_per_s": p.tx_packets, "tx_bits_per_s": p.tx_bits,
+            "drops_per_s": p.drops, "drops": p.drops_in_all, "upcalls_waiting": p.waiting, "error": p.error,
+        })
+    };
+    let path = |d: &DatapathView| {
+        json!({
+            "name": d.name, "flows": d.flows, "masks": d.masks, "flows_kept": d.installed, "flow_limit": d.flow_limit,
+            "hits_per_s": d.hits, "misses_per_s": d.misses, "lost_per_s": d.lost, "answers_per_s": d.answers,
+            "answer_us": d.answer_us, "dump_duration_ms": d.dump_duration_ms,
+        })
+    };
+    let list = |values: Vec<Value>| Value::Array(values);
+    let all = json!({
+        "version": view.version,
+        "uptime_ms": view.uptime_ms,
+        "interval_s": view.elapsed.map(|e| e.as_secs_f64()),
+        "datapaths": list(view.datapaths.iter().map(path).collect()),
+        "threads": list(view.threads.iter().map(thread).collect()),
+        "ports": list(view.ports.iter().map(port).collect()),
+    });
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _infallible = writeln!(out, "{all:#}");
+    out
+}
