@@ -176,6 +176,7 @@ impl Bridge {
             interface.open().filter(|_| outside)?.mtu
         };
         let mtu = self.interfaces.values().filter_map(outside).min().unwrap_or(ETHERNET_MTU);
+        let mtu = mtu.min(TAP_MTU_MAX);
         Derived { local: self.config.name.clone(), mac: self.mac(), mtu }
     }
 
@@ -190,6 +191,9 @@ impl Bridge {
     }
 }
 
+/// The largest MTU that the kernel gives the devices of internal interfaces: 65,535 less their Ethernet header. Ports without a
+/// device have none, and may say more.
+const TAP_MTU_MAX: u32 = 65_521;
 /// MTU of internal interfaces in a bridge without others (RFC 894).
 const ETHERNET_MTU: u32 = 1500;
 

@@ -310,6 +310,9 @@ fn internal_ports_have_the_least_mtu_of_the_devices_around() {
     world.fake.go_on(&mut world.planner);
     assert_eq!(world.fake.take_log(), ["update br0", "update i1"]);
     assert_eq!(["br0", "i1", "i2"].map(|name| mtu(&world, name)), [Some(9000), Some(9000), Some(1400)]);
+    world.planner.device_changed("p1", device_mac("p1"), Some(65_535));
+    world.fake.go_on(&mut world.planner);
+    assert_eq!(mtu(&world, "i1"), Some(65_521), "no device of the kernel has more");
     world.add("p2", &[]);
     assert_eq!(mtu(&world, "i1"), Some(1500), "the least");
 }
