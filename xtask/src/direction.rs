@@ -45,7 +45,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("ovsdb", &[]),
     ("ofproto", &["packet", "flow", "classifier", "dpif", "openflow", "sync"]),
     ("vswitch", &["ovsdb", "ofproto"]),
-    ("netdev", &["packet"]),
+    ("netdev", &["packet", "simd"]),
     ("netlink", &["dpif", "flow", "packet"]),
     ("simd", &[]),
     ("sync", &[]),

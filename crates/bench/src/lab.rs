@@ -136,10 +136,12 @@ impl Lab {
         done
     }
 
-    /// Cache between packets and megaflows on or off.
+    /// Cache between packets and megaflows as the daemon has it by itself, or off.
     pub(crate) fn set_cache(&self, on: bool) -> Result<()> {
-        let one_in = if on { 100 } else { 0 };
-        self.vsctl(&["set", "Open_vSwitch", ".", &format!("other_config:emc-insert-inv-prob={one_in}")])
+        if on {
+            return self.vsctl(&["remove", "Open_vSwitch", ".", "other_config", "emc-insert-inv-prob"]);
+        }
+        self.vsctl(&["set", "Open_vSwitch", ".", "other_config:emc-insert-inv-prob=0"])
     }
 
     /// Replaces what it forwards, and waits until all the megaflows of it are there.

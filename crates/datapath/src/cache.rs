@@ -104,8 +104,9 @@ impl SignatureCache {
         }
     }
 
-    /// Remembers that a packet of this hash matches megaflow `id`.
-    pub(crate) fn insert(&mut self, hash: u64, id: u32) {
+    /// Remembers that a packet of this hash matches megaflow `id`: one of `one_in` such packets, the others not being
+    /// remembered, for whom an eviction counts too.
+    pub(crate) fn insert(&mut self, hash: u64, id: u32, one_in: u32) {
         let (signature, at) = (Line::signature(hash), self.line_of(hash));
         let line = &mut self.lines[at];
         let same = line.probe(signature);
@@ -117,7 +118,7 @@ impl SignatureCache {
             // The line's note is the entry to go next.
             let victim = usize::from(line.note);
             line.note = ((victim + 1) % LINE_ENTRIES) as u8;
-            self.window_evictions += 1;
+            self.window_evictions += u64::from(one_in);
             self.evictions += 1;
             victim
         };

@@ -191,7 +191,7 @@ impl Kernel for FindMegaflows<'_> {
                 && (self.insert_inv_prob <= 1
                     || split_mix(self.random).is_multiple_of(self.insert_inv_prob.into()))
             {
-                cache.insert(burst.hashes[i], id);
+                cache.insert(burst.hashes[i], id, self.insert_inv_prob);
             }
         }
         (hits, lookups)

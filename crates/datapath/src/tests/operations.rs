@@ -154,6 +154,23 @@ fn the_cache_grows_under_evictions_and_shrinks_when_idle() {
 }
 
 #[test]
+fn the_cache_grows_for_all_flows_when_one_hit_of_many_is_remembered() {
+    let mut rig = Rig::with(|c| c.tuning.cache_insert_inv_prob = 100);
+    let small = rig.pmd.cache_stats().entries;
+    rig.flow(1, &tcp(1, 1), least_mask(), vec![out(2)]);
+    let bursts: Vec<Vec<Vec<u8>>> = (0..200).map(|n| (0..32).map(|m| tcp(n * 32 + m, 1)).collect()).collect();
+    for _ in 0..150 {
+        for frames in &bursts {
+            rig.receive(1, frames);
+            rig.sent();
+            rig.io.packets.clear();
+        }
+    }
+    let grown = rig.pmd.cache_stats().entries;
+    assert!(grown > small, "{grown} entries for 6,400 flows");
+}
+
+#[test]
 fn a_core_can_be_given_to_a_thread() {
     fn send<T: Send>(_: &T) {}
     let mut rig = Rig::new();

@@ -16,6 +16,8 @@ use crate::port::{RxCounters, RxQueue};
 /// The most memory that the frames of one port may take.
 pub const MAX_PRELOADED_BYTES: usize = 256 << 20;
 const LINE_BYTES: usize = 64;
+/// Frames whose memory is asked for in advance, as a device would have put them into the cache: two bursts.
+const FRAMES_AHEAD: usize = 64;
 
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
@@ -101,6 +103,9 @@ impl RxQueue for Replay {
         pool.alloc_burst(batch, most);
         for p in &mut batch.packets_mut()[before..] {
             let place = self.frames[self.next];
+            if let Some(ahead) = self.frames.get(self.next + FRAMES_AHEAD) {
+                simd::prefetch(&self.lines[ahead.first_line as usize]);
+            }
             self.next = if self.next + 1 == self.frames.len() { 0 } else { self.next + 1 };
             if place.bytes as usize > p.capacity() {
                 let large = pool.alloc(place.bytes as usize);
