@@ -134,7 +134,6 @@ if command -v dpkg-query >/dev/null; then
     for package in "${packages[@]}"; do
         is_installed "$package" || missing+=("$package")
     done
-    optional_missing=()
     for package in "${optional[@]}"; do
         is_installed "$package" || optional_missing+=("$package")
     done

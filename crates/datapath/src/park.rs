@@ -219,11 +219,12 @@ impl ParkingLot {
     }
 }
 
-/// Place of a port's count; numbers that no port has share one.
+/// Place of a ticket's entry.
 fn place_of(ticket: Ticket) -> u16 {
     (ticket.0 & ((1 << INDEX_BITS) - 1)) as u16
 }
 
+/// Place of a port's count; numbers that no port has share one.
 fn port_index(port: DpPort) -> usize {
     port.0.min(crate::ports::PORT_NUMBERS) as usize
 }

@@ -1,7 +1,7 @@
 //! The ports of a forwarding core: transmit batches and counters, and [`PmdIo`], what the core needs of its driver.
 
 use crate::ledger::Ledger;
-use dpif::{DpifError, DropReason, Drops, PmdStats, PortStats, XlateDrop};
+use dpif::{DpifError, DropReason, Drops, PmdStats, PortStats, XlateDrop, add_each};
 use flow::DpPort;
 use packet::{Packet, PacketBatch, PacketPool};
 
@@ -86,8 +86,8 @@ impl Ports {
             self.ledger.queued -= 1;
             self.drop_packet(packet, DropReason::PortRemoved, port);
         }
-        count(&mut self.of_no_port, &gone.stats.drops);
-        count(&mut self.of_no_port, &gone.stats.tx_drops);
+        add_each(&mut self.of_no_port, &gone.stats.drops);
+        add_each(&mut self.of_no_port, &gone.stats.tx_drops);
     }
 
     /// Whether there is a port of that number.
@@ -135,8 +135,8 @@ impl Ports {
     pub(crate) fn drops_by_ports(&self) -> Drops {
         let mut sum = self.of_no_port;
         for port in self.ports.iter().flatten() {
-            count(&mut sum, &port.stats.drops);
-            count(&mut sum, &port.stats.tx_drops);
+            add_each(&mut sum, &port.stats.drops);
+            add_each(&mut sum, &port.stats.tx_drops);
         }
         sum
     }
@@ -223,12 +223,8 @@ impl Ports {
                 left -= *n;
             }
             report.dropped[DropReason::TxFailed as usize] += left;
-            count(&mut port.stats.tx_drops, &report.dropped);
-            count(&mut self.stats.drops, &report.dropped);
+            add_each(&mut port.stats.tx_drops, &report.dropped);
+            add_each(&mut self.stats.drops, &report.dropped);
         }
     }
-}
-
-fn count(sum: &mut Drops, more: &Drops) {
-    sum.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
 }

@@ -18,5 +18,5 @@ pub use ops::{
     MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PortInfo, PortKind, PortSpec, PutMode,
     ReplySink,
 };
-pub use stats::{Drops, PmdStats, PortStats, XlateDrops};
+pub use stats::{Drops, PmdStats, PortStats, XlateDrops, add_each};
 pub use upcall::{ControllerCookie, Ticket, Upcall, UpcallKind, UpcallSink, UserCookie, slow_reason};

@@ -68,10 +68,9 @@ impl PortStats {
             ("rx_malformed", self.rx_malformed),
             ("rx_truncated", self.rx_truncated),
         ];
-        let wanted = XlateDrop::ALL.map(|d| (d.name(), self.xlate_drops[d as usize]));
-        let inside = DropReason::ALL.into_iter().filter(|r| *r != DropReason::Explicit);
-        let inside = inside.map(|r| (r.name(), self.drops[r as usize] + self.tx_drops[r as usize]));
-        before.into_iter().chain(wanted).chain(inside).filter(|(_, n)| *n > 0).collect()
+        let mut inside = self.drops;
+        add_each(&mut inside, &self.tx_drops);
+        before.into_iter().filter(|(_, n)| *n > 0).chain(by_name(&inside, &self.xlate_drops)).collect()
     }
 }
 
@@ -151,6 +150,11 @@ impl PmdStats {
         self.upcalls_lost + self.parked_lost
     }
 
+    /// All drops, by names for people and machines; each once, and only what happened.
+    pub fn drops_by_name(&self) -> Vec<(&'static str, u64)> {
+        by_name(&self.drops, &self.xlate_drops).collect()
+    }
+
     /// The counters anew, as `pmd-stats-clear` wants them. Drops go on: their totals are those of the ports.
     pub fn cleared(&self) -> PmdStats {
         let PmdStats { flows, masks, drops, xlate_drops, .. } = *self;
@@ -166,6 +170,7 @@ impl PmdStats {
     pub fn add(&mut self, s: &PmdStats) {
         self.received += s.received;
         self.recirculated += s.recirculated;
+        self.template_hits += s.template_hits;
         self.cache_hits += s.cache_hits;
         self.megaflow_hits += s.megaflow_hits;
         self.subtable_lookups += s.subtable_lookups;
@@ -190,7 +195,16 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-fn add_each<const N: usize>(sum: &mut [u64; N], add: &[u64; N]) {
+/// Drops that happened, [`DropReason::Explicit`] told by its parts.
+fn by_name(drops: &Drops, wanted: &XlateDrops) -> impl Iterator<Item = (&'static str, u64)> {
+    let wanted = XlateDrop::ALL.map(|d| (d.name(), wanted[d as usize]));
+    let others =
+        DropReason::ALL.map(|r| (r.name(), if r == DropReason::Explicit { 0 } else { drops[r as usize] }));
+    wanted.into_iter().chain(others).filter(|(_, n)| *n > 0)
+}
+
+/// Adds counters to others, one by one.
+pub fn add_each<const N: usize>(sum: &mut [u64; N], add: &[u64; N]) {
     sum.iter_mut().zip(add).for_each(|(sum, n)| *sum += n);
 }
 

@@ -2,8 +2,15 @@ use super::*;
 use std::collections::BTreeSet;
 
 fn counted() -> PmdStats {
-    let mut stats =
-        PmdStats { received: 7, upcalls: 3, parked_lost: 2, flows: 5, masks: 1, ..PmdStats::default() };
+    let mut stats = PmdStats {
+        received: 7,
+        template_hits: 6,
+        upcalls: 3,
+        parked_lost: 2,
+        flows: 5,
+        masks: 1,
+        ..PmdStats::default()
+    };
     stats.drops[DropReason::Meter as usize] = 4;
     stats
 }
@@ -21,6 +28,7 @@ fn what_ended_threads_counted_adds_up() {
     sum.add(&counted().ended());
     sum.add(&counted());
     assert_eq!((sum.received, sum.lost(), sum.flows), (14, 4, 5));
+    assert_eq!(sum.template_hits, 12);
     assert_eq!(sum.drops[DropReason::Meter as usize], 8);
 }
 

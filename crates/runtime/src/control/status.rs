@@ -2,7 +2,7 @@
 
 use super::instances::Instance;
 use super::switch::Switch;
-use dpif::{Datapath, DropReason, PmdId, PmdStats, PortStats, XlateDrop};
+use dpif::{Datapath, PmdId, PmdStats, PortStats};
 use flow::OfPort;
 use ofproto::view::BridgeView;
 use serde_json::{Map, Value, json};
@@ -34,7 +34,7 @@ fn datapath(instance: &Instance) -> Value {
         "hits": sum.cache_hits + sum.megaflow_hits,
         "misses": sum.upcalls + sum.lost(),
         "lost": sum.lost(),
-        "drops": drops(&sum),
+        "drops": drops(sum.drops_by_name()),
         "threads": threads,
         "upcalls": {
             "misses": sum.upcalls,
@@ -48,16 +48,12 @@ fn datapath(instance: &Instance) -> Value {
     })
 }
 
-/// What the threads dropped, by reason.
-fn drops(s: &PmdStats) -> Map<String, Value> {
-    let wanted = XlateDrop::ALL.map(|d| (d.name(), s.xlate_drops[d as usize]));
-    let others = DropReason::ALL.into_iter().filter(|r| *r != DropReason::Explicit);
-    let others = others.map(|r| (r.name(), s.drops[r as usize]));
-    let all = wanted.into_iter().chain(others).filter(|(_, n)| *n > 0);
-    all.map(|(name, n)| (name.to_string(), json!(n))).collect()
+/// Drops by reason.
+fn drops(by_name: Vec<(&'static str, u64)>) -> Map<String, Value> {
+    by_name.into_iter().map(|(name, n)| (name.to_string(), json!(n))).collect()
 }
 
-fn thread(id: PmdId, s: &dpif::PmdStats) -> Value {
+fn thread(id: PmdId, s: &PmdStats) -> Value {
     let id = match id {
         PmdId::Main => "main".to_string(),
         PmdId::Core(n) => n.to_string(),
@@ -107,8 +103,7 @@ fn bridges(switch: &Switch) -> Vec<Value> {
 
 fn port(instance: &Instance, p: &ofproto::ports::Port) -> Value {
     let s = p.dp_port.and_then(|n| instance.datapath.port_stats(n).ok()).unwrap_or_else(|| patch(p));
-    let drops: Map<String, Value> =
-        s.drops_by_name().into_iter().map(|(name, n)| (name.to_string(), json!(n))).collect();
+    let drops = drops(s.drops_by_name());
     json!({
         "name": p.name,
         "ofport": if p.of_port == OfPort::LOCAL { 65534 } else { p.of_port.0 },
