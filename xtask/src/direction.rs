@@ -32,6 +32,7 @@ const ALL_ROOMS: &[&str] = &[
     "simd",
     "sync",
     "sys",
+    "upcall-events",
 ];
 
 /// Crate → the workspace crates it may depend on.
@@ -52,11 +53,13 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("sys", &[]),
     ("testkit", &[]),
     ("bench", &["netdev", "packet", "sys", "testkit"]),
-    ("upcall-cost", &[]),
+    ("upcall-events", &[]),
+    ("upcall-cost", &["upcall-events"]),
+    ("upcall-bench", &["flow", "openflow", "ovsdb", "sys"]),
     ("runtime", ALL_ROOMS),
     ("sim", ALL_ROOMS),
     ("sluiced", &["runtime", "sys"]),
-    ("sluice", &["flow", "openflow", "ovsdb", "upcall-cost"]),
+    ("sluice", &["flow", "openflow", "ovsdb", "upcall-cost", "upcall-bench"]),
     ("xtask", &[]),
 ];
 

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// How long the measuring process may take to be gone after its end of the pipe has closed.
 const GONE_LIMIT: Duration = Duration::from_secs(20);
+/// How long it tries to remove what that process left.
+const REMOVE_LIMIT: Duration = Duration::from_secs(120);
 
 /// The guard, seen from the process that it watches.
 pub(crate) struct Guard(Child);
@@ -44,7 +46,6 @@ pub(crate) fn keep_guard(pid: u32) -> Result<()> {
     let _ended_either_way = std::io::stdin().read_to_string(&mut told);
     let path = format!("/proc/{pid}");
     testkit::wait_for(GONE_LIMIT, "the end of the measurement", || !Path::new(&path).exists())?;
-    // The first namespace and the first folder that a process makes sweep up after dead ones.
-    let _swept = (testkit::TempDir::new("sweep")?, testkit::Netns::new("sweep")?);
-    pages_to_restore(&told).map_or(Ok(()), hugepages::set)
+    let removed = testkit::remove_left_by(pid, REMOVE_LIMIT);
+    pages_to_restore(&told).map_or(Ok(()), hugepages::set).and(removed)
 }

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use testkit::{Cmd, Signal, TempDir, require_netns, require_programs, wait_for};
+use testkit::{Cmd, Signal, TempDir, left_by, require_netns, require_programs, wait_for};
 
 /// The longest that a quick run may take.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -49,19 +49,6 @@ fn sluiced() -> PathBuf {
 fn quick(json: &Path) -> Cmd {
     let cmd = Cmd::new(env!("CARGO_BIN_EXE_bench")).args(["--quick", "--sluiced"]).arg(sluiced());
     cmd.args(["--peers", "ovs,bridge", "--flows", "1", "--json"]).arg(json).limit(LIMIT)
-}
-
-/// Namespaces and folders that a process has made and not removed.
-fn left_by(pid: u32) -> Vec<String> {
-    let mine = format!("sl-{pid}-");
-    let names = |folder: &Path| -> Vec<String> {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        entries
-            .map(|e| e.file_name().to_string_lossy().into_owned())
-            .filter(|n| n.starts_with(&mine))
-            .collect()
-    };
-    [names(Path::new("/run/netns")), names(&std::env::temp_dir())].concat()
 }
 
 #[test]
@@ -123,6 +110,7 @@ fn a_killed_run_leaves_nothing() {
         wait_for(LIMIT, "namespaces of the run", || left_by(pid).len() >= least).unwrap();
         // Reaped here at once, so that the guard sees the process gone.
         running.stop(Signal::KILL, LIMIT).unwrap();
-        wait_for(Duration::from_secs(60), "the guard's work", || left_by(pid).is_empty()).unwrap();
+        let gone = wait_for(LIMIT, "the guard's work", || left_by(pid).is_empty());
+        assert!(gone.is_ok(), "{theme}: the guard leaves {:?}", left_by(pid));
     }
 }

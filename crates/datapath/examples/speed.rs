@@ -454,7 +454,8 @@ impl Attacker {
             actions: actions.clone(),
             mode: PutMode::Create,
         };
-        let execute = Execute { packet: upcall.packet, key: upcall.key, actions, ticket: upcall.ticket };
+        let execute =
+            Execute { packet: upcall.packet, key: upcall.key, actions, ticket: upcall.ticket, upcall: 0 };
         let ops = vec![DpifOp::FlowPut(Box::new(put)), DpifOp::Execute(Box::new(execute))];
         let results = side.pmd.apply(ops, 1_000_000, &mut side.sink);
         assert!(matches!(results[1], OpResult::Done), "{results:?}");

@@ -98,7 +98,7 @@ impl Pmd {
     }
 
     fn execute(&mut self, execute: Execute, io: &mut dyn PmdIo) -> Result<(), DpifError> {
-        let Execute { packet, key, actions, ticket } = execute;
+        let Execute { packet, key, actions, ticket, .. } = execute;
         let rx_port = key.in_port();
         self.exec.ports.ledger.executed += 1;
         let result = validate(&actions);

@@ -51,6 +51,8 @@ pub struct Execute {
     pub actions: Arc<[DpAction]>,
     /// Answers this upcall: packets parked behind it go on after it.
     pub ticket: Option<Ticket>,
+    /// The upcall that it comes from ([`Upcall::id`](crate::Upcall::id)); 0: none.
+    pub upcall: u64,
 }
 
 /// One operation.

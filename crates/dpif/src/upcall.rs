@@ -76,6 +76,13 @@ pub struct Upcall {
     pub received_us: u64,
 }
 
+impl Upcall {
+    /// Its id, told with every event on its way: the lower half of the name that its megaflow is to have.
+    pub fn id(&self) -> u64 {
+        self.ufid.0 as u64
+    }
+}
+
 /// Takes upcalls without ever waiting.
 pub trait UpcallSink {
     /// Queues the upcall, or gives it back when the queue of its port is full.

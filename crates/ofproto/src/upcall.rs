@@ -136,6 +136,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, o
         release_after_use(backer, &t);
     }
     queue.push(DpifOp::Execute(Box::new(Execute {
+        upcall: upcall.id(),
         packet: upcall.packet,
         key: upcall.key,
         actions,
@@ -148,6 +149,7 @@ fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, ops: &mu
     // The megaflow that sent it here counted the packet already.
     t.cache.replay(0, 0, now_ms, &mut backer.effect_host());
     ops.entry(upcall.pmd).or_default().push(DpifOp::Execute(Box::new(Execute {
+        upcall: upcall.id(),
         packet: upcall.packet,
         key: upcall.key,
         actions: t.actions.as_slice().into(),

@@ -162,6 +162,7 @@ pub fn actions(bytes: &[u8]) {
         key: key_of(frame, &md, VLAN_LIMIT),
         actions: actions.into(),
         ticket: None,
+        upcall: 0,
     };
     let ops = vec![DpifOp::Execute(Box::new(execute))];
     rig.dp.operate(OpBatch { pmd: PmdId::Core(0), ops, tag: 0, reply: None });

@@ -615,8 +615,13 @@ impl World {
         self.backer.ukeys.defer_release(&t.recircs);
         self.counts.packet_outs += 1;
         self.counts.table_outs += u64::from(port == OfPort::TABLE);
-        let execute =
-            Execute { packet: Packet::from_slice(&frame), key, actions: t.actions.into(), ticket: None };
+        let execute = Execute {
+            packet: Packet::from_slice(&frame),
+            key,
+            actions: t.actions.into(),
+            ticket: None,
+            upcall: 0,
+        };
         let ops = vec![DpifOp::Execute(Box::new(execute))];
         self.dp.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
     }

@@ -26,6 +26,7 @@
 mod command;
 mod corpus;
 mod daemon;
+mod leftovers;
 mod names;
 mod netns;
 mod ovs;
@@ -40,6 +41,7 @@ mod wait;
 pub use command::{Cmd, Output, Running, Signal};
 pub use corpus::replay_corpus;
 pub use daemon::{Daemon, DaemonSpec};
+pub use leftovers::{left_by, remove_left_by};
 pub use names::if_name;
 pub use netns::{Netns, netns_reason};
 pub use ovs::RunDir;

@@ -11,6 +11,9 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::command::{Cmd, Output, Running};
 use crate::names;
 
+/// Where `ip netns` keeps the names.
+pub(crate) const FOLDER: &str = "/run/netns";
+
 static SWEEP: Once = Once::new();
 
 /// A named network namespace with its loopback up. Clones are the same namespace; with the last of them (and of the
@@ -70,7 +73,7 @@ impl Netns {
     /// # Errors
     /// When the thread cannot be moved; `work` is not called then.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
-        let path = format!("/run/netns/{}", self.name());
+        let path = format!("{FOLDER}/{}", self.name());
         let namespace = std::fs::File::open(&path).with_context(|| format!("cannot open {path}"))?;
         let moved = || -> Result<T> {
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
@@ -125,7 +128,7 @@ impl Drop for Inner {
 }
 
 /// Ends what still runs in a namespace of ours and deletes it.
-fn remove(name: &str) {
+pub(crate) fn remove(name: &str) {
     let ip = |args: &[&str]| Cmd::new("ip").args(args.iter().copied()).limit(Duration::from_secs(10)).run();
     if let Ok(out) = ip(&["netns", "pids", name]) {
         for pid in out.stdout.split_whitespace().filter_map(|p| p.parse().ok()).filter_map(Pid::from_raw) {
@@ -139,7 +142,7 @@ fn remove(name: &str) {
 
 /// Removes the namespaces of dead test processes. Another process may be doing the same.
 pub(crate) fn sweep() {
-    let Ok(entries) = std::fs::read_dir("/run/netns") else { return };
+    let Ok(entries) = std::fs::read_dir(FOLDER) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if names::is_stale(&name) {

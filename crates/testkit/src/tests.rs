@@ -148,6 +148,25 @@ fn what_a_dead_process_left_is_swept() {
 }
 
 #[test]
+fn a_dead_process_leaves_nothing_although_its_children_go_on() {
+    require_netns!();
+    let folder = std::env::temp_dir();
+    // One child writes into a folder all the time, another makes a namespace when the process is long dead.
+    let writer = "while :; do touch $0/$RANDOM 2>/dev/null; mkdir $0/a 2>/dev/null; rm -rf $0/a; done";
+    let script = format!(
+        "cd {}; mkdir sl-$$-1-dead; ip netns add sl-$$-0-dead; \
+         ip netns exec sl-$$-0-dead setsid bash -c '{writer}' sl-$$-1-dead >/dev/null 2>&1 & \
+         (sleep 0.3; ip netns add sl-$$-2-late) >/dev/null 2>&1 & echo $$",
+        folder.display()
+    );
+    let owner = Cmd::new("bash").args(["-c", &script]).run().unwrap().stdout.trim().parse().unwrap();
+    wait_for(SHORT, "what it leaves", || left_by(owner).len() >= 2).unwrap();
+    remove_left_by(owner, Duration::from_secs(60)).unwrap();
+    assert_eq!(left_by(owner), Vec::<String>::new());
+    assert!(!folder.join(format!("sl-{owner}-1-dead")).exists());
+}
+
+#[test]
 fn namespaces_are_apart_from_the_machine() {
     require_netns!();
     let netns = Netns::new("apart").unwrap();

@@ -87,8 +87,13 @@ impl Conn {
         let t = translate(&request, &mut ctx.backer.xlate_host(true, now_ms));
         ctx.backer.tell_fault(&bridge.name, &flow, &t);
         t.cache.replay(1, m.data.len() as u64, now_ms, &mut ctx.backer.effect_host());
-        let execute =
-            Execute { packet: Packet::from_slice(&m.data), key, actions: t.actions.into(), ticket: None };
+        let execute = Execute {
+            packet: Packet::from_slice(&m.data),
+            key,
+            actions: t.actions.into(),
+            ticket: None,
+            upcall: 0,
+        };
         let ops = vec![DpifOp::Execute(Box::new(execute))];
         ctx.datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
         ctx.backer.ukeys.defer_release(&t.recircs);

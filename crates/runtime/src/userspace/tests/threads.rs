@@ -256,7 +256,13 @@ fn execute(number: u32) -> DpifOp {
     extract(&bytes, &Metadata { in_port: 1, ..Metadata::default() }, 1, &mut key);
     let actions: Arc<[DpAction]> = vec![DpAction::Output(DpPort(2))].into();
     let packet = Packet::from_slice(&bytes);
-    DpifOp::Execute(Box::new(Execute { packet, key, actions, ticket: Some(dpif::Ticket(1 << 16)) }))
+    DpifOp::Execute(Box::new(Execute {
+        packet,
+        key,
+        actions,
+        ticket: Some(dpif::Ticket(1 << 16)),
+        upcall: 0,
+    }))
 }
 
 #[test]
