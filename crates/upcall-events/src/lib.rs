@@ -1,6 +1,8 @@
 //! What a first packet goes through, as values: the events that `sluiced` and the kernel tell and `sluice upcall-cost`
 //! gathers, and their form on a socket and in a file.
 
+#![forbid(unsafe_code)]
+
 /// A point on the way of an upcall, in the order of the way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
