@@ -28,5 +28,7 @@ pub use afxdp::{AfxdpInfo, AfxdpOptions, XdpMode};
 pub use dummy::{Dummy, DummyOptions};
 pub use pcap::PcapOptions;
 pub use port::{Port, RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
-pub use system::{MAX_RING_SLOTS, MAX_RX_QUEUES, RxMethod, SystemOptions};
+pub use system::{
+    ALL_RING_SLOTS, FEW_SLOTS, MAX_RING_SLOTS, MAX_RX_QUEUES, OWN_SOCKETS_MAX, RxMethod, SystemOptions,
+};
 pub use tap::TapOptions;

@@ -145,7 +145,7 @@ pub struct Port {
 }
 
 enum WayOut {
-    System(SystemOptions),
+    System(system::WayOut),
     Tap(Tap),
     Dummy(Dummy),
     Null,
@@ -157,8 +157,8 @@ impl Port {
     /// Opens an existing Ethernet device of the calling thread's network namespace by AF_PACKET (CAP_NET_RAW). Its own
     /// administrative state is left alone; it becomes promiscuous until the receive queue is dropped.
     pub fn open_system(name: &str, options: &SystemOptions) -> io::Result<Port> {
-        let (ifindex, rx) = system::open_rx(name, options)?;
-        Ok(Port { name: name.to_owned(), ifindex, rx, way_out: WayOut::System(options.clone()) })
+        let system::Opened { ifindex, queues, way_out } = system::open_rx(name, options)?;
+        Ok(Port { name: name.to_owned(), ifindex, rx: queues, way_out: WayOut::System(way_out) })
     }
 
     /// Makes a tap in the calling thread's network namespace (CAP_NET_ADMIN), down, gone with the port and its queues.
@@ -202,8 +202,8 @@ impl Port {
     /// A new transmit queue. Call once for every thread that sends, in the network namespace of the port.
     pub fn tx(&self) -> io::Result<Box<dyn TxQueue>> {
         match &self.way_out {
-            WayOut::System(options) => system::open_tx(&self.name, self.ifindex, options),
-            WayOut::Tap(tap) => tap.open_tx(),
+            WayOut::System(out) => out.open_tx(&self.name, self.ifindex),
+            WayOut::Tap(tap) => Ok(tap.open_tx()),
             WayOut::Dummy(dummy) => Ok(dummy.open_tx()),
             WayOut::Afxdp(out) => Ok(out.open_tx()),
             WayOut::Null => Ok(Box::new(NullTx)),

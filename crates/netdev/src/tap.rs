@@ -118,10 +118,9 @@ impl Tap {
     }
 
     /// A transmit queue.
-    pub(crate) fn open_tx(&self) -> io::Result<Box<dyn TxQueue>> {
+    pub(crate) fn open_tx(&self) -> Box<dyn TxQueue> {
         let at = self.tx_queues.fetch_add(1, Ordering::Relaxed) % self.fds.len();
-        let fd = self.fds[at].try_clone().map_err(context("cannot duplicate a tap's descriptor"))?;
-        Ok(Box::new(TapTx { fd, offload: self.options.tx_offload }))
+        Box::new(TapTx { fd: self.fds[at].clone(), offload: self.options.tx_offload })
     }
 }
 
@@ -210,7 +209,7 @@ impl TapRx {
 }
 
 struct TapTx {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     offload: bool,
 }
 

@@ -7,7 +7,8 @@
 //! With several receive queues the device's frames are shared out among them by flow (`fanout`).
 //!
 //! Sending: sockets of its own for each queue, bound with protocol 0 so that they receive nothing: one for finished frames,
-//! one with `PACKET_VNET_HDR` for those with offloads.
+//! one with `PACKET_VNET_HDR` for those with offloads. There are at most [`OWN_SOCKETS_MAX`] of them in the process; queues
+//! beyond send by the socket that the port receives by, so that many ports cost a descriptor each.
 //!
 //! The host's own stack sees the frames of such a device too; that is the user's business (no addresses on it).
 
@@ -20,6 +21,8 @@ mod tx;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::c_int;
 
@@ -33,6 +36,11 @@ pub(crate) use tx::{read_slice, virtio_header};
 pub const MAX_RX_QUEUES: usize = 64;
 /// The most ring slots (2 KB) of all receive queues of a port together: 32 MB.
 pub const MAX_RING_SLOTS: u32 = 1 << 14;
+
+/// When the rings of the process have so many slots (512 MB), rings that are opened have [`FEW_SLOTS`].
+pub const ALL_RING_SLOTS: usize = 1 << 18;
+/// Slots of a ring that is opened when there are many.
+pub const FEW_SLOTS: u32 = 128;
 
 /// How frames are fetched from the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,6 +67,9 @@ pub struct SystemOptions {
     pub ignore_outgoing: bool,
     /// Receive frames for other stations too.
     pub promiscuous: bool,
+    /// Send by sockets of the queue alone while the process has few of them ([`OWN_SOCKETS_MAX`]); otherwise by the socket that
+    /// the port receives by, which costs a little more for each frame and no descriptor.
+    pub own_tx_sockets: bool,
     /// Send a burst by one sendmmsg(2); otherwise, and where the kernel has none, by sendmsg(2) each.
     pub sendmmsg: bool,
     /// Send runs of datagrams that a host of this machine has just sent as large segments (needs `tx_offload`, and Linux 6.2).
@@ -68,7 +79,8 @@ pub struct SystemOptions {
     pub rx_buffer_bytes: u32,
     /// Send buffer of each transmit queue's socket, in bytes (the kernel doubles it).
     pub tx_buffer_bytes: u32,
-    /// Slots of a receive ring, 2 KB each; a power of two. Many queues have fewer each: [`MAX_RING_SLOTS`].
+    /// Slots of a receive ring, 2 KB each; a power of two. Many queues have fewer each: [`MAX_RING_SLOTS`], and so have those of
+    /// many ports: [`ALL_RING_SLOTS`].
     pub ring_slots: u32,
     /// Receive queues, 1 to [`MAX_RX_QUEUES`]; others are taken as the nearest of these. Kernels before 6.13 give more than
     /// one only while the device is up.
@@ -83,6 +95,7 @@ impl Default for SystemOptions {
             tx_offload: true,
             ignore_outgoing: true,
             promiscuous: true,
+            own_tx_sockets: true,
             sendmmsg: true,
             merge_udp: true,
             rx_buffer_bytes: 4 << 20,
@@ -93,8 +106,23 @@ impl Default for SystemOptions {
     }
 }
 
-/// Opens the receive side: the device's index and its queues.
-pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<(u32, Vec<Box<dyn RxQueue>>)> {
+/// The receive side of a port.
+pub(crate) struct Opened {
+    /// The device's index.
+    pub(crate) ifindex: u32,
+    pub(crate) queues: Vec<Box<dyn RxQueue>>,
+    pub(crate) way_out: WayOut,
+}
+
+/// What transmit queues are made of.
+pub(crate) struct WayOut {
+    options: SystemOptions,
+    /// Socket of the first receive queue.
+    receiving: Arc<OwnedFd>,
+}
+
+/// Opens the receive side.
+pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<Opened> {
     let failed = |what: &str| raw::context(format!("device {name}: {what}"));
     let ifindex = raw::ifindex(name)?;
     let count = options.n_rxq.clamp(1, MAX_RX_QUEUES);
@@ -111,10 +139,12 @@ pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<(u32, V
         let what = format!("{count} receive queues (PACKET_FANOUT; before Linux 6.13 the device must be up)");
         ignores = fanout::join(&fds, options.ignore_outgoing).map_err(failed(&what))?;
     }
+    let sockets: Vec<_> = sockets.into_iter().map(|(fd, _)| Arc::new(fd)).collect();
+    let way_out = WayOut { options: options.clone(), receiving: sockets[0].clone() };
     let setup = rx::Setup { vnet_hdr: options.vnet_hdr, drop_outgoing: !ignores };
     let slots = slots_a_queue(options.ring_slots, count);
     let mut queues: Vec<Box<dyn RxQueue>> = Vec::with_capacity(count);
-    for (fd, _) in sockets {
+    for fd in sockets {
         queues.push(match options.rx_method {
             RxMethod::Recvmmsg => Box::new(rx::SocketRx::new(fd, setup)),
             RxMethod::Ring => {
@@ -130,7 +160,7 @@ pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<(u32, V
             bind(&queue.fd(), ifindex, libc::ETH_P_ALL as u16).map_err(failed("cannot bind"))?;
         }
     }
-    Ok((ifindex, queues))
+    Ok(Opened { ifindex, queues, way_out })
 }
 
 /// Ring slots of each of `count` queues: all together within the bound, a power of two each.
@@ -145,6 +175,8 @@ fn open_rx_socket(name: &str, ifindex: u32, options: &SystemOptions) -> io::Resu
     require_ethernet(name, &fd)?;
     set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.rx_buffer_bytes)
         .map_err(failed("receive buffer"))?;
+    set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.tx_buffer_bytes)
+        .map_err(failed("send buffer"))?;
     raw::set_option(&fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, 1 as c_int)
         .map_err(failed("PACKET_AUXDATA"))?;
     let ignores = options.ignore_outgoing
@@ -155,18 +187,52 @@ fn open_rx_socket(name: &str, ifindex: u32, options: &SystemOptions) -> io::Resu
     Ok((fd, ignores))
 }
 
-/// Opens one transmit queue.
-pub(crate) fn open_tx(name: &str, ifindex: u32, options: &SystemOptions) -> io::Result<Box<dyn TxQueue>> {
-    let failed = |what: &str| raw::context(format!("device {name}: {what}"));
-    let open = |vnet_hdr| {
-        let fd = socket(vnet_hdr).map_err(failed("cannot open a packet socket"))?;
-        set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.tx_buffer_bytes)
-            .map_err(failed("send buffer"))?;
-        bind(&fd, ifindex, 0).map_err(failed("cannot bind"))?;
-        Ok::<_, io::Error>(fd)
-    };
-    let unfinished = if options.vnet_hdr && options.tx_offload { Some(open(true)?) } else { None };
-    Ok(Box::new(tx::SystemTx::new(open(false)?, unfinished, options.sendmmsg, options.merge_udp)))
+/// Sockets that transmit queues of this process have to themselves at most.
+pub const OWN_SOCKETS_MAX: usize = 256;
+
+static OWN_SOCKETS: AtomicUsize = AtomicUsize::new(0);
+
+/// Places of so many sockets among those, until it is dropped.
+pub(crate) struct OwnSockets(usize);
+
+impl OwnSockets {
+    fn take(sockets: usize) -> Option<OwnSockets> {
+        let own = OwnSockets(sockets);
+        // Given back by dropping it.
+        (OWN_SOCKETS.fetch_add(sockets, Ordering::Relaxed) + sockets <= OWN_SOCKETS_MAX).then_some(own)
+    }
+}
+
+impl Drop for OwnSockets {
+    fn drop(&mut self) {
+        OWN_SOCKETS.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+impl WayOut {
+    /// Opens one transmit queue.
+    pub(crate) fn open_tx(&self, name: &str, ifindex: u32) -> io::Result<Box<dyn TxQueue>> {
+        let options = &self.options;
+        let failed = |what: &str| raw::context(format!("device {name}: {what}"));
+        let open = |vnet_hdr| {
+            let fd = socket(vnet_hdr).map_err(failed("cannot open a packet socket"))?;
+            set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.tx_buffer_bytes)
+                .map_err(failed("send buffer"))?;
+            bind(&fd, ifindex, 0).map_err(failed("cannot bind"))?;
+            Ok::<_, io::Error>(fd)
+        };
+        let offload = options.vnet_hdr && options.tx_offload;
+        let places = 1 + usize::from(offload);
+        let own = if options.own_tx_sockets { OwnSockets::take(places) } else { None };
+        let sockets = match own {
+            Some(places) => {
+                let unfinished = if offload { Some(open(true)?) } else { None };
+                tx::Sockets::Own { finished: open(false)?, unfinished, _places: places }
+            }
+            None => tx::Sockets::Receiving { fd: self.receiving.clone(), vnet_hdr: options.vnet_hdr },
+        };
+        Ok(Box::new(tx::SystemTx::new(sockets, offload, options.sendmmsg, options.merge_udp)))
+    }
 }
 
 /// Has a device receive frames for other stations too, as long as the packet socket is open.

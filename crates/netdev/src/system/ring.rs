@@ -9,12 +9,14 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use libc::c_int;
 use packet::{BURST_MAX_PACKETS, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
 
 use super::rx::{Losses, Reader, Setup, Tag};
+use super::{ALL_RING_SLOTS, FEW_SLOTS};
 use crate::port::{RxCounters, RxQueue};
 use crate::raw;
 
@@ -25,6 +27,9 @@ const MAX_SLOTS: u32 = 1 << 16;
 const ADDRESS_AT: usize = 32;
 /// Consecutive empty looks at the ring after which the socket's error is asked for.
 const LOOKS_A_CHECK: u32 = 32;
+
+/// Slots of all rings of the process.
+static SLOTS: AtomicUsize = AtomicUsize::new(0);
 
 /// The mapped ring.
 struct Ring {
@@ -39,6 +44,8 @@ impl Ring {
     /// Gives the socket a ring of `slots` slots and maps it.
     fn new(fd: &OwnedFd, slots: u32) -> io::Result<Ring> {
         let slots = slots.clamp(SLOTS_A_BLOCK as u32, MAX_SLOTS).next_power_of_two();
+        let many = SLOTS.load(Ordering::Relaxed) + slots as usize > ALL_RING_SLOTS;
+        let slots = if many { slots.min(FEW_SLOTS) } else { slots };
         let version = libc::tpacket_versions::TPACKET_V2 as c_int;
         raw::set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, version)?;
         raw::set_option(fd, libc::SOL_PACKET, libc::PACKET_COPY_THRESH, 1 as c_int)?;
@@ -64,9 +71,9 @@ impl Ring {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        NonNull::new(base.cast::<u8>())
-            .map(|base| Ring { base, slots })
-            .ok_or_else(|| io::Error::other("mapped at address 0"))
+        let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
+        SLOTS.fetch_add(slots, Ordering::Relaxed);
+        Ok(Ring { base, slots })
     }
 
     fn slot(&self, i: usize) -> *mut u8 {
@@ -100,6 +107,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping made in `new`; no slice of it outlives `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.slots * SLOT_BYTES) };
+        SLOTS.fetch_sub(self.slots, Ordering::Relaxed);
     }
 }
 
@@ -142,7 +150,7 @@ pub(crate) struct RingRx {
 }
 
 impl RingRx {
-    pub(crate) fn new(fd: OwnedFd, setup: Setup, slots: u32) -> io::Result<RingRx> {
+    pub(crate) fn new(fd: Arc<OwnedFd>, setup: Setup, slots: u32) -> io::Result<RingRx> {
         let ring = Ring::new(&fd, slots)?;
         Ok(RingRx {
             ring,

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use libc::{c_int, c_void};
 use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_VLAN};
@@ -111,7 +112,7 @@ pub(crate) struct SocketRx {
 }
 
 impl SocketRx {
-    pub(crate) fn new(fd: OwnedFd, setup: Setup) -> SocketRx {
+    pub(crate) fn new(fd: Arc<OwnedFd>, setup: Setup) -> SocketRx {
         SocketRx { reader: Reader::new(fd, setup), losses: Losses::default() }
     }
 }
@@ -139,14 +140,15 @@ impl RxQueue for SocketRx {
 
 /// Reads frames from a packet socket's own queue.
 pub(crate) struct Reader {
-    pub(crate) fd: OwnedFd,
+    /// The port's transmit queues may send by it.
+    pub(crate) fd: Arc<OwnedFd>,
     pub(crate) setup: Setup,
     /// Small buffers for the next burst.
     spare: Vec<Packet>,
 }
 
 impl Reader {
-    pub(crate) fn new(fd: OwnedFd, setup: Setup) -> Reader {
+    pub(crate) fn new(fd: Arc<OwnedFd>, setup: Setup) -> Reader {
         Reader { fd, setup, spare: Vec::new() }
     }
 

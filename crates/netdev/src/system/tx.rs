@@ -12,6 +12,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use libc::c_void;
 use packet::{
@@ -22,16 +23,46 @@ use packet::{
 use crate::port::{TxDrop, TxQueue, TxReport};
 use crate::raw::{self, Room};
 use crate::soften::{soften, unsayable};
+use crate::system::OwnSockets;
 
 /// How often a full send buffer is tried again within one batch, yielding the processor before each.
 const FULL_RETRIES: u32 = 8;
 
+/// What frames are sent by.
+pub(crate) enum Sockets {
+    /// Sockets of the queue alone.
+    Own {
+        /// For finished frames.
+        finished: OwnedFd,
+        /// For frames with work left to the kernel.
+        unfinished: Option<OwnedFd>,
+        /// Among those of the process.
+        _places: OwnSockets,
+    },
+    /// The socket that the port receives by.
+    Receiving {
+        fd: Arc<OwnedFd>,
+        /// It wants a `virtio_net_hdr` before every frame.
+        vnet_hdr: bool,
+    },
+}
+
+impl Sockets {
+    /// The socket for such frames, and whether it wants a `virtio_net_hdr`.
+    fn of(&self, unfinished_frames: bool) -> (&OwnedFd, bool) {
+        match self {
+            Sockets::Own { unfinished: Some(fd), .. } if unfinished_frames => (fd, true),
+            Sockets::Own { finished, .. } => (finished, false),
+            Sockets::Receiving { fd, vnet_hdr } => (fd, *vnet_hdr),
+        }
+    }
+}
+
 /// A transmit queue of a `system` port.
 pub(crate) struct SystemTx {
-    /// For finished frames.
-    finished: OwnedFd,
-    /// For frames with work left to the kernel; without it software does that work.
-    unfinished: Option<OwnedFd>,
+    sockets: Sockets,
+    /// Frames may leave work to the kernel; otherwise software does that work.
+    offload: bool,
     sendmmsg: bool,
     /// Send runs of unfinished datagrams of one flow as one large segment each.
     merge_udp: bool,
@@ -45,13 +76,8 @@ fn is_unfinished(p: &Packet) -> bool {
 }
 
 impl SystemTx {
-    pub(crate) fn new(
-        finished: OwnedFd,
-        unfinished: Option<OwnedFd>,
-        sendmmsg: bool,
-        merge_udp: bool,
-    ) -> SystemTx {
-        SystemTx { finished, unfinished, sendmmsg, merge_udp, headers: Vec::new() }
+    pub(crate) fn new(sockets: Sockets, offload: bool, sendmmsg: bool, merge_udp: bool) -> SystemTx {
+        SystemTx { sockets, offload, sendmmsg, merge_udp, headers: Vec::new() }
     }
 
     /// Sends all frames as they are.
@@ -109,11 +135,8 @@ impl SystemTx {
     /// Sends the first frames of `packets`, at least one, or says why the first cannot be sent.
     fn send_some(&mut self, packets: &[Packet]) -> Result<usize, Refused> {
         let unfinished = packets.first().is_some_and(is_unfinished);
-        let (fd, with_header) = match &self.unfinished {
-            Some(fd) if unfinished => (fd, true),
-            _ => (&self.finished, false),
-        };
-        let merge = with_header && self.merge_udp;
+        let (fd, with_header) = self.sockets.of(unfinished);
+        let merge = with_header && unfinished && self.merge_udp;
         // Without sendmmsg a frame goes, or a run that is merged.
         let (most, reach) = match (self.sendmmsg, merge) {
             (true, _) => (BURST_MAX_PACKETS, BURST_MAX_PACKETS),
@@ -206,7 +229,7 @@ impl MessageHeader {
 impl TxQueue for SystemTx {
     fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
         let mut report = TxReport::default();
-        if self.unfinished.is_none() || batch.packets().iter().any(unsayable) {
+        if !self.offload || batch.packets().iter().any(unsayable) {
             soften(batch, pool, &mut report);
         }
         self.send_frames(batch, pool, &mut report);

@@ -1,19 +1,20 @@
-//! `system` ports over veth pairs, by both ways of receiving.
+//! `system` ports over veth pairs, by both ways of receiving and of sending.
 
 use std::time::{Duration, Instant};
 
 use netdev::link::{link_info, link_stats};
-use netdev::{Port, RxMethod, SystemOptions, TxDrop};
+use netdev::{FEW_SLOTS, Port, RxMethod, SystemOptions, TxDrop};
 use packet::{GsoKind, Packet, PacketBatch, PacketPool, checksum};
 
 use crate::helpers::*;
 
 fn each_method(f: impl Fn(SystemOptions) + Send + 'static) {
     in_netns(move || {
-        for rx_method in [RxMethod::Recvmmsg, RxMethod::Ring] {
-            println!("{rx_method:?}");
+        let methods = [RxMethod::Recvmmsg, RxMethod::Ring].map(|m| [(m, true), (m, false)]).concat();
+        for (rx_method, own_tx_sockets) in methods {
+            println!("{rx_method:?}, own sockets to send: {own_tx_sockets}");
             veth("sl-a", "sl-b");
-            f(SystemOptions { rx_method, ..SystemOptions::default() });
+            f(SystemOptions { rx_method, own_tx_sockets, ..SystemOptions::default() });
             // A test may have deleted the pair.
             let _ = std::process::Command::new("ip").args(["link", "del", "sl-a"]).output();
         }
@@ -318,7 +319,8 @@ fn a_device_that_disappears_is_an_error_and_counted_drops() {
         assert!(error_of(&mut a).is_some());
         let report = a.send((0..40).map(|i| frame(i, 60)));
         assert_eq!((report.sent_packets, report.dropped(TxDrop::PortDown)), (0, 40));
-        assert!(a.port.tx().is_err(), "no new queue on a device that is gone");
+        // A socket of its own cannot be bound to it; the one that the port has goes on telling that it is down.
+        assert_eq!(a.port.tx().is_err(), options.own_tx_sockets, "a new queue on a device that is gone");
     });
 }
 
@@ -405,5 +407,39 @@ fn a_send_buffer_that_stays_full_is_counted() {
 fn any_other_refusal_is_counted() {
     send_with_failing_sendmmsg(libc::EPERM, |report, got| {
         assert_eq!((report.sent_packets, report.dropped(TxDrop::Refused), got), (0, 3, 0));
+    });
+}
+
+#[test]
+fn many_ports_cost_a_descriptor_each_and_have_small_rings() {
+    const PORTS: usize = 300;
+    in_netns(|| {
+        veth("sl-a", "sl-b");
+        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let (before, mut ports, mut queues) = (descriptors(), Vec::new(), Vec::new());
+        for _ in 0..PORTS {
+            let port = Port::open_system("sl-a", &SystemOptions::default()).unwrap();
+            // As two threads have it.
+            queues.extend([port.tx().unwrap(), port.tx().unwrap()]);
+            ports.push(port);
+        }
+        // Tests of this process run beside: they have some of the places, and some descriptors.
+        let more = descriptors().saturating_sub(before);
+        assert!(more <= PORTS + netdev::OWN_SOCKETS_MAX + 64, "{more} descriptors for {PORTS} ports");
+        let mut far = End::system("sl-b", &SystemOptions::default());
+        let mut last = End {
+            rx: ports[PORTS - 1].rx.remove(0),
+            tx: queues.remove(2 * PORTS - 1),
+            port: ports.remove(PORTS - 1),
+            pool: PacketPool::new(),
+        };
+        let there = frame(1, 60);
+        last.send([there.clone()]);
+        assert_eq!(far.recv(1)[0].data(), there.data());
+        // As many as its ring holds wait for it.
+        for i in 0..FEW_SLOTS {
+            far.send([frame(i as u8, 60)]);
+        }
+        assert_eq!(last.recv(FEW_SLOTS as usize).len(), FEW_SLOTS as usize);
     });
 }
