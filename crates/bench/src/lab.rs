@@ -10,8 +10,11 @@ use crate::pmdstats::{PmdStats, PortSent, datapath_drops, lost_lookups, port_dro
 use crate::sides::sum_of_drops;
 use crate::works::{OUT, Source, Work};
 use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use testkit::{Daemon, Netns, Signal, wait_for};
 
@@ -54,6 +57,20 @@ pub(crate) struct Lab {
 pub(crate) struct Interval {
     pub(crate) stats: PmdStats,
     pub(crate) seconds: f64,
+}
+
+/// What a lab had counted at a moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Now {
+    pub(crate) at: Instant,
+    pub(crate) stats: PmdStats,
+    pub(crate) megaflows: usize,
+}
+
+impl Now {
+    fn none() -> Now {
+        Now { at: Instant::now(), stats: PmdStats::default(), megaflows: 0 }
+    }
 }
 
 impl Lab {
@@ -106,15 +123,18 @@ impl Lab {
         self.daemon()?.ovs("ovs-vsctl", args).map(drop)
     }
 
-    fn appctl(&self, args: &[&str]) -> Result<String> {
+    /// Its control socket: there is no pid file, which would be there before the daemon is ready.
+    fn control_socket(&self) -> Result<PathBuf> {
         let daemon = self.daemon()?;
         let program = match self.kind {
             Kind::Sluice => "ovs-vswitchd",
             Kind::Dpdk => "ovs-vswitchd-dpdk",
         };
-        // Its control socket: there is no pid file, which would be there before the daemon is ready.
-        let socket = daemon.rundir().join(&format!("{program}.{}.ctl", daemon.pid()));
-        let tool = daemon.tool("ovs-appctl").arg("-t").arg(socket);
+        Ok(daemon.rundir().join(&format!("{program}.{}.ctl", daemon.pid())))
+    }
+
+    fn appctl(&self, args: &[&str]) -> Result<String> {
+        let tool = self.daemon()?.tool("ovs-appctl").arg("-t").arg(self.control_socket()?);
         Ok(tool.args(args.iter().copied()).run()?.stdout)
     }
 
@@ -146,20 +166,7 @@ impl Lab {
 
     /// Replaces what it forwards, and waits until all the megaflows of it are there.
     pub(crate) fn install(&mut self, work: &Work) -> Result<()> {
-        self.remove_sources()?;
-        self.vsctl(&["--if-exists", "del-port", BRIDGE, "out"])?;
-        let daemon = self.daemon()?;
-        let rules = work.rules.join("\n");
-        daemon.ovs("ovs-ofctl", &["del-flows", BRIDGE])?;
-        daemon.tool("ovs-ofctl").args(["add-flows", BRIDGE, "-"]).input(rules).run()?;
-        self.appctl(&["dpif-netdev/pmd-stats-clear"])?;
-        self.drops_before = self.drops()?;
-        // Whoever sends comes last: no packet arrives before its way is there.
-        self.add_port("out", OUT, None)?;
-        for source in &work.sources {
-            self.add_port(&format!("in{}", source.port), source.port, Some(source))?;
-            self.sources.push(source.port);
-        }
+        self.begin(work)?;
         let (mut last, mut seen) = (None, 0);
         let waited = wait_for(FLOWING_LIMIT, "packets and their megaflows", || {
             let count = self.megaflows();
@@ -171,6 +178,49 @@ impl Lab {
             let why = last.map(|e| format!("{e:#}")).unwrap_or_default();
             format!("{}, {}: {seen} megaflows instead of {} {why}", self.name, work.title, work.megaflows)
         })
+    }
+
+    /// Replaces what it forwards; what it had counted before the first packet could come.
+    pub(crate) fn begin(&mut self, work: &Work) -> Result<Now> {
+        self.remove_sources()?;
+        self.vsctl(&["--if-exists", "del-port", BRIDGE, "out"])?;
+        let daemon = self.daemon()?;
+        let rules = work.rules.join("\n");
+        daemon.ovs("ovs-ofctl", &["del-flows", BRIDGE])?;
+        daemon.tool("ovs-ofctl").args(["add-flows", BRIDGE, "-"]).input(rules).run()?;
+        self.appctl(&["dpif-netdev/pmd-stats-clear"])?;
+        self.drops_before = self.drops()?;
+        // Whoever sends comes last: no packet arrives before its way is there.
+        self.add_port("out", OUT, None)?;
+        // Without a port a forwarding thread may not run yet.
+        let before = self.now().unwrap_or_else(|_| Now::none());
+        for source in &work.sources {
+            self.add_port(&format!("in{}", source.port), source.port, Some(source))?;
+            self.sources.push(source.port);
+        }
+        Ok(before)
+    }
+
+    /// What it has counted by now, asked without a program in between.
+    pub(crate) fn now(&self) -> Result<Now> {
+        let stats = PmdStats::parse(&self.ask("dpif-netdev/pmd-stats-show")?)?;
+        let at = Instant::now();
+        let shown = self.ask("dpctl/show")?;
+        let flows = shown.lines().find_map(|l| l.trim().strip_prefix("flows: "));
+        let megaflows = flows.and_then(|n| n.parse().ok()).context("dpctl/show shows no flows")?;
+        Ok(Now { at, stats, megaflows })
+    }
+
+    /// The answer to a command of the control socket (JSON-RPC 1.0).
+    fn ask(&self, command: &str) -> Result<String> {
+        let path = self.control_socket()?;
+        let mut socket = UnixStream::connect(&path).with_context(|| path.display().to_string())?;
+        socket.write_all(json!({ "id": 0, "method": command, "params": [] }).to_string().as_bytes())?;
+        let answer: Value = serde_json::Deserializer::from_reader(socket)
+            .into_iter()
+            .next()
+            .context("the control socket was closed")??;
+        answer["result"].as_str().map(String::from).with_context(|| format!("{command}: {answer}"))
     }
 
     fn add_port(&mut self, name: &str, number: u32, source: Option<&Source>) -> Result<()> {

@@ -6,16 +6,17 @@ use crate::guard::Guard;
 use crate::hugepages::Hugepages;
 use crate::lab::{DPDK_PAGES, Lab};
 use crate::report::Row;
-use crate::rows::{Effort, Runs, ablation, idle, pcap, streams, veth};
+use crate::rows::{Effort, Runs, ablation, idle, pcap, setup, streams, veth};
 use crate::sides::{Build, Instance, Side};
+use crate::works;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use testkit::TempDir;
 
 /// What `--only` chooses among.
-pub(crate) const THEMES: [&str; 9] =
-    ["pcap", "lookups", "udp", "afxdp", "delay", "tcp", "udp1400", "idle", "ablation"];
+pub(crate) const THEMES: [&str; 10] =
+    ["pcap", "setup", "lookups", "udp", "afxdp", "delay", "tcp", "udp1400", "idle", "ablation"];
 /// What `--peers` chooses among.
 pub(crate) const PEERS: [&str; 3] = ["dpdk", "ovs", "bridge"];
 /// Ports of the switches that have many.
@@ -54,7 +55,7 @@ impl Progress {
     fn new(options: &Options) -> Progress {
         let flows = options.flows.len() as u32;
         let all: [(&[&str], &'static str, u32); 6] = [
-            (&["pcap", "lookups"], "the datapath alone", 17),
+            (&["pcap", "lookups", "setup"], "the datapath alone", 20),
             (&["ablation"], "the datapath alone, with parts of it off", 16),
             (&["udp", "afxdp"], "small frames between hosts", 5 * flows),
             (&["delay", "tcp", "udp1400"], "delay and streams between hosts", 15),
@@ -138,7 +139,7 @@ impl Session<'_> {
     }
 
     fn datapath_alone(&mut self) -> Result<()> {
-        if !self.wants_any(&["pcap", "lookups"]) {
+        if !self.wants_any(&["pcap", "lookups", "setup"]) {
             return Ok(());
         }
         self.progress.part(self.effort);
@@ -149,7 +150,7 @@ impl Session<'_> {
             let rows = pcap::lookups(&mut labs[0], &folder, self.effort)?;
             self.done(rows);
         }
-        if !self.options.wants("pcap") {
+        if !self.wants_any(&["pcap", "setup"]) {
             return Ok(());
         }
         if let Some(before) = &self.before {
@@ -168,7 +169,14 @@ impl Session<'_> {
                 Err(why) => skip("ovs-dpdk", &why),
             }
         }
-        for work in pcap::works(&folder, self.options.quick)? {
+        if self.options.wants("setup") {
+            let work = works::own_megaflows(&folder, pcap::many_flows(self.options.quick))?;
+            let rows = setup::rows(&mut labs, &work, self.effort);
+            self.done(rows);
+        }
+        let works =
+            if self.options.wants("pcap") { pcap::works(&folder, self.options.quick)? } else { Vec::new() };
+        for work in works {
             let caches = |lab: &Lab| if lab.name == "ovs-dpdk" { vec![true, false] } else { vec![true] };
             let rows = pcap::work_rows(&mut labs, &work, caches, "pcap", self.effort)?;
             self.done(rows);

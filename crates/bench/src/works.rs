@@ -122,6 +122,23 @@ pub(crate) fn many_masks(folder: &TempDir, flows: u64) -> Result<Work> {
     })
 }
 
+/// `flows` flows of each of which a rule makes a megaflow of its own: its action reads the addresses and ports of every packet.
+pub(crate) fn own_megaflows(folder: &TempDir, flows: u64) -> Result<Work> {
+    let frames = Frames::new(0, flows);
+    let all = (0..flows).map(|flow| frame(&frames, flow, None)).collect();
+    let file = write(folder.path(), &format!("own{flows}.pcap"), all)?;
+    let read = [("IP_SRC", 0, 32), ("IP_DST", 1, 32), ("UDP_SRC", 2, 16), ("UDP_DST", 3, 16)];
+    let moves =
+        read.map(|(field, reg, bits)| format!("move:NXM_OF_{field}[]->NXM_NX_REG{reg}[0..{}]", bits - 1));
+    Ok(Work {
+        id: format!("own{flows}"),
+        title: format!("{flows} flows, a megaflow each"),
+        rules: vec![format!("in_port=1,udp,actions={},output:{OUT}", moves.join(","))],
+        sources: vec![Source { port: 1, file }],
+        megaflows: flows as usize,
+    })
+}
+
 /// 16 subtables, two for each of eight ports. With `each` of 2, a port's packets are shared out evenly; with 1, nearly all are
 /// for one of them, and one of [`RARE`] keeps the other alive.
 pub(crate) fn shared_subtables(folder: &TempDir, each: u32) -> Result<Work> {

@@ -10,7 +10,10 @@ use testkit::{Cmd, Signal, TempDir, left_by, require_netns, require_programs, wa
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Rows that need nothing but what the tests need anyway, and that have a line in the table.
-const ROWS: [&str; 18] = [
+const ROWS: [&str; 21] = [
+    "setup-rate",
+    "setup-forwarded-during",
+    "setup-forwarded-after",
     "lookups-2",
     "lookups-1",
     "pcap-1",

@@ -3,6 +3,7 @@
 pub(crate) mod ablation;
 pub(crate) mod idle;
 pub(crate) mod pcap;
+pub(crate) mod setup;
 pub(crate) mod streams;
 pub(crate) mod veth;
 

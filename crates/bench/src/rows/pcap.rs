@@ -105,10 +105,14 @@ pub(crate) fn work_rows(
     Ok(rows)
 }
 
+/// Flows of the works with many. DPDK takes a second for each 100,000 frames.
+pub(crate) fn many_flows(quick: bool) -> u64 {
+    if quick { 10_000 } else { MANY_FLOWS }
+}
+
 /// The works that are compared with the stock daemon with DPDK, which has its cache on and off.
 pub(crate) fn works(folder: &TempDir, quick: bool) -> Result<Vec<Work>> {
-    // DPDK takes a second for each 100,000 frames.
-    let many = if quick { 10_000 } else { MANY_FLOWS };
+    let many = many_flows(quick);
     Ok(vec![
         works::one_mask(folder, 1, false)?,
         works::one_mask(folder, 1000, false)?,

@@ -1,0 +1,109 @@
+//! Rows of flow set-up: frames of which each flow is to become a megaflow of its own, played for ever from one moment on.
+//! Counted by the daemons themselves, asked many times a second.
+
+use super::{Effort, in_turn};
+use crate::lab::{Lab, Now};
+use crate::report::{Row, Sample, SideSamples};
+use crate::works::Work;
+use anyhow::Result;
+use std::time::Duration;
+use testkit::wait_for;
+
+/// What is called the first moments: this long, or until nearly all megaflows are there.
+const FIRST: Duration = Duration::from_secs(1);
+/// So many of a hundred megaflows are nearly all.
+const NEARLY_ALL_PERCENT: usize = 95;
+/// Until the first packets are seen.
+const BEGIN_LIMIT: Duration = Duration::from_secs(30);
+
+/// One turn: what was seen first, when the first moments were over, and after some more time.
+struct Seen {
+    begin: Now,
+    installed: Now,
+    end: Now,
+}
+
+impl Seen {
+    /// Megaflows a second in the first moments.
+    fn rate(&self) -> f64 {
+        (self.installed.megaflows - self.begin.megaflows) as f64
+            / (self.installed.at - self.begin.at).as_secs_f64()
+    }
+
+    /// Million packets a second that were not refused, from one moment to another.
+    fn forwarded(from: &Now, to: &Now) -> f64 {
+        let stats = to.stats.since(&from.stats);
+        let forwarded = stats.received.saturating_sub(stats.upcalls_failed);
+        forwarded as f64 / (to.at - from.at).as_secs_f64() / 1e6
+    }
+}
+
+fn watch(lab: &mut Lab, work: &Work, effort: Effort) -> Result<Seen> {
+    let before = lab.begin(work)?;
+    let mut first = None;
+    // Counted from the last moment at which nothing had been installed.
+    let mut begin = before;
+    wait_for(BEGIN_LIMIT, "the first megaflows", || {
+        let now = lab.now();
+        if let Ok(now) = now {
+            if now.megaflows > 0 {
+                first = Some(now);
+            } else {
+                begin = now;
+            }
+        }
+        first.is_some()
+    })?;
+    let mut installed = first.unwrap_or(begin);
+    while installed.at - begin.at < FIRST && installed.megaflows * 100 < work.megaflows * NEARLY_ALL_PERCENT {
+        installed = lab.now()?;
+    }
+    std::thread::sleep(effort.time);
+    Ok(Seen { begin, installed, end: lab.now()? })
+}
+
+/// The rows of one work.
+pub(crate) fn rows(labs: &mut [Lab], work: &Work, effort: Effort) -> Vec<Row> {
+    let mut seen: Vec<Vec<Option<Seen>>> = labs.iter().map(|_| Vec::new()).collect();
+    let (count, mut asked) = (labs.len(), 0);
+    let rates = in_turn(
+        effort.rounds,
+        labs,
+        |lab| lab.name.clone(),
+        |lab| {
+            let into = &mut seen[asked % count];
+            asked += 1;
+            into.push(None);
+            let (turn, complaint) = lab.awake(|lab| {
+                let turn = watch(lab, work, effort)?;
+                Ok((turn, lab.settle()?))
+            })?;
+            let sample = Sample { value: Some(turn.rate()), complaint, ..Sample::default() };
+            into.pop();
+            into.push(Some(turn));
+            Ok(sample)
+        },
+    );
+    let names: Vec<String> = rates.iter().map(|r| r.side.clone()).collect();
+    let of = |value: fn(&Seen) -> f64| -> Vec<SideSamples> {
+        let sample = |s: &Option<Seen>| Sample { value: s.as_ref().map(value), ..Sample::default() };
+        let side = |(name, all): (&String, &Vec<Option<Seen>>)| SideSamples {
+            side: name.clone(),
+            samples: all.iter().map(sample).collect(),
+        };
+        names.iter().zip(&seen).map(side).collect()
+    };
+    let during = of(|s| Seen::forwarded(&s.begin, &s.installed));
+    let after = of(|s| Seen::forwarded(&s.installed, &s.end));
+    let row = |id: &str, what: &str, unit, sides| Row {
+        id: format!("setup-{id}"),
+        title: format!("{}: {what}", work.title),
+        unit,
+        sides,
+    };
+    vec![
+        row("rate", "installed in the first moments", "flows/s", rates),
+        row("forwarded-during", "forwarded meanwhile", "Mpps", during),
+        row("forwarded-after", "forwarded then", "Mpps", after),
+    ]
+}
