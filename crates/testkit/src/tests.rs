@@ -320,7 +320,10 @@ fn a_daemon_starts_again_after_a_crash_in_the_same_folder() {
     daemon.crash().unwrap();
     let daemon = spec.start().unwrap();
     assert_ne!(daemon.pid(), pid);
-    assert_eq!(daemon.ovs("ovs-vsctl", &["list-br"]).unwrap().stdout, "br8\n");
+    // The socket of the one that crashed is still there; the pid file of this one stands before its own does.
+    let bridges = || daemon.ovs("ovs-vsctl", &["list-br"]);
+    wait_for(SHORT, "its socket", || bridges().is_ok()).unwrap();
+    assert_eq!(bridges().unwrap().stdout, "br8\n");
     let pids = netns_pids(&netns);
     assert!(pids.contains(&daemon.pid()), "{pids:?}");
     let pid = daemon.pid();
