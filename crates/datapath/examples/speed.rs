@@ -31,8 +31,8 @@ struct Sink {
 }
 
 impl UpcallSink for Sink {
-    fn upcall(&mut self, upcall: Upcall) -> Result<(), Box<Upcall>> {
-        self.upcalls.push(upcall);
+    fn upcall(&mut self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
+        self.upcalls.push(*upcall);
         Ok(())
     }
 }

@@ -11,8 +11,8 @@ use dpif::{DpifError, DpifOp, DropReason, Execute, FlowPut, OpResult, PutMode};
 use flow::{FlowKey, Ufid, shape};
 use packet::headers as h;
 
-/// Slots that one dump looks at, beyond the flows that it gives.
-const DUMP_SCAN_MAX: u32 = 4096;
+/// Slots that one operation looks at: packets wait meanwhile.
+const DUMP_SCAN_MAX: u32 = 1024;
 
 impl Pmd {
     /// Carries out operations in order; one result each.
@@ -29,6 +29,9 @@ impl Pmd {
             DpifOp::FlowDel(ufid) => self.delete(ufid),
             DpifOp::FlowGet(ufid) => self.get(ufid),
             DpifOp::FlowDump { cursor, max_flows } => Ok(self.dump(cursor, max_flows)),
+            DpifOp::FlowCounters { cursor, max_flows, since_ms } => {
+                Ok(self.counters(cursor, max_flows, since_ms))
+            }
             DpifOp::FlowFlush => {
                 self.table.clear();
                 Ok(OpResult::Done)
@@ -86,15 +89,27 @@ impl Pmd {
 
     /// Flows from slot `cursor` on. A part may hold fewer flows than asked for, or none, and still not be the last.
     fn dump(&self, cursor: u64, max_flows: usize) -> OpResult {
+        let (flows, next) = self.scan(cursor, max_flows, |id| self.table.record(id));
+        OpResult::Dump(flows, next)
+    }
+
+    /// The same with names and counters alone, of flows used since then.
+    fn counters(&self, cursor: u64, max_flows: usize, since_ms: u64) -> OpResult {
+        let slots = self.table.slots();
+        let (flows, next) = self.scan(cursor, max_flows, |id| slots.counters(id, since_ms));
+        OpResult::Counters(flows, next)
+    }
+
+    fn scan<T>(&self, cursor: u64, max: usize, of: impl Fn(u32) -> Option<T>) -> (Vec<T>, Option<u64>) {
         let end = self.table.slots().ids();
         let mut at = u32::try_from(cursor).unwrap_or(end).min(end);
-        let stop = end.min(at.saturating_add(DUMP_SCAN_MAX).saturating_add(max_flows as u32));
+        let stop = end.min(at.saturating_add(DUMP_SCAN_MAX));
         let mut flows = Vec::new();
-        while at < stop && flows.len() < max_flows.max(1) {
-            flows.extend(self.table.record(at));
+        while at < stop && flows.len() < max.max(1) {
+            flows.extend(of(at));
             at += 1;
         }
-        OpResult::Dump(flows, (at < end).then_some(at.into()))
+        (flows, (at < end).then_some(at.into()))
     }
 
     fn execute(&mut self, execute: Execute, io: &mut dyn PmdIo) -> Result<(), DpifError> {

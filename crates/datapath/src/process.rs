@@ -246,9 +246,16 @@ impl Pmd {
                 }
                 return;
             }
+        }
+        if !io.has_room(rx_port) {
+            self.exec.ports.stats.upcalls_lost += 1;
+            self.exec.ports.drop_packet(packet, DropReason::UpcallQueueFull, rx_port);
+            return;
+        }
+        if on_miss == OnMiss::Park {
             ticket = self.park.open(hash, key, rx_port, self.exec.now_us);
         }
-        let upcall = Upcall {
+        let upcall = Box::new(Upcall {
             kind: UpcallKind::Miss,
             packet,
             key: *key,
@@ -257,7 +264,7 @@ impl Pmd {
             rx_port,
             ticket,
             received_us: self.exec.now_us,
-        };
+        });
         match io.upcall(upcall) {
             Ok(()) => {
                 self.exec.ports.ledger.upcalled += 1;

@@ -71,6 +71,15 @@ pub enum DpifOp {
         /// How many at most.
         max_flows: usize,
     },
+    /// Names and counters of part of the flow table: as [`DpifOp::FlowDump`], of flows used at that time or later.
+    FlowCounters {
+        /// Where to go on.
+        cursor: u64,
+        /// How many at most.
+        max_flows: usize,
+        /// In the datapath's milliseconds; 0: all flows. A datapath may tell more flows than asked for.
+        since_ms: u64,
+    },
     /// Remove all megaflows.
     FlowFlush,
     /// Run actions on a packet.
@@ -128,6 +137,8 @@ pub enum OpResult {
     Flow(Box<FlowRecord>),
     /// A part of the table and where to go on; `None` at the end.
     Dump(Vec<FlowRecord>, Option<u64>),
+    /// Names and counters of a part of the table and where to go on; `None` at the end.
+    Counters(Vec<(Ufid, FlowStats)>, Option<u64>),
     /// Counters.
     Stats(Box<PmdStats>),
     /// Not done.

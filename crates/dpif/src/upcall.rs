@@ -86,5 +86,11 @@ impl Upcall {
 /// Takes upcalls without ever waiting.
 pub trait UpcallSink {
     /// Queues the upcall, or gives it back when the queue of its port is full.
-    fn upcall(&mut self, upcall: Upcall) -> Result<(), Box<Upcall>>;
+    fn upcall(&mut self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>>;
+
+    /// Whether a miss from that port would be queued now, so that none is made in vain. An answer may be over soon.
+    fn has_room(&self, port: DpPort) -> bool {
+        let _every = port;
+        true
+    }
 }

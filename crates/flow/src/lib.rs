@@ -19,6 +19,7 @@ mod flow;
 pub mod fuzz;
 mod key;
 mod matching;
+mod packed;
 pub mod template;
 pub mod text;
 mod types;
@@ -26,6 +27,7 @@ mod types;
 pub use flow::{FLOW_WORDS, Flow, Mask, Stage, TcpFlags, VlanTag, ct_state, nw_frag};
 pub use key::{ArpBlock, BaseBlock, CtBlock, FlowKey, Ipv6Block, KeyMask, TunnelBlock, shape};
 pub use matching::Match;
+pub use packed::{PackedFlow, PackedKey};
 pub use types::{DpPort, MacAddr, OfPort, RecircId, TableId, Ufid, VlanId};
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::ports::{BridgeId, PortTable};
 use crate::recirc::{FrozenState, RecircTable};
 use crate::rule::{Expiry, Rule, RuleStats};
 use crate::tables::Tables;
-use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Ukeys};
+use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
 use crate::view::{BridgeView, View};
 use crate::xlate::{EffectHost, LearnedFlow, Translation, XlateHost};
 use dpif::{ControllerCookie, PmdId};
@@ -69,8 +69,10 @@ pub struct RemovedEvent {
 /// Tunables of the slow path (`other_config` of the `Open_vSwitch` row).
 #[derive(Debug)]
 pub struct Limits {
-    /// `flow-limit`: megaflows at most.
+    /// Megaflows at most, as of now: what can be revalidated in time, up to `flow-limit`.
     pub flow_limit: AtomicU64,
+    /// `flow-limit`.
+    pub flow_limit_max: AtomicU64,
     /// Of those so many percent are kept for ports that have few.
     pub kept_for_ports_percent: AtomicU64,
     /// `max-idle`: a megaflow without packets for so long goes, in milliseconds.
@@ -82,6 +84,59 @@ pub struct Limits {
     /// Flows match the packets they are made from and no others (`upcall/disable-megaflows`).
     pub exact_flows: AtomicBool,
 }
+
+impl Limits {
+    /// How many flows there may be beside `ports` ports.
+    pub fn room(&self, ports: u64) -> Room {
+        Room {
+            flow_limit: self.flow_limit.load(Ordering::Relaxed),
+            ports,
+            kept_percent: self.kept_for_ports_percent.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Sets `flow-limit`; the limit of now follows when it changes.
+    pub fn set_flow_limit(&self, max: u64) {
+        if self.flow_limit_max.swap(max, Ordering::Relaxed) != max {
+            self.flow_limit.store(max, Ordering::Relaxed);
+        }
+    }
+
+    /// Follows with the limit of now what a round over all flows took: slowly down when it takes longer than
+    /// [`ROUND_TARGET_MS`], in proportion to how much too long it was, and up again when there is time.
+    pub(crate) fn adapt(&self, round_ms: u64) {
+        let max = self.flow_limit_max.load(Ordering::Relaxed);
+        let now = self.flow_limit.load(Ordering::Relaxed).min(max);
+        let next = if round_ms > ROUND_TARGET_MS {
+            let wanted = u128::from(now) * u128::from(ROUND_TARGET_MS) / u128::from(round_ms);
+            (wanted as u64).max(now - now / 4).max(FLOW_LIMIT_LEAST.min(max))
+        } else if round_ms <= ROUND_TARGET_MS / 2 {
+            now.saturating_add((now / 8).max(FLOW_LIMIT_LEAST)).min(max)
+        } else {
+            now
+        };
+        self.flow_limit.store(next, Ordering::Relaxed);
+    }
+
+    /// How long a flow may be without packets beside so many flows, in milliseconds: `max-idle` while there is room, from
+    /// four fifths of the limit on evenly less, so that those in use find room before it is reached.
+    pub fn idle_ms(&self, flows: u64) -> u64 {
+        let max = self.max_idle_ms.load(Ordering::Relaxed);
+        let limit = self.flow_limit.load(Ordering::Relaxed);
+        let least = max.min(IDLE_LEAST_MS);
+        let (tight, range) = (limit - limit / 5, limit / 5);
+        let used = flows.saturating_sub(tight).min(range);
+        let less = u128::from(max - least) * u128::from(used) / u128::from(range.max(1));
+        max - less as u64
+    }
+}
+
+/// A round over all flows that takes longer lowers the flow limit.
+const ROUND_TARGET_MS: u64 = 1000;
+/// The flow limit is not lowered further, and raised by so many at least.
+const FLOW_LIMIT_LEAST: u64 = 1000;
+/// Flows without packets for so long go when there is no room at all.
+pub(crate) const IDLE_LEAST_MS: u64 = 100;
 
 /// What the bridges of one datapath share.
 pub struct Backer {
@@ -130,6 +185,7 @@ impl Backer {
             faults: BoundedQueue::new(FAULT_QUEUE),
             limits: Limits {
                 flow_limit: AtomicU64::new(200_000),
+                flow_limit_max: AtomicU64::new(200_000),
                 kept_for_ports_percent: AtomicU64::new(KEPT_FOR_PORTS_PERCENT),
                 max_idle_ms: AtomicU64::new(10_000),
                 max_revalidator_ms: AtomicU64::new(500),

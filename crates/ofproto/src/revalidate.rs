@@ -1,21 +1,24 @@
-//! The revalidator: dumps the datapath's flows, pushes their statistics to rules, and keeps, changes or deletes each.
+//! The revalidator: reads the counters of the datapath's flows, pushes them to rules, and keeps, changes or deletes each.
 //!
 //! A state machine in the caller's time: [`Revalidator::poll`] sends operations through the [`Datapath`] and takes the
-//! replies that have come. A round starts when the epoch changed, or after `max-revalidator` for statistics and idle flows. A flow that
-//! was installed when its epoch was over, and that no round is sure to see, is checked by itself.
+//! replies that have come. A round starts when the epoch changed, or after `max-revalidator` for statistics and idle flows. A
+//! round has two parts: counters are read and pushed, then what is idle goes. After a change, and now and then, it reads all
+//! flows, and translates again those that are older than the epoch; else only those that had packets since the last
+//! round, so that it costs what the traffic of the moment costs and not what is installed. A flow that was installed when its
+//! epoch was over, and that no round is sure to see, is checked by itself.
 //!
 //! Operations may be carried out in another order than they were sent in (see [`Datapath::operate`]), so a change of a flow may
 //! come behind a newer one. Each answer to a change is held against what the flow is to do by then; if that is something
 //! else, it is sent again: what is carried out last is what was meant last.
 
-use crate::backer::Backer;
+use crate::backer::{Backer, IDLE_LEAST_MS};
 use crate::ukey::{Ukey, UkeyState};
 use crate::xlate::{Request, Start, XlateCache, translate};
 use dpif::{
     Datapath, DpAction, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode,
     ReplySink,
 };
-use flow::{FlowKey, KeyMask, Ufid};
+use flow::{PackedFlow, Ufid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering, ReplyRing};
@@ -24,6 +27,12 @@ use sync::{AtomicU64, Ordering, ReplyRing};
 pub const ROUND_MS: u64 = 500;
 /// Flows of one dump operation.
 const DUMP_FLOWS: usize = 256;
+/// Deletes of one batch: packets wait meanwhile.
+const DELETE_FLOWS: usize = 64;
+/// One of so many rounds reads all flows, also without a change.
+const FULL_EVERY: u64 = 8;
+/// How far a round looks back beyond the start of the last one, in milliseconds: time stamps are those of bursts.
+const LOOK_BACK_MS: u64 = 100;
 /// A flow that the slow path knows and that so many dumps did not show is gone.
 const MISSED_DUMPS: u64 = 2;
 
@@ -76,14 +85,23 @@ pub struct RevalidatorStats {
     pub max_flows: u64,
 }
 
+/// What a round does now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Counters,
+    Idle,
+}
+
 struct Round {
-    seq: u64,
-    /// All flows that are seen go.
+    part: Part,
+    /// Number among the rounds that read all flows; `None`: it reads those that had packets.
+    full: Option<u64>,
+    since_ms: u64,
+    /// All flows go.
     purge: bool,
     epoch: u64,
     started_ms: u64,
     waiting: u64,
-    flows: u64,
 }
 
 /// The revalidator of one datapath.
@@ -92,6 +110,10 @@ pub struct Revalidator {
     sink: Arc<dyn ReplySink>,
     round: Option<Round>,
     seq: u64,
+    full_rounds: u64,
+    /// The next round is to read all flows.
+    full_next: bool,
+    last_started_ms: u64,
     done_epoch: u64,
     next_ms: u64,
     tags: BTreeMap<u64, Batch>,
@@ -113,7 +135,10 @@ struct Batch {
 
 #[derive(Clone, Debug)]
 enum Sent {
-    Dump,
+    /// Counters of part of the table.
+    Counters,
+    /// A flow that nobody here made is asked for.
+    Get,
     /// To these actions.
     Modify(Arc<[DpAction]>),
     Delete,
@@ -127,6 +152,9 @@ impl Revalidator {
             sink,
             round: None,
             seq: 0,
+            full_rounds: 0,
+            full_next: true,
+            last_started_ms: 0,
             done_epoch: 0,
             next_ms: 0,
             tags: BTreeMap::new(),
@@ -152,9 +180,10 @@ impl Revalidator {
         self.seq
     }
 
-    /// Makes the next round begin at the next [`Revalidator::poll`], or when the one under way is over.
+    /// Makes the next round begin at the next [`Revalidator::poll`], or when the one under way is over, and read all flows.
     pub fn hurry(&mut self) {
         self.next_ms = 0;
+        self.full_next = true;
     }
 
     /// Does what can be done now; the time of the next call, if nothing comes before.
@@ -171,7 +200,10 @@ impl Revalidator {
             }
         }
         self.check_stale(backer, dp, now_ms);
-        if self.round.as_ref().is_some_and(|r| r.waiting == 0) {
+        if self.waits_for_nothing(Part::Counters) {
+            self.end_idle(backer, dp, now_ms);
+        }
+        if self.waits_for_nothing(Part::Idle) {
             self.finish(backer, now_ms);
         }
         if self.round.is_none() && (now_ms >= self.next_ms || self.done_epoch != backer.epoch()) {
@@ -181,6 +213,10 @@ impl Revalidator {
             Some(_) => now_ms + ROUND_MS,
             None => self.next_ms,
         }
+    }
+
+    fn waits_for_nothing(&self, part: Part) -> bool {
+        self.round.as_ref().is_some_and(|r| r.part == part && r.waiting == 0)
     }
 
     /// Checks flows that were installed after their epoch was over. Where a round is still to begin, it sees them.
@@ -197,11 +233,9 @@ impl Revalidator {
             let verdict = backer.ukeys.with(ufid, pmd, |k| match k.state {
                 UkeyState::Evicting => None,
                 _ if k.epoch == epoch => None,
-                _ => Some((recheck(backer, k, epoch, now_ms), k.key, k.mask)),
+                _ => carry_out(ufid, recheck(backer, k, epoch, now_ms), k),
             });
-            if let Some((verdict, key, mask)) = verdict.flatten()
-                && let Some(op) = carry_out(backer, pmd, ufid, verdict, (key, mask))
-            {
+            if let Some(op) = verdict.flatten() {
                 self.send(dp, pmd, vec![op]);
             }
         }
@@ -229,17 +263,57 @@ impl Revalidator {
 
     fn start(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
         self.seq += 1;
+        let (epoch, purge) = (backer.epoch(), backer.limits.purge.swap(false, Ordering::AcqRel));
+        let is_full = std::mem::take(&mut self.full_next)
+            || purge
+            || epoch != self.done_epoch
+            || self.seq % FULL_EVERY == 0;
+        self.full_rounds += u64::from(is_full);
+        let since_ms = if is_full { 0 } else { self.last_started_ms.saturating_sub(LOOK_BACK_MS) };
+        self.last_started_ms = now_ms;
         self.round = Some(Round {
-            seq: self.seq,
-            purge: backer.limits.purge.swap(false, Ordering::AcqRel),
-            epoch: backer.epoch(),
+            part: Part::Counters,
+            full: is_full.then_some(self.full_rounds),
+            since_ms,
+            purge,
+            epoch,
             started_ms: now_ms,
             waiting: 0,
-            flows: 0,
         });
         for pmd in dp.pmds() {
-            let dump = DpifOp::FlowDump { cursor: 0, max_flows: DUMP_FLOWS };
-            self.send(dp, pmd, vec![(Ufid::default(), Sent::Dump, dump)]);
+            let read = DpifOp::FlowCounters { cursor: 0, max_flows: DUMP_FLOWS, since_ms };
+            self.send(dp, pmd, vec![(Ufid::default(), Sent::Counters, read)]);
+        }
+    }
+
+    /// The second part of a round: flows without packets for too long go.
+    fn end_idle(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
+        let Some(round) = &mut self.round else { return };
+        round.part = Part::Idle;
+        let purge = round.purge;
+        backer.dump_completed(round.started_ms);
+        let flows = backer.ukeys.len();
+        let max_idle_ms = backer.limits.idle_ms(flows);
+        let mut excess = flows.saturating_sub(backer.limits.flow_limit.load(Ordering::Relaxed));
+        let since_ms = match (purge, excess) {
+            (true, _) => u64::MAX,
+            (_, 0) => now_ms.saturating_sub(max_idle_ms),
+            _ => now_ms.saturating_sub(max_idle_ms.min(IDLE_LEAST_MS)),
+        };
+        let mut going: BTreeMap<PmdId, Vec<Ufid>> = BTreeMap::new();
+        backer.ukeys.each_idle(since_ms, |ufid, pmd, k| {
+            let over = purge || excess > 0 || k.last_ms() + max_idle_ms <= now_ms;
+            if k.state == UkeyState::Operational && over {
+                k.state = UkeyState::Evicting;
+                excess = excess.saturating_sub(1);
+                going.entry(pmd).or_default().push(ufid);
+            }
+        });
+        for (pmd, names) in going {
+            for some in names.chunks(DELETE_FLOWS) {
+                let deletes = some.iter().map(|ufid| (*ufid, Sent::Delete, DpifOp::FlowDel(*ufid)));
+                self.send(dp, pmd, deletes.collect());
+            }
         }
     }
 
@@ -247,30 +321,19 @@ impl Revalidator {
         let Some(round) = self.round.take() else { return };
         self.ended.clear();
         self.done_epoch = round.epoch;
-        backer.dump_completed(round.started_ms);
         self.next_ms = now_ms + backer.limits.max_revalidator_ms.load(Ordering::Relaxed);
-        let seq = round.seq;
-        // Flows that the datapath lost without us: their thread ended, or somebody deleted them.
-        let lost = backer.ukeys.sweep(|_, _, k| {
-            if k.dump_seq == 0 {
-                // This round may have begun before the flow was there: only the next ones can miss it.
-                k.dump_seq = seq;
-            }
-            let patience_ms = if k.state == UkeyState::Visible { PUT_PATIENCE_MS } else { 2 * ROUND_MS };
-            k.state != UkeyState::Evicting
-                && k.dump_seq + MISSED_DUMPS < seq
-                && k.created_ms + patience_ms < now_ms
-        });
-        for k in &lost {
-            backer.ukeys.defer_release(&k.recircs);
+        let duration_ms = now_ms.saturating_sub(round.started_ms).max(1);
+        if let Some(seq) = round.full {
+            forget_lost(backer, seq, now_ms);
+            backer.limits.adapt(duration_ms);
         }
         backer.recirc_release(&backer.ukeys.take_deferred());
-        let s = &mut self.stats;
+        let (s, flows) = (&mut self.stats, backer.ukeys.len());
         s.rounds += 1;
-        s.dump_duration_ms = now_ms.saturating_sub(round.started_ms).max(1);
-        s.flows = round.flows;
-        s.average_flows = (s.average_flows + round.flows) / 2;
-        s.max_flows = s.max_flows.max(round.flows);
+        s.dump_duration_ms = duration_ms;
+        s.flows = flows;
+        s.average_flows = (s.average_flows + flows) / 2;
+        s.max_flows = s.max_flows.max(flows);
     }
 
     fn send(&mut self, dp: &dyn Datapath, pmd: PmdId, ops: Vec<(Ufid, Sent, DpifOp)>) {
@@ -299,14 +362,23 @@ impl Revalidator {
         now_ms: u64,
     ) {
         match (what, result) {
-            (Sent::Dump, OpResult::Dump(records, next)) => {
-                let mut ops: Vec<_> =
-                    records.into_iter().filter_map(|r| self.record(backer, pmd, r, now_ms)).collect();
+            (Sent::Counters, OpResult::Counters(flows, next)) => {
+                let Some(round) = &self.round else { return };
+                let (full, since_ms) = (round.full, round.since_ms);
+                let seen = flows.into_iter();
+                let mut ops: Vec<_> = seen
+                    .filter_map(|(u, stats)| self.counted(backer, pmd, u, &stats, full, now_ms))
+                    .collect();
                 if let Some(cursor) = next {
-                    let dump = DpifOp::FlowDump { cursor, max_flows: DUMP_FLOWS };
-                    ops.push((Ufid::default(), Sent::Dump, dump));
+                    let read = DpifOp::FlowCounters { cursor, max_flows: DUMP_FLOWS, since_ms };
+                    ops.push((Ufid::default(), Sent::Counters, read));
                 }
                 self.send(dp, pmd, ops);
+            }
+            (Sent::Get, OpResult::Flow(record)) => {
+                if let Some(op) = self.foreign(backer, pmd, &record, now_ms) {
+                    self.send(dp, pmd, vec![op]);
+                }
             }
             (Sent::Modify(_), OpResult::Failed(_)) => {
                 self.send(dp, pmd, vec![(ufid, Sent::Delete, DpifOp::FlowDel(ufid))]);
@@ -326,79 +398,101 @@ impl Revalidator {
         }
     }
 
-    /// Pushes the statistics of a dumped flow and decides about it.
-    fn record(
-        &mut self,
+    /// Pushes the counters of a flow and decides about it. `full`: the number of this round among those that read all.
+    fn counted(
+        &self,
         backer: &Backer,
         pmd: PmdId,
-        r: FlowRecord,
+        ufid: Ufid,
+        stats: &FlowStats,
+        full: Option<u64>,
         now_ms: u64,
     ) -> Option<(Ufid, Sent, DpifOp)> {
-        let round = self.round.as_mut()?;
-        round.flows += 1;
-        let (seq, many) = (round.seq, round.flows > backer.limits.flow_limit.load(Ordering::Relaxed));
-        let ufid = r.ufid;
-        let foreign = backer.ukeys.with(ufid, pmd, |_| ()).is_none();
-        if foreign && self.ended.contains(&(ufid, pmd)) {
-            return None;
-        }
-        if foreign {
-            self.foreign_flows.fetch_add(1, Ordering::Relaxed);
-            let _ = backer.ukeys.insert(ufid, pmd, foreign_ukey(&r, now_ms));
-        }
-        let max_idle_ms = match many {
-            true => 100,
-            false => backer.limits.max_idle_ms.load(Ordering::Relaxed),
-        };
-        let purge = round.purge;
-        let verdict = backer.ukeys.with(ufid, pmd, |k| {
+        let known = backer.ukeys.with(ufid, pmd, |k| {
             if k.state == UkeyState::Evicting {
-                return Verdict::Keep;
+                return None;
             }
-            k.dump_seq = seq;
+            k.dump_seq = full.unwrap_or(k.dump_seq);
             k.state = UkeyState::Operational;
-            if foreign {
-                // What its packets cause must be known before they are counted.
-                let verdict = recheck(backer, k, backer.epoch(), now_ms);
-                push(backer, k, &r.stats);
-                return verdict;
-            }
-            let to_learn = push(backer, k, &r.stats);
-            let last_ms = r.stats.used_ms.max(k.created_ms);
-            if now_ms >= last_ms + max_idle_ms || purge {
-                return Verdict::Delete;
-            }
+            let to_learn = push(backer, k, stats);
             let epoch = backer.epoch();
             if k.epoch == epoch {
-                return Verdict::Keep;
+                return None;
             }
             let verdict = recheck(backer, k, epoch, now_ms);
             if to_learn && !matches!(verdict, Verdict::Delete) {
-                k.cache.replay_learning(r.stats.used_ms, &mut backer.effect_host());
+                k.cache.replay_learning(stats.used_ms, &mut backer.effect_host());
             }
-            verdict
-        })?;
-        carry_out(backer, pmd, ufid, verdict, (r.key, r.mask))
+            carry_out(ufid, verdict, k)
+        });
+        match known {
+            Some(op) => op,
+            // One that ended after the datapath told its counters.
+            None if self.ended.contains(&(ufid, pmd)) => None,
+            None => Some((ufid, Sent::Get, DpifOp::FlowGet(ufid))),
+        }
+    }
+
+    /// Takes in a flow that the datapath has and nobody here made.
+    fn foreign(
+        &mut self,
+        backer: &Backer,
+        pmd: PmdId,
+        r: &FlowRecord,
+        now_ms: u64,
+    ) -> Option<(Ufid, Sent, DpifOp)> {
+        if self.ended.contains(&(r.ufid, pmd)) {
+            return None;
+        }
+        let mut k = foreign_ukey(r, now_ms);
+        k.dump_seq = self.full_rounds;
+        // What its packets cause must be known before they are counted.
+        let verdict = recheck(backer, &mut k, backer.epoch(), now_ms);
+        push(backer, &mut k, &r.stats);
+        let op = carry_out(r.ufid, verdict, &mut k);
+        match backer.ukeys.insert(r.ufid, pmd, k) {
+            Ok(()) => {
+                self.foreign_flows.fetch_add(1, Ordering::Relaxed);
+                op
+            }
+            Err(refused) => {
+                backer.ukeys.defer_release(&refused.recircs);
+                None
+            }
+        }
     }
 }
 
-/// The operation that a verdict asks for.
-fn carry_out(
-    backer: &Backer,
-    pmd: PmdId,
-    ufid: Ufid,
-    verdict: Verdict,
-    (key, mask): (FlowKey, KeyMask),
-) -> Option<(Ufid, Sent, DpifOp)> {
+/// Forgets flows that the datapath lost without us: their thread ended, or somebody deleted them. `seq`: how many rounds that
+/// read all flows there have been.
+fn forget_lost(backer: &Backer, seq: u64, now_ms: u64) {
+    let lost = backer.ukeys.sweep(|_, _, k| {
+        if k.dump_seq == 0 {
+            // This round may have begun before the flow was there: only the next ones can miss it.
+            k.dump_seq = seq;
+        }
+        let patience_ms = if k.state == UkeyState::Visible { PUT_PATIENCE_MS } else { 2 * ROUND_MS };
+        k.state != UkeyState::Evicting
+            && k.dump_seq + MISSED_DUMPS < seq
+            && k.created_ms + patience_ms < now_ms
+    });
+    for k in &lost {
+        backer.ukeys.defer_release(&k.recircs);
+    }
+}
+
+/// The operation that a verdict on a flow asks for.
+fn carry_out(ufid: Ufid, verdict: Verdict, k: &mut Ukey) -> Option<(Ufid, Sent, DpifOp)> {
     match verdict {
         Verdict::Keep => None,
         Verdict::Modify(actions) => {
             let sent = Sent::Modify(actions.clone());
+            let (key, mask) = (k.flow.key(), k.flow.mask());
             let put = FlowPut { ufid, key, mask, actions, mode: PutMode::Modify };
             Some((ufid, sent, DpifOp::FlowPut(Box::new(put))))
         }
         Verdict::Delete => {
-            backer.ukeys.with(ufid, pmd, |k| k.state = UkeyState::Evicting);
+            k.state = UkeyState::Evicting;
             Some((ufid, Sent::Delete, DpifOp::FlowDel(ufid)))
         }
     }
@@ -412,21 +506,19 @@ fn meant_otherwise(
     ufid: Ufid,
     actions: &[DpAction],
 ) -> Option<(Ufid, Sent, DpifOp)> {
-    let (verdict, flow) = backer.ukeys.with(ufid, pmd, |k| {
+    backer.ukeys.with(ufid, pmd, |k| {
         let differs = k.state != UkeyState::Evicting && *k.actions != *actions;
-        differs.then(|| (Verdict::Modify(k.actions.clone()), (k.key, k.mask)))
-    })??;
-    carry_out(backer, pmd, ufid, verdict, flow)
+        carry_out(ufid, if differs { Verdict::Modify(k.actions.clone()) } else { Verdict::Keep }, k)
+    })?
 }
 
 /// A flow that the datapath has and nobody here made.
 fn foreign_ukey(r: &FlowRecord, now_ms: u64) -> Ukey {
     Ukey {
-        key: r.key,
-        mask: r.mask,
+        flow: PackedFlow::new(&r.key, &r.mask),
         actions: r.actions.clone(),
         cache: XlateCache::default(),
-        recircs: Vec::new(),
+        recircs: Box::default(),
         epoch: 0,
         pushed: FlowStats::default(),
         created_ms: now_ms,
@@ -463,17 +555,17 @@ fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>) {
 /// Translates a flow again and compares.
 fn recheck(backer: &Backer, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
     let view = backer.view();
-    let Some((bridge, of_port)) = view.of_port(k.key.in_port()) else { return Verdict::Delete };
-    let flow = k.key.to_flow(of_port);
+    let key = k.flow.key();
+    let Some((bridge, of_port)) = view.of_port(key.in_port()) else { return Verdict::Delete };
+    let flow = key.to_flow(of_port);
     let request = Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
     let t = translate(&request, &mut backer.xlate_host(false, now_ms));
-    let mask = backer.mask_of(&t.wc, &k.key);
-    if mask != k.mask {
+    if backer.mask_of(&t.wc, &key) != k.flow.mask() {
         backer.recirc_release(&t.recircs);
         return Verdict::Delete;
     }
     let actions = t.actions_to_put();
-    let old_recircs = std::mem::replace(&mut k.recircs, t.recircs);
+    let old_recircs = std::mem::replace(&mut k.recircs, t.recircs.into());
     backer.ukeys.defer_release(&old_recircs);
     k.cache = t.cache;
     k.epoch = epoch;

@@ -5,8 +5,9 @@
 
 use crate::xlate::XlateCache;
 use dpif::{DpAction, FlowStats, PmdId};
-use flow::{DpPort, FlowKey, KeyMask, RecircId, Ufid};
-use std::collections::HashMap;
+use flow::{DpPort, PackedFlow, RecircId, Ufid};
+use hashbrown::HashTable;
+use rapidhash::RapidHashMap;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 
@@ -26,16 +27,14 @@ pub enum UkeyState {
 /// One installed flow.
 #[derive(Debug)]
 pub struct Ukey {
-    /// The packet it was made from.
-    pub key: FlowKey,
-    /// Which bits count.
-    pub mask: KeyMask,
+    /// The packet it was made from, and which bits count.
+    pub flow: PackedFlow,
     /// What the datapath does.
     pub actions: Arc<[DpAction]>,
     /// What its packets cause.
     pub cache: XlateCache,
     /// Frozen states that its actions name.
-    pub recircs: Vec<RecircId>,
+    pub recircs: Box<[RecircId]>,
     /// Epoch of its translation.
     pub epoch: u64,
     /// Statistics pushed so far.
@@ -49,6 +48,11 @@ pub struct Ukey {
 }
 
 impl Ukey {
+    /// When it had its last packet, as far as it is known, or was made.
+    pub fn last_ms(&self) -> u64 {
+        self.pushed.used_ms.max(self.created_ms)
+    }
+
     /// What came since the last push; marks it pushed. A datapath whose counters went back starts anew.
     pub fn take_delta(&mut self, now: &FlowStats) -> (u64, u64) {
         let packets = now.packets.saturating_sub(self.pushed.packets);
@@ -58,12 +62,29 @@ impl Ukey {
     }
 }
 
-type Shard = HashMap<(Ufid, PmdId), Ukey>;
+/// A place in a shard: the name beside the flow, so that neither a search nor growth looks at flows, nor a search for idle ones
+/// at others.
+struct Entry {
+    ufid: Ufid,
+    pmd: PmdId,
+    /// [`Ukey::last_ms`].
+    last_ms: u64,
+    ukey: Box<Ukey>,
+}
+
+type Shard = HashTable<Entry>;
+
+/// Spreads names, which datapaths choose at random but users need not.
+fn hash_of(ufid: Ufid) -> u64 {
+    let folded = (ufid.0 ^ ufid.0 >> 64) as u64;
+    let spread = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    spread ^ spread >> 32
+}
 
 /// Flows of each port, and how much of the ports' shares they take up.
 #[derive(Default)]
 struct Shares {
-    by_port: HashMap<DpPort, u64>,
+    by_port: RapidHashMap<DpPort, u64>,
     share: u64,
     /// Sum over ports of their flows, each up to `share`.
     taken: u64,
@@ -132,10 +153,35 @@ impl Default for Ukeys {
     }
 }
 
+/// How many flows there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Flows in all.
+    pub flow_limit: u64,
+    /// Ports that share what is kept of that.
+    pub ports: u64,
+    /// Of the limit so many percent are kept for ports that have few flows.
+    pub kept_percent: u64,
+}
+
+impl Shares {
+    /// Whether a port may have one more flow beside `all`.
+    fn has_room(&mut self, port: DpPort, all: u64, room: &Room) -> bool {
+        if all >= room.flow_limit {
+            return false;
+        }
+        let share = share_of(room.flow_limit, room.ports, room.kept_percent);
+        self.set_share(share);
+        let kept = (share * room.ports).saturating_sub(self.taken);
+        let own = self.by_port.get(&port).copied().unwrap_or(0);
+        own < share || all.saturating_add(kept) < room.flow_limit
+    }
+}
+
 impl Ukeys {
-    fn shard(&self, ufid: Ufid) -> MutexGuard<'_, Shard> {
-        let n = (ufid.0 ^ ufid.0 >> 64) as u64;
-        lock(&self.shards[(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize % SHARDS])
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        // Other bits than those that a table looks at.
+        lock(&self.shards[(hash >> 24) as usize % SHARDS])
     }
 
     /// Number of flows installed or on their way.
@@ -153,45 +199,71 @@ impl Ukeys {
         lock(&self.shares).by_port.get(&port).copied().unwrap_or(0)
     }
 
-    /// Whether a port may have one more flow under the limit: up to its share in any case, beyond it of what is not kept for
-    /// others. So a port that makes many flows does not keep others from having theirs.
-    pub fn has_room(&self, port: DpPort, flow_limit: u64, ports: u64, kept_percent: u64) -> bool {
-        if self.len() >= flow_limit {
-            return false;
-        }
-        let share = share_of(flow_limit, ports, kept_percent);
+    /// Takes a place for a flow of a port, if it may have one more: up to its share in any case, beyond it of what is not
+    /// kept for others. So a port that makes many flows does not keep others from having theirs. The place is filled by
+    /// [`Ukeys::fill`].
+    #[must_use]
+    pub fn reserve(&self, port: DpPort, room: &Room) -> bool {
         let mut shares = lock(&self.shares);
-        shares.set_share(share);
-        let kept = (share * ports).saturating_sub(shares.taken);
-        let own = shares.by_port.get(&port).copied().unwrap_or(0);
-        own < share || self.len().saturating_add(kept) < flow_limit
+        let has_room = shares.has_room(port, self.len(), room);
+        if has_room {
+            shares.count(port, true);
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+        has_room
     }
 
-    /// Adds a flow unless one of that name is there; gives it back then.
-    pub fn insert(&self, ufid: Ufid, pmd: PmdId, ukey: Ukey) -> Result<(), Box<Ukey>> {
-        let mut shard = self.shard(ufid);
-        if shard.contains_key(&(ufid, pmd)) {
-            return Err(Box::new(ukey));
+    /// Adds a flow in the place that was taken for it, unless one of that name is there; gives it back then, and the place is
+    /// free.
+    pub fn fill(&self, ufid: Ufid, pmd: PmdId, ukey: Ukey) -> Result<(), Box<Ukey>> {
+        let hash = hash_of(ufid);
+        let port = ukey.flow.in_port();
+        let entry = Entry { ufid, pmd, last_ms: ukey.last_ms(), ukey: Box::new(ukey) };
+        let mut shard = self.shard(hash);
+        if shard.find(hash, |e| e.ufid == ufid && e.pmd == pmd).is_some() {
+            drop(shard);
+            self.free([port].into_iter());
+            return Err(entry.ukey);
         }
-        lock(&self.shares).count(ukey.key.in_port(), true);
-        shard.insert((ufid, pmd), ukey);
-        self.count.fetch_add(1, Ordering::Relaxed);
+        shard.insert_unique(hash, entry, |e| hash_of(e.ufid));
         Ok(())
+    }
+
+    /// Adds a flow whatever the limit, unless one of that name is there; gives it back then.
+    pub fn insert(&self, ufid: Ufid, pmd: PmdId, ukey: Ukey) -> Result<(), Box<Ukey>> {
+        lock(&self.shares).count(ukey.flow.in_port(), true);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.fill(ufid, pmd, ukey)
+    }
+
+    /// Places of flows of these ports are free again.
+    fn free(&self, ports: impl Iterator<Item = DpPort>) {
+        let mut shares = lock(&self.shares);
+        for port in ports {
+            shares.count(port, false);
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Removes a flow.
     pub fn remove(&self, ufid: Ufid, pmd: PmdId) -> Option<Ukey> {
-        let removed = self.shard(ufid).remove(&(ufid, pmd));
-        if let Some(k) = &removed {
-            lock(&self.shares).count(k.key.in_port(), false);
-            self.count.fetch_sub(1, Ordering::Relaxed);
-        }
-        removed
+        let hash = hash_of(ufid);
+        let mut shard = self.shard(hash);
+        let found = shard.find_entry(hash, |e| e.ufid == ufid && e.pmd == pmd).ok()?;
+        let (entry, _) = found.remove();
+        drop(shard);
+        self.free([entry.ukey.flow.in_port()].into_iter());
+        Some(*entry.ukey)
     }
 
     /// Works on a flow, if it is there, under its shard's lock.
     pub fn with<R>(&self, ufid: Ufid, pmd: PmdId, f: impl FnOnce(&mut Ukey) -> R) -> Option<R> {
-        self.shard(ufid).get_mut(&(ufid, pmd)).map(f)
+        let hash = hash_of(ufid);
+        let mut shard = self.shard(hash);
+        let entry = shard.find_mut(hash, |e| e.ufid == ufid && e.pmd == pmd)?;
+        let result = f(&mut entry.ukey);
+        entry.last_ms = entry.ukey.last_ms();
+        Some(result)
     }
 
     /// Keeps ids for a while after their flow or packet, for packets between two passes.
@@ -208,18 +280,23 @@ impl Ukeys {
         std::mem::replace(&mut d.old, young)
     }
 
-    /// Removes and returns the flows that `gone` says so of.
-    pub fn sweep(&self, mut gone: impl FnMut(Ufid, PmdId, &mut Ukey) -> bool) -> Vec<Ukey> {
-        let mut out = Vec::new();
+    /// Looks at the flows that had their last packet then or earlier, a shard at a time under its lock.
+    pub fn each_idle(&self, since_ms: u64, mut f: impl FnMut(Ufid, PmdId, &mut Ukey)) {
         for shard in &self.shards {
             let mut shard = lock(shard);
-            let names: Vec<_> =
-                shard.iter_mut().filter_map(|(n, k)| gone(n.0, n.1, k).then_some(*n)).collect();
-            out.extend(names.iter().filter_map(|n| shard.remove(n)));
+            let idle = shard.iter_mut().filter(|e| e.last_ms <= since_ms);
+            idle.for_each(|e| f(e.ufid, e.pmd, &mut e.ukey));
         }
-        let mut shares = lock(&self.shares);
-        out.iter().for_each(|k: &Ukey| shares.count(k.key.in_port(), false));
-        self.count.fetch_sub(out.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Removes and returns the flows that `gone` says so of.
+    pub fn sweep(&self, mut gone: impl FnMut(Ufid, PmdId, &mut Ukey) -> bool) -> Vec<Ukey> {
+        let mut out: Vec<Ukey> = Vec::new();
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            out.extend(shard.extract_if(|e| gone(e.ufid, e.pmd, &mut e.ukey)).map(|e| *e.ukey));
+        }
+        self.free(out.iter().map(|k| k.flow.in_port()));
         out
     }
 }

@@ -11,52 +11,60 @@ use dpif::{
     ControllerCookie, DpAction, DpifOp, Execute, FlowPut, FlowStats, PmdId, PutMode, Upcall, UpcallKind,
     UserCookie, XlateDrop,
 };
-use flow::FlowKey;
-use std::collections::BTreeMap;
+use flow::{FlowKey, PackedFlow};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use sync::Ordering;
 
 /// How many upcalls a handler takes at a turn.
 pub const BATCH_MAX_UPCALLS: usize = 64;
 
-/// Deficit round robin (Shreedhar and Varghese, 1995) over a changing set of queues, in units of upcalls.
-#[derive(Debug, Default)]
-pub struct DeficitRoundRobin {
-    cursor: usize,
+/// Deficit round robin (Shreedhar and Varghese, 1995) over the queues that hold something, in units of upcalls. A turn costs
+/// what it serves, however many queues are empty.
+#[derive(Debug)]
+pub struct DeficitRoundRobin<Q> {
+    /// In the order of their turns; the first one is being served.
+    waiting: VecDeque<Q>,
+    /// What the first one may still have served.
     left: usize,
 }
 
-impl DeficitRoundRobin {
-    /// How many upcalls a queue may have served before the next queue's turn.
-    pub const QUANTUM: usize = 8;
+/// How many upcalls a queue may have served before the next queue's turn.
+pub const QUANTUM: usize = 8;
 
-    /// Takes up to `max` values from `queues` queues, fairly; `pop(i)` takes one from queue `i`.
-    pub fn take<T>(&mut self, queues: usize, max: usize, mut pop: impl FnMut(usize) -> Option<T>) -> Vec<T> {
+impl<Q> Default for DeficitRoundRobin<Q> {
+    fn default() -> DeficitRoundRobin<Q> {
+        DeficitRoundRobin { waiting: VecDeque::new(), left: QUANTUM }
+    }
+}
+
+impl<Q> DeficitRoundRobin<Q> {
+    /// A queue that was empty holds something; its turn comes after those that wait.
+    pub fn enter(&mut self, queue: Q) {
+        self.waiting.push_back(queue);
+    }
+
+    /// Takes up to `max` values, fairly; `pop` takes one from a queue. A queue that gives none leaves, unless `emptied` gives it
+    /// back because it holds something again.
+    pub fn take<T>(
+        &mut self,
+        max: usize,
+        mut pop: impl FnMut(&Q) -> Option<T>,
+        mut emptied: impl FnMut(Q) -> Option<Q>,
+    ) -> Vec<T> {
         let mut out = Vec::new();
-        if queues == 0 {
-            return out;
-        }
-        let mut empty_in_a_row = 0;
-        while out.len() < max && empty_in_a_row < queues {
-            if self.cursor >= queues {
-                (self.cursor, self.left) = (0, 0);
-            }
-            if self.left == 0 {
-                self.left = DeficitRoundRobin::QUANTUM;
-            }
-            match pop(self.cursor) {
-                Some(value) => {
-                    out.push(value);
-                    empty_in_a_row = 0;
-                    self.left -= 1;
-                }
-                None => {
-                    empty_in_a_row += 1;
-                    self.left = 0;
-                }
-            }
-            if self.left == 0 {
-                self.cursor += 1;
+        while out.len() < max
+            && let Some(queue) = self.waiting.front()
+        {
+            let value = pop(queue);
+            let is_empty = value.is_none();
+            out.extend(value);
+            self.left -= usize::from(!is_empty);
+            if is_empty || self.left == 0 {
+                self.left = QUANTUM;
+                let served = self.waiting.pop_front();
+                let stays = if is_empty { served.and_then(&mut emptied) } else { served };
+                self.waiting.extend(stays);
             }
         }
         out
@@ -67,18 +75,25 @@ impl DeficitRoundRobin {
 pub type OpsByPmd = BTreeMap<PmdId, Vec<DpifOp>>;
 
 /// Serves a batch of upcalls: translates, carries effects out, and says what the datapath is to do.
-pub fn handle(backer: &Backer, upcalls: Vec<Upcall>, now_ms: u64) -> OpsByPmd {
+pub fn handle(backer: &Backer, upcalls: Vec<Box<Upcall>>, now_ms: u64) -> OpsByPmd {
     let mut ops = OpsByPmd::new();
+    // Epoch before view: a flow made from an older view carries an older epoch.
+    let mut epoch = backer.epoch();
+    let mut view = backer.view();
     for upcall in upcalls {
-        // Epoch before view: a flow made from an older view carries an older epoch.
-        let epoch = backer.epoch();
-        let view = backer.view();
-        match upcall.kind {
-            UpcallKind::Miss => miss(backer, &view, epoch, upcall, now_ms, &mut ops),
-            UpcallKind::Action(UserCookie::SlowPath { .. }) => {
-                slow_path(backer, &view, upcall, now_ms, &mut ops)
-            }
-            UpcallKind::Action(UserCookie::Controller(cookie)) => packet_in(backer, upcall, cookie),
+        let now = backer.epoch();
+        if now != epoch {
+            (epoch, view) = (now, backer.view());
+        }
+        let kind = upcall.kind;
+        if let UpcallKind::Action(UserCookie::Controller(cookie)) = kind {
+            packet_in(backer, *upcall, cookie);
+            continue;
+        }
+        let queue = ops.entry(upcall.pmd).or_default();
+        match kind {
+            UpcallKind::Miss => miss(backer, &view, epoch, *upcall, now_ms, queue),
+            UpcallKind::Action(_) => slow_path(backer, &view, *upcall, now_ms, queue),
         }
     }
     ops
@@ -96,33 +111,28 @@ fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now
     t
 }
 
-fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, ops: &mut OpsByPmd) {
+fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, queue: &mut Vec<DpifOp>) {
     let t = translate_key(backer, view, &upcall.key, true, now_ms);
     t.cache.replay(1, upcall.packet.len() as u64, now_ms, &mut backer.effect_host());
-    let queue = ops.entry(upcall.pmd).or_default();
     let actions: Arc<[DpAction]> = t.actions.as_slice().into();
-    let limits = &backer.limits;
-    let (limit, kept) = (&limits.flow_limit, &limits.kept_for_ports_percent);
-    let (limit, kept) = (limit.load(Ordering::Relaxed), kept.load(Ordering::Relaxed));
     // What no port received counts as a port.
-    let ports = view.dp_ports.len() as u64 + 1;
-    if backer.ukeys.has_room(upcall.key.in_port(), limit, ports, kept) {
+    let room = backer.limits.room(view.dp_ports.len() as u64 + 1);
+    if backer.ukeys.reserve(upcall.key.in_port(), &room) {
         let to_put: Arc<[DpAction]> =
             if t.slow_reasons == 0 { actions.clone() } else { t.actions_to_put().into() };
         let mask = backer.mask_of(&t.wc, &upcall.key);
         let ukey = Ukey {
-            key: upcall.key,
-            mask,
+            flow: PackedFlow::new(&upcall.key, &mask),
             actions: to_put.clone(),
             cache: t.cache,
-            recircs: t.recircs,
+            recircs: t.recircs.into(),
             epoch,
             pushed: FlowStats::default(),
             created_ms: now_ms,
             dump_seq: 0,
             state: UkeyState::Visible,
         };
-        match backer.ukeys.insert(upcall.ufid, upcall.pmd, ukey) {
+        match backer.ukeys.fill(upcall.ufid, upcall.pmd, ukey) {
             Ok(()) => queue.push(DpifOp::FlowPut(Box::new(FlowPut {
                 ufid: upcall.ufid,
                 key: upcall.key,
@@ -135,27 +145,26 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, o
     } else {
         release_after_use(backer, &t);
     }
-    queue.push(DpifOp::Execute(Box::new(Execute {
+    queue.push(execute(upcall, actions));
+}
+
+fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, queue: &mut Vec<DpifOp>) {
+    let t = translate_key(backer, view, &upcall.key, true, now_ms);
+    // The megaflow that sent it here counted the packet already.
+    t.cache.replay(0, 0, now_ms, &mut backer.effect_host());
+    release_after_use(backer, &t);
+    queue.push(execute(upcall, t.actions.into()));
+}
+
+/// Sends the packet of an upcall on its way.
+fn execute(upcall: Upcall, actions: Arc<[DpAction]>) -> DpifOp {
+    DpifOp::Execute(Box::new(Execute {
         upcall: upcall.id(),
         packet: upcall.packet,
         key: upcall.key,
         actions,
         ticket: upcall.ticket,
-    })));
-}
-
-fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, ops: &mut OpsByPmd) {
-    let t = translate_key(backer, view, &upcall.key, true, now_ms);
-    // The megaflow that sent it here counted the packet already.
-    t.cache.replay(0, 0, now_ms, &mut backer.effect_host());
-    ops.entry(upcall.pmd).or_default().push(DpifOp::Execute(Box::new(Execute {
-        upcall: upcall.id(),
-        packet: upcall.packet,
-        key: upcall.key,
-        actions: t.actions.as_slice().into(),
-        ticket: upcall.ticket,
-    })));
-    release_after_use(backer, &t);
+    }))
 }
 
 /// Ids of a translation that no flow keeps stay until its packet, which may recirculate, has gone by.

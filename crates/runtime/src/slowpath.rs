@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use sync::{AtomicBool, AtomicU64, Mutex, Ordering, Parker, Unparker, lock};
 
 /// Longest wait of a handler, so that it sees that it is to end.
@@ -33,35 +33,64 @@ pub struct RevalidatorState {
 /// Wakes the main loop.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
+/// How long a handler that ends waits for the answers to its puts.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// How many handlers there are unless `n-handler-threads` says otherwise: the processors, less those that revalidators would
+/// take in stock switches.
+fn usual_handlers() -> usize {
+    let processors = sys::thread::allowed_cpus().map_or(1, |cpus| cpus.len());
+    processors.saturating_sub(processors / 4 + 1).max(1)
+}
+
 /// The slow path's threads. Dropping ends them.
 pub struct SlowPath {
-    stop: Arc<AtomicBool>,
+    backer: Arc<Backer>,
     datapath: Arc<UserspaceDatapath>,
+    wake: Wake,
+    handlers: Threads,
     revalidator: Unparker,
     /// The revalidator's state.
     pub state: Arc<RevalidatorState>,
-    threads: Vec<JoinHandle<()>>,
+    revalidators: Threads,
+}
+
+/// Threads that end together.
+#[derive(Default)]
+struct Threads {
+    stop: Arc<AtomicBool>,
+    running: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    fn spawn(&mut self, name: String, run: impl FnOnce(&AtomicBool) + Send + 'static) -> io::Result<()> {
+        let stop = self.stop.clone();
+        self.running.push(std::thread::Builder::new().name(name).spawn(move || run(&stop))?);
+        Ok(())
+    }
+
+    /// Ends them, whom `wake` wakes.
+    fn end(&mut self, wake: impl FnOnce()) {
+        self.stop.store(true, Ordering::Release);
+        wake();
+        for thread in self.running.drain(..) {
+            // One that panicked has told so.
+            let _ended = thread.join();
+        }
+    }
 }
 
 impl SlowPath {
-    /// Starts the threads. `wake` is called when events wait in the backer.
+    /// Starts the threads, with so many handlers (`None`: as many as suit the processors). `wake` is called when events wait
+    /// in the backer.
     pub(crate) fn start(
         backer: &Arc<Backer>,
         datapath: &Arc<UserspaceDatapath>,
-        handlers: Vec<Handler>,
+        handlers: Option<u32>,
         wake: Wake,
     ) -> io::Result<SlowPath> {
-        let stop = Arc::new(AtomicBool::new(false));
         let parker = Parker::new();
         let revalidator = parker.unparker().clone();
-        let mut threads = Vec::new();
-        for (n, handler) in handlers.into_iter().enumerate() {
-            let (backer, datapath, stop, wake) =
-                (backer.clone(), datapath.clone(), stop.clone(), wake.clone());
-            let thread = HandlerThread::new(n, backer, datapath, revalidator.clone());
-            let run = move || thread.run(handler, &stop, &wake);
-            threads.push(std::thread::Builder::new().name(format!("handler{n}")).spawn(run)?);
-        }
         let state = Arc::new(RevalidatorState {
             stats: Mutex::default(),
             paused: AtomicBool::new(false),
@@ -69,10 +98,41 @@ impl SlowPath {
             finished: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
         });
-        let (backer, dp, ending, shown) = (backer.clone(), datapath.clone(), stop.clone(), state.clone());
-        let run = move || revalidator_thread(&backer, &dp, &parker, &ending, &shown, &wake);
-        threads.push(std::thread::Builder::new().name("revalidator0".to_string()).spawn(run)?);
-        Ok(SlowPath { stop, datapath: datapath.clone(), revalidator, state, threads })
+        let mut slow = SlowPath {
+            backer: backer.clone(),
+            datapath: datapath.clone(),
+            wake: wake.clone(),
+            handlers: Threads::default(),
+            revalidator,
+            state: state.clone(),
+            revalidators: Threads::default(),
+        };
+        slow.set_handlers(handlers)?;
+        let (backer, dp) = (backer.clone(), datapath.clone());
+        let run = move |stop: &AtomicBool| revalidator_thread(&backer, &dp, &parker, stop, &state, &wake);
+        slow.revalidators.spawn("revalidator0".to_string(), run)?;
+        Ok(slow)
+    }
+
+    /// Has so many handlers serve upcalls from now on (`None`: as many as suit the processors). Upcalls wait in their queues
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// When threads cannot be started; those that could be serve their ports.
+    pub(crate) fn set_handlers(&mut self, wanted: Option<u32>) -> io::Result<()> {
+        let count = wanted.map_or_else(usual_handlers, |n| n as usize).max(1);
+        if count == self.handlers.running.len() {
+            return Ok(());
+        }
+        self.handlers.end(|| self.datapath.wake_handlers());
+        self.handlers = Threads::default();
+        for (n, handler) in self.datapath.set_handlers(count).into_iter().enumerate() {
+            let (backer, datapath) = (self.backer.clone(), self.datapath.clone());
+            let thread = HandlerThread::new(&handler, backer, datapath, self.revalidator.clone());
+            let wake = self.wake.clone();
+            self.handlers.spawn(format!("handler{n}"), move |stop| thread.run(handler, stop, &wake))?;
+        }
+        Ok(())
     }
 
     /// Makes the revalidator look at once.
@@ -83,12 +143,8 @@ impl SlowPath {
 
 impl Drop for SlowPath {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        self.revalidator.unpark();
-        self.datapath.wake_handlers();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        self.handlers.end(|| self.datapath.wake_handlers());
+        self.revalidators.end(|| self.revalidator.unpark());
     }
 }
 
@@ -147,7 +203,7 @@ pub(crate) struct InlineSlowPath {
 }
 
 impl InlineHandler for InlineSlowPath {
-    fn translate(&self, upcalls: Vec<Upcall>) -> Vec<DpifOp> {
+    fn translate(&self, upcalls: Vec<Box<Upcall>>) -> Vec<DpifOp> {
         let mut ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
         if !self.backer.packet_ins.is_empty() {
             (self.wake)();
@@ -181,13 +237,13 @@ struct HandlerThread {
 
 impl HandlerThread {
     fn new(
-        number: usize,
+        handler: &Handler,
         backer: Arc<Backer>,
         datapath: Arc<UserspaceDatapath>,
         revalidator: Unparker,
     ) -> HandlerThread {
         let replies = Arc::new(Replies::default());
-        let unparker = datapath.handler_unparker(number);
+        let unparker = handler.unparker();
         let sink = Arc::new(ReplyQueue::new(replies.clone(), move || unparker.unpark()));
         HandlerThread { backer, datapath, replies, sink, puts: HashMap::new(), next_tag: 0, revalidator }
     }
@@ -218,6 +274,11 @@ impl HandlerThread {
                 }
                 self.datapath.operate(OpBatch { pmd, ops, tag, reply });
             }
+        }
+        let end = Instant::now() + LAST_ANSWERS;
+        while !self.puts.is_empty() && Instant::now() < end {
+            handler.wait(Duration::from_millis(1));
+            self.take_replies();
         }
     }
 

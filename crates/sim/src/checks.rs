@@ -189,7 +189,7 @@ impl World {
     }
 
     /// Flows of each port that a batch of upcalls has misses of, and how many misses.
-    pub(crate) fn flows_by_port(&self, upcalls: &[Upcall]) -> BTreeMap<DpPort, (u64, u64)> {
+    pub(crate) fn flows_by_port(&self, upcalls: &[Box<Upcall>]) -> BTreeMap<DpPort, (u64, u64)> {
         let mut ports = BTreeMap::new();
         for upcall in upcalls.iter().filter(|u| u.kind == UpcallKind::Miss) {
             let port = upcall.key.in_port();

@@ -50,8 +50,8 @@ pub(crate) struct Core {
 struct NoIo;
 
 impl UpcallSink for NoIo {
-    fn upcall(&mut self, upcall: Upcall) -> Result<(), Box<Upcall>> {
-        Err(Box::new(upcall))
+    fn upcall(&mut self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
+        Err(upcall)
     }
 }
 
@@ -104,7 +104,7 @@ struct Io<'a> {
 }
 
 impl UpcallSink for Io<'_> {
-    fn upcall(&mut self, upcall: Upcall) -> Result<(), Box<Upcall>> {
+    fn upcall(&mut self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
         self.upcalls.push(UpcallSeen {
             kind: upcall.kind,
             key: upcall.key,

@@ -4,11 +4,11 @@
 use crate::report::{Broken, Law, Violations};
 use dpif::{Upcall, UpcallKind};
 use flow::DpPort;
-use ofproto::upcall::{BATCH_MAX_UPCALLS, DeficitRoundRobin};
+use ofproto::upcall::{BATCH_MAX_UPCALLS, DeficitRoundRobin, QUANTUM};
 use std::collections::VecDeque;
 
 struct Waiting {
-    upcall: Upcall,
+    upcall: Box<Upcall>,
     /// Turns of its handler before it came.
     turn: u64,
     /// Upcalls of its queue before it.
@@ -21,6 +21,8 @@ struct PortQueues {
     misses: VecDeque<Waiting>,
     actions: VecDeque<Waiting>,
     turn: u64,
+    /// It is among those whose turn comes.
+    listed: bool,
 }
 
 impl PortQueues {
@@ -39,7 +41,7 @@ impl PortQueues {
 }
 
 struct Handler {
-    drr: DeficitRoundRobin,
+    drr: DeficitRoundRobin<DpPort>,
     turns: u64,
 }
 
@@ -93,7 +95,11 @@ impl Hub {
     }
 
     /// Queues an upcall, or gives it back.
-    pub(crate) fn push(&mut self, upcall: Upcall, violations: &mut Violations) -> Result<(), Box<Upcall>> {
+    pub(crate) fn push(
+        &mut self,
+        upcall: Box<Upcall>,
+        violations: &mut Violations,
+    ) -> Result<(), Box<Upcall>> {
         let own = self.queues.iter().position(|q| q.port == upcall.rx_port);
         let at = match self.broken {
             Some(Broken::SharedQueue) => Some(0),
@@ -101,7 +107,7 @@ impl Hub {
         };
         let Some(at) = at else {
             self.refused += 1;
-            return Err(Box::new(upcall));
+            return Err(upcall);
         };
         let turn = self.handlers[self.handler_of(self.queues[at].port)].turns;
         let of_port = |w: &&Waiting| w.upcall.rx_port == upcall.rx_port;
@@ -121,13 +127,18 @@ impl Hub {
                 });
             }
             self.refused += 1;
-            return Err(Box::new(upcall));
+            return Err(upcall);
         }
         let ahead = if self.broken == Some(Broken::SharedQueue) { own_waiting } else { queue.len() };
         queue.push_back(Waiting { upcall, turn, ahead });
         self.accepted += 1;
         if queue.len() > max {
             violations.add(Law::Bounds, || format!("{} upcalls in a queue for {max}", queue.len()));
+        }
+        let port = q.port;
+        if !std::mem::replace(&mut q.listed, true) {
+            let handler = self.handler_of(port);
+            self.handlers[handler].drr.enter(port);
         }
         Ok(())
     }
@@ -137,20 +148,27 @@ impl Hub {
     }
 
     /// A turn of a handler.
-    pub(crate) fn take(&mut self, handler: usize, violations: &mut Violations) -> Vec<Upcall> {
+    pub(crate) fn take(&mut self, handler: usize, violations: &mut Violations) -> Vec<Box<Upcall>> {
         let count = self.handlers.len();
-        let mut own: Vec<&mut PortQueues> =
-            self.queues.iter_mut().filter(|q| q.port.0 as usize % count == handler).collect();
+        let ports = self.queues.iter().filter(|q| q.port.0 as usize % count == handler).count();
         let h = &mut self.handlers[handler];
-        let ports = own.len();
-        let taken = h.drr.take(ports, BATCH_MAX_UPCALLS, |i| own[i].pop());
+        let queues = std::cell::RefCell::new(&mut self.queues);
+        let taken = h.drr.take(
+            BATCH_MAX_UPCALLS,
+            |port| queues.borrow_mut().iter_mut().find(|q| q.port == *port)?.pop(),
+            |port| {
+                let mut queues = queues.borrow_mut();
+                queues.iter_mut().filter(|q| q.port == port).for_each(|q| q.listed = false);
+                None
+            },
+        );
         if !taken.is_empty() {
             h.turns += 1;
         }
         self.taken += taken.len() as u64;
         // A port is served QUANTUM upcalls a round, of both kinds in turn; a round is at most QUANTUM of each port.
-        let rounds_per_upcalls = |n: usize| 2 * n / DeficitRoundRobin::QUANTUM + 2;
-        let turns_per_round = (ports * DeficitRoundRobin::QUANTUM).div_ceil(BATCH_MAX_UPCALLS);
+        let rounds_per_upcalls = |n: usize| 2 * n / QUANTUM + 2;
+        let turns_per_round = (ports * QUANTUM).div_ceil(BATCH_MAX_UPCALLS);
         let own_port = |w: &&Waiting| self.queues[1..].iter().any(|q| q.port == w.upcall.rx_port);
         for w in taken.iter().filter(|w| w.turn > self.changed_at_turn).filter(own_port) {
             let (waited, bound) = (h.turns - w.turn, rounds_per_upcalls(w.ahead) * turns_per_round + 1);

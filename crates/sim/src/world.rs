@@ -151,7 +151,7 @@ impl World {
         }
         let unlimited = broken == Some(Broken::NoFlowLimit);
         let flow_limit = if unlimited { u64::MAX } else { scenario.flow_limit };
-        backer.limits.flow_limit.store(flow_limit, Ordering::Relaxed);
+        backer.limits.set_flow_limit(flow_limit);
         backer.limits.max_idle_ms.store(scenario.max_idle_ms, Ordering::Relaxed);
         let bridges = [backer.add_bridge("first"), backer.add_bridge("second")];
         let (replies, sink) = reply_sink();
@@ -493,7 +493,7 @@ impl World {
         }
     }
 
-    fn count_upcalls(&mut self, upcalls: &[Upcall]) {
+    fn count_upcalls(&mut self, upcalls: &[Box<Upcall>]) {
         for upcall in upcalls {
             match upcall.kind {
                 UpcallKind::Miss if upcall.key.base.recirc_id == 0 => {

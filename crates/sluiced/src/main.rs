@@ -9,6 +9,10 @@ use runtime::control::daemon::{self, DaemonConfig};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+/// Packets' keys and flows are made on one thread and freed on another all the time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Version of the interface that stock tools see.
 const COMPATIBLE: &str = "ovs-vswitchd (Open vSwitch) 3.5.4";
 

@@ -24,6 +24,11 @@ impl<T> Snapshot<T> {
         Snapshot { current: arc_swap::ArcSwap::from_pointee(value) }
     }
 
+    /// Publishes a first value that others have already.
+    pub fn of(value: Arc<T>) -> Snapshot<T> {
+        Snapshot { current: arc_swap::ArcSwap::new(value) }
+    }
+
     /// The value of now. Never waits.
     pub fn load(&self) -> Arc<T> {
         self.current.load_full()
@@ -69,6 +74,54 @@ impl<T> BoundedQueue<T> {
     /// The most that fit.
     pub fn capacity(&self) -> usize {
         self.queue.capacity()
+    }
+}
+
+/// A queue of bounded length that takes memory for what is in it alone, for many that are nearly always empty. Neither side ever
+/// waits.
+pub struct LimitedQueue<T> {
+    queue: SegQueue<T>,
+    /// Values in it or about to be.
+    len: AtomicUsize,
+    max: usize,
+}
+
+impl<T> LimitedQueue<T> {
+    /// An empty queue for at most `max` values.
+    pub fn new(max: usize) -> LimitedQueue<T> {
+        LimitedQueue { queue: SegQueue::new(), len: AtomicUsize::new(0), max }
+    }
+
+    /// Appends a value, or gives it back when the queue is full.
+    pub fn push(&self, value: T) -> Result<(), T> {
+        if self.len.fetch_add(1, Ordering::Relaxed) >= self.max {
+            self.len.fetch_sub(1, Ordering::Relaxed);
+            return Err(value);
+        }
+        self.queue.push(value);
+        Ok(())
+    }
+
+    /// Takes the oldest value.
+    pub fn pop(&self) -> Option<T> {
+        let value = self.queue.pop();
+        self.len.fetch_sub(usize::from(value.is_some()), Ordering::Relaxed);
+        value
+    }
+
+    /// How many values are queued, at some moment.
+    pub fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Whether none is queued: what was pushed before is seen.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether one more fits, at some moment.
+    pub fn has_room(&self) -> bool {
+        self.len() < self.max
     }
 }
 
@@ -119,5 +172,32 @@ mod tests {
         assert!(q.push(1).is_ok() && q.push(2).is_ok());
         assert_eq!(q.push(3), Err(3));
         assert_eq!((q.pop(), q.len(), q.capacity()), (Some(1), 1, 2));
+    }
+
+    #[test]
+    fn a_limited_queue_counts_what_is_in_it() {
+        let q = LimitedQueue::new(2);
+        assert!(q.is_empty() && q.push(1).is_ok() && q.has_room() && q.push(2).is_ok());
+        assert!(!q.has_room());
+        assert_eq!((q.push(3), q.len()), (Err(3), 2));
+        assert_eq!((q.pop(), q.pop(), q.pop(), q.len()), (Some(1), Some(2), None, 0));
+        assert!(q.push(4).is_ok() && !q.is_empty());
+    }
+
+    #[test]
+    fn a_limited_queue_keeps_its_limit_between_threads() {
+        let q = LimitedQueue::new(8);
+        let taken = std::thread::scope(|s| {
+            let writer = || (0..20_000).filter(|n| q.push(*n).is_ok()).count();
+            let writers = [s.spawn(writer), s.spawn(writer)];
+            let mut taken = 0;
+            while writers.iter().any(|w| !w.is_finished()) {
+                taken += usize::from(q.pop().is_some());
+                assert!(q.len() <= 8 + 2);
+            }
+            let put: usize = writers.into_iter().map(|w| w.join().expect("a writer")).sum();
+            put - taken
+        });
+        assert_eq!(std::iter::from_fn(|| q.pop()).count(), taken);
     }
 }

@@ -288,7 +288,7 @@ impl Executor {
         let mut key = *view.key;
         re_extract(&mut key, packet.data(), self.vlan_limit);
         let hash = self.hasher.key(&key);
-        let upcall = Upcall {
+        let upcall = Box::new(Upcall {
             kind: UpcallKind::Action(cookie),
             packet,
             key,
@@ -297,7 +297,7 @@ impl Executor {
             rx_port: view.origin.rx_port,
             ticket: None,
             received_us: self.now_us,
-        };
+        });
         match io.upcall(upcall) {
             Ok(()) => self.ports.ledger.upcalled += 1,
             Err(back) => {

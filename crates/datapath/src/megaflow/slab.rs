@@ -4,7 +4,7 @@
 //! empty slot has a base block that no packet's key equals (a shape that does not exist), so a stale id is harmless.
 
 use dpif::{DpAction, FlowRecord, FlowStats};
-use flow::{FlowKey, KeyMask, Ufid};
+use flow::{FlowKey, KeyMask, PackedKey, Ufid};
 use std::sync::Arc;
 
 const CHUNK_BITS: u32 = 8;
@@ -38,15 +38,10 @@ const _: () = assert!(size_of::<Slot>() == 128);
 
 struct Cold {
     ufid: Ufid,
-    /// The key before masking, not aligned: nothing compares it, and aligned it takes half as much memory again.
-    base: [u64; 8],
-    extensions: Box<[[u64; 8]]>,
+    /// The key before masking.
+    key: PackedKey,
     hash: u64,
     actions: Arc<[DpAction]>,
-}
-
-fn extensions_of(key: &FlowKey) -> impl Iterator<Item = [u64; 8]> + '_ {
-    key.extension_blocks().map(|i| *key.block(i))
 }
 
 impl Slot {
@@ -96,6 +91,16 @@ impl Slot {
         self.bytes += bytes;
         self.used_ms = now_ms;
         self.tcp_flags |= tcp_flags;
+    }
+
+    /// Its counters.
+    pub(crate) fn stats(&self) -> FlowStats {
+        FlowStats {
+            packets: self.packets,
+            bytes: self.bytes,
+            used_ms: self.used_ms,
+            tcp_flags: self.tcp_flags,
+        }
     }
 
     /// Its actions.
@@ -179,14 +184,8 @@ impl Slab {
         *slot = Slot {
             base: Line(*masked.block(0)),
             subtable,
-            extensions: extensions_of(masked).map(Line).collect(),
-            cold: Some(Box::new(Cold {
-                ufid,
-                base: *key.block(0),
-                extensions: extensions_of(key).collect(),
-                hash,
-                actions: Arc::from([]),
-            })),
+            extensions: masked.extension_blocks().map(|i| Line(*masked.block(i))).collect(),
+            cold: Some(Box::new(Cold { ufid, key: PackedKey::new(key), hash, actions: Arc::from([]) })),
             ..Slot::empty()
         };
         self.set_actions(id, actions);
@@ -217,17 +216,13 @@ impl Slab {
     pub(crate) fn record(&self, id: u32, mask: KeyMask) -> Option<FlowRecord> {
         let slot = self.get(id)?;
         let cold = slot.cold.as_ref()?;
-        let mut key = FlowKey::default();
-        *key.block_mut(0) = cold.base;
-        for (i, line) in key.extension_blocks().zip(cold.extensions.iter()) {
-            *key.block_mut(i) = *line;
-        }
-        let stats = FlowStats {
-            packets: slot.packets,
-            bytes: slot.bytes,
-            used_ms: slot.used_ms,
-            tcp_flags: slot.tcp_flags,
-        };
-        Some(FlowRecord { ufid: cold.ufid, key, mask, actions: cold.actions.clone(), stats })
+        let key = cold.key.unpack();
+        Some(FlowRecord { ufid: cold.ufid, key, mask, actions: cold.actions.clone(), stats: slot.stats() })
+    }
+
+    /// Name and counters of the flow in slot `id`, if it was used at that time or later.
+    pub(crate) fn counters(&self, id: u32, since_ms: u64) -> Option<(Ufid, FlowStats)> {
+        let slot = self.get(id).filter(|slot| slot.used_ms >= since_ms)?;
+        Some((slot.cold.as_ref()?.ufid, slot.stats()))
     }
 }

@@ -31,11 +31,15 @@ struct Recorder {
 }
 
 impl UpcallSink for Recorder {
-    fn upcall(&mut self, upcall: Upcall) -> Result<(), Box<Upcall>> {
+    fn has_room(&self, _: DpPort) -> bool {
+        !self.full
+    }
+
+    fn upcall(&mut self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
         if self.full {
-            return Err(Box::new(upcall));
+            return Err(upcall);
         }
-        self.upcalls.push(upcall);
+        self.upcalls.push(*upcall);
         Ok(())
     }
 }

@@ -22,7 +22,14 @@ impl Flows {
     fn one(&self, op: DpifOp) -> OpResult {
         let mut flows = lock(&self.flows);
         match op {
-            DpifOp::FlowDump { .. } => OpResult::Dump(flows.clone(), None),
+            DpifOp::FlowCounters { since_ms, .. } => {
+                let since = flows.iter().filter(|f| f.stats.used_ms >= since_ms);
+                OpResult::Counters(since.map(|f| (f.ufid, f.stats)).collect(), None)
+            }
+            DpifOp::FlowGet(ufid) => match flows.iter().find(|f| f.ufid == ufid) {
+                Some(f) => OpResult::Flow(Box::new(f.clone())),
+                None => OpResult::Failed(DpifError::NotFound("flow")),
+            },
             DpifOp::FlowPut(p) if p.mode == PutMode::Create => {
                 let (ufid, key, mask, actions) = (p.ufid, p.key, p.mask, p.actions);
                 flows.push(FlowRecord { ufid, key, mask, actions, stats: FlowStats::default() });
@@ -153,6 +160,14 @@ impl Rig {
         self.settle();
     }
 
+    /// Rounds that read all flows.
+    fn full_rounds(&mut self, rounds: u64) {
+        for _ in 0..rounds {
+            self.revalidator.hurry();
+            self.later(600);
+        }
+    }
+
     fn rule(&self, line: &str) {
         add_rule(&self.backer, self.bridge, line);
     }
@@ -170,7 +185,7 @@ fn statistics_go_to_the_rules_once() {
     rig.later(600);
     rig.later(600);
     assert_eq!(counted(&rig.backer, rig.bridge), 6);
-    rig.dp.count(7, 1900);
+    rig.dp.count(7, rig.now_ms + 100);
     rig.later(600);
     assert_eq!(counted(&rig.backer, rig.bridge), 8);
 }
@@ -303,7 +318,7 @@ fn idle_flows_go_and_sooner_above_the_limit() {
     rig.install(0x88cd, 2);
     rig.later(9000);
     assert_eq!(rig.dp.actions().len(), 2);
-    rig.backer.limits.flow_limit.store(1, Ordering::Relaxed);
+    rig.backer.limits.set_flow_limit(1);
     rig.later(600);
     assert_eq!(rig.dp.actions().len(), 1);
     rig.later(600);
@@ -321,7 +336,11 @@ fn a_flow_of_nobody_is_adopted_with_its_counters_or_deleted() {
     assert_eq!(rig.revalidator.foreign_flows.load(Ordering::Relaxed), 1);
     assert_eq!(counted(&rig.backer, rig.bridge), 1 + 4);
     lock(&rig.dp.flows)[0].mask.base.dl_src = [0xff; 6];
-    rig.backer.ukeys.with(Ufid(1), CORE, |k| k.mask.base.dl_src = [0xff; 6]);
+    rig.backer.ukeys.with(Ufid(1), CORE, |k| {
+        let mut mask = k.flow.mask();
+        mask.base.dl_src = [0xff; 6];
+        k.flow = PackedFlow::new(&k.flow.key(), &mask);
+    });
     rig.backer.bump_epoch();
     rig.settle();
     assert!(rig.dp.actions().is_empty());
@@ -330,9 +349,10 @@ fn a_flow_of_nobody_is_adopted_with_its_counters_or_deleted() {
 #[test]
 fn a_flow_is_missed_only_by_dumps_that_began_after_it_was_made() {
     let mut rig = Rig::new("actions=2");
-    (0..4).for_each(|_| rig.later(600));
+    rig.full_rounds(4);
     // A round that takes long: the flow comes behind its dump.
     rig.now_ms += 600;
+    rig.revalidator.hurry();
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
     rig.dp.work();
     rig.install(0x88cc, 1);
@@ -341,10 +361,77 @@ fn a_flow_is_missed_only_by_dumps_that_began_after_it_was_made() {
     assert_eq!(rig.backer.ukeys.len(), 1);
     // Deleted behind our back: after some dumps it is forgotten.
     lock(&rig.dp.flows).clear();
-    (0..2).for_each(|_| rig.later(600));
+    rig.full_rounds(2);
     assert_eq!(rig.backer.ukeys.len(), 1);
-    (0..3).for_each(|_| rig.later(600));
+    rig.full_rounds(3);
     assert!(rig.backer.ukeys.is_empty());
+}
+
+#[test]
+fn rounds_without_a_change_read_what_was_used() {
+    let mut rig = Rig::new("actions=2");
+    rig.install(0x88cc, 1);
+    rig.install(0x88cd, 2);
+    rig.settle();
+    // What the next rounds ask for, and how many flows they are told.
+    let mut asked = Vec::new();
+    for n in 0..2 * FULL_EVERY {
+        rig.now_ms += 600;
+        lock(&rig.dp.flows)[0].stats = FlowStats { packets: n, used_ms: rig.now_ms, ..FlowStats::default() };
+        rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
+        let told = match lock(&rig.dp.waiting)[0].ops[..] {
+            [DpifOp::FlowCounters { since_ms, .. }] => {
+                lock(&rig.dp.flows).iter().filter(|f| f.stats.used_ms >= since_ms).count()
+            }
+            ref other => panic!("{other:?}"),
+        };
+        asked.push(told);
+        rig.settle();
+    }
+    assert_eq!(asked.iter().filter(|told| **told == 2).count(), 2, "{asked:?}");
+    assert!(asked.iter().all(|told| *told == 1 || *told == 2), "{asked:?}");
+    // The one without packets is gone after its time all the same, the other is there and was counted.
+    assert_eq!(rig.backer.ukeys.len(), 2);
+    rig.settle();
+    rig.now_ms += 600;
+    lock(&rig.dp.flows)[0].stats.used_ms = rig.now_ms;
+    rig.settle();
+    assert_eq!(rig.dp.actions().len(), 1);
+    assert_eq!(counted(&rig.backer, rig.bridge), 2 + 2 * FULL_EVERY - 1);
+}
+
+#[test]
+fn the_limit_follows_what_rounds_take_without_cliffs() {
+    let limits = Rig::new("actions=2").backer.limits;
+    let now = || limits.flow_limit.load(Ordering::Relaxed);
+    limits.set_flow_limit(200_000);
+    limits.adapt(1200);
+    assert_eq!(now(), 166_666);
+    // However long it takes: a quarter at most at a time.
+    limits.adapt(60_000);
+    assert_eq!(now(), 125_000);
+    limits.adapt(700);
+    assert_eq!(now(), 125_000);
+    limits.adapt(100);
+    assert_eq!(now(), 140_625);
+    (0..100).for_each(|_| limits.adapt(100));
+    assert_eq!(now(), 200_000);
+    (0..100).for_each(|_| limits.adapt(60_000));
+    assert_eq!(now(), 1000);
+    // The same setting again changes nothing; another one counts at once.
+    limits.set_flow_limit(200_000);
+    assert_eq!(now(), 1000);
+    limits.set_flow_limit(500);
+    limits.adapt(60_000);
+    assert_eq!(now(), 500);
+}
+
+#[test]
+fn the_patience_with_idle_flows_ends_gently() {
+    let limits = Rig::new("actions=2").backer.limits;
+    limits.set_flow_limit(1000);
+    let idle = [0, 800, 900, 1000, 5000].map(|flows| limits.idle_ms(flows));
+    assert_eq!(idle, [10_000, 10_000, 5050, 100, 100]);
 }
 
 #[test]

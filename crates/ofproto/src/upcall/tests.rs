@@ -78,13 +78,13 @@ pub(crate) fn counted(backer: &Backer, bridge: BridgeId) -> u64 {
 }
 
 /// A miss of an Ethernet frame of that type on port 1.
-pub(crate) fn miss_of(eth_type: u16, ufid: u128) -> Upcall {
+pub(crate) fn miss_of(eth_type: u16, ufid: u128) -> Box<Upcall> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     frame.extend(eth_type.to_be_bytes());
     frame.extend([0; 46]);
     let mut key = FlowKey::default();
     extract(&frame, &Metadata { in_port: 1, ..Metadata::default() }, 1, &mut key);
-    Upcall {
+    Box::new(Upcall {
         kind: UpcallKind::Miss,
         packet: Packet::from_slice(&frame),
         key,
@@ -93,7 +93,7 @@ pub(crate) fn miss_of(eth_type: u16, ufid: u128) -> Upcall {
         rx_port: DpPort(1),
         ticket: Some(dpif::Ticket(9)),
         received_us: 0,
-    }
+    })
 }
 
 #[test]
@@ -101,30 +101,52 @@ fn a_long_queue_does_not_keep_the_others_waiting() {
     let mut queues: Vec<VecDeque<u32>> =
         vec![(0..1000).collect(), (0..3).collect(), VecDeque::new(), (0..20).collect()];
     let mut drr = DeficitRoundRobin::default();
+    (0..4).for_each(|i| drr.enter(i));
     let mut served = [0; 4];
     for _ in 0..2 {
-        let taken = drr.take(4, 32, |i| Some((i, queues[i].pop_front()?)));
+        let taken = drr.take(32, |i| Some((*i, queues[*i].pop_front()?)), |_| None);
         assert_eq!(taken.len(), 32);
         taken.iter().for_each(|(i, _)| served[*i] += 1);
     }
     assert_eq!(served, [41, 3, 0, 20]);
+    // Queues that were empty are not asked again.
+    let mut asked = Vec::new();
+    let mut ask = |i: &usize| {
+        asked.push(*i);
+        None::<u32>
+    };
+    assert!(drr.take(1, &mut ask, |_| None).is_empty() && drr.take(1, &mut ask, |_| None).is_empty());
+    assert_eq!(asked, [0]);
 }
 
 #[test]
 fn service_goes_on_where_it_stopped_and_is_in_order() {
     let mut queues: Vec<VecDeque<u32>> = vec![(0..100).collect(), (0..100).collect(), (0..100).collect()];
     let mut drr = DeficitRoundRobin::default();
+    assert!(drr.take(5, |_: &usize| Some(1), |_| None).is_empty());
+    (0..3).for_each(|i| drr.enter(i));
     let mut order: Vec<(usize, u32)> = Vec::new();
     for _ in 0..10 {
-        order.extend(drr.take(3, 5, |i| Some((i, queues[i].pop_front()?))));
+        order.extend(drr.take(5, |i| Some((*i, queues[*i].pop_front()?)), |_| None));
     }
     for queue in 0..3 {
         let own: Vec<u32> = order.iter().filter(|(i, _)| *i == queue).map(|(_, n)| *n).collect();
         assert!((16..=18).contains(&own.len()) && own.windows(2).all(|w| w[0] + 1 == w[1]), "{own:?}");
     }
-    assert!(drr.take(0, 5, |_| Some(1)).is_empty());
-    // Queues went away while it was the turn of one of them.
-    assert_eq!(drr.take(1, 3, Some), [0, 0, 0]);
+}
+
+#[test]
+fn a_queue_that_fills_while_it_is_found_empty_stays() {
+    let mut drr = DeficitRoundRobin::default();
+    drr.enter(7);
+    let filled = std::cell::Cell::new(false);
+    let pop = |q: &u32| filled.get().then_some(*q);
+    // Found empty, it is filled at that moment.
+    let taken = drr.take(2, pop, |q| {
+        filled.set(true);
+        Some(q)
+    });
+    assert_eq!(taken, [7, 7]);
 }
 
 #[test]
@@ -147,7 +169,7 @@ fn a_miss_is_put_executed_and_credited() {
 #[test]
 fn above_the_flow_limit_packets_are_executed_only() {
     let (backer, _) = backer_with("actions=debug_recirc,2");
-    backer.limits.flow_limit.store(1, Ordering::Relaxed);
+    backer.limits.set_flow_limit(1);
     handle(&backer, vec![miss_of(0x88cc, 1)], 5);
     let ops = handle(&backer, vec![miss_of(0x88cd, 2)], 5);
     assert!(matches!(ops[&PmdId::Core(0)][..], [DpifOp::Execute(_)]));
@@ -163,7 +185,7 @@ fn above_the_flow_limit_packets_are_executed_only() {
 #[test]
 fn a_port_that_makes_many_flows_leaves_others_their_share() {
     let (backer, _) = backer_with("ip,actions=2");
-    backer.limits.flow_limit.store(120, Ordering::Relaxed);
+    backer.limits.set_flow_limit(120);
     let ports = backer.view().dp_ports.len() as u64 + 1;
     let share = crate::ukey::port_share(120, ports);
     assert!(share > 3, "{share}");
@@ -178,7 +200,7 @@ fn a_port_that_makes_many_flows_leaves_others_their_share() {
     let few = (200..400).filter(|n| put(2, *n)).count() as u64;
     assert_eq!((few, backer.ukeys.port_len(flow::DpPort(2))), (share, share));
     // What ends makes room again.
-    backer.ukeys.sweep(|_, _, k| k.key.in_port() == flow::DpPort(1));
+    backer.ukeys.sweep(|_, _, k| k.flow.in_port() == flow::DpPort(1));
     assert_eq!(backer.ukeys.port_len(flow::DpPort(1)), 0);
     assert!(put(2, 500));
 }
@@ -195,7 +217,7 @@ fn a_slow_flow_is_put_as_such_and_its_packets_do_not_count_again() {
         (&put.actions[..], &execute.actions[..]),
         (&[DpAction::Userspace(cookie)][..], &[DpAction::Output(DpPort(2))][..])
     );
-    let upcall = Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..miss_of(0x88cc, 2) };
+    let upcall = Box::new(Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, 2) });
     let ops = handle(&backer, vec![upcall], 6);
     assert!(matches!(&ops[&PmdId::Core(0)][..], [DpifOp::Execute(e)] if e.actions == execute.actions));
     assert_eq!(counted(&backer, bridge), 1);
@@ -207,7 +229,7 @@ fn packets_for_controllers_are_queued_or_counted_as_lost() {
     let ops = handle(&backer, vec![miss_of(0x88cc, 1)], 5);
     let Some(DpifOp::FlowPut(put)) = ops[&PmdId::Core(0)].first() else { panic!("{ops:?}") };
     let [DpAction::Userspace(cookie)] = put.actions[..] else { panic!("{put:?}") };
-    let up = |n| Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..miss_of(0x88cc, n) };
+    let up = |n| Box::new(Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, n) });
     assert!(handle(&backer, vec![up(2)], 6).is_empty());
     assert_eq!(backer.packet_ins.pop().map(|p| p.cookie.max_len_bytes), Some(65535));
     // Its flow ended so long ago that the state is gone.
@@ -229,7 +251,7 @@ fn a_port_of_no_bridge_drops() {
 #[test]
 fn what_a_translation_stumbles_over_is_told_with_its_packet() {
     let (backer, _) = backer_with("actions=resubmit(,0)");
-    let many: Vec<Upcall> = (1..100).map(|n| miss_of(0x88cc, n)).collect();
+    let many: Vec<Box<Upcall>> = (1..100).map(|n| miss_of(0x88cc, n)).collect();
     handle(&backer, many, 5);
     let told: Vec<String> = std::iter::from_fn(|| backer.faults.pop()).collect();
     let expected = "over max translation depth 64 on bridge a while processing in_port=1,vlan_tci=0x0000,\

@@ -47,13 +47,12 @@ impl Instance {
             ablation: settings.ablation.clone(),
             watch: settings.watch.clone(),
             threads: ThreadPlan::default(),
-            handlers: 1,
             vlan_limit: 1,
             hash_seed,
         };
         let backer = Arc::new(Backer::new(hash_seed.rotate_left(17)));
         let inline = Arc::new(InlineSlowPath { backer: backer.clone(), wake: wake.clone() });
-        let (datapath, handlers) =
+        let datapath =
             UserspaceDatapath::start(&userspace, inline).context("cannot start the forwarding threads")?;
         let datapath = Arc::new(datapath);
         if dummy {
@@ -68,8 +67,8 @@ impl Instance {
             };
             datapath.port_add(&local).context("cannot make the datapath's own port")?;
         }
-        let slow = SlowPath::start(&backer, &datapath, handlers, wake.clone())
-            .context("cannot start the slow path")?;
+        let slow =
+            SlowPath::start(&backer, &datapath, None, wake.clone()).context("cannot start the slow path")?;
         Ok(Instance { backer, datapath, slow, bridges: BTreeSet::new(), seen_epoch: 0 })
     }
 
@@ -150,11 +149,14 @@ impl Instance {
         next
     }
 
-    fn set_global(&self, global: &GlobalConfig) {
+    fn set_global(&mut self, global: &GlobalConfig) {
         let limits = &self.backer.limits;
-        limits.flow_limit.store(global.flow_limit.into(), Ordering::Relaxed);
+        limits.set_flow_limit(global.flow_limit.into());
         limits.max_idle_ms.store(global.max_idle_ms, Ordering::Relaxed);
         limits.max_revalidator_ms.store(global.max_revalidator_ms, Ordering::Relaxed);
+        if let Err(e) = self.slow.set_handlers(global.handler_threads) {
+            log::error!(target: "ofproto_dpif_upcall", "{}: not all handlers could be started: {e}", self.name());
+        }
         if let Err(e) = self.datapath.configure(&global.threads) {
             log::error!(target: "dpif_netdev", "{}: {e}; the threads stay as they were", self.name());
         }
@@ -242,7 +244,7 @@ impl Instances {
     /// The instance for a new bridge, which is started if it is the first of its type.
     pub(crate) fn add_bridge(&mut self, bridge: BridgeId, type_name: &str) -> Result<&Instance> {
         if !self.by_type.contains_key(type_name) {
-            let instance = Instance::start(type_name, &self.settings, &self.wake)?;
+            let mut instance = Instance::start(type_name, &self.settings, &self.wake)?;
             if let Some(global) = &self.global {
                 instance.set_global(global);
             }
@@ -266,7 +268,7 @@ impl Instances {
 
     /// Applies settings of the whole switch, to those that are yet to start as well.
     pub(crate) fn set_global(&mut self, global: Arc<GlobalConfig>) {
-        self.iter().for_each(|i| i.set_global(&global));
+        self.by_type.values_mut().for_each(|i| i.set_global(&global));
         self.global = Some(global);
     }
 

@@ -1,12 +1,19 @@
 //! Upcall queues: one bounded pair per physical input port, filled by forwarding threads without waiting and emptied by
 //! handlers in deficit round robin. A port that floods fills its own queues and nobody else's.
+//!
+//! A port belongs to one handler, so the order of its upcalls is kept. When its queues begin to hold something it is listed
+//! with that handler once; the handler takes it off its list when it finds them empty, and looks once more afterwards: what
+//! came in between has either been seen or lists the port again. So ports without upcalls cost a handler nothing.
 
 use dpif::{Upcall, UpcallKind};
 use flow::DpPort;
 use ofproto::upcall::{BATCH_MAX_UPCALLS, DeficitRoundRobin};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use sync::{AtomicU64, BoundedQueue, Ordering, Parker, Snapshot, Unparker};
+use sync::{
+    AtomicBool, AtomicU64, LimitedQueue, Mutex, Ordering, Parker, ReplyRing, Snapshot, Unparker, lock,
+};
 
 /// Misses that may wait per port.
 const MISSES_PER_PORT: usize = 1024;
@@ -15,109 +22,147 @@ const ACTIONS_PER_PORT: usize = 512;
 
 /// The queues of one port.
 pub(crate) struct PortQueues {
-    port: DpPort,
-    misses: BoundedQueue<Upcall>,
-    actions: BoundedQueue<Upcall>,
-    handler: Unparker,
-    waiting: AtomicU64,
+    misses: LimitedQueue<Box<Upcall>>,
+    actions: LimitedQueue<Box<Upcall>>,
+    /// It is on the list of a handler.
+    listed: AtomicBool,
     turn: AtomicU64,
+    handler: Snapshot<Listing>,
+}
+
+/// Where a handler is told of ports that begin to hold something.
+struct Listing {
+    ports: ReplyRing<Arc<PortQueues>>,
+    unparker: Unparker,
 }
 
 impl PortQueues {
     /// Queues an upcall, or gives it back.
-    pub(crate) fn push(&self, upcall: Upcall) -> Result<(), Box<Upcall>> {
-        let queue = match upcall.kind {
-            UpcallKind::Miss => &self.misses,
-            UpcallKind::Action(_) => &self.actions,
-        };
-        queue.push(upcall).map_err(Box::new)?;
-        if self.waiting.fetch_add(1, Ordering::AcqRel) == 0 {
-            self.handler.unpark();
+    pub(crate) fn push(self: &Arc<Self>, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
+        match upcall.kind {
+            UpcallKind::Miss => self.misses.push(upcall)?,
+            UpcallKind::Action(_) => self.actions.push(upcall)?,
+        }
+        if !self.listed.swap(true, Ordering::SeqCst) {
+            self.list();
         }
         Ok(())
     }
 
+    /// Whether a miss would be queued now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.misses.has_room()
+    }
+
     /// Upcalls that wait now.
     pub(crate) fn waiting(&self) -> u64 {
-        self.waiting.load(Ordering::Relaxed)
+        (self.misses.len() + self.actions.len()) as u64
     }
 
-    fn pop(&self) -> Option<Upcall> {
+    /// Tells the port's handler of it; another one, too, if the port is given to that meanwhile.
+    fn list(self: &Arc<Self>) {
+        let mut handler = self.handler.load();
+        loop {
+            handler.ports.push(self.clone());
+            handler.unparker.unpark();
+            let now = self.handler.load();
+            if Arc::ptr_eq(&now, &handler) {
+                return;
+            }
+            handler = now;
+        }
+    }
+
+    fn pop(&self) -> Option<Box<Upcall>> {
         // In turn, so that neither kind keeps the other waiting.
-        let upcall = match self.turn.fetch_add(1, Ordering::Relaxed) % 2 {
+        match self.turn.fetch_add(1, Ordering::Relaxed) % 2 {
             0 => self.misses.pop().or_else(|| self.actions.pop()),
             _ => self.actions.pop().or_else(|| self.misses.pop()),
-        }?;
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
-        Some(upcall)
+        }
+    }
+
+    /// Takes the port off its handler's list, unless it holds something again.
+    fn unlist(self: Arc<Self>) -> Option<Arc<Self>> {
+        self.listed.store(false, Ordering::SeqCst);
+        let holds = !self.misses.is_empty() || !self.actions.is_empty();
+        (holds && !self.listed.swap(true, Ordering::SeqCst)).then_some(self)
     }
 }
 
-type Queues = Vec<Arc<PortQueues>>;
-
-/// The queues of one handler's ports.
-pub(crate) struct HandlerQueues {
-    queues: Snapshot<Queues>,
-    unparker: Unparker,
-}
-
-/// All queues, by handler: a port's upcalls go to one handler, so their order is kept.
+/// All queues, by port, and the handlers that they belong to.
 pub(crate) struct UpcallHub {
-    handlers: Vec<Arc<HandlerQueues>>,
+    state: Mutex<State>,
     /// Upcalls that ended with their port.
     ended: AtomicU64,
 }
 
+#[derive(Default)]
+struct State {
+    ports: BTreeMap<DpPort, Arc<PortQueues>>,
+    handlers: Vec<Arc<Listing>>,
+}
+
+impl State {
+    fn handler_of(&self, port: DpPort) -> Arc<Listing> {
+        self.handlers[port.0 as usize % self.handlers.len()].clone()
+    }
+}
+
 /// The receiving end of one handler.
 pub(crate) struct Handler {
-    queues: Arc<HandlerQueues>,
+    listing: Arc<Listing>,
     parker: Parker,
-    drr: DeficitRoundRobin,
+    drr: DeficitRoundRobin<Arc<PortQueues>>,
 }
 
 impl UpcallHub {
-    /// A hub for `handlers` handlers, and their receiving ends.
-    pub(crate) fn new(handlers: usize) -> (UpcallHub, Vec<Handler>) {
-        let (mut shared, mut ends) = (Vec::new(), Vec::new());
-        for _ in 0..handlers.max(1) {
+    /// A hub that nobody serves yet.
+    pub(crate) fn new() -> UpcallHub {
+        let hub = UpcallHub { state: Mutex::default(), ended: AtomicU64::new(0) };
+        hub.set_handlers(1);
+        hub
+    }
+
+    /// Gives the ports to so many new handlers, at least one; their receiving ends. The former ones must have ended.
+    pub(crate) fn set_handlers(&self, handlers: usize) -> Vec<Handler> {
+        let state = &mut *lock(&self.state);
+        let end = |_| {
             let parker = Parker::new();
-            let queues = Arc::new(HandlerQueues {
-                queues: Snapshot::new(Vec::new()),
-                unparker: parker.unparker().clone(),
-            });
-            shared.push(queues.clone());
-            ends.push(Handler { queues, parker, drr: DeficitRoundRobin::default() });
+            let listing = Listing { ports: ReplyRing::default(), unparker: parker.unparker().clone() };
+            Handler { listing: Arc::new(listing), parker, drr: DeficitRoundRobin::default() }
+        };
+        let ends: Vec<Handler> = (0..handlers.max(1)).map(end).collect();
+        state.handlers = ends.iter().map(|end| end.listing.clone()).collect();
+        for (port, queues) in &state.ports {
+            let handler = state.handler_of(*port);
+            queues.handler.store(handler);
+            if queues.listed.load(Ordering::SeqCst) {
+                queues.list();
+            }
         }
-        (UpcallHub { handlers: shared, ended: AtomicU64::new(0) }, ends)
+        ends
     }
 
     /// Makes the queues of a port.
     pub(crate) fn port_add(&self, port: DpPort) -> Arc<PortQueues> {
-        let handler = &self.handlers[port.0 as usize % self.handlers.len()];
+        let mut state = lock(&self.state);
         let queues = Arc::new(PortQueues {
-            port,
-            misses: BoundedQueue::new(MISSES_PER_PORT),
-            actions: BoundedQueue::new(ACTIONS_PER_PORT),
-            handler: handler.unparker.clone(),
-            waiting: AtomicU64::new(0),
+            misses: LimitedQueue::new(MISSES_PER_PORT),
+            actions: LimitedQueue::new(ACTIONS_PER_PORT),
+            listed: AtomicBool::new(false),
             turn: AtomicU64::new(0),
+            handler: Snapshot::of(state.handler_of(port)),
         });
-        let mut all = Queues::clone(&handler.queues.load());
-        all.push(queues.clone());
-        handler.queues.store(Arc::new(all));
+        state.ports.insert(port, queues.clone());
         queues
     }
 
     /// Forgets the queues of a port, which no thread fills any more; what waits in them ends, counted.
     pub(crate) fn port_del(&self, port: DpPort) {
-        for handler in &self.handlers {
-            let (gone, left): (Queues, Queues) =
-                handler.queues.load().iter().cloned().partition(|q| q.port == port);
-            handler.queues.store(Arc::new(left));
-            // A handler that read the list before takes some of them yet: each is taken once.
-            let ended: usize = gone.iter().map(|q| std::iter::from_fn(|| q.pop()).count()).sum();
-            self.ended.fetch_add(ended as u64, Ordering::Relaxed);
-        }
+        let Some(gone) = lock(&self.state).ports.remove(&port) else { return };
+        // Its handler takes some of them yet, or none: each is taken once.
+        let ended = std::iter::from_fn(|| gone.pop()).count();
+        self.ended.fetch_add(ended as u64, Ordering::Relaxed);
     }
 
     /// Upcalls that ended because their port was removed (`DropReason::PortRemoved`), since the start.
@@ -127,29 +172,36 @@ impl UpcallHub {
 
     /// Wakes all handlers.
     pub(crate) fn wake(&self) {
-        self.handlers.iter().for_each(|h| h.unparker.unpark());
-    }
-
-    /// Wakes one handler, by its number.
-    pub(crate) fn unparker(&self, handler: usize) -> Unparker {
-        self.handlers[handler].unparker.clone()
+        lock(&self.state).handlers.iter().for_each(|h| h.unparker.unpark());
     }
 }
 
 impl Handler {
+    /// Wakes it.
+    pub(crate) fn unparker(&self) -> Unparker {
+        self.parker.unparker().clone()
+    }
+
     /// Up to a batch of upcalls, fairly from all ports; waits for `timeout` when there are none.
-    pub(crate) fn take(&mut self, timeout: Duration) -> Vec<Upcall> {
+    pub(crate) fn take(&mut self, timeout: Duration) -> Vec<Box<Upcall>> {
         let taken = self.take_now();
         if !taken.is_empty() {
             return taken;
         }
-        self.parker.park_timeout(timeout);
+        self.wait(timeout);
         self.take_now()
     }
 
-    fn take_now(&mut self) -> Vec<Upcall> {
-        let queues = self.queues.queues.load();
-        self.drr.take(queues.len(), BATCH_MAX_UPCALLS, |i| queues[i].pop())
+    /// Waits until it is woken, or for `timeout`.
+    pub(crate) fn wait(&self, timeout: Duration) {
+        self.parker.park_timeout(timeout);
+    }
+
+    fn take_now(&mut self) -> Vec<Box<Upcall>> {
+        while let Some(port) = self.listing.ports.pop() {
+            self.drr.enter(port);
+        }
+        self.drr.take(BATCH_MAX_UPCALLS, |port| port.pop(), PortQueues::unlist)
     }
 }
 

@@ -15,7 +15,7 @@ enum Upcalls {
     /// To the handlers, by the queue of the port that received the packet, or this one when none did.
     Queued(Arc<PortQueues>),
     /// To whoever runs the core, for [`ThreadIo::take_upcalls`].
-    Inline(Vec<Upcall>),
+    Inline(Vec<Box<Upcall>>),
 }
 
 /// Ports of a thread, as its core sees them.
@@ -36,7 +36,7 @@ impl ThreadIo {
     }
 
     /// The upcalls since the last call, when they are not queued for handlers.
-    pub(crate) fn take_upcalls(&mut self) -> Vec<Upcall> {
+    pub(crate) fn take_upcalls(&mut self) -> Vec<Box<Upcall>> {
         match &mut self.upcalls {
             Upcalls::Queued(_) => Vec::new(),
             Upcalls::Inline(waiting) => std::mem::take(waiting),
@@ -57,7 +57,15 @@ impl ThreadIo {
 }
 
 impl UpcallSink for ThreadIo {
-    fn upcall(&mut self, upcall: Upcall) -> Result<(), Box<Upcall>> {
+    fn has_room(&self, port: DpPort) -> bool {
+        match (&self.upcalls, self.ports.get(&port)) {
+            (Upcalls::Inline(_), _) => true,
+            (Upcalls::Queued(_), Some(side)) => side.upcalls.has_room(),
+            (Upcalls::Queued(portless), None) => portless.has_room(),
+        }
+    }
+
+    fn upcall(&mut self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
         match (&mut self.upcalls, self.ports.get(&upcall.rx_port)) {
             (Upcalls::Inline(waiting), _) => {
                 waiting.push(upcall);

@@ -21,7 +21,7 @@ const BURSTS_MAX: usize = 1024;
 /// Translates what the main core hands up.
 pub(crate) trait InlineHandler: Send + Sync {
     /// The operations that answer the upcalls, in order. Must not call the datapath.
-    fn translate(&self, upcalls: Vec<Upcall>) -> Vec<DpifOp>;
+    fn translate(&self, upcalls: Vec<Box<Upcall>>) -> Vec<DpifOp>;
     /// Whether each flow of these operations was installed.
     fn done(&self, ops: &[Option<flow::Ufid>], results: &[OpResult]);
     /// Threads took flows over from others: they have to be compared with the tables.

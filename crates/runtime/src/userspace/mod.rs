@@ -85,8 +85,6 @@ pub struct UserspaceConfig {
     pub watch: Option<Arc<QueueWatch>>,
     /// Forwarding threads, until [`UserspaceDatapath::configure`] says otherwise.
     pub threads: ThreadPlan,
-    /// Handler threads, at least one.
-    pub handlers: usize,
     /// VLAN tags that keys tell apart.
     pub vlan_limit: u8,
     /// Keys the hash functions.
@@ -94,13 +92,13 @@ pub struct UserspaceConfig {
 }
 
 impl UserspaceDatapath {
-    /// A datapath without ports: its threads start with the first port that needs one. Also returns the receiving ends for
-    /// the handlers. What the main core hands up goes to `inline` at once.
+    /// A datapath without ports: its threads start with the first port that needs one. What the main core hands up goes to
+    /// `inline` at once, the rest to handlers ([`UserspaceDatapath::set_handlers`]).
     pub(crate) fn start(
         config: &UserspaceConfig,
         inline: Arc<dyn InlineHandler>,
-    ) -> std_io::Result<(UserspaceDatapath, Vec<Handler>)> {
-        let (hub, handlers) = UpcallHub::new(config.handlers);
+    ) -> std_io::Result<UserspaceDatapath> {
+        let hub = UpcallHub::new();
         let makings = Makings {
             shared: Arc::new(DpShared::new()),
             purged: Arc::new(Purged::default()),
@@ -112,7 +110,7 @@ impl UserspaceDatapath {
             dummy_numa: config.dummy_numa.clone(),
             ablation: config.ablation.clone(),
         };
-        let datapath = UserspaceDatapath {
+        Ok(UserspaceDatapath {
             name: config.name.clone(),
             dummy: config.dummy,
             dummies: config.dummies,
@@ -127,13 +125,12 @@ impl UserspaceDatapath {
             ),
             inline,
             makings,
-        };
-        Ok((datapath, handlers))
+        })
     }
 
-    /// Wakes a handler, so that it looks at the answers to its operations.
-    pub(crate) fn handler_unparker(&self, handler: usize) -> sync::Unparker {
-        self.hub.unparker(handler)
+    /// Gives the upcalls to so many handlers; their receiving ends. The former ones must have ended.
+    pub(crate) fn set_handlers(&self, handlers: usize) -> Vec<Handler> {
+        self.hub.set_handlers(handlers)
     }
 
     /// What controls a port that is a dummy.

@@ -28,6 +28,8 @@ pub(crate) use super::io::ThreadIo;
 const SPIN_US: u64 = 50;
 /// How long bursts of some queues may keep a thread from looking at those that had nothing.
 const LOOK_US: u64 = 50;
+/// Operations after which packets have their turn.
+const OPS_AT_A_TIME: usize = 256;
 /// Longest sleep, so that upkeep gets its turn.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// The same while queues are to be given back.
@@ -176,13 +178,14 @@ impl PmdThread {
     }
 
     pub(super) fn carry_out_ops(&mut self) -> bool {
-        let mut worked = false;
-        for _ in 0..16 {
-            let Some(batch) = self.inbox.next_ops() else { break };
+        let mut ops = 0;
+        while ops < OPS_AT_A_TIME
+            && let Some(batch) = self.inbox.next_ops()
+        {
+            ops += batch.ops.len();
             self.apply(batch);
-            worked = true;
         }
-        worked
+        ops > 0
     }
 
     pub(super) fn apply(&mut self, batch: OpBatch) {

@@ -79,16 +79,15 @@ fn hosts_reach_each_other_through_normal_with_offloads_on() {
         ablation: Ablation::default(),
         watch: None,
         threads: Default::default(),
-        handlers: 1,
         vlan_limit: 1,
         hash_seed: 7,
     };
     let backer = Arc::new(Backer::new(1));
     let wake: Wake = Arc::new(|| {});
     let inline = Arc::new(InlineSlowPath { backer: backer.clone(), wake: wake.clone() });
-    let (datapath, handlers) = UserspaceDatapath::start(&config, inline).unwrap();
+    let datapath = UserspaceDatapath::start(&config, inline).unwrap();
     let datapath = Arc::new(datapath);
-    let slow = SlowPath::start(&backer, &datapath, handlers, wake).unwrap();
+    let slow = SlowPath::start(&backer, &datapath, Some(2), wake).unwrap();
     let bridge = backer.add_bridge("br0");
     let names: Vec<String> = net.hosts.iter().map(|h| h.port.clone()).collect();
     let numbers: Vec<DpPort> = net

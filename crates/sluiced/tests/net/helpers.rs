@@ -121,6 +121,26 @@ impl Frame<'_> {
     }
 }
 
+/// A capture file of so many UDP frames of 60 bytes, each of a flow of its own.
+pub(crate) fn capture(frames: u32) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        file.extend(word.to_le_bytes());
+    }
+    for n in 0..frames {
+        for word in [0_u32, 0, 60, 60] {
+            file.extend(word.to_le_bytes());
+        }
+        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+        let [_, a, b, c] = n.to_be_bytes();
+        frame.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, a, b, c, 10, 99, 1, 1]);
+        frame.extend([0, 7, 0, 9, 0, 26, 0, 0]);
+        frame.resize(60, 0);
+        file.extend(frame);
+    }
+    file
+}
+
 /// Address of everybody.
 pub(crate) const BROADCAST: &str = "ff:ff:ff:ff:ff:ff";
 

@@ -15,6 +15,7 @@ mod links;
 mod openflow;
 mod port_types;
 mod ports;
+mod slowpath;
 mod soak;
 mod statistics;
 mod syscalls;

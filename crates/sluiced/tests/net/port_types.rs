@@ -1,26 +1,7 @@
 //! Ports of other makes: capture files, nothing at all, AF_XDP.
 
-use crate::helpers::{LIMIT, start, switch, vsctl, vsctl_output, wait_until};
+use crate::helpers::{LIMIT, capture, start, switch, vsctl, vsctl_output, wait_until};
 use testkit::{Netns, TempDir, require_netns, require_programs, wait_for};
-
-/// A capture file of so many UDP frames of 60 bytes, each of a flow of its own.
-fn capture(frames: u8) -> Vec<u8> {
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
-        file.extend(word.to_le_bytes());
-    }
-    for n in 0..frames {
-        for word in [0_u32, 0, 60, 60] {
-            file.extend(word.to_le_bytes());
-        }
-        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-        frame.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, n, 10, 0, 1, 1]);
-        frame.extend([0, 7, 0, 9, 0, 26, 0, 0]);
-        frame.resize(60, 0);
-        file.extend(frame);
-    }
-    file
-}
 
 #[test]
 fn captured_frames_come_in_again_and_again_and_go_out() {

@@ -107,7 +107,6 @@ fn global_settings() {
         messages(&desired),
         [
             "Open_vSwitch : another limit of matched VLAN tags than 1 (other_config:vlan-limit) is not supported in this version: it has no effect",
-            "Open_vSwitch : more than one handler (other_config:n-handler-threads) is not supported in this version: it has no effect",
             "Open_vSwitch : more than one revalidator (other_config:n-revalidator-threads) is not supported in this version: it has no effect",
             "Open_vSwitch : other_config:max-idle=1 is not from 500 to 4294967295: 500 is used",
             "Open_vSwitch : other_config:max-revalidator=\"x\" is not a number: 500 is used",

@@ -65,7 +65,6 @@ const OF_SWITCH: &[(Asked, &str)] = &[
         "DPDK (other_config:dpdk-init)",
     ),
     (|row| is_set(row, "min-revalidate-pps"), "other_config:min-revalidate-pps"),
-    (|row| is_set(row, "n-handler-threads"), "more than one handler (other_config:n-handler-threads)"),
     (
         |row| is_set(row, "n-revalidator-threads"),
         "more than one revalidator (other_config:n-revalidator-threads)",

@@ -92,7 +92,7 @@ pub(super) fn set_flow_limit(daemon: &mut Daemon, args: &[String]) -> Answer {
         return Answer::Now(Err(format!("{}: not a number of flows", args[0])));
     };
     for instance in daemon.switch.instances().iter() {
-        instance.backer.limits.flow_limit.store(limit.into(), Ordering::Relaxed);
+        instance.backer.limits.set_flow_limit(limit.into());
     }
     format!("set flow_limit to {limit}\n").into()
 }

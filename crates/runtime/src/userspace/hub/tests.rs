@@ -3,8 +3,8 @@
 use super::*;
 use flow::FlowKey;
 
-fn miss(port: DpPort) -> Upcall {
-    Upcall {
+fn miss(port: DpPort) -> Box<Upcall> {
+    Box::new(Upcall {
         kind: UpcallKind::Miss,
         packet: packet::Packet::from_slice(&[0; 60]),
         key: FlowKey::default(),
@@ -13,15 +13,16 @@ fn miss(port: DpPort) -> Upcall {
         rx_port: port,
         ticket: None,
         received_us: 0,
-    }
+    })
 }
 
 #[test]
 fn what_waits_for_a_port_that_goes_is_counted() {
-    let (hub, mut handlers) = UpcallHub::new(1);
-    let queues = [1, 2].map(|n| hub.port_add(DpPort(n)));
+    let hub = UpcallHub::new();
+    let mut handlers = hub.set_handlers(1);
+    let queues = [1, 2].map(|n| (DpPort(n), hub.port_add(DpPort(n))));
     for _ in 0..5 {
-        queues.iter().for_each(|q| q.push(miss(q.port)).expect("there is room"));
+        queues.iter().for_each(|(port, q)| q.push(miss(*port)).expect("there is room"));
     }
     hub.port_del(DpPort(1));
     assert_eq!(hub.ended_with_port(), 5);
@@ -29,4 +30,79 @@ fn what_waits_for_a_port_that_goes_is_counted() {
     assert!(left.len() == 5 && left.iter().all(|u| u.rx_port == DpPort(2)));
     hub.port_del(DpPort(2));
     assert_eq!(hub.ended_with_port(), 5);
+}
+
+/// Takes everything that a handler finds.
+fn drain(handler: &mut Handler) -> Vec<DpPort> {
+    let turns = std::iter::from_fn(|| Some(handler.take(Duration::ZERO)).filter(|taken| !taken.is_empty()));
+    turns.flatten().map(|u| u.rx_port).collect()
+}
+
+#[test]
+fn what_waits_goes_to_the_new_handlers_of_its_port() {
+    let hub = UpcallHub::new();
+    let queues = [1, 2, 3].map(|n| (DpPort(n), hub.port_add(DpPort(n))));
+    let fill = || queues.iter().for_each(|(port, q)| q.push(miss(*port)).expect("there is room"));
+    // Nobody serves them yet.
+    fill();
+    let mut one = hub.set_handlers(1);
+    fill();
+    assert_eq!(drain(&mut one[0]).len(), 6);
+    fill();
+    let mut two = hub.set_handlers(2);
+    fill();
+    assert_eq!(drain(&mut two[0]), [DpPort(2); 2]);
+    let odd = drain(&mut two[1]);
+    assert_eq!([1, 3].map(|n| odd.iter().filter(|p| p.0 == n).count()), [2, 2]);
+    assert!(drain(&mut one[0]).is_empty());
+}
+
+#[test]
+fn a_port_is_listed_once_while_it_holds_something() {
+    let hub = UpcallHub::new();
+    let mut handlers = hub.set_handlers(1);
+    let queues = hub.port_add(DpPort(1));
+    for _ in 0..BATCH_MAX_UPCALLS + 1 {
+        queues.push(miss(DpPort(1))).expect("there is room");
+    }
+    assert_eq!(std::iter::from_fn(|| handlers[0].listing.ports.pop()).count(), 1);
+    // Taken off the list by the test itself: as if the handler had it.
+    handlers[0].drr.enter(queues.clone());
+    assert_eq!(handlers[0].take_now().len(), BATCH_MAX_UPCALLS);
+    assert_eq!((handlers[0].take_now().len(), queues.waiting()), (1, 0));
+    assert!(handlers[0].take_now().is_empty());
+    // Now it is empty, and is listed anew.
+    queues.push(miss(DpPort(1))).expect("there is room");
+    assert_eq!(handlers[0].take_now().len(), 1);
+}
+
+#[test]
+fn no_upcall_is_forgotten_between_threads() {
+    let hub = UpcallHub::new();
+    let mut handlers = hub.set_handlers(1);
+    let queues = hub.port_add(DpPort(1));
+    let put = std::thread::scope(|s| {
+        let writer = s.spawn(|| (0..50_000).filter(|_| queues.push(miss(DpPort(1))).is_ok()).count());
+        let mut taken = 0;
+        while !writer.is_finished() {
+            taken += handlers[0].take(Duration::from_millis(1)).len();
+        }
+        writer.join().expect("the writer") - taken
+    });
+    assert_eq!(drain(&mut handlers[0]).len(), put);
+}
+
+#[test]
+fn a_full_queue_has_no_room_and_gives_back() {
+    let hub = UpcallHub::new();
+    let queues = hub.port_add(DpPort(1));
+    while queues.has_room() {
+        queues.push(miss(DpPort(1))).expect("there is room");
+    }
+    assert_eq!(queues.waiting(), MISSES_PER_PORT as u64);
+    assert!(queues.push(miss(DpPort(1))).is_err());
+    // Packets for controllers have a queue of their own.
+    let action =
+        Upcall { kind: UpcallKind::Action(dpif::UserCookie::SlowPath { reasons: 1 }), ..*miss(DpPort(1)) };
+    assert!(queues.push(Box::new(action)).is_ok());
 }

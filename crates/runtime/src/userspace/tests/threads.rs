@@ -39,16 +39,15 @@ impl Rig {
             ablation: Ablation::default(),
             watch: None,
             threads: ThreadPlan::default(),
-            handlers: 1,
             vlan_limit: 1,
             hash_seed: 7,
         };
         let backer = Arc::new(Backer::new(1));
         let wake: Wake = Arc::new(|| {});
         let inline = Arc::new(InlineSlowPath { backer: backer.clone(), wake: wake.clone() });
-        let (datapath, handlers) = UserspaceDatapath::start(&config, inline).unwrap();
+        let datapath = UserspaceDatapath::start(&config, inline).unwrap();
         let datapath = Arc::new(datapath);
-        let slow = SlowPath::start(&backer, &datapath, handlers, wake).unwrap();
+        let slow = SlowPath::start(&backer, &datapath, Some(2), wake).unwrap();
         let bridge = backer.add_bridge("br0");
         let mut rig = Rig { datapath, backer, bridge, ports: Vec::new(), sent: Arc::default(), _slow: slow };
         for n in 1..=ports {

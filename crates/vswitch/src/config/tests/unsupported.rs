@@ -17,7 +17,7 @@ fn what_is_not_supported_is_told() {
         ("Open_vSwitch", "other_config", map(&[("hw-offload", "true")]), "hardware offload"),
         ("Open_vSwitch", "other_config", map(&[("dpdk-init", "true")]), "DPDK"),
         ("Open_vSwitch", "other_config", map(&[("min-revalidate-pps", "1")]), "min-revalidate-pps"),
-        ("Open_vSwitch", "other_config", map(&[("n-handler-threads", "2")]), "n-handler-threads"),
+        ("Open_vSwitch", "other_config", map(&[("n-revalidator-threads", "2")]), "n-revalidator-threads"),
         ("Open_vSwitch", "other_config", map(&[("n-revalidator-threads", "2")]), "n-revalidator-threads"),
         ("Open_vSwitch", "other_config", map(&[("vlan-limit", "2")]), "vlan-limit"),
         ("Open_vSwitch", "other_config", map(&[("flow-restore-wait", "true")]), "flow-restore-wait"),

@@ -1,0 +1,193 @@
+//! The slow path: how many handlers there are, floods of new flows, and what a change of the rules reaches.
+
+use crate::helpers::{LIMIT, PYTHON, appctl, capture, ping_all, start, switch, vsctl};
+use serde_json::Value;
+use std::time::Duration;
+use testkit::{Daemon, Netns, TempDir, require_netns, require_programs, wait_for};
+
+/// Each flow becomes a megaflow of its own: its action reads the address of every packet.
+const OWN_MEGAFLOW: &str = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],move:NXM_OF_UDP_SRC[]->NXM_NX_REG1[0..15]";
+
+/// Threads of the process whose names begin so.
+fn threads(daemon: &Daemon, prefix: &str) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+    let name =
+        |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.flatten().filter(|task| task.path().exists()).map(name).filter(|n| n.starts_with(prefix)).count()
+}
+
+fn descriptors(daemon: &Daemon) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count()
+}
+
+/// Adds a port that plays so many flows for ever.
+fn add_flood(daemon: &Daemon, dir: &TempDir, number: u32, flows: u32) {
+    let file = dir.path().join(format!("flood{number}.pcap"));
+    std::fs::write(&file, capture(flows)).unwrap();
+    vsctl(
+        daemon,
+        &format!(
+            "add-port br0 flood{number} -- set Interface flood{number} type=pcap ofport_request={number} \
+             options:infinite_rx=true options:rx_pcap={}",
+            file.display()
+        ),
+    );
+}
+
+fn rule(daemon: &Daemon, command: &str, line: &str) {
+    daemon.ovs("ovs-ofctl", &[command, "br0", line]).unwrap();
+}
+
+/// Drops of a port by reason, as the status tells them.
+fn drops(daemon: &Daemon, port: &str, reason: &str) -> u64 {
+    let status: Value = serde_json::from_str(&appctl(daemon, "sluice/status")).unwrap();
+    fn find<'a>(value: &'a Value, port: &str) -> Option<&'a Value> {
+        match value {
+            Value::Object(map)
+                if map.get("name").and_then(Value::as_str) == Some(port) && map.contains_key("drops") =>
+            {
+                map.get("drops")
+            }
+            Value::Object(map) => map.values().find_map(|v| find(v, port)),
+            Value::Array(all) => all.iter().find_map(|v| find(v, port)),
+            _ => None,
+        }
+    }
+    let drops = find(&status, port).unwrap_or_else(|| panic!("no drops of {port} in {status:#}"));
+    drops[reason].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn handlers_come_and_go_by_the_setting_and_cost_no_descriptor() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    let (net, daemon) = switch(2);
+    let (one, two) = (&net.hosts[0], &net.hosts[1]);
+    ping_all(&one.netns, two.ipv4.into(), 2);
+    let usual = threads(&daemon, "handler");
+    assert!(usual >= 1);
+    let before = descriptors(&daemon);
+    for wanted in [4, 1, 7] {
+        // First packets come all the while: the switch forgets the flow between two of them.
+        let pings = one
+            .netns
+            .spawn("ping", &["-n", "-i", "0.02", "-W", "5", "-c", "40", &two.ipv4.to_string()])
+            .unwrap();
+        vsctl(&daemon, &format!("set Open_vSwitch . other_config:n-handler-threads={wanted}"));
+        appctl(&daemon, "revalidator/purge");
+        wait_for(LIMIT, "that many handlers", || threads(&daemon, "handler") == wanted).unwrap();
+        appctl(&daemon, "revalidator/purge");
+        let out = pings.wait(LIMIT).unwrap().stdout;
+        assert!(out.contains("40 packets transmitted, 40 received, 0% packet loss"), "{wanted}: {out}");
+        assert_eq!(descriptors(&daemon), before, "with {wanted} handlers");
+    }
+    vsctl(&daemon, "remove Open_vSwitch . other_config n-handler-threads");
+    wait_for(LIMIT, "the usual number", || threads(&daemon, "handler") == usual).unwrap();
+    ping_all(&one.netns, two.ipv4.into(), 2);
+}
+
+/// Sends datagrams, each from a port of its own, and prints how many came at the other end.
+const PROBES: &str = "\
+import socket, sys, time
+address, count = sys.argv[1], int(sys.argv[2])
+for n in range(count):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(('', 20000 + n))
+    s.sendto(b'%d' % n, (address, 9999))
+    s.close()
+    time.sleep(0.001)
+";
+
+const SINK: &str = "\
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+s.bind(('', 9999))
+s.settimeout(10)
+print('ready', flush=True)
+seen = set()
+try:
+    while len(seen) < int(sys.argv[1]):
+        seen.add(s.recv(100))
+except TimeoutError:
+    pass
+print(len(seen), flush=True)
+";
+
+#[test]
+fn a_flood_of_new_flows_takes_nothing_from_other_ports() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ping", PYTHON);
+    let (net, daemon) = switch(2);
+    let dir = TempDir::new("flood").unwrap();
+    let (one, two) = (&net.hosts[0], &net.hosts[1]);
+    ping_all(&one.netns, two.ipv4.into(), 2);
+    // Both misses of the flood and of the probes are translated packet by packet: no flow is installed beyond the limit.
+    vsctl(
+        &daemon,
+        "set Open_vSwitch . other_config:flow-limit=1000 -- add-port br0 out -- set Interface out type=null ofport_request=90",
+    );
+    rule(&daemon, "add-flow", &format!("priority=100,in_port=91,udp,actions={OWN_MEGAFLOW},output:90"));
+    rule(&daemon, "add-flow", &format!("priority=100,udp,tp_dst=9999,actions={OWN_MEGAFLOW},NORMAL"));
+    add_flood(&daemon, &dir, 91, 100_000);
+    wait_for(LIMIT, "refused upcalls of the flood", || {
+        drops(&daemon, "flood91", "upcall_queue_full") > 100_000
+    })
+    .unwrap();
+    let (count, ready) = ("500", dir.path().join("ready"));
+    let sink = format!("{PYTHON} -c \"$0\" {count} > {}", ready.display());
+    let sink = two.netns.spawn("sh", &["-c", &sink, SINK]).unwrap();
+    let said = || std::fs::read_to_string(&ready).unwrap_or_default();
+    wait_for(LIMIT, "the sink", || said().starts_with("ready")).unwrap();
+    let misses = || drops(&daemon, "flood91", "upcall_queue_full");
+    let before = misses();
+    one.netns.run(PYTHON, &["-c", PROBES, &two.ipv4.to_string(), count]).unwrap();
+    sink.wait(Duration::from_secs(30)).unwrap();
+    assert!(misses() > before, "the flood went on");
+    assert_eq!(said(), format!("ready\n{count}\n"));
+    for port in net.ports() {
+        assert_eq!(drops(&daemon, &port, "upcall_queue_full"), 0, "{port}");
+        assert_eq!(drops(&daemon, &port, "parked_overflow"), 0, "{port}");
+    }
+}
+
+#[test]
+fn a_change_of_a_rule_reaches_every_megaflow() {
+    const FLOWS: u32 = 20_000;
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let netns = Netns::new("change").unwrap();
+    let daemon = start(&netns);
+    let dir = TempDir::new("change").unwrap();
+    vsctl(
+        &daemon,
+        "add-br br0 -- set Bridge br0 fail_mode=secure -- add-port br0 a -- set Interface a type=null ofport_request=1 \
+         -- add-port br0 b -- set Interface b type=null ofport_request=2",
+    );
+    let to = |port: u32| format!("in_port=91,udp,actions={OWN_MEGAFLOW},output:{port}");
+    rule(&daemon, "add-flow", &to(1));
+    add_flood(&daemon, &dir, 91, FLOWS);
+    let flows = || {
+        let shown = appctl(&daemon, "upcall/show");
+        let keys = shown.split("(keys ").nth(1).and_then(|k| k.split(')').next()).map(str::to_string);
+        keys.and_then(|k| k.parse::<u32>().ok()).unwrap_or(0)
+    };
+    wait_for(LIMIT, "a megaflow each", || flows() == FLOWS).unwrap();
+    let sent = |port: u32| {
+        let dump = daemon.ovs("ovs-ofctl", &["dump-ports", "br0", &port.to_string()]).unwrap().stdout;
+        dump.split("tx pkts=").nth(1).unwrap().split(',').next().unwrap().parse::<u64>().unwrap()
+    };
+    rule(&daemon, "mod-flows", &to(2));
+    appctl(&daemon, "revalidator/wait");
+    // None goes the old way any more, nor was any flow made anew.
+    let old = sent(1);
+    let new = sent(2);
+    wait_for(LIMIT, "packets on the new way", || sent(2) > new + u64::from(10 * FLOWS)).unwrap();
+    assert_eq!((sent(1), flows()), (old, FLOWS));
+    // What went by is counted to the rule that is there: all of it once the port has ended.
+    vsctl(&daemon, "del-port flood91");
+    appctl(&daemon, "revalidator/wait");
+    let dump = daemon.ovs("ovs-ofctl", &["dump-flows", "br0"]).unwrap().stdout;
+    let counted: u64 = dump.split("n_packets=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+    assert_eq!(counted, sent(1) + sent(2), "{dump}");
+}
