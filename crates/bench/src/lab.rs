@@ -51,6 +51,8 @@ pub(crate) struct Lab {
     devices: u32,
     /// What had been dropped when the work was installed.
     drops_before: u64,
+    /// Resident memory before the first work.
+    memory_at_first: Option<u64>,
 }
 
 /// What was counted in some time.
@@ -71,6 +73,14 @@ impl Now {
     fn none() -> Now {
         Now { at: Instant::now(), stats: PmdStats::default(), megaflows: 0 }
     }
+}
+
+/// Resident memory of a process in bytes, without huge pages (proc_pid_status(5)).
+fn resident_bytes(pid: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let kb: u64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kb * 1024)
 }
 
 impl Lab {
@@ -109,6 +119,7 @@ impl Lab {
             sources: Vec::new(),
             devices: 0,
             drops_before: 0,
+            memory_at_first: None,
         };
         let secure = ["datapath_type=netdev", "fail-mode=secure"];
         lab.vsctl(&[&["add-br", BRIDGE, "--", "set", "bridge", BRIDGE], &secure[..]].concat())?;
@@ -192,6 +203,8 @@ impl Lab {
         self.drops_before = self.drops()?;
         // Whoever sends comes last: no packet arrives before its way is there.
         self.add_port("out", OUT, None)?;
+        let memory = resident_bytes(self.daemon()?.pid())?;
+        self.memory_at_first.get_or_insert(memory);
         // Without a port a forwarding thread may not run yet.
         let before = self.now().unwrap_or_else(|_| Now::none());
         for source in &work.sources {
@@ -209,6 +222,12 @@ impl Lab {
         let flows = shown.lines().find_map(|l| l.trim().strip_prefix("flows: "));
         let megaflows = flows.and_then(|n| n.parse().ok()).context("dpctl/show shows no flows")?;
         Ok(Now { at, stats, megaflows })
+    }
+
+    /// Bytes of memory that it has taken since the first work began.
+    pub(crate) fn memory_taken(&self) -> Result<u64> {
+        let now = resident_bytes(self.daemon()?.pid())?;
+        Ok(now.saturating_sub(self.memory_at_first.unwrap_or(now)))
     }
 
     /// The answer to a command of the control socket (JSON-RPC 1.0).

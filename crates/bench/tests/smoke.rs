@@ -10,8 +10,9 @@ use testkit::{Cmd, Signal, TempDir, left_by, require_netns, require_programs, wa
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Rows that need nothing but what the tests need anyway, and that have a line in the table.
-const ROWS: [&str; 21] = [
+const ROWS: [&str; 22] = [
     "setup-rate",
+    "setup-memory",
     "setup-forwarded-during",
     "setup-forwarded-after",
     "lookups-2",

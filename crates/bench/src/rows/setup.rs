@@ -13,6 +13,8 @@ use testkit::wait_for;
 const FIRST: Duration = Duration::from_secs(1);
 /// So many of a hundred megaflows are nearly all.
 const NEARLY_ALL_PERCENT: usize = 95;
+/// Between two questions to a daemon: they take its time.
+const PAUSE: Duration = Duration::from_millis(10);
 /// Until the first packets are seen.
 const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 
@@ -21,6 +23,7 @@ struct Seen {
     begin: Now,
     installed: Now,
     end: Now,
+    memory_bytes: u64,
 }
 
 impl Seen {
@@ -56,10 +59,11 @@ fn watch(lab: &mut Lab, work: &Work, effort: Effort) -> Result<Seen> {
     })?;
     let mut installed = first.unwrap_or(begin);
     while installed.at - begin.at < FIRST && installed.megaflows * 100 < work.megaflows * NEARLY_ALL_PERCENT {
+        std::thread::sleep(PAUSE);
         installed = lab.now()?;
     }
     std::thread::sleep(effort.time);
-    Ok(Seen { begin, installed, end: lab.now()? })
+    Ok(Seen { begin, installed, end: lab.now()?, memory_bytes: lab.memory_taken()? })
 }
 
 /// The rows of one work.
@@ -95,6 +99,7 @@ pub(crate) fn rows(labs: &mut [Lab], work: &Work, effort: Effort) -> Vec<Row> {
     };
     let during = of(|s| Seen::forwarded(&s.begin, &s.installed));
     let after = of(|s| Seen::forwarded(&s.installed, &s.end));
+    let memory = of(|s| s.memory_bytes as f64 / s.end.megaflows.max(1) as f64);
     let row = |id: &str, what: &str, unit, sides| Row {
         id: format!("setup-{id}"),
         title: format!("{}: {what}", work.title),
@@ -105,5 +110,6 @@ pub(crate) fn rows(labs: &mut [Lab], work: &Work, effort: Effort) -> Vec<Row> {
         row("rate", "installed in the first moments", "flows/s", rates),
         row("forwarded-during", "forwarded meanwhile", "Mpps", during),
         row("forwarded-after", "forwarded then", "Mpps", after),
+        row("memory", "resident memory taken for each megaflow", "bytes", memory),
     ]
 }
