@@ -51,4 +51,5 @@ pub(crate) const TARGETS: &[Target] = &[
     ]),
     target("switch-connection", sim::fuzz::connection, &[Seeds::Files("crates/sim/corpus/connection")]),
     target("switch-pipeline", sim::fuzz::pipeline, &[Seeds::Files("crates/sim/corpus/pipeline")]),
+    target("upcall-events-stream", upcall_events::fuzz::stream, &[Seeds::Files("crates/upcall-events/corpus/stream")]),
 ];
