@@ -12,7 +12,9 @@ fn note(name: &str) -> Option<String> {
     let exe = std::env::current_exe().unwrap();
     let out = Command::new("readelf").args(["-n", "-W"]).arg(exe).output().ok()?;
     let text = String::from_utf8(out.stdout).unwrap();
-    let notes = text.split("Provider: ").find(|n| n.starts_with("sys_test") && n.contains(&format!("Name: {name}\n")))?;
+    let notes = text
+        .split("Provider: ")
+        .find(|n| n.starts_with("sys_test") && n.contains(&format!("Name: {name}\n")))?;
     Some(notes.to_string())
 }
 
