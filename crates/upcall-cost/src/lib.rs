@@ -3,6 +3,7 @@
 //! Records come from a [`Source`] (a recording, the daemon's event socket, probes).
 #![forbid(unsafe_code)]
 
+pub mod bpf;
 pub mod source;
 
 pub use source::{Capture, Source, Told};

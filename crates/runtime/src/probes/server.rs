@@ -108,6 +108,9 @@ pub(crate) fn parse_request(line: &str) -> Result<Wanted, String> {
 
 fn parse_stages(names: &str) -> Result<u16, String> {
     let bit = |stage: &Stage| 1 << *stage as u16;
+    if names == "none" {
+        return Ok(0);
+    }
     if names == "all" {
         return Ok(Stage::ALL.iter().map(bit).sum());
     }
@@ -115,7 +118,7 @@ fn parse_stages(names: &str) -> Result<u16, String> {
         let stage = Stage::ALL.iter().find(|s| s.name() == name);
         let stage = stage.ok_or_else(|| {
             let known: Vec<&str> = Stage::ALL.iter().map(|s| s.name()).collect();
-            format!("stages: `{name}` is none; there are all, {}", known.join(", "))
+            format!("stages: `{name}` is none; there are all, none, {}", known.join(", "))
         })?;
         Ok(bits | bit(stage))
     })

@@ -86,11 +86,12 @@ fn requests_are_read_or_refused_with_the_reason() {
     check("snap=64 key=32 stages=all", Ok((64, 32, 0x7fe)));
     check("stages=miss,on-wire", Ok((0, 0, 1 << 1 | 1 << 10)));
     check("snap=99999999 stages=miss", Ok((16384, 0, 2)));
+    check("stages=none", Ok((0, 0, 0)));
     check("snap=64", Err("stages are missing, as in stages=all"));
     check("snap=-1 stages=all", Err("snap: `-1` is not a number of bytes"));
     check("hello", Err("`hello`: expected NAME=VALUE, as in snap=64"));
     check("size=3", Err("`size`: there are snap, key and stages"));
-    let unknown = "stages: `lunch` is none; there are all, miss, enqueued, refused, received, translated, put-sent, \
+    let unknown = "stages: `lunch` is none; there are all, none, miss, enqueued, refused, received, translated, put-sent, \
                    execute-sent, put-done, executed, on-wire";
     check("stages=miss,lunch", Err(unknown));
 }

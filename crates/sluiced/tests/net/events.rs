@@ -1,11 +1,13 @@
 //! What the daemon tells of first packets: its probes, and its event socket with real traffic.
 
-use crate::helpers::{LIMIT, SLUICED, ping_all, spec, switch, vsctl};
+use crate::helpers::{LIMIT, PYTHON, SLUICED, ping_all, spec, switch, vsctl};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
-use testkit::{Cmd, Daemon, Netns, require_netns, require_programs, wait_for};
+use testkit::{Cmd, Daemon, Netns, Topology, require_netns, require_programs, wait_for};
+use upcall_cost::bpf::Bpf;
+use upcall_cost::{Capture, Source, Told};
 use upcall_events::{Decoder, Event, Record, Stage, Why};
 
 /// The way of the first packet of a flow.
@@ -114,6 +116,11 @@ fn the_way_of_a_first_packet_is_told_with_one_id() {
     ));
     assert!(!records.iter().any(|r| matches!(r, Record::Lost { .. })), "{records:#?}");
 
+    check_ways(&records, &net);
+}
+
+/// Holds all upcalls that were seen whole against what must be so whatever the source.
+fn check_ways(records: &[Record], net: &Topology) {
     let named = |kind: &dyn Fn(&Record) -> Option<(u32, String)>| -> BTreeMap<u32, String> {
         records.iter().filter_map(kind).collect()
     };
@@ -122,7 +129,7 @@ fn the_way_of_a_first_packet_is_told_with_one_id() {
     let threads = named(&|r| {
         if let Record::Thread { thread, name } = r { Some((*thread, name.clone())) } else { None }
     });
-    for way in whole_ways(&records) {
+    for way in whole_ways(records) {
         let stages: Vec<Stage> = way.iter().map(|e| e.stage).filter(|s| *s != Stage::PutDone).collect();
         assert_eq!(stages, WAY, "{way:#?}");
         let of = |stage| *way.iter().find(|e| e.stage == stage).unwrap();
@@ -138,6 +145,95 @@ fn the_way_of_a_first_packet_is_told_with_one_id() {
         assert_eq!(miss.packet, of(Stage::Executed).packet, "the packet is the same all the way");
     }
 }
+
+/// Traces a daemon by eBPF; `None` where that is not to be had.
+fn trace(daemon: &Daemon, buffer_pages: usize) -> Option<Bpf> {
+    let capture = Capture {
+        pid: Some(daemon.pid()),
+        run_dir: daemon.rundir().path().to_path_buf(),
+        packet_bytes: 64,
+        key_bytes: 64,
+        buffer_pages,
+        debug: false,
+    };
+    let refused = |why: &anyhow::Error| {
+        let why = format!("{why:#}");
+        assert!(why.contains("eBPF"), "{why}");
+        testkit::skip(std::thread::current().name().unwrap_or_default(), &why);
+    };
+    upcall_cost::bpf::open(&capture).inspect_err(refused).ok()
+}
+
+/// Records of a source until `done`, or its end.
+fn told(source: &mut Bpf, what: &str, done: impl Fn(&[Record]) -> bool) -> (Vec<Record>, Option<Told>) {
+    let (begun, mut seen) = (Instant::now(), Vec::new());
+    loop {
+        match source.next(LIMIT / 100).unwrap() {
+            Told::Record(record) => seen.push(record),
+            Told::Nothing => {}
+            end => return (seen, Some(end)),
+        }
+        if done(&seen) {
+            return (seen, None);
+        }
+        assert!(begun.elapsed() < LIMIT, "waited for {what}: {seen:#?}");
+    }
+}
+
+#[test]
+fn the_way_of_a_first_packet_is_told_by_ebpf_with_one_id() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let (net, daemon) = switch(2);
+    let Some(mut source) = trace(&daemon, 256) else { return };
+    ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 3);
+    let costs =
+        |r: &Record| matches!(r, Record::Overhead { events, spent_ns } if *events > 0 && *spent_ns > 0);
+    let (mut records, _) = told(&mut source, "a whole way and its cost", |seen| {
+        !whole_ways(seen).is_empty() && seen.iter().any(costs)
+    });
+    assert!(
+        matches!(&records[0], Record::Start { pid, source, .. } if *pid == daemon.pid() && source == "bpf")
+    );
+    daemon.stop().unwrap();
+    let (rest, end) = told(&mut source, "the end", |_| false);
+    records.extend(rest);
+    assert_eq!(end, Some(Told::End { note: None }), "a good end");
+    check_ways(&records, &net);
+}
+
+#[test]
+fn a_traced_daemon_that_dies_and_a_small_buffer_lose_nothing_unsaid() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let (net, daemon) = switch(2);
+    // Room for a dozen packets with their keys.
+    let Some(mut source) = trace(&daemon, 1) else { return };
+    // Each destination is a flow of its own: nobody reads the buffer meanwhile.
+    ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 1);
+    for flow in 1..20 {
+        let (port, to) = (format!("{}", 1000 + flow), net.hosts[1].ipv4.to_string());
+        net.hosts[0].netns.run(PYTHON, &["-c", SEND_UDP, &to, &port]).unwrap();
+    }
+    daemon.crash().unwrap();
+    let (records, end) = told(&mut source, "the end", |_| false);
+    let Some(Told::End { note: Some(note) }) = end else { panic!("{end:?}") };
+    assert!(note.contains("ended while it was traced"), "{note}");
+    let lost = |r: &Record| if let Record::Lost { events, .. } = r { *events } else { 0 };
+    let lost: u64 = records.iter().map(lost).sum();
+    let told = events(&records).len() as u64;
+    let counted = records
+        .iter()
+        .rev()
+        .find_map(|r| if let Record::Overhead { events, .. } = r { Some(*events) } else { None });
+    assert!(lost > 0 && told > 0, "{told} told, {lost} lost");
+    assert_eq!(counted, Some(told + lost));
+}
+
+const SEND_UDP: &str = "\
+import socket, sys
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', (sys.argv[1], int(sys.argv[2])))
+";
 
 #[test]
 fn ports_that_come_and_go_are_told_and_one_listener_at_a_time_is_served() {
