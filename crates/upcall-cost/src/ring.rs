@@ -115,6 +115,11 @@ impl Source for Ring {
             match waited.and_then(|()| self.stream.read(&mut self.buffer)) {
                 Ok(0) if self.end_seen => return Ok(Told::End { note: None }),
                 Ok(0) => return Ok(self.died("the switch ended or died while it was traced")),
+                // One line instead of a stream: why there is none.
+                Ok(length) if self.decoder.offset() == 0 && self.buffer[..length].starts_with(b"error: ") => {
+                    let why = String::from_utf8_lossy(&self.buffer[b"error: ".len()..length]);
+                    bail!("{}: {}", self.path.display(), why.trim_end())
+                }
                 Ok(length) => self.decoder.push(&self.buffer[..length]),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     return Ok(Told::Nothing);

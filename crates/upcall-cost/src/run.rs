@@ -18,7 +18,7 @@ use crate::recording::{Recorder, Recording};
 use crate::report::Report;
 use crate::ring::Ring;
 use crate::source::{Capture, Source, Told};
-use crate::{Analysed, analyse, export, live, plot, text};
+use crate::{Analysed, analyse, bpf, export, live, plot, text};
 
 /// How long a source is waited for before the user's wish to stop is looked at.
 const WAIT: Duration = Duration::from_millis(100);
@@ -134,6 +134,15 @@ fn trace(options: &Options, run_dir: PathBuf) -> Result<Analysed> {
 
 fn open(from: From, capture: &Capture) -> Result<Box<dyn Source>> {
     match from {
+        From::Auto => match bpf::open(capture) {
+            Ok(source) => Ok(Box::new(source)),
+            Err(why) => {
+                let ring = Ring::open(capture).map_err(|e| e.context(format!("{why:#}")))?;
+                say(&format!("{why:#}; the daemon's event ring is used instead"));
+                Ok(Box::new(ring))
+            }
+        },
+        From::Bpf => Ok(Box::new(bpf::open(capture)?)),
         From::Ring => Ok(Box::new(Ring::open(capture)?)),
     }
 }
