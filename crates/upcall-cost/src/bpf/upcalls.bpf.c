@@ -41,6 +41,8 @@ enum why { WHY_MISS = 1, WHY_ACTION = 2, WHY_UNKNOWN = 3 };
 #define NO_PORT 0xffffffff
 // Of so many events the time of one is taken.
 #define SAMPLED 64
+// If that took so long, it was interrupted: it does not stand for the others.
+#define INTERRUPTED_NS 20000
 
 // Set before the programs are loaded; the verifier takes them for constants.
 const volatile struct {
@@ -154,8 +156,10 @@ static __always_inline int tell(const struct told *t) {
             head->key_held = copy(data + settings.packet_max, settings.key_max, t->key, t->key_bytes, t->kernel);
         bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
     }
-    if (now_ns / 16 % SAMPLED == 0)
-        count(0, (bpf_ktime_get_ns() - now_ns) * SAMPLED);
+    if (now_ns / 16 % SAMPLED == 0) {
+        u64 ns = bpf_ktime_get_ns() - now_ns;
+        count(0, ns < INTERRUPTED_NS ? ns * SAMPLED : ns);
+    }
     return 0;
 }
 
