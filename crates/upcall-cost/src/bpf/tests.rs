@@ -90,6 +90,36 @@ fn what_is_no_switch_is_refused_with_the_reason() {
     assert!(why.contains("has no probes") || why.contains("eBPF"), "{why}");
 }
 
+#[test]
+fn programs_for_the_kernels_datapath_load_and_tell_without_a_process() {
+    let empty = testkit::TempDir::new("bpf").unwrap();
+    let layout = Layout { packet_bytes: 64, key_bytes: 64 };
+    let object = match load(&capture(None, empty.path()), layout, u32::MAX, true) {
+        Ok(object) => object,
+        Err(e) => {
+            testkit::skip(
+                "programs_for_the_kernels_datapath_load_and_tell_without_a_process",
+                &format!("{e:#}"),
+            );
+            return;
+        }
+    };
+    let taken = Rc::new(RefCell::new(Taken::default()));
+    let ring = ring(&object, layout, taken.clone()).unwrap();
+    let program = object.progs_mut().find(|p| p.name() == "kernel_miss").unwrap();
+    // Addresses that cannot be read: a miss without its packet.
+    let mut arguments = [0u8; 32];
+    let input = libbpf_rs::ProgramInput { context_in: Some(&mut arguments), ..Default::default() };
+    program.test_run(input).unwrap();
+    assert!(ring.consume_raw() >= 0);
+    let told = std::mem::take(&mut taken.borrow_mut().records);
+    let Some(Record::Event(event)) = told.back() else { panic!("{told:?}") };
+    assert_eq!(
+        (event.stage, event.why, event.port, event.packet.len()),
+        (Stage::Miss, Why::Unknown, Event::NO_PORT, 0)
+    );
+}
+
 sys::usdt! {
     /// As in a stock switch.
     probe stock_recv_upcall = "dpif_recv", "recv_upcall", (name, kind, packet, bytes, key, key_bytes);
