@@ -112,6 +112,7 @@ pub fn join(gathered: &mut Gathered, progress: &mut dyn FnMut(usize)) -> Joined 
         ),
         keys: alike(&gathered.bytes, gathered.events.iter().map(|event| (event.key, u32::MAX))),
         by_order: lossless,
+        handled_only: gathered.handled_only,
         ways: Vec::new(),
         by_id: RapidHashMap::new(),
         by_packet: RapidHashMap::new(),
@@ -158,6 +159,7 @@ struct Joiner<'a> {
     keys: Vec<u32>,
     /// Whether order on a thread may join what nothing else does.
     by_order: bool,
+    handled_only: bool,
     ways: Vec<Way>,
     by_id: RapidHashMap<u64, VecDeque<u32>>,
     by_packet: RapidHashMap<(u32, u32), VecDeque<u32>>,
@@ -238,19 +240,19 @@ impl Joiner<'_> {
 
     /// The way that the event belongs to; a new one if there is none.
     fn place(&mut self, event: &Kept) -> u32 {
-        let (mut fitting, mut furthest): (Vec<u32>, Option<Phase>) = (Vec::new(), None);
+        let (mut fitting, mut best): (Vec<u32>, Option<(bool, Phase)>) = (Vec::new(), None);
         for way in self.alike(event) {
             let known = &self.ways[way as usize];
             if !self.fits(event, known) {
                 continue;
             }
-            // Of several, the event belongs to what has come further.
-            let phase = phase(known.furthest);
-            if furthest.is_none_or(|other| phase > other) {
-                furthest = Some(phase);
+            // Its id says it; else, of several, the event belongs to what has come further.
+            let rank = (event.upcall != 0 && known.id == event.upcall, phase(known.furthest));
+            if best.is_none_or(|other| rank > other) {
+                best = Some(rank);
                 fitting.clear();
             }
-            if Some(phase) == furthest {
+            if Some(rank) == best {
                 fitting.push(way);
             }
         }
@@ -387,6 +389,9 @@ impl Joiner<'_> {
                 self.turns.resize(size + 1, 0);
             }
             self.turns[size] += events.div_ceil(size as u64);
+        }
+        if self.handled_only {
+            self.ways.retain(|way| way.event(Stage::Received).is_some());
         }
         let mut usable = [0; Stage::ALL.len() + 1];
         for way in self.ways.iter().filter(|way| way.matched()) {
