@@ -8,7 +8,7 @@
 //! come behind a newer one. Each answer to a change is held against what the flow is to do by then; if that is something
 //! else, it is sent again: what is carried out last is what was meant last.
 
-use crate::backer::Backer;
+use crate::backer::{Backer, Rechecked};
 use crate::ukey::{Ukey, UkeyState};
 use crate::xlate::{Request, Start, XlateCache, translate};
 use dpif::{
@@ -197,7 +197,7 @@ impl Revalidator {
             let verdict = backer.ukeys.with(ufid, pmd, |k| match k.state {
                 UkeyState::Evicting => None,
                 _ if k.epoch == epoch => None,
-                _ => Some((recheck(backer, k, epoch, now_ms), k.key, k.mask)),
+                _ => Some((recheck(backer, ufid, k, epoch, now_ms), k.key, k.mask)),
             });
             if let Some((verdict, key, mask)) = verdict.flatten()
                 && let Some(op) = carry_out(backer, pmd, ufid, verdict, (key, mask))
@@ -221,7 +221,7 @@ impl Revalidator {
             }
             // A thread took it over and gave it on before a dump showed it.
             let mut k = foreign_ukey(&flow, now_ms);
-            recheck(backer, &mut k, backer.epoch(), now_ms);
+            recheck(backer, flow.ufid, &mut k, backer.epoch(), now_ms);
             push(backer, &mut k, &flow.stats);
             backer.ukeys.defer_release(&k.recircs);
         }
@@ -237,6 +237,7 @@ impl Revalidator {
             waiting: 0,
             flows: 0,
         });
+        backer.observe(|o| o.round_begins(backer.ukeys.len()));
         for pmd in dp.pmds() {
             let dump = DpifOp::FlowDump { cursor: 0, max_flows: DUMP_FLOWS };
             self.send(dp, pmd, vec![(Ufid::default(), Sent::Dump, dump)]);
@@ -271,6 +272,7 @@ impl Revalidator {
         s.flows = round.flows;
         s.average_flows = (s.average_flows + round.flows) / 2;
         s.max_flows = s.max_flows.max(round.flows);
+        backer.observe(|o| o.round_ends(round.flows, self.next_ms - now_ms));
     }
 
     fn send(&mut self, dp: &dyn Datapath, pmd: PmdId, ops: Vec<(Ufid, Sent, DpifOp)>) {
@@ -359,7 +361,7 @@ impl Revalidator {
             k.state = UkeyState::Operational;
             if foreign {
                 // What its packets cause must be known before they are counted.
-                let verdict = recheck(backer, k, backer.epoch(), now_ms);
+                let verdict = recheck(backer, ufid, k, backer.epoch(), now_ms);
                 push(backer, k, &r.stats);
                 return verdict;
             }
@@ -372,7 +374,7 @@ impl Revalidator {
             if k.epoch == epoch {
                 return Verdict::Keep;
             }
-            let verdict = recheck(backer, k, epoch, now_ms);
+            let verdict = recheck(backer, ufid, k, epoch, now_ms);
             if to_learn && !matches!(verdict, Verdict::Delete) {
                 k.cache.replay_learning(r.stats.used_ms, &mut backer.effect_host());
             }
@@ -460,8 +462,20 @@ fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>) {
     backer.ukeys.defer_release(&k.recircs);
 }
 
-/// Translates a flow again and compares.
-fn recheck(backer: &Backer, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
+/// Translates a flow again and compares, which observers are told.
+fn recheck(backer: &Backer, ufid: Ufid, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
+    backer.observe(|o| o.recheck_begins(ufid, &k.key));
+    let verdict = translate_again(backer, k, epoch, now_ms);
+    let result = match verdict {
+        Verdict::Keep => Rechecked::Keep,
+        Verdict::Delete => Rechecked::Delete,
+        Verdict::Modify(_) => Rechecked::Modify,
+    };
+    backer.observe(|o| o.recheck_ends(ufid, result));
+    verdict
+}
+
+fn translate_again(backer: &Backer, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
     let view = backer.view();
     let Some((bridge, of_port)) = view.of_port(k.key.in_port()) else { return Verdict::Delete };
     let flow = k.key.to_flow(of_port);

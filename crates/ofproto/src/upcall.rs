@@ -98,6 +98,7 @@ fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now
 
 fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, ops: &mut OpsByPmd) {
     let t = translate_key(backer, view, &upcall.key, true, now_ms);
+    backer.observe(|o| o.translated(&upcall));
     t.cache.replay(1, upcall.packet.len() as u64, now_ms, &mut backer.effect_host());
     let queue = ops.entry(upcall.pmd).or_default();
     let actions: Arc<[DpAction]> = t.actions.as_slice().into();
@@ -146,6 +147,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, o
 
 fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, ops: &mut OpsByPmd) {
     let t = translate_key(backer, view, &upcall.key, true, now_ms);
+    backer.observe(|o| o.translated(&upcall));
     // The megaflow that sent it here counted the packet already.
     t.cache.replay(0, 0, now_ms, &mut backer.effect_host());
     ops.entry(upcall.pmd).or_default().push(DpifOp::Execute(Box::new(Execute {

@@ -5,6 +5,7 @@
 //! all of it as the command line asks. Analysis is pure: the same recording gives the same report on every machine.
 #![forbid(unsafe_code)]
 
+pub mod bpf;
 pub mod export;
 pub mod figures;
 pub mod fuzz;

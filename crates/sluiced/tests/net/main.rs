@@ -9,6 +9,7 @@ mod commands;
 mod daemon;
 mod database;
 mod dummy;
+mod events;
 mod external_db;
 mod helpers;
 mod links;
