@@ -17,6 +17,10 @@ const BUCKETS_MAX: u64 = 1000;
 /// Where the events of a live switch come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum From {
+    /// eBPF where that is permitted and the switch has probes, else the daemon's event ring
+    Auto,
+    /// Probes, by eBPF: sluiced, the kernel's datapath, a stock ovs-vswitchd; needs CAP_BPF and CAP_PERFMON
+    Bpf,
     /// The daemon's own event ring: the userspace datapath, no permission needed but its socket
     Ring,
 }
@@ -66,7 +70,7 @@ pub struct Options {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// Where the events come from
-    #[arg(long, value_enum, default_value_t = From::Ring)]
+    #[arg(long, value_enum, default_value_t = From::Auto)]
     pub source: From,
     /// Compare recordings; ratios are to the first (to that of --read-events, if given)
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["write_events", "pid", "source", "duration"])]

@@ -18,7 +18,7 @@ use crate::recording::{Recorder, Recording};
 use crate::report::Report;
 use crate::ring::Ring;
 use crate::source::{Capture, Source, Told};
-use crate::{Analysed, analyse, export, live, plot, text};
+use crate::{Analysed, analyse, bpf, export, live, plot, text};
 
 /// How long a source is waited for before the user's wish to stop is looked at.
 const WAIT: Duration = Duration::from_millis(100);
@@ -133,8 +133,21 @@ fn trace(options: &Options, run_dir: PathBuf) -> Result<Analysed> {
 }
 
 fn open(from: From, capture: &Capture) -> Result<Box<dyn Source>> {
-    match from {
-        From::Ring => Ok(Box::new(Ring::open(capture)?)),
+    let by_probes = match from {
+        From::Ring => return Ok(Box::new(Ring::open(capture)?)),
+        From::Bpf => return Ok(Box::new(bpf::open(capture)?)),
+        From::Auto => bpf::open(capture),
+    };
+    let error = match by_probes {
+        Ok(source) => return Ok(Box::new(source)),
+        Err(error) => error,
+    };
+    match Ring::open(capture) {
+        Ok(ring) => {
+            say(&format!("not by eBPF: {error:#}"));
+            Ok(Box::new(ring))
+        }
+        Err(other) => Err(other.context(format!("not by eBPF: {error:#}; not by the event ring"))),
     }
 }
 

@@ -83,8 +83,11 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         (vec!["-r", KNOWN, "--csv", "/nonexistent/x"], "/nonexistent/x: cannot be made"),
         (vec!["-P", "3"], "3 is not in 64..=2048"),
         (vec!["--duration", "never"], "not a time such as 500ms or 10s"),
-        (vec!["--duration", "1s"], "no switch found: no daemon answers on /nonexistent/sluiced.*.events"),
-        (vec!["--pid", "1"], "process 1 has no event socket there"),
+        (
+            vec!["--source", "ring", "--duration", "1s"],
+            "no switch found: no daemon answers on /nonexistent/sluiced.*.events",
+        ),
+        (vec!["--source", "ring", "--pid", "1"], "process 1 has no event socket there"),
     ] {
         let told = refused(&args);
         assert!(told.contains(expected), "{args:?}: {told}");
@@ -108,7 +111,7 @@ fn a_switch_that_dies_leaves_a_recording() {
         }
     });
     let path = folder.path().join("events").display().to_string();
-    let output = run(folder.path(), &["-q", "-w", &path, "-P", "128", "-f", "0"]);
+    let output = run(folder.path(), &["--source", "ring", "-q", "-w", &path, "-P", "128", "-f", "0"]);
     assert!(output.status.success(), "{}", output.stderr);
     assert!(output.stdout.contains("the switch ended or died while it was traced"), "{}", output.stdout);
     assert!(output.stdout.contains("Cost of upcalls"), "{}", output.stdout);
