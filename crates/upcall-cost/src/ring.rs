@@ -15,6 +15,8 @@ use crate::source::{Capture, Source, Told};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 256 * 1024;
+/// What a refusal begins with, instead of a stream.
+const REFUSAL: &[u8] = b"error:";
 /// Shortest wait: a socket takes no timeout of zero.
 const WAIT_MIN: Duration = Duration::from_micros(1);
 /// Longest wait for the daemon to take the request.
@@ -44,24 +46,37 @@ pub fn daemons(run_dir: &Path) -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// The socket of the daemon that is meant.
-fn find(capture: &Capture) -> Result<PathBuf> {
+/// Connects to the daemon that is meant; where that is, and the connection.
+fn connect(capture: &Capture) -> Result<(PathBuf, UnixStream)> {
     if let Some(pid) = capture.pid {
-        return Ok(capture.run_dir.join(format!("sluiced.{pid}.events")));
+        let path = capture.run_dir.join(format!("sluiced.{pid}.events"));
+        let stream = UnixStream::connect(&path).with_context(|| {
+            format!(
+                "{}: process {pid} has no event socket there (not sluiced, or it has ended)",
+                path.display()
+            )
+        })?;
+        return Ok((path, stream));
     }
-    // What a killed daemon left behind refuses connections.
-    let mut alive = daemons(&capture.run_dir);
-    alive.retain(|(_, path)| UnixStream::connect(path).is_ok());
     let dir = capture.run_dir.display();
-    match alive.as_slice() {
-        [(_, path)] => Ok(path.clone()),
-        [] => bail!(
-            "no switch found: no daemon answers on {dir}/sluiced.*.events; is sluiced running, and is OVS_RUNDIR its folder?"
-        ),
-        several => {
-            let pids: Vec<String> = several.iter().map(|(pid, _)| pid.to_string()).collect();
-            bail!("several switches run ({}): choose one by --pid", pids.join(", "))
+    let (mut alive, mut why) = (Vec::new(), String::new());
+    for (pid, path) in daemons(&capture.run_dir) {
+        match UnixStream::connect(&path) {
+            Ok(stream) => alive.push((pid, path, stream)),
+            // What a killed daemon left behind refuses; others are told.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => why = format!(" ({}: {error})", path.display()),
         }
+    }
+    if alive.len() > 1 {
+        let pids: Vec<String> = alive.iter().map(|(pid, ..)| pid.to_string()).collect();
+        bail!("several switches run ({}): choose one by --pid", pids.join(", "));
+    }
+    match alive.pop() {
+        Some((_, path, stream)) => Ok((path, stream)),
+        None => bail!(
+            "no switch found: no daemon answers on {dir}/sluiced.*.events{why}; is sluiced running, and is OVS_RUNDIR its folder?"
+        ),
     }
 }
 
@@ -72,19 +87,12 @@ impl Ring {
     ///
     /// There is no daemon, or several and no `pid` says which, or the socket is not ours to use.
     pub fn open(capture: &Capture) -> Result<Self> {
-        let path = find(capture)?;
-        let shown = path.display();
-        let mut stream = UnixStream::connect(&path).with_context(|| match capture.pid {
-            Some(pid) => {
-                format!("{shown}: process {pid} has no event socket there (not sluiced, or it has ended)")
-            }
-            None => format!("{shown}: cannot be connected to"),
-        })?;
+        let (path, mut stream) = connect(capture)?;
         let request = format!("snap={} key={} stages=all\n", capture.packet_bytes, capture.key_bytes);
         stream
             .set_write_timeout(Some(REQUEST_LIMIT))
             .and_then(|()| stream.write_all(request.as_bytes()))
-            .with_context(|| format!("{shown}: the daemon does not take the request"))?;
+            .with_context(|| format!("{}: the daemon does not take the request", path.display()))?;
         Ok(Ring { path, stream, decoder: Decoder::new(), buffer: vec![0; READ_BYTES], end_seen: false })
     }
 
@@ -115,7 +123,14 @@ impl Source for Ring {
             match waited.and_then(|()| self.stream.read(&mut self.buffer)) {
                 Ok(0) if self.end_seen => return Ok(Told::End { note: None }),
                 Ok(0) => return Ok(self.died("the switch ended or died while it was traced")),
-                Ok(length) => self.decoder.push(&self.buffer[..length]),
+                Ok(length) => {
+                    let bytes = &self.buffer[..length];
+                    if self.decoder.offset() == 0 && bytes.starts_with(REFUSAL) {
+                        let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                        bail!("{}: the daemon says: {}", self.path.display(), String::from_utf8_lossy(line));
+                    }
+                    self.decoder.push(bytes);
+                }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     return Ok(Told::Nothing);
                 }

@@ -101,14 +101,11 @@ fn a_switch_that_dies_leaves_a_recording() {
     let listener = UnixListener::bind(folder.path().join("sluiced.77.events")).unwrap();
     let cut = whole.len() - 30;
     let daemon = std::thread::spawn(move || {
-        loop {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = String::new();
-            if BufReader::new(&stream).read_line(&mut request).unwrap() > 0 {
-                stream.write_all(&whole[..cut]).unwrap();
-                return request;
-            }
-        }
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = String::new();
+        BufReader::new(&stream).read_line(&mut request).unwrap();
+        stream.write_all(&whole[..cut]).unwrap();
+        request
     });
     let path = folder.path().join("events").display().to_string();
     let output = run(folder.path(), &["--source", "ring", "-q", "-w", &path, "-P", "128", "-f", "0"]);
