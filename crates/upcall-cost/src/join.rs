@@ -418,14 +418,16 @@ fn end_turn(thread: &mut Thread, turns: &mut Vec<u64>, ways: &mut [Way]) {
     (thread.received, thread.sending, thread.put) = (0, false, None);
 }
 
-/// Adds a way to those that are alike; old ones go. Beyond the bound the oldest goes, uncertain from now on.
+/// Adds a way to those that are alike; old ones go. Beyond the bound the oldest goes; if it waits for events that only packets can
+/// join, it is uncertain from now on.
 fn remember(alike: &mut VecDeque<u32>, number: u32, ways: &mut [Way], now_ns: u64) {
     while let Some(oldest) = alike.front().map(|way| &mut ways[*way as usize]) {
-        if now_ns.saturating_sub(oldest.last_ns) <= WINDOW_BY_ID_NS {
+        let window = if oldest.id == 0 { WINDOW_NS } else { WINDOW_BY_ID_NS };
+        if now_ns.saturating_sub(oldest.last_ns) <= window {
             if alike.len() < ALIKE_MAX {
                 break;
             }
-            oldest.ambiguous |= oldest.furthest < Stage::PutSent && oldest.furthest != Stage::Refused;
+            oldest.ambiguous |= oldest.id == 0 && oldest.furthest < Stage::Refused;
         }
         alike.pop_front();
     }

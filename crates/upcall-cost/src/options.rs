@@ -17,9 +17,9 @@ const BUCKETS_MAX: u64 = 1000;
 /// Where the events of a live switch come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum From {
-    /// eBPF where that is permitted and the switch has probes, else the daemon's event ring
+    /// By eBPF, or, where that is not to be had, from the daemon's event ring
     Auto,
-    /// Probes, by eBPF: sluiced, the kernel's datapath, a stock ovs-vswitchd; needs CAP_BPF and CAP_PERFMON
+    /// By eBPF at the probes of the switch: needs root, works with a stock switch that has probes
     Bpf,
     /// The daemon's own event ring: the userspace datapath, no permission needed but its socket
     Ring,

@@ -15,8 +15,6 @@ use crate::source::{Capture, Source, Told};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 256 * 1024;
-/// What a refusal begins with, instead of a stream.
-const REFUSAL: &[u8] = b"error:";
 /// Shortest wait: a socket takes no timeout of zero.
 const WAIT_MIN: Duration = Duration::from_micros(1);
 /// Longest wait for the daemon to take the request.
@@ -123,14 +121,12 @@ impl Source for Ring {
             match waited.and_then(|()| self.stream.read(&mut self.buffer)) {
                 Ok(0) if self.end_seen => return Ok(Told::End { note: None }),
                 Ok(0) => return Ok(self.died("the switch ended or died while it was traced")),
-                Ok(length) => {
-                    let bytes = &self.buffer[..length];
-                    if self.decoder.offset() == 0 && bytes.starts_with(REFUSAL) {
-                        let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-                        bail!("{}: the daemon says: {}", self.path.display(), String::from_utf8_lossy(line));
-                    }
-                    self.decoder.push(bytes);
+                // One line instead of a stream: why there is none.
+                Ok(length) if self.decoder.offset() == 0 && self.buffer[..length].starts_with(b"error: ") => {
+                    let why = String::from_utf8_lossy(&self.buffer[b"error: ".len()..length]);
+                    bail!("{}: {}", self.path.display(), why.trim_end())
                 }
+                Ok(length) => self.decoder.push(&self.buffer[..length]),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     return Ok(Told::Nothing);
                 }

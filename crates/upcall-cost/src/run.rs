@@ -133,21 +133,17 @@ fn trace(options: &Options, run_dir: PathBuf) -> Result<Analysed> {
 }
 
 fn open(from: From, capture: &Capture) -> Result<Box<dyn Source>> {
-    let by_probes = match from {
-        From::Ring => return Ok(Box::new(Ring::open(capture)?)),
-        From::Bpf => return Ok(Box::new(bpf::open(capture)?)),
-        From::Auto => bpf::open(capture),
-    };
-    let error = match by_probes {
-        Ok(source) => return Ok(Box::new(source)),
-        Err(error) => error,
-    };
-    match Ring::open(capture) {
-        Ok(ring) => {
-            say(&format!("not by eBPF: {error:#}"));
-            Ok(Box::new(ring))
-        }
-        Err(other) => Err(other.context(format!("not by eBPF: {error:#}; not by the event ring"))),
+    match from {
+        From::Auto => match bpf::open(capture) {
+            Ok(source) => Ok(Box::new(source)),
+            Err(why) => {
+                let ring = Ring::open(capture).map_err(|e| e.context(format!("{why:#}")))?;
+                say(&format!("{why:#}; the daemon's event ring is used instead"));
+                Ok(Box::new(ring))
+            }
+        },
+        From::Bpf => Ok(Box::new(bpf::open(capture)?)),
+        From::Ring => Ok(Box::new(Ring::open(capture)?)),
     }
 }
 

@@ -139,10 +139,7 @@ impl Server {
                 break;
             }
             self.waker.drain();
-            // Who is gone makes room for the next one.
-            if self.client.as_mut().is_some_and(|c| !c.serve()) {
-                self.client = None;
-            }
+            self.serve();
             self.accept();
         }
         if let Some(mut client) = self.client.take() {
@@ -164,16 +161,30 @@ impl Server {
         set.wait(timeout).map(drop)
     }
 
+    fn serve(&mut self) {
+        if self.client.as_mut().is_some_and(|c| !c.serve()) {
+            self.client = None;
+        }
+    }
+
+    fn take_in(&mut self, mut stream: UnixStream) {
+        // Who is gone by now makes room.
+        self.serve();
+        match self.client {
+            None => self.client = Some(Client::new(stream)),
+            Some(_) => {
+                // Whoever does not take one line does not get it.
+                let _ =
+                    stream.write(b"error: another program listens to the events of this switch; one can\n");
+            }
+        }
+    }
+
     fn accept(&mut self) {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) if stream.set_nonblocking(true).is_err() => {}
-                Ok((mut stream, _)) if self.client.is_some() => {
-                    // Whoever does not take one line does not get it.
-                    let _ = stream
-                        .write(b"error: another program listens to the events of this switch; one can\n");
-                }
-                Ok((stream, _)) => self.client = Some(Client::new(stream)),
+                Ok((stream, _)) => self.take_in(stream),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 Err(e) => {
                     log::warn!(target: "events", "cannot accept a connection: {e}");

@@ -168,6 +168,19 @@ fn a_second_listener_is_told_why_it_gets_nothing_until_the_first_is_gone() {
 }
 
 #[test]
+fn who_connects_and_leaves_keeps_nobody_out() {
+    let rig = rig();
+    for _ in 0..50 {
+        drop(UnixStream::connect(&rig.path).unwrap());
+        let mut stream = UnixStream::connect(&rig.path).unwrap();
+        stream.write_all(b"stages=all\n").unwrap();
+        let mut first = [0];
+        stream.read_exact(&mut first).unwrap();
+        assert_eq!(first, [0x89]);
+    }
+}
+
+#[test]
 fn a_bad_request_is_answered_and_ends() {
     let rig = rig();
     for request in ["stages=lunch\n".to_string(), "x".repeat(256)] {

@@ -114,7 +114,7 @@ fn a_refusal_is_told_in_the_daemons_words() {
     });
     let mut ring = Ring::open(&capture(folder.path(), None)).unwrap();
     let (_, end) = all(&mut ring);
-    assert!(end.unwrap_err().ends_with("the daemon says: error: somebody listens already"));
+    assert!(end.unwrap_err().ends_with("sluiced.7.events: somebody listens already"));
     served.join().unwrap();
 }
 
