@@ -144,6 +144,8 @@ pub struct Gathered {
     pub lost: [u64; Stage::ALL.len() + 1],
     /// Events told and nanoseconds spent on it, as the teller says.
     pub overhead: Option<(u64, u64)>,
+    /// Whether only upcalls count of which it is told that a handler took them: events of other handlers were left out.
+    pub handled_only: bool,
     /// Which port a number means now.
     now: HashMap<u32, u32>,
     /// The ports that have a name, by number and name.

@@ -112,6 +112,7 @@ pub fn join(gathered: &mut Gathered, progress: &mut dyn FnMut(usize)) -> Joined 
         ),
         keys: alike(&gathered.bytes, gathered.events.iter().map(|event| (event.key, u32::MAX))),
         by_order: lossless,
+        handled_only: gathered.handled_only,
         ways: Vec::new(),
         by_id: RapidHashMap::new(),
         by_packet: RapidHashMap::new(),
@@ -158,6 +159,7 @@ struct Joiner<'a> {
     keys: Vec<u32>,
     /// Whether order on a thread may join what nothing else does.
     by_order: bool,
+    handled_only: bool,
     ways: Vec<Way>,
     by_id: RapidHashMap<u64, VecDeque<u32>>,
     by_packet: RapidHashMap<(u32, u32), VecDeque<u32>>,
@@ -238,19 +240,19 @@ impl Joiner<'_> {
 
     /// The way that the event belongs to; a new one if there is none.
     fn place(&mut self, event: &Kept) -> u32 {
-        let (mut fitting, mut furthest): (Vec<u32>, Option<Phase>) = (Vec::new(), None);
+        let (mut fitting, mut best): (Vec<u32>, Option<(bool, Phase)>) = (Vec::new(), None);
         for way in self.alike(event) {
             let known = &self.ways[way as usize];
             if !self.fits(event, known) {
                 continue;
             }
-            // Of several, the event belongs to what has come further.
-            let phase = phase(known.furthest);
-            if furthest.is_none_or(|other| phase > other) {
-                furthest = Some(phase);
+            // Its id says it; else, of several, the event belongs to what has come further.
+            let rank = (event.upcall != 0 && known.id == event.upcall, phase(known.furthest));
+            if best.is_none_or(|other| rank > other) {
+                best = Some(rank);
                 fitting.clear();
             }
-            if Some(phase) == furthest {
+            if Some(rank) == best {
                 fitting.push(way);
             }
         }
@@ -388,6 +390,9 @@ impl Joiner<'_> {
             }
             self.turns[size] += events.div_ceil(size as u64);
         }
+        if self.handled_only {
+            self.ways.retain(|way| way.event(Stage::Received).is_some());
+        }
         let mut usable = [0; Stage::ALL.len() + 1];
         for way in self.ways.iter().filter(|way| way.matched()) {
             for (stage, at) in way.at.iter().enumerate() {
@@ -413,14 +418,16 @@ fn end_turn(thread: &mut Thread, turns: &mut Vec<u64>, ways: &mut [Way]) {
     (thread.received, thread.sending, thread.put) = (0, false, None);
 }
 
-/// Adds a way to those that are alike; old ones go. Beyond the bound the oldest goes, uncertain from now on.
+/// Adds a way to those that are alike; old ones go. Beyond the bound the oldest goes; if it waits for events that only packets can
+/// join, it is uncertain from now on.
 fn remember(alike: &mut VecDeque<u32>, number: u32, ways: &mut [Way], now_ns: u64) {
     while let Some(oldest) = alike.front().map(|way| &mut ways[*way as usize]) {
-        if now_ns.saturating_sub(oldest.last_ns) <= WINDOW_BY_ID_NS {
+        let window = if oldest.id == 0 { WINDOW_NS } else { WINDOW_BY_ID_NS };
+        if now_ns.saturating_sub(oldest.last_ns) <= window {
             if alike.len() < ALIKE_MAX {
                 break;
             }
-            oldest.ambiguous |= oldest.furthest < Stage::PutSent && oldest.furthest != Stage::Refused;
+            oldest.ambiguous |= oldest.id == 0 && oldest.furthest < Stage::Refused;
         }
         alike.pop_front();
     }

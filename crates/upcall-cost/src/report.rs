@@ -11,6 +11,8 @@ use crate::stats::{Summary, jain};
 
 /// How many outliers are kept.
 pub const OUTLIERS_MAX: usize = 1000;
+/// Who has less than this part of what the largest has is left out where mean delays are compared.
+const FEW: usize = 100;
 /// Below so many upcalls quartiles say little: there are no outliers.
 const OUTLIERS_OF: usize = 20;
 
@@ -87,7 +89,7 @@ pub struct Outlier {
 pub struct Fairness {
     /// Of how many upcalls each has.
     pub counts: Option<f64>,
-    /// Of the mean delay that each has.
+    /// Of the mean delay that each has; who has less than a hundredth of the largest count is left out.
     pub delays: Option<f64>,
 }
 
@@ -285,7 +287,10 @@ fn by_upcalls(mut shares: Vec<Share>) -> Vec<Share> {
 }
 
 fn fairness(shares: &[Share], delay: fn(&Share) -> &Summary) -> Fairness {
-    let delays = shares.iter().map(delay).filter(|summary| summary.count > 0).map(|summary| summary.mean);
+    // The mean of a handful beside thousands is chance.
+    let most = shares.iter().map(|share| delay(share).count).max().unwrap_or_default();
+    let enough = |summary: &&Summary| summary.count > most / FEW;
+    let delays = shares.iter().map(delay).filter(enough).map(|summary| summary.mean);
     Fairness { counts: jain(shares.iter().map(|share| share.upcalls as f64)), delays: jain(delays) }
 }
 

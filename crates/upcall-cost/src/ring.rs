@@ -44,24 +44,37 @@ pub fn daemons(run_dir: &Path) -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// The socket of the daemon that is meant.
-fn find(capture: &Capture) -> Result<PathBuf> {
+/// Connects to the daemon that is meant; where that is, and the connection.
+fn connect(capture: &Capture) -> Result<(PathBuf, UnixStream)> {
     if let Some(pid) = capture.pid {
-        return Ok(capture.run_dir.join(format!("sluiced.{pid}.events")));
+        let path = capture.run_dir.join(format!("sluiced.{pid}.events"));
+        let stream = UnixStream::connect(&path).with_context(|| {
+            format!(
+                "{}: process {pid} has no event socket there (not sluiced, or it has ended)",
+                path.display()
+            )
+        })?;
+        return Ok((path, stream));
     }
-    // What a killed daemon left behind refuses connections.
-    let mut alive = daemons(&capture.run_dir);
-    alive.retain(|(_, path)| UnixStream::connect(path).is_ok());
     let dir = capture.run_dir.display();
-    match alive.as_slice() {
-        [(_, path)] => Ok(path.clone()),
-        [] => bail!(
-            "no switch found: no daemon answers on {dir}/sluiced.*.events; is sluiced running, and is OVS_RUNDIR its folder?"
-        ),
-        several => {
-            let pids: Vec<String> = several.iter().map(|(pid, _)| pid.to_string()).collect();
-            bail!("several switches run ({}): choose one by --pid", pids.join(", "))
+    let (mut alive, mut why) = (Vec::new(), String::new());
+    for (pid, path) in daemons(&capture.run_dir) {
+        match UnixStream::connect(&path) {
+            Ok(stream) => alive.push((pid, path, stream)),
+            // What a killed daemon left behind refuses; others are told.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => why = format!(" ({}: {error})", path.display()),
         }
+    }
+    if alive.len() > 1 {
+        let pids: Vec<String> = alive.iter().map(|(pid, ..)| pid.to_string()).collect();
+        bail!("several switches run ({}): choose one by --pid", pids.join(", "));
+    }
+    match alive.pop() {
+        Some((_, path, stream)) => Ok((path, stream)),
+        None => bail!(
+            "no switch found: no daemon answers on {dir}/sluiced.*.events{why}; is sluiced running, and is OVS_RUNDIR its folder?"
+        ),
     }
 }
 
@@ -72,19 +85,12 @@ impl Ring {
     ///
     /// There is no daemon, or several and no `pid` says which, or the socket is not ours to use.
     pub fn open(capture: &Capture) -> Result<Self> {
-        let path = find(capture)?;
-        let shown = path.display();
-        let mut stream = UnixStream::connect(&path).with_context(|| match capture.pid {
-            Some(pid) => {
-                format!("{shown}: process {pid} has no event socket there (not sluiced, or it has ended)")
-            }
-            None => format!("{shown}: cannot be connected to"),
-        })?;
+        let (path, mut stream) = connect(capture)?;
         let request = format!("snap={} key={} stages=all\n", capture.packet_bytes, capture.key_bytes);
         stream
             .set_write_timeout(Some(REQUEST_LIMIT))
             .and_then(|()| stream.write_all(request.as_bytes()))
-            .with_context(|| format!("{shown}: the daemon does not take the request"))?;
+            .with_context(|| format!("{}: the daemon does not take the request", path.display()))?;
         Ok(Ring { path, stream, decoder: Decoder::new(), buffer: vec![0; READ_BYTES], end_seen: false })
     }
 

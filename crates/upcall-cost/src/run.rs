@@ -165,8 +165,10 @@ impl Gathering {
         if let Some(out) = &mut list {
             reached(writeln!(out, "{}", live::headings()))?;
         }
+        let mut gathered = Gathered::default();
+        gathered.handled_only = options.handler_filter.is_some();
         Ok(Gathering {
-            gathered: Gathered::default(),
+            gathered,
             handlers: Handlers::new(options.handler_filter.as_deref())?,
             notes: Vec::new(),
             recorder: None,

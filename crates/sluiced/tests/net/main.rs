@@ -21,4 +21,5 @@ mod statistics;
 mod syscalls;
 mod threads;
 mod traffic;
+mod upcall_cost;
 mod vlan;

@@ -49,6 +49,11 @@ fn events_join_by_id_packet_and_port() {
             &["miss 10, received 21, translated 30", "miss 11, received 20"],
         ),
         (
+            "an id goes before a packet",
+            "10 miss packet=A\n11 enqueued id=1\n20 received id=1 thread=5 packet=A",
+            &["miss 10", "enqueued 11, received 20"],
+        ),
+        (
             "the same packet again, after the first is done",
             "10 miss packet=A\n20 received thread=5 packet=A\n30 execute-sent thread=5 packet=A\n40 miss packet=A\n\
              50 received thread=5 packet=A\n60 execute-sent thread=5 packet=A",

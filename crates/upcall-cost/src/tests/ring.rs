@@ -22,19 +22,15 @@ fn capture(run_dir: &Path, pid: Option<u32>) -> Capture {
     Capture { pid, run_dir, packet_bytes: 128, key_bytes: 64, buffer_pages: 1, debug: false }
 }
 
-/// A daemon that answers the first client that asks with `answer`; gives the request.
+/// A daemon that answers its only client with `answer`; gives the request.
 fn daemon(folder: &Path, pid: u32, answer: impl FnOnce(UnixStream) + Send + 'static) -> JoinHandle<String> {
     let listener = UnixListener::bind(folder.join(format!("sluiced.{pid}.events"))).unwrap();
     std::thread::spawn(move || {
-        loop {
-            let (stream, _) = listener.accept().unwrap();
-            let mut request = String::new();
-            // Who only looks whether somebody answers sends nothing.
-            if BufReader::new(&stream).read_line(&mut request).unwrap() > 0 {
-                answer(stream);
-                return request;
-            }
-        }
+        let (stream, _) = listener.accept().unwrap();
+        let mut request = String::new();
+        BufReader::new(&stream).read_line(&mut request).unwrap();
+        answer(stream);
+        request
     })
 }
 
@@ -107,6 +103,18 @@ fn what_speaks_another_language_is_refused() {
     let mut ring = Ring::open(&capture(folder.path(), None)).unwrap();
     let (_, end) = all(&mut ring);
     assert!(end.unwrap_err().ends_with("not a recording of upcalls: another program's socket?"));
+    served.join().unwrap();
+}
+
+#[test]
+fn a_refusal_is_told_in_the_daemons_words() {
+    let folder = TempDir::new("ring").unwrap();
+    let served = daemon(folder.path(), 7, |mut stream| {
+        stream.write_all(b"error: somebody listens already\n").unwrap()
+    });
+    let mut ring = Ring::open(&capture(folder.path(), None)).unwrap();
+    let (_, end) = all(&mut ring);
+    assert!(end.unwrap_err().ends_with("sluiced.7.events: somebody listens already"));
     served.join().unwrap();
 }
 

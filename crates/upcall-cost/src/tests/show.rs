@@ -33,6 +33,21 @@ fn outliers_are_told_with_their_worst_stage() {
 }
 
 #[test]
+fn a_port_with_a_handful_of_upcalls_says_nothing_of_fairness() {
+    let one = |id: u64, port: u32, wait: u64| {
+        let start = id * 10_000;
+        format!(
+            "{start} miss id={id:x} port={port} packet=p{id}\n{} received id={id:x} thread=5\n",
+            start + wait
+        )
+    };
+    let many: String = (1..=200).map(|id| one(id, id as u32 % 2, 1000)).collect();
+    assert_eq!(analysed(&many).report.port_fairness.delays, Some(1.0));
+    let report = analysed(&(many + &one(300, 7, 9_000_000))).report;
+    assert_eq!((report.ports.len(), report.port_fairness.delays), (3, Some(1.0)));
+}
+
+#[test]
 fn json_has_what_the_text_has() {
     let json = export::json(&analysed(KNOWN).report);
     assert_eq!(json["figures"]["total"]["mean_ns"], serde_json::json!(7825.0));
