@@ -103,16 +103,18 @@ install_packages() {
 
 target=${1:-}
 optional=()
+# The tracer: its programs for the kernel are compiled by clang, and libbpf, which loads them, from source.
+build=(clang libelf-dev zlib1g-dev pkg-config make)
 case $target in
-demo) packages=(iproute2 iputils-ping iperf3 ethtool) ;;
+demo) packages=("${build[@]}" iproute2 iputils-ping iperf3 ethtool) ;;
 bench)
-    packages=(openvswitch-switch openvswitch-common iperf3 iproute2 iputils-ping ethtool procps)
+    packages=("${build[@]}" openvswitch-switch openvswitch-common iperf3 iproute2 iputils-ping ethtool procps)
     # The daemon with DPDK is one more program: /usr/sbin/ovs-vswitchd stays the stock one's, which has the higher priority
     # among the alternatives. Releases number the libraries of DPDK differently; without them the rows beside it are skipped.
     optional=(openvswitch-switch-dpdk librte-net-pcap23 librte-net-null23 librte-mempool-ring23)
     ;;
 check | check-long)
-    packages=(openvswitch-switch openvswitch-common python3-openvswitch tcpdump iperf3 iproute2 iputils-ping
+    packages=("${build[@]}" openvswitch-switch openvswitch-common python3-openvswitch tcpdump iperf3 iproute2 iputils-ping
         ethtool procps openvswitch-testcontroller strace)
     if [ "$target" = check-long ]; then
         # libFuzzer is C++; the controllers live in a Python environment of their own.
@@ -139,7 +141,7 @@ if command -v dpkg-query >/dev/null; then
     done
 else
     # Not a Debian: judge by the programs.
-    commands="ip ping iperf3 ethtool cc"
+    commands="ip ping iperf3 ethtool cc clang pkg-config make"
     [ "$target" = demo ] || commands="$commands ovs-vsctl ovs-vswitchd tcpdump ps strace"
     for program in $commands; do
         command -v "$program" >/dev/null || missing+=("$program")

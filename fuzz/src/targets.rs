@@ -51,4 +51,6 @@ pub(crate) const TARGETS: &[Target] = &[
     ]),
     target("switch-connection", sim::fuzz::connection, &[Seeds::Files("crates/sim/corpus/connection")]),
     target("switch-pipeline", sim::fuzz::pipeline, &[Seeds::Files("crates/sim/corpus/pipeline")]),
+    target("upcall-cost-recording", upcall_cost::fuzz::recording, &[Seeds::Files("crates/upcall-cost/corpus/recording")]),
+    target("upcall-events-stream", upcall_events::fuzz::stream, &[Seeds::Files("crates/upcall-events/corpus/stream")]),
 ];

@@ -54,7 +54,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("testkit", &[]),
     ("bench", &["netdev", "packet", "sys", "testkit"]),
     ("upcall-events", &[]),
-    ("upcall-cost", &["upcall-events"]),
+    ("upcall-cost", &["sys", "upcall-events"]),
     ("upcall-bench", &["flow", "openflow", "ovsdb", "sys"]),
     ("runtime", ALL_ROOMS),
     ("sim", ALL_ROOMS),

@@ -5,6 +5,7 @@
 //! - [`Flow`], [`Mask`], [`Match`]: all fields of a packet in the slow path, as one block of 64-bit words.
 //! - [`FlowKey`]: the same packet for the datapath, a 64-byte block and cold extension blocks named by its shape.
 //! - [`extract`]: bytes to [`FlowKey`], [`template`] the quick way for common packets; [`compose`]: the other way, a frame of a flow.
+//! - [`key_attributes`]: a [`FlowKey`] as netlink attributes.
 //! - [`action`]: OpenFlow actions and instructions, independent of version.
 //! - [`text`]: matches, flows, actions and flow modifications as text.
 //!
@@ -19,6 +20,7 @@ mod flow;
 pub mod fuzz;
 mod key;
 mod matching;
+mod nlkey;
 mod packed;
 pub mod template;
 pub mod text;
@@ -27,6 +29,7 @@ mod types;
 pub use flow::{FLOW_WORDS, Flow, Mask, Stage, TcpFlags, VlanTag, ct_state, nw_frag};
 pub use key::{ArpBlock, BaseBlock, CtBlock, FlowKey, Ipv6Block, KeyMask, TunnelBlock, shape};
 pub use matching::Match;
+pub use nlkey::key_attributes;
 pub use packed::{PackedFlow, PackedKey};
 pub use types::{DpPort, MacAddr, OfPort, RecircId, TableId, Ufid, VlanId};
 

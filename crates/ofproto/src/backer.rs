@@ -14,7 +14,7 @@ use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
 use crate::view::{BridgeView, View};
 use crate::xlate::{EffectHost, LearnedFlow, Translation, XlateHost};
-use dpif::{ControllerCookie, PmdId};
+use dpif::{ControllerCookie, PmdId, Upcall};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, RecircId, Ufid};
 use packet::Packet;
 use std::sync::Arc;
@@ -138,6 +138,31 @@ const FLOW_LIMIT_LEAST: u64 = 1000;
 /// Flows without packets for so long go when there is no room at all.
 pub(crate) const IDLE_LEAST_MS: u64 = 100;
 
+/// What came of translating a flow again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rechecked {
+    /// It stays as it is.
+    Keep,
+    /// It goes.
+    Delete,
+    /// It gets other actions.
+    Modify,
+}
+
+/// Is told what the slow path does, on the thread that does it, and must not wait. For tracers.
+pub trait Observer: Send + Sync {
+    /// The packet of an upcall is translated.
+    fn translated(&self, upcall: &Upcall);
+    /// A round of the revalidator begins, with so many flows known.
+    fn round_begins(&self, flows: u64);
+    /// A round that saw so many flows is over; the next one is due in so many milliseconds.
+    fn round_ends(&self, flows: u64, next_ms: u64);
+    /// A flow is to be translated again.
+    fn recheck_begins(&self, ufid: Ufid, key: &FlowKey);
+    /// It was.
+    fn recheck_ends(&self, ufid: Ufid, result: Rechecked);
+}
+
 /// What the bridges of one datapath share.
 pub struct Backer {
     view: Snapshot<View>,
@@ -161,6 +186,8 @@ pub struct Backer {
     pub faults: BoundedQueue<String>,
     /// Tunables.
     pub limits: Limits,
+    /// Who is told what is done, if anybody.
+    pub observer: Option<&'static dyn Observer>,
     /// When the last complete dump of the datapath's flows began.
     dumped_ms: AtomicU64,
     hash_seed: u64,
@@ -192,6 +219,7 @@ impl Backer {
                 purge: AtomicBool::new(false),
                 exact_flows: AtomicBool::new(false),
             },
+            observer: None,
             dumped_ms: AtomicU64::new(0),
             hash_seed,
             next_bridge: AtomicU64::new(1),
@@ -209,6 +237,13 @@ impl Backer {
             return FlowKey::from_mask(&Mask(Flow::from_words([u64::MAX; FLOW_WORDS])), key);
         }
         FlowKey::from_mask(wc, key)
+    }
+
+    /// Tells the observer, if there is one.
+    pub fn observe(&self, tell: impl FnOnce(&dyn Observer)) {
+        if let Some(observer) = self.observer {
+            tell(observer);
+        }
     }
 
     /// Number of the last change that may change a translation.

@@ -11,7 +11,7 @@
 //! come behind a newer one. Each answer to a change is held against what the flow is to do by then; if that is something
 //! else, it is sent again: what is carried out last is what was meant last.
 
-use crate::backer::{Backer, IDLE_LEAST_MS};
+use crate::backer::{Backer, IDLE_LEAST_MS, Rechecked};
 use crate::ukey::{Ukey, UkeyState};
 use crate::xlate::{Request, Start, XlateCache, translate};
 use dpif::{
@@ -233,7 +233,7 @@ impl Revalidator {
             let verdict = backer.ukeys.with(ufid, pmd, |k| match k.state {
                 UkeyState::Evicting => None,
                 _ if k.epoch == epoch => None,
-                _ => carry_out(ufid, recheck(backer, k, epoch, now_ms), k),
+                _ => carry_out(ufid, recheck(backer, ufid, k, epoch, now_ms), k),
             });
             if let Some(op) = verdict.flatten() {
                 self.send(dp, pmd, vec![op]);
@@ -255,7 +255,7 @@ impl Revalidator {
             }
             // A thread took it over and gave it on before a dump showed it.
             let mut k = foreign_ukey(&flow, now_ms);
-            recheck(backer, &mut k, backer.epoch(), now_ms);
+            recheck(backer, flow.ufid, &mut k, backer.epoch(), now_ms);
             push(backer, &mut k, &flow.stats);
             backer.ukeys.defer_release(&k.recircs);
         }
@@ -280,6 +280,7 @@ impl Revalidator {
             started_ms: now_ms,
             waiting: 0,
         });
+        backer.observe(|o| o.round_begins(backer.ukeys.len()));
         for pmd in dp.pmds() {
             let read = DpifOp::FlowCounters { cursor: 0, max_flows: DUMP_FLOWS, since_ms };
             self.send(dp, pmd, vec![(Ufid::default(), Sent::Counters, read)]);
@@ -334,6 +335,7 @@ impl Revalidator {
         s.flows = flows;
         s.average_flows = (s.average_flows + flows) / 2;
         s.max_flows = s.max_flows.max(flows);
+        backer.observe(|o| o.round_ends(flows, self.next_ms.saturating_sub(now_ms)));
     }
 
     fn send(&mut self, dp: &dyn Datapath, pmd: PmdId, ops: Vec<(Ufid, Sent, DpifOp)>) {
@@ -419,7 +421,7 @@ impl Revalidator {
             if k.epoch == epoch {
                 return None;
             }
-            let verdict = recheck(backer, k, epoch, now_ms);
+            let verdict = recheck(backer, ufid, k, epoch, now_ms);
             if to_learn && !matches!(verdict, Verdict::Delete) {
                 k.cache.replay_learning(stats.used_ms, &mut backer.effect_host());
             }
@@ -447,7 +449,7 @@ impl Revalidator {
         let mut k = foreign_ukey(r, now_ms);
         k.dump_seq = self.full_rounds;
         // What its packets cause must be known before they are counted.
-        let verdict = recheck(backer, &mut k, backer.epoch(), now_ms);
+        let verdict = recheck(backer, r.ufid, &mut k, backer.epoch(), now_ms);
         push(backer, &mut k, &r.stats);
         let op = carry_out(r.ufid, verdict, &mut k);
         match backer.ukeys.insert(r.ufid, pmd, k) {
@@ -552,8 +554,20 @@ fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>) {
     backer.ukeys.defer_release(&k.recircs);
 }
 
-/// Translates a flow again and compares.
-fn recheck(backer: &Backer, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
+/// Translates a flow again and compares, which observers are told.
+fn recheck(backer: &Backer, ufid: Ufid, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
+    backer.observe(|o| o.recheck_begins(ufid, &k.flow.key()));
+    let verdict = translate_again(backer, k, epoch, now_ms);
+    let result = match verdict {
+        Verdict::Keep => Rechecked::Keep,
+        Verdict::Delete => Rechecked::Delete,
+        Verdict::Modify(_) => Rechecked::Modify,
+    };
+    backer.observe(|o| o.recheck_ends(ufid, result));
+    verdict
+}
+
+fn translate_again(backer: &Backer, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
     let view = backer.view();
     let key = k.flow.key();
     let Some((bridge, of_port)) = view.of_port(key.in_port()) else { return Verdict::Delete };

@@ -113,6 +113,7 @@ fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now
 
 fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, queue: &mut Vec<DpifOp>) {
     let t = translate_key(backer, view, &upcall.key, true, now_ms);
+    backer.observe(|o| o.translated(&upcall));
     t.cache.replay(1, upcall.packet.len() as u64, now_ms, &mut backer.effect_host());
     let actions: Arc<[DpAction]> = t.actions.as_slice().into();
     // What no port received counts as a port.
@@ -150,6 +151,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
 
 fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, queue: &mut Vec<DpifOp>) {
     let t = translate_key(backer, view, &upcall.key, true, now_ms);
+    backer.observe(|o| o.translated(&upcall));
     // The megaflow that sent it here counted the packet already.
     t.cache.replay(0, 0, now_ms, &mut backer.effect_host());
     release_after_use(backer, &t);

@@ -13,6 +13,8 @@ pub fn words(bytes: &[u8]) {
     if let Ok(endpoint) = Endpoint::parse(text, 6653) {
         assert_eq!(Endpoint::parse(text, 6653), Ok(endpoint));
     }
+    // Any answer will do.
+    let _ = crate::probes::parse_request(text);
     if let Ok(packet) = packet_of_hex(text) {
         assert!(packet.len() * 2 <= text.len());
     }

@@ -12,6 +12,7 @@
 pub mod ablation;
 pub mod control;
 pub mod fuzz;
+mod probes;
 pub mod slowpath;
 pub mod userspace;
 pub mod vlog;

@@ -1,5 +1,6 @@
 //! The threads of the slow path: handlers that translate upcalls, and the revalidator.
 
+use crate::probes;
 use crate::userspace::{Handler, InlineHandler, UserspaceDatapath};
 use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, ReplySink, Upcall};
 use flow::Ufid;
@@ -199,11 +200,14 @@ fn revalidator_thread(
 /// Serves upcalls of the main core on the thread that runs it.
 pub(crate) struct InlineSlowPath {
     pub(crate) backer: Arc<Backer>,
+    /// Name of the datapath.
+    pub(crate) datapath: String,
     pub(crate) wake: Wake,
 }
 
 impl InlineHandler for InlineSlowPath {
     fn translate(&self, upcalls: Vec<Box<Upcall>>) -> Vec<DpifOp> {
+        probes::received(&self.datapath, &upcalls);
         let mut ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
         if !self.backer.packet_ins.is_empty() {
             (self.wake)();
@@ -255,6 +259,7 @@ impl HandlerThread {
             if upcalls.is_empty() {
                 continue;
             }
+            probes::received(self.datapath.name(), &upcalls);
             let epoch = self.backer.epoch();
             let ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
             if self.backer.epoch() != epoch {

@@ -50,6 +50,8 @@ enum Command {
     Status(status::Options),
     /// Show live what threads, ports, flows and upcalls do
     Top(top::Options),
+    /// Measure what the first packets of flows cost, where, and why
+    UpcallCost(upcall_cost::Options),
 }
 
 #[derive(Debug, clap::Args)]
@@ -102,8 +104,20 @@ fn main() -> ExitCode {
         Command::Ofctl(words) => ofctl::main("sluice ofctl", &words.args),
         Command::Status(options) => status::main(&options),
         Command::Top(options) => top::main(&options),
+        Command::UpcallCost(options) => upcall_cost_main(&options),
     };
     ExitCode::from(code)
+}
+
+/// Runs `sluice upcall-cost`; gives the exit code.
+fn upcall_cost_main(options: &upcall_cost::Options) -> u8 {
+    match upcall_cost::run(options, remote::run_dir()) {
+        Ok(()) => 0,
+        Err(error) => {
+            remote::complain("sluice upcall-cost", &format!("{error:#}"));
+            1
+        }
+    }
 }
 
 #[cfg(test)]

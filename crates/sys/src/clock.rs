@@ -49,6 +49,16 @@ pub fn machine_us() -> u64 {
     read_us(libc::CLOCK_MONOTONIC)
 }
 
+/// Nanoseconds of the machine's own monotonic clock, which nobody stops.
+pub fn machine_ns() -> u64 {
+    read_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds since 1970-01-01 UTC; may be set.
+pub fn wall_ns() -> u64 {
+    read_ns(libc::CLOCK_REALTIME)
+}
+
 /// Milliseconds since 1970-01-01 UTC; may be set.
 pub fn wall_ms() -> u64 {
     wall_us() / 1000
@@ -60,12 +70,22 @@ pub fn wall_us() -> u64 {
 }
 
 fn read_us(clock: libc::clockid_t) -> u64 {
+    let (seconds, ns) = read(clock);
+    seconds * 1_000_000 + ns / 1000
+}
+
+fn read_ns(clock: libc::clockid_t) -> u64 {
+    let (seconds, ns) = read(clock);
+    seconds * 1_000_000_000 + ns
+}
+
+/// Seconds, and nanoseconds of the next one.
+fn read(clock: libc::clockid_t) -> (u64, u64) {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is alive through the call. Both clocks exist on every Linux, so the call cannot fail.
     unsafe { libc::clock_gettime(clock, &mut now) };
     // A wall clock set before 1970 reads as 1970.
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds * 1_000_000 + now.tv_nsec as u64 / 1000
+    (u64::try_from(now.tv_sec).unwrap_or(0), now.tv_nsec as u64)
 }
 
 /// A counter of the processor, for measuring short times: it runs evenly whether or not the processor is busy, at a rate

@@ -1,5 +1,5 @@
 //! What a daemon asks of the operating system: going into the background, a pid file, file locks, signals, limits,
-//! users, threads and processors, waking and waiting, random numbers, clocks.
+//! users, threads and processors, probes for tracers, waking and waiting, random numbers, clocks.
 //!
 //! Nothing here knows of switches. Everything may be called from any thread unless its page says otherwise.
 #![allow(unsafe_code, reason = "system calls that no safe library has; each block says why it is sound")]
@@ -14,6 +14,7 @@ pub mod poll;
 pub mod random;
 pub mod signals;
 pub mod thread;
+pub mod usdt;
 pub mod user;
 mod waker;
 mod watch;

@@ -15,6 +15,17 @@ pub fn set_name(name: &str) -> io::Result<()> {
     rustix::thread::set_name(&name).map_err(io::Error::from)
 }
 
+/// The kernel's id of the calling thread.
+pub fn id() -> u32 {
+    // Ids are positive.
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// The processor that the calling thread runs on at this moment.
+pub fn cpu() -> u16 {
+    rustix::thread::sched_getcpu().min(usize::from(u16::MAX)) as u16
+}
+
 /// Binds the calling thread to one processor.
 pub fn pin_thread(cpu: usize) -> io::Result<()> {
     run_on(&[cpu])

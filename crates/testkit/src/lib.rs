@@ -45,7 +45,7 @@ pub use leftovers::{left_by, remove_left_by};
 pub use names::if_name;
 pub use netns::{Netns, netns_reason};
 pub use ovs::RunDir;
-pub use skip::{netns_or_skip, programs_or_skip, strace_or_skip};
+pub use skip::{netns_or_skip, programs_or_skip, skip, strace_or_skip};
 pub use tempdir::TempDir;
 pub use topology::{Host, Topology, TopologyOptions, veth};
 pub use traffic::{

@@ -56,7 +56,11 @@ fn on_path(program: &str) -> bool {
 }
 
 /// Says that `test` is skipped; always false.
-fn skip(test: &str, reason: &str) -> bool {
+/// Says that `test` is skipped and why; false, so that callers can return it.
+///
+/// # Panics
+/// With `SLUICE_NO_SKIP=1`.
+pub fn skip(test: &str, reason: &str) -> bool {
     let forbidden = std::env::var_os("SLUICE_NO_SKIP").is_some_and(|v| v == "1");
     assert!(!forbidden, "SLUICE_NO_SKIP=1, but {test} cannot run: {reason}");
     // A closed standard error must not fail the test.

@@ -1,7 +1,15 @@
 //! What a first packet goes through, as values: the events that `sluiced` and the kernel tell and `sluice upcall-cost`
-//! gathers, and their form on a socket and in a file.
-
+//! gathers, and their form on a socket and in a file ([`codec`]).
+//!
+//! Values only: no I/O, no clock.
 #![forbid(unsafe_code)]
+
+pub mod codec;
+pub mod fuzz;
+#[cfg(test)]
+mod tests;
+
+pub use codec::{CodecError, Decoder, HEADER_BYTES, MAGIC, VERSION, Wrong, encode_header};
 
 /// A point on the way of an upcall, in the order of the way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -30,6 +38,43 @@ pub enum Stage {
     OnWire = 10,
 }
 
+impl Stage {
+    /// All, in the order of the way.
+    pub const ALL: [Stage; 10] = [
+        Stage::Miss,
+        Stage::Enqueued,
+        Stage::Refused,
+        Stage::Received,
+        Stage::Translated,
+        Stage::PutSent,
+        Stage::ExecuteSent,
+        Stage::PutDone,
+        Stage::Executed,
+        Stage::OnWire,
+    ];
+
+    /// The stage of this number.
+    pub fn from_number(number: u8) -> Option<Stage> {
+        Stage::ALL.get(usize::from(number).checked_sub(1)?).copied()
+    }
+
+    /// Its name in texts and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stage::Miss => "miss",
+            Stage::Enqueued => "enqueued",
+            Stage::Refused => "refused",
+            Stage::Received => "received",
+            Stage::Translated => "translated",
+            Stage::PutSent => "put-sent",
+            Stage::ExecuteSent => "execute-sent",
+            Stage::PutDone => "put-done",
+            Stage::Executed => "executed",
+            Stage::OnWire => "on-wire",
+        }
+    }
+}
+
 /// Why a packet left the fast path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
@@ -40,6 +85,22 @@ pub enum Why {
     Action = 2,
     /// The source of the event does not say.
     Unknown = 3,
+}
+
+impl Why {
+    /// The reason of this number.
+    pub fn from_number(number: u8) -> Option<Why> {
+        [Why::Miss, Why::Action, Why::Unknown].into_iter().find(|why| *why as u8 == number)
+    }
+
+    /// Its name in texts and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Why::Miss => "miss",
+            Why::Action => "action",
+            Why::Unknown => "unknown",
+        }
+    }
 }
 
 /// One event.
@@ -70,6 +131,11 @@ pub struct Event {
     pub packet: Vec<u8>,
     /// First bytes of its flow key (netlink attributes `OVS_KEY_ATTR_*`), as many as were asked for.
     pub key: Vec<u8>,
+}
+
+impl Event {
+    /// Value of `port` where it is not known.
+    pub const NO_PORT: u32 = u32::MAX;
 }
 
 /// What a recording and the daemon's event socket are made of.

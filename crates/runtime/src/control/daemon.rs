@@ -9,6 +9,7 @@ use super::reactor::{QUEUES, Reactor, WAKER};
 use super::switch::Switch;
 use super::unixctl::{Request, Unixctl};
 use crate::ablation::{Ablation, Optimisation};
+use crate::probes::{self, EventSocket};
 use crate::vlog::vlog;
 use anyhow::{Context, Result, bail};
 use mio::{Events, Token, Waker};
@@ -85,6 +86,8 @@ pub struct Daemon {
     link_token: Token,
     waiting: Vec<(Request, commands::Wait)>,
     exit: Option<Exit>,
+    /// Ends last, so that it tells what the others do at their end.
+    _events: Option<EventSocket>,
 }
 
 /// How the daemon is to end.
@@ -156,6 +159,7 @@ impl Daemon {
             .unwrap_or_else(|| config.run_dir.join(format!("{}.{}.ctl", config.name, std::process::id())));
         let token = reactor.token();
         let unixctl = Unixctl::open(&unixctl_path, reactor.registry(), token)?;
+        let events = open_events(&config.run_dir);
         let signal_token = reactor.watch(signals.fd())?;
         let watch = match config.ablation.has(Optimisation::Threads) {
             true => None,
@@ -174,6 +178,7 @@ impl Daemon {
             link_token,
             waiting: Vec::new(),
             exit: None,
+            _events: events,
         })
     }
 
@@ -186,6 +191,7 @@ impl Daemon {
         let mut events = Events::with_capacity(256);
         let mut detached = detached;
         loop {
+            probes::loop_begins();
             self.db.run(&mut self.reactor);
             let more = self.switch.run(&mut self.db, &mut self.reactor);
             self.db.run(&mut self.reactor);
@@ -209,6 +215,7 @@ impl Daemon {
             if more || self.reactor.has_again() {
                 wait_ms = 0;
             }
+            probes::loop_waits();
             let polled = self.reactor.poll().poll(&mut events, Some(Duration::from_millis(wait_ms)));
             if let Err(e) = polled
                 && e.kind() != std::io::ErrorKind::Interrupted
@@ -294,6 +301,13 @@ fn open_db(config: &DaemonConfig, reactor: &mut Reactor, waker: Arc<Waker>) -> R
     let file = config.db_dir.join("conf.db");
     log::info!(target: "ovsdb_file", "serving {} on {default}", file.display());
     Db::embedded(&file, &socket, reactor, waker)
+}
+
+/// The socket of the event ring. Without it the switch does all its work.
+fn open_events(run_dir: &Path) -> Option<EventSocket> {
+    let path = run_dir.join(format!("sluiced.{}.events", std::process::id()));
+    let warn = |e| log::warn!(target: "events", "{}: {e}; nobody can listen to events", path.display());
+    EventSocket::open(&path).map_err(warn).ok()
 }
 
 /// Prints an error that ends the daemon at its start, to the terminal and the log.

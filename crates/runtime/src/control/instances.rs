@@ -3,6 +3,7 @@
 //! An instance starts with the first bridge of its type and ends with the last one.
 
 use crate::ablation::Ablation;
+use crate::probes;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
 use crate::userspace::{PerfLog, QueueWatch, UserspaceConfig, UserspaceDatapath};
 use anyhow::{Context, Result};
@@ -50,8 +51,14 @@ impl Instance {
             vlan_limit: 1,
             hash_seed,
         };
-        let backer = Arc::new(Backer::new(hash_seed.rotate_left(17)));
-        let inline = Arc::new(InlineSlowPath { backer: backer.clone(), wake: wake.clone() });
+        let mut backer = Backer::new(hash_seed.rotate_left(17));
+        backer.observer = Some(&probes::Watch);
+        let backer = Arc::new(backer);
+        let inline = Arc::new(InlineSlowPath {
+            backer: backer.clone(),
+            datapath: userspace.name.clone(),
+            wake: wake.clone(),
+        });
         let datapath =
             UserspaceDatapath::start(&userspace, inline).context("cannot start the forwarding threads")?;
         let datapath = Arc::new(datapath);

@@ -2,6 +2,7 @@
 
 use super::hub::PortQueues;
 use super::inbox::TxSide;
+use crate::probes;
 use datapath::{PmdIo, TxReport};
 use dpif::{DropReason, Upcall, UpcallSink};
 use flow::DpPort;
@@ -58,6 +59,10 @@ impl ThreadIo {
 
 impl UpcallSink for ThreadIo {
     fn has_room(&self, port: DpPort) -> bool {
+        if probes::tells_misses() {
+            // The one that finds no room is told, too.
+            return true;
+        }
         match (&self.upcalls, self.ports.get(&port)) {
             (Upcalls::Inline(_), _) => true,
             (Upcalls::Queued(_), Some(side)) => side.upcalls.has_room(),
@@ -66,14 +71,17 @@ impl UpcallSink for ThreadIo {
     }
 
     fn upcall(&mut self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
-        match (&mut self.upcalls, self.ports.get(&upcall.rx_port)) {
+        let queueing = probes::miss(&upcall);
+        let queued = match (&mut self.upcalls, self.ports.get(&upcall.rx_port)) {
             (Upcalls::Inline(waiting), _) => {
                 waiting.push(upcall);
-                Ok(())
+                return Ok(());
             }
             (Upcalls::Queued(_), Some(side)) => side.upcalls.push(upcall),
             (Upcalls::Queued(portless), None) => portless.push(upcall),
-        }
+        };
+        probes::queued(queueing, queued.is_ok());
+        queued
     }
 }
 

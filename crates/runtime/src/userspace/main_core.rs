@@ -8,6 +8,7 @@ use super::plan::QueueId;
 use super::pmd::{Purged, ThreadIo, TxSide};
 use super::queues::Rx;
 use super::watch::QueueWatch;
+use crate::probes;
 use datapath::Pmd;
 use dpif::{DpifError, DpifOp, OpBatch, OpResult, PmdId, Upcall};
 use flow::DpPort;
@@ -116,7 +117,7 @@ impl MainCore {
     pub(crate) fn operate(&self, batch: OpBatch) {
         let results = {
             let s = &mut *lock(&self.state);
-            let results = s.core.apply(batch.ops, sys::clock::monotonic_us(), &mut s.io);
+            let results = probes::apply(&mut s.core, batch.ops, sys::clock::monotonic_us(), &mut s.io);
             self.finish(s);
             results
         };
@@ -164,8 +165,9 @@ impl MainCore {
                 return;
             }
             let ops = self.handler.translate(upcalls);
+            probes::sent(&ops);
             let puts: Vec<_> = ops.iter().map(DpifOp::creates).collect();
-            let results = s.core.apply(ops, sys::clock::monotonic_us(), &mut s.io);
+            let results = probes::apply(&mut s.core, ops, sys::clock::monotonic_us(), &mut s.io);
             self.handler.done(&puts, &results);
         }
     }

@@ -23,6 +23,7 @@ mod watch;
 mod tests;
 
 use crate::ablation::{Ablation, Optimisation};
+use crate::probes;
 use datapath::DpShared;
 use dpif::{
     Capabilities, Datapath, DpifError, DpifOp, FlowRecord, MeterConfig, MeterStats, OpBatch, OpResult, PmdId,
@@ -264,6 +265,7 @@ impl Datapath for UserspaceDatapath {
         }
         drop(done);
         answers.iter().for_each(drop);
+        probes::port_added(number, &spec.name);
         s.ports.insert(OpenPort {
             info: PortInfo { number, name: spec.name.clone(), type_name },
             device,
@@ -287,6 +289,7 @@ impl Datapath for UserspaceDatapath {
         self.ask(s.running.values().map(|r| &r.thread), |done| Control::PortDel(port, done));
         self.main.port_del(port, &self.makings.purged);
         self.hub.port_del(port);
+        probes::port_removed(port);
         s.ports.remove(port);
         s.placed.core.retain(|id, _| id.port != port);
         if !s.placed.isolated.is_empty() {
@@ -317,6 +320,7 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn operate(&self, batch: OpBatch) {
+        probes::sent(&batch.ops);
         if batch.pmd == PmdId::Main {
             return self.main.operate(batch);
         }
@@ -355,7 +359,9 @@ impl Datapath for UserspaceDatapath {
 
 impl Drop for UserspaceDatapath {
     fn drop(&mut self) {
-        let running = std::mem::take(&mut lock(&self.state).running);
+        let s = &mut *lock(&self.state);
+        s.ports.infos().iter().for_each(|port| probes::port_removed(port.number));
+        let running = std::mem::take(&mut s.running);
         for (_, running) in running {
             // Nobody asks any more.
             let _ = running.stop();

@@ -14,6 +14,7 @@ use super::perf::{Now, Perf};
 use super::plan::load::History;
 use super::queues::RxSet;
 use super::wakeups::Wakeups;
+use crate::probes;
 use datapath::Pmd;
 use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PmdId};
 use packet::PacketBatch;
@@ -194,8 +195,7 @@ impl PmdThread {
             self.remember_now();
         }
         let now_us = sys::clock::monotonic_us();
-        let results = self.core.apply(batch.ops, now_us, &mut self.io);
-        self.core.flush_output(&mut self.io);
+        let results = probes::apply(&mut self.core, batch.ops, now_us, &mut self.io);
         if let Some(reply) = batch.reply {
             reply.done(batch.pmd, batch.tag, results);
         }

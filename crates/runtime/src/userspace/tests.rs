@@ -84,7 +84,8 @@ fn hosts_reach_each_other_through_normal_with_offloads_on() {
     };
     let backer = Arc::new(Backer::new(1));
     let wake: Wake = Arc::new(|| {});
-    let inline = Arc::new(InlineSlowPath { backer: backer.clone(), wake: wake.clone() });
+    let inline =
+        Arc::new(InlineSlowPath { backer: backer.clone(), datapath: String::new(), wake: wake.clone() });
     let datapath = UserspaceDatapath::start(&config, inline).unwrap();
     let datapath = Arc::new(datapath);
     let slow = SlowPath::start(&backer, &datapath, Some(2), wake).unwrap();

@@ -4,4 +4,5 @@
 mod appctl;
 mod server;
 mod stock;
+mod upcall_cost;
 mod vsctl;

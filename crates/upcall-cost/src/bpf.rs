@@ -1,0 +1,347 @@
+//! Events gathered by eBPF: programs at the probes of a switch, one ring buffer for all processors.
+//!
+//! A `sluiced` tells all stages by probes of its own, each with the upcall's id; a stock `ovs-vswitchd` with probes
+//! (`--enable-usdt-probes`) tells three of them, and the kernel's datapath two, without ids. Nobody is woken by an event: the buffer is looked at every few milliseconds.
+
+mod names;
+mod permit;
+mod record;
+
+#[cfg(test)]
+mod tests;
+
+use crate::source::{Capture, Source, Told};
+use anyhow::{Context, Result, bail};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer, RingBufferBuilder,
+};
+use names::Names;
+use record::Layout;
+use std::cell::RefCell;
+use std::collections::{HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use upcall_events::{Record, Stage};
+
+/// The programs, compiled by `build.rs`.
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/upcalls.bpf.o")));
+
+/// As ELF readers want it.
+#[repr(C, align(16))]
+struct Aligned<T: ?Sized>(T);
+
+/// How often the buffer is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+/// How often losses, costs, and the end of the process are looked for.
+const REVIEW: Duration = Duration::from_millis(250);
+/// Records taken out of the buffer at a time.
+const TAKEN_MAX: usize = 4096;
+/// Says to libbpf that this is enough for now.
+const ENOUGH: i32 = -11;
+/// Bytes of a page of the buffer.
+const PAGE_BYTES: usize = 4096;
+/// Hits by which the cost of a probe is measured.
+const CALIBRATION_HITS: u32 = 5000;
+
+/// Programs, and the probes of `sluiced` that they belong to, all with the provider `sluice`.
+const OURS: [(&str, &str); 10] = [
+    ("miss", "upcall_miss"),
+    ("enqueued", "upcall_enqueued"),
+    ("refused", "upcall_refused"),
+    ("received", "upcall_received"),
+    ("translated", "upcall_translated"),
+    ("put_sent", "upcall_put_sent"),
+    ("execute_sent", "upcall_execute_sent"),
+    ("put_done", "upcall_put_done"),
+    ("executed", "upcall_executed"),
+    ("on_wire", "upcall_on_wire"),
+];
+/// The same of a stock switch: program, provider, name.
+const STOCK: [(&str, &str, &str); 3] = [
+    ("stock_received", "dpif_recv", "recv_upcall"),
+    ("stock_put_sent", "dpif_netlink_operate__", "op_flow_put"),
+    ("stock_execute_sent", "dpif_netlink_operate__", "op_flow_execute"),
+];
+
+/// What the names of programs in the kernel's datapath begin with.
+const KERNEL: &str = "kernel_";
+
+sys::usdt! {
+    /// Does nothing: to measure what a probe costs that somebody is attached to.
+    probe calibrate = "sluice_upcall_cost", "calibrate", ();
+}
+
+/// What was taken out of the buffer.
+#[derive(Default)]
+struct Taken {
+    /// Not told yet.
+    records: VecDeque<Record>,
+    /// Events so far.
+    events: u64,
+}
+
+/// Events of a switch, gathered by eBPF.
+pub struct Bpf {
+    pid: u32,
+    /// What is attached, in words.
+    attached: &'static str,
+    lost: MapHandle,
+    ring: RingBuffer<'static>,
+    taken: Rc<RefCell<Taken>>,
+    names: Option<Names>,
+    next_review: Instant,
+    /// What has been told of `lost`.
+    told_lost: [u64; Stage::ALL.len() + 1],
+    /// Events, lost ones too, whose cost has been told.
+    told_hits: u64,
+    ns_per_hit: u64,
+    over: bool,
+    _links: Vec<Link>,
+    _object: Object,
+}
+
+/// Attaches to a switch.
+///
+/// # Errors
+/// There is no switch, it has no probes, or eBPF is not permitted here: the text says what is missing.
+pub fn open(capture: &Capture) -> Result<Bpf> {
+    if !capture.debug {
+        libbpf_rs::set_print(None);
+    }
+    let pid = match capture.pid {
+        Some(pid) => pid,
+        None => names::find(&capture.run_dir)?,
+    };
+    let exe = PathBuf::from(format!("/proc/{pid}/exe"));
+    std::fs::metadata(&exe).with_context(|| format!("process {pid} cannot be traced"))?;
+    let layout = Layout { packet_bytes: capture.packet_bytes, key_bytes: capture.key_bytes };
+    let with_kernel = Path::new("/sys/module/openvswitch").exists();
+    let object = load(capture, layout, pid, with_kernel).map_err(permit::explain)?;
+    let taken = Rc::new(RefCell::new(Taken { records: VecDeque::from([start(pid)]), events: 0 }));
+    let ring = ring(&object, layout, taken.clone())?;
+    let (links, attached) = attach(&object, pid, &exe)?;
+    let mut bpf = Bpf {
+        pid,
+        attached,
+        lost: MapHandle::try_from(&map(&object, "lost")?)
+            .context("cannot open the counters of lost events")?,
+        ring,
+        taken,
+        names: Names::of(&capture.run_dir, pid),
+        next_review: Instant::now() + REVIEW,
+        told_lost: Default::default(),
+        told_hits: 0,
+        ns_per_hit: calibration(&object).unwrap_or(0),
+        over: false,
+        _links: links,
+        _object: object,
+    };
+    bpf.take_names();
+    Ok(bpf)
+}
+
+fn load(capture: &Capture, layout: Layout, pid: u32, with_kernel: bool) -> Result<Object> {
+    let mut open: OpenObject = ObjectBuilder::default().name("upcalls")?.open_memory(&OBJECT.0)?;
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name == "events" {
+            // A power of two, as the kernel wants it.
+            let pages = capture.buffer_pages.clamp(1, 1 << 18).next_power_of_two();
+            map.set_max_entries((pages * PAGE_BYTES) as u32)?;
+        } else if name.ends_with(".settings") {
+            let settings = [layout.packet_bytes as u32, layout.key_bytes as u32, pid];
+            map.set_initial_value(&settings.map(u32::to_ne_bytes).concat())?;
+        }
+    }
+    for mut program in open.progs_mut() {
+        if program.name().to_string_lossy().starts_with(KERNEL) {
+            program.set_autoload(with_kernel);
+        }
+    }
+    Ok(open.load()?)
+}
+
+fn map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>> {
+    let found = object.maps().find(|m| m.name() == name);
+    found.with_context(|| format!("the programs have no map {name}"))
+}
+
+fn ring(object: &Object, layout: Layout, taken: Rc<RefCell<Taken>>) -> Result<RingBuffer<'static>> {
+    let mut threads = HashSet::new();
+    let take = move |bytes: &[u8]| {
+        let Taken { records, events } = &mut *taken.borrow_mut();
+        if let Some((event, name)) = layout.read(bytes) {
+            if threads.insert(event.thread) {
+                records.push_back(Record::Thread { thread: event.thread, name });
+            }
+            records.push_back(Record::Event(event));
+            *events += 1;
+        }
+        if records.len() < TAKEN_MAX { 0 } else { ENOUGH }
+    };
+    let events = map(object, "events")?;
+    let mut builder = RingBufferBuilder::new();
+    builder.add(&events, take)?;
+    builder.build().context("cannot map the buffer of events")
+}
+
+fn start(pid: u32) -> Record {
+    let (wall_ns, ns) = (sys::clock::wall_ns(), sys::clock::machine_ns());
+    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let program = exe.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Record::Start { pid, program, source: "bpf".to_string(), wall_offset_ns: wall_ns.saturating_sub(ns) }
+}
+
+fn link(object: &Object, program: &str, pid: u32, exe: &Path, provider: &str, name: &str) -> Result<Link> {
+    let found = object.progs_mut().find(|p| p.name() == program);
+    let found = found.with_context(|| format!("there is no program {program}"))?;
+    Ok(found.attach_usdt(pid.cast_signed(), exe, provider, name)?)
+}
+
+fn attach(object: &Object, pid: u32, exe: &Path) -> Result<(Vec<Link>, &'static str)> {
+    let (program, name) = OURS[0];
+    match link(object, program, pid, exe, "sluice", name) {
+        Ok(first) => {
+            let mut links = vec![first];
+            for (program, name) in &OURS[1..] {
+                let attached = link(object, program, pid, exe, "sluice", name);
+                links.push(attached.with_context(|| format!("cannot attach to sluice:{name}"))?);
+            }
+            Ok((links, "its own probes"))
+        }
+        Err(e) if is_absent(&e) => Ok((attach_stock(object, pid, exe)?, "probes of a stock switch")),
+        Err(e) => Err(permit::explain(e)),
+    }
+}
+
+fn attach_stock(object: &Object, pid: u32, exe: &Path) -> Result<Vec<Link>> {
+    let mut links = Vec::new();
+    for (program, provider, name) in STOCK {
+        match link(object, program, pid, exe, provider, name) {
+            Ok(link) => links.push(link),
+            Err(e) if is_absent(&e) => {}
+            Err(e) => return Err(permit::explain(e)),
+        }
+    }
+    links.extend(attach_kernel(object));
+    if links.is_empty() {
+        let exe = std::fs::read_link(exe).unwrap_or_default();
+        bail!(
+            "process {pid} ({}) has no probes: neither those of sluiced nor those of an ovs-vswitchd that was built with \
+             --enable-usdt-probes",
+            exe.display()
+        );
+    }
+    Ok(links)
+}
+
+/// Attaches to the kernel's datapath, as far as it can be: both of it, one, or none.
+fn attach_kernel(object: &Object) -> Vec<Link> {
+    let program = |name: &str| object.progs_mut().find(|p| p.name() == name && p.autoload());
+    let miss = program("kernel_miss").and_then(|p| p.attach_raw_tracepoint("ovs_dp_upcall").ok());
+    let executed =
+        program("kernel_executed").and_then(|p| p.attach_kprobe(false, "ovs_packet_cmd_execute").ok());
+    miss.into_iter().chain(executed).collect()
+}
+
+/// Whether the binary has no such probe.
+fn is_absent(e: &anyhow::Error) -> bool {
+    e.downcast_ref::<libbpf_rs::Error>().is_some_and(|e| e.kind() == libbpf_rs::ErrorKind::NotFound)
+}
+
+/// Nanoseconds that a hit of a probe costs beside the program behind it, measured on this process.
+fn calibration(object: &Object) -> Result<u64> {
+    let exe = Path::new("/proc/self/exe");
+    let _attached = link(object, "calibrate", std::process::id(), exe, "sluice_upcall_cost", "calibrate")?;
+    let begun_ns = sys::clock::machine_ns();
+    for _ in 0..CALIBRATION_HITS {
+        if calibrate::armed() {
+            calibrate::fire();
+        }
+    }
+    Ok((sys::clock::machine_ns() - begun_ns) / u64::from(CALIBRATION_HITS))
+}
+
+impl Bpf {
+    fn take_names(&mut self) {
+        if let Some(names) = &mut self.names {
+            self.taken.borrow_mut().records.extend(names.take());
+        }
+    }
+
+    /// Takes from the buffer what has come.
+    fn consume(&mut self) -> Result<()> {
+        match self.ring.consume_raw() {
+            n if n >= 0 || n == ENOUGH => Ok(()),
+            e => bail!("cannot read the buffer of events: {}", std::io::Error::from_raw_os_error(-e)),
+        }
+    }
+
+    /// Looks at what is counted beside the events.
+    fn review(&mut self) -> Result<()> {
+        self.next_review = Instant::now() + REVIEW;
+        self.take_names();
+        let mut counts = [0; Stage::ALL.len() + 1];
+        for (place, count) in (0u32..).zip(&mut counts) {
+            let value =
+                self.lost.lookup(&place.to_ne_bytes(), MapFlags::ANY).context("cannot read lost events")?;
+            *count = value.and_then(|v| v.try_into().ok()).map_or(0, u64::from_ne_bytes);
+        }
+        let Taken { records, events } = &mut *self.taken.borrow_mut();
+        for stage in Stage::ALL {
+            let events = counts[stage as usize] - self.told_lost[stage as usize];
+            if events > 0 {
+                records.push_back(Record::Lost { stage, events });
+            }
+        }
+        let hits = *events + counts[1..].iter().sum::<u64>();
+        if hits > self.told_hits {
+            records
+                .push_back(Record::Overhead { events: hits, spent_ns: counts[0] + hits * self.ns_per_hit });
+        }
+        (self.told_lost, self.told_hits) = (counts, hits);
+        Ok(())
+    }
+
+    fn pop(&self) -> Option<Record> {
+        self.taken.borrow_mut().records.pop_front()
+    }
+}
+
+impl Source for Bpf {
+    fn describe(&self) -> String {
+        format!("eBPF on process {} ({})", self.pid, self.attached)
+    }
+
+    fn next(&mut self, timeout: Duration) -> Result<Told> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(record) = self.pop() {
+                return Ok(Told::Record(record));
+            }
+            if self.over {
+                let in_good_order = self.names.as_ref().is_some_and(|n| n.has_ended());
+                let note =
+                    (!in_good_order).then(|| format!("process {} ended while it was traced", self.pid));
+                return Ok(Told::End { note });
+            }
+            let now = Instant::now();
+            if now >= self.next_review {
+                // Before the buffer is emptied for the last time.
+                let gone = !Path::new(&format!("/proc/{}", self.pid)).exists();
+                self.consume()?;
+                self.review()?;
+                self.over = gone && self.taken.borrow().records.len() < TAKEN_MAX;
+                continue;
+            }
+            self.consume()?;
+            if self.taken.borrow().records.is_empty() {
+                if now >= deadline {
+                    return Ok(Told::Nothing);
+                }
+                std::thread::sleep(LOOK.min(deadline - now));
+            }
+        }
+    }
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+//
+// What first packets go through, told from inside the kernel: probes of user space and hooks of the kernel's datapath, into one
+// ring buffer. No kernel headers: what is read of the kernel's structures is declared here and found by CO-RE.
+
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/usdt.bpf.h>
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+
+// The helpers need a licence that the kernel knows to be compatible.
+char LICENSE[] SEC("license") = "GPL";
+
+// As `upcall_events::Stage`.
+enum stage {
+    MISS = 1,
+    ENQUEUED = 2,
+    REFUSED = 3,
+    RECEIVED = 4,
+    TRANSLATED = 5,
+    PUT_SENT = 6,
+    EXECUTE_SENT = 7,
+    PUT_DONE = 8,
+    EXECUTED = 9,
+    ON_WIRE = 10,
+    STAGES = 11,
+};
+
+// As `upcall_events::Why`.
+enum why { WHY_MISS = 1, WHY_ACTION = 2, WHY_UNKNOWN = 3 };
+
+#define NO_PORT 0xffffffff
+// Of so many events the time of one is taken.
+#define SAMPLED 64
+// If that took so long, it was interrupted: it does not stand for the others.
+#define INTERRUPTED_NS 20000
+
+// Set before the programs are loaded; the verifier takes them for constants.
+const volatile struct {
+    u32 packet_max;
+    u32 key_max;
+    // Only this process; 0: all.
+    u32 only_pid;
+} settings SEC(".rodata.settings") = {256, 64, 0};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, 4 << 20);
+} events SEC(".maps");
+
+// By stage: events that found no room. Place 0: nanoseconds spent.
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, STAGES);
+    __type(key, u32);
+    __type(value, u64);
+} lost SEC(".maps");
+
+// What every record begins with; the packet (packet_max bytes) and the key (key_max bytes) follow where there is one.
+struct head {
+    u64 time_ns;
+    u64 upcall;
+    u32 thread;
+    u32 port;
+    u32 packet_bytes;
+    u32 error;
+    u16 cpu;
+    u16 batch;
+    u16 packet_held;
+    u16 key_held;
+    u8 stage;
+    u8 why;
+    u8 pad[6];
+    char name[16];
+};
+_Static_assert(sizeof(struct head) == 64, "as record.rs reads it");
+
+struct told {
+    enum stage stage;
+    u64 why;
+    u64 time_ns;
+    u64 upcall;
+    u64 port;
+    u64 packet;
+    u64 packet_bytes;
+    // How many of them are at that address, in the kernel.
+    u64 linear_bytes;
+    u64 key;
+    u64 key_bytes;
+    u64 batch;
+    u64 error;
+    bool kernel;
+};
+
+static __always_inline void count(u32 place, u64 by) {
+    u64 *value = bpf_map_lookup_elem(&lost, &place);
+    if (value)
+        __sync_fetch_and_add(value, by);
+}
+
+static __always_inline void fill(struct head *head, const struct told *t, u64 now_ns) {
+    head->time_ns = t->time_ns ? t->time_ns : now_ns;
+    head->upcall = t->upcall;
+    head->thread = (u32)bpf_get_current_pid_tgid();
+    head->port = t->port;
+    head->packet_bytes = t->packet_bytes;
+    head->error = t->error;
+    head->cpu = bpf_get_smp_processor_id();
+    head->batch = t->batch;
+    head->packet_held = 0;
+    head->key_held = 0;
+    head->stage = t->stage;
+    head->why = t->why;
+    bpf_get_current_comm(head->name, sizeof(head->name));
+}
+
+// Copies from user space or the kernel; how many bytes.
+static __always_inline u16 copy(void *to, u32 max, u64 from, u64 bytes, bool kernel) {
+    u32 held = bytes < max ? bytes : max;
+    if (held > max)
+        return 0;
+    long failed = kernel ? bpf_probe_read_kernel(to, held, (void *)from) : bpf_probe_read_user(to, held, (void *)from);
+    return failed ? 0 : held;
+}
+
+static __always_inline int tell(const struct told *t) {
+    u64 now_ns = bpf_ktime_get_ns();
+    // The kernel's datapath works for whoever runs at the moment.
+    bool anybody = t->kernel && t->stage == MISS;
+    if (!anybody && settings.only_pid && bpf_get_current_pid_tgid() >> 32 != settings.only_pid)
+        return 0;
+    if (!t->packet && !t->key) {
+        struct head *head = bpf_ringbuf_reserve(&events, sizeof(*head), 0);
+        if (!head) {
+            count(t->stage, 1);
+            return 0;
+        }
+        fill(head, t, now_ns);
+        bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
+    } else {
+        struct head *head = bpf_ringbuf_reserve(&events, sizeof(*head) + settings.packet_max + settings.key_max, 0);
+        if (!head) {
+            count(t->stage, 1);
+            return 0;
+        }
+        fill(head, t, now_ns);
+        u8 *data = (u8 *)(head + 1);
+        if (t->packet)
+            head->packet_held = copy(data, settings.packet_max, t->packet, t->kernel ? t->linear_bytes : t->packet_bytes, t->kernel);
+        if (t->key)
+            head->key_held = copy(data + settings.packet_max, settings.key_max, t->key, t->key_bytes, t->kernel);
+        bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
+    }
+    if (now_ns / 16 % SAMPLED == 0) {
+        u64 ns = bpf_ktime_get_ns() - now_ns;
+        count(0, ns < INTERRUPTED_NS ? ns * SAMPLED : ns);
+    }
+    return 0;
+}
+
+#define WHY(number) ((number) ? WHY_ACTION : WHY_MISS)
+#define TELL(...) tell(&(struct told){__VA_ARGS__})
+
+SEC("usdt")
+int BPF_USDT(miss, u64 upcall, u64 port, u64 packet, u64 bytes, u64 why) {
+    return TELL(.stage = MISS, .why = WHY(why), .upcall = upcall, .port = port, .packet = packet, .packet_bytes = bytes);
+}
+
+SEC("usdt")
+int BPF_USDT(enqueued, u64 upcall, u64 port, u64 bytes, u64 why, u64 time_ns) {
+    return TELL(.stage = ENQUEUED, .why = WHY(why), .time_ns = time_ns, .upcall = upcall, .port = port, .packet_bytes = bytes);
+}
+
+SEC("usdt")
+int BPF_USDT(refused, u64 upcall, u64 port, u64 bytes, u64 why, u64 time_ns) {
+    // ENOBUFS
+    return TELL(.stage = REFUSED, .why = WHY(why), .time_ns = time_ns, .upcall = upcall, .port = port, .packet_bytes = bytes,
+                .error = 105);
+}
+
+SEC("usdt")
+int BPF_USDT(received, u64 upcall, u64 port, u64 packet, u64 bytes, u64 why, u64 batch, u64 key, u64 key_bytes) {
+    return TELL(.stage = RECEIVED, .why = WHY(why), .upcall = upcall, .port = port, .packet = packet, .packet_bytes = bytes,
+                .batch = batch, .key = key, .key_bytes = key_bytes);
+}
+
+SEC("usdt")
+int BPF_USDT(translated, u64 upcall, u64 port, u64 packet, u64 bytes, u64 why) {
+    return TELL(.stage = TRANSLATED, .why = WHY(why), .upcall = upcall, .port = port, .packet_bytes = bytes);
+}
+
+SEC("usdt")
+int BPF_USDT(put_sent, u64 upcall, u64 port) {
+    return TELL(.stage = PUT_SENT, .why = WHY_MISS, .upcall = upcall, .port = port);
+}
+
+SEC("usdt")
+int BPF_USDT(execute_sent, u64 upcall, u64 port, u64 packet, u64 bytes) {
+    return TELL(.stage = EXECUTE_SENT, .why = WHY_UNKNOWN, .upcall = upcall, .port = port, .packet = packet, .packet_bytes = bytes);
+}
+
+SEC("usdt")
+int BPF_USDT(put_done, u64 upcall, u64 port, u64 error) {
+    return TELL(.stage = PUT_DONE, .why = WHY_MISS, .upcall = upcall, .port = port, .error = error);
+}
+
+SEC("usdt")
+int BPF_USDT(executed, u64 upcall, u64 port, u64 packet, u64 bytes) {
+    return TELL(.stage = EXECUTED, .why = WHY_UNKNOWN, .upcall = upcall, .port = port, .packet = packet, .packet_bytes = bytes);
+}
+
+SEC("usdt")
+int BPF_USDT(on_wire, u64 upcall, u64 port, u64 bytes) {
+    return TELL(.stage = ON_WIRE, .why = WHY_UNKNOWN, .upcall = upcall, .port = port, .packet_bytes = bytes);
+}
+
+// What it costs to come here, measured by the tracer on itself.
+SEC("usdt")
+int BPF_USDT(calibrate) {
+    return 0;
+}
+
+// A stock ovs-vswitchd.
+
+SEC("usdt")
+int BPF_USDT(stock_received, u64 datapath, u64 type, u64 packet, u64 bytes, u64 key, u64 key_bytes) {
+    return TELL(.stage = RECEIVED, .why = WHY(type), .port = NO_PORT, .packet = packet, .packet_bytes = bytes, .key = key,
+                .key_bytes = key_bytes);
+}
+
+// How its struct dpif_flow_put begins.
+struct stock_put {
+    u32 flags;
+    u64 key;
+    u64 key_bytes;
+};
+
+SEC("usdt")
+int BPF_USDT(stock_put_sent, u64 dpif, u64 put_address) {
+    struct stock_put put = {};
+    bpf_probe_read_user(&put, sizeof(put), (void *)put_address);
+    return TELL(.stage = PUT_SENT, .why = WHY_MISS, .port = NO_PORT, .key = put.key, .key_bytes = put.key_bytes);
+}
+
+SEC("usdt")
+int BPF_USDT(stock_execute_sent, u64 dpif, u64 execute, u64 packet, u64 bytes) {
+    return TELL(.stage = EXECUTE_SENT, .why = WHY_UNKNOWN, .port = NO_PORT, .packet = packet, .packet_bytes = bytes);
+}
+
+// The kernel's datapath.
+
+struct sk_buff {
+    unsigned int len;
+    unsigned int data_len;
+    unsigned char *data;
+} __attribute__((preserve_access_index));
+
+struct genl_info {
+    struct nlattr **attrs;
+} __attribute__((preserve_access_index));
+
+struct nlattr {
+    u16 nla_len;
+    u16 nla_type;
+} __attribute__((preserve_access_index));
+
+// OVS_PACKET_ATTR_*
+#define PACKET_ATTR 1
+#define KEY_ATTR 2
+#define ATTR_HEADER_BYTES 4
+
+// trace_ovs_dp_upcall(datapath, skb, key, upcall_info)
+SEC("raw_tp/ovs_dp_upcall")
+int kernel_miss(struct bpf_raw_tracepoint_args *ctx) {
+    struct sk_buff *skb = (struct sk_buff *)ctx->args[1];
+    u32 bytes = BPF_CORE_READ(skb, len);
+    u32 linear_bytes = bytes - BPF_CORE_READ(skb, data_len);
+    return TELL(.stage = MISS, .why = WHY_UNKNOWN, .port = NO_PORT, .kernel = true, .packet = (u64)BPF_CORE_READ(skb, data),
+                .packet_bytes = bytes, .linear_bytes = linear_bytes);
+}
+
+// ovs_packet_cmd_execute(skb, info)
+SEC("kprobe/ovs_packet_cmd_execute")
+int BPF_KPROBE(kernel_executed, void *skb, struct genl_info *info) {
+    struct nlattr **attrs = BPF_CORE_READ(info, attrs);
+    struct nlattr *packet = NULL, *key = NULL;
+    bpf_probe_read_kernel(&packet, sizeof(packet), attrs + PACKET_ATTR);
+    bpf_probe_read_kernel(&key, sizeof(key), attrs + KEY_ATTR);
+    if (!packet)
+        return 0;
+    u64 bytes = BPF_CORE_READ(packet, nla_len) - ATTR_HEADER_BYTES;
+    struct told t = {.stage = EXECUTED, .why = WHY_UNKNOWN, .port = NO_PORT, .kernel = true};
+    t.packet = (u64)packet + ATTR_HEADER_BYTES;
+    t.packet_bytes = bytes;
+    t.linear_bytes = bytes;
+    if (key) {
+        t.key = (u64)key + ATTR_HEADER_BYTES;
+        t.key_bytes = BPF_CORE_READ(key, nla_len) - ATTR_HEADER_BYTES;
+    }
+    return tell(&t);
+}

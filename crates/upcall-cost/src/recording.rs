@@ -1,0 +1,156 @@
+//! Recordings: what a source told, in a file. Written as it comes, so that after a crash all but the last moment is there.
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use upcall_events::{CodecError, Decoder, Record, Wrong, encode_header};
+
+use crate::source::{Source, Told};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 256 * 1024;
+/// Bytes that are held before they are written.
+const WRITE_BYTES: usize = 64 * 1024;
+
+/// A recording that is read.
+pub struct Recording<R> {
+    path: PathBuf,
+    input: R,
+    decoder: Decoder,
+    buffer: Vec<u8>,
+    end_seen: bool,
+}
+
+impl Recording<File> {
+    /// Opens it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).with_context(|| format!("{}: cannot be read", path.display()))?;
+        Ok(Recording::new(path, file))
+    }
+}
+
+impl<R: Read> Recording<R> {
+    /// Reads `input`, called `path` in messages.
+    pub fn new(path: &Path, input: R) -> Self {
+        let buffer = vec![0; READ_BYTES];
+        Recording { path: path.to_owned(), input, decoder: Decoder::new(), buffer, end_seen: false }
+    }
+
+    /// What is wrong, for the user: a foreign file is an error, damage ends the recording with a note.
+    fn damaged(&self, error: CodecError) -> Result<Told> {
+        let path = self.path.display();
+        match error.wrong {
+            Wrong::Foreign => anyhow::bail!(
+                "{path}: not a recording of upcalls; `sluice upcall-cost --write-events FILE` makes one"
+            ),
+            Wrong::Version(_) => anyhow::bail!("{path}: {error}; read it with the release that wrote it"),
+            Wrong::Torn if error.offset == 0 => {
+                anyhow::bail!("{path}: empty, or cut off within its first bytes")
+            }
+            Wrong::Torn => {
+                Ok(end(format!("{path}: cut off at byte {}; what came before is used", error.offset)))
+            }
+            _ => Ok(end(format!("{path}: damaged {error}; what came before is used"))),
+        }
+    }
+}
+
+fn end(note: String) -> Told {
+    Told::End { note: Some(note) }
+}
+
+impl<R: Read> Source for Recording<R> {
+    fn describe(&self) -> String {
+        format!("the recording {}", self.path.display())
+    }
+
+    fn next(&mut self, _timeout: Duration) -> Result<Told> {
+        loop {
+            match self.decoder.next() {
+                Ok(Some(record)) => {
+                    self.end_seen |= record == Record::End;
+                    return Ok(Told::Record(record));
+                }
+                Ok(None) => {}
+                Err(error) => return self.damaged(error),
+            }
+            let length = match self.input.read(&mut self.buffer) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                other => other.with_context(|| format!("{}: cannot be read", self.path.display()))?,
+            };
+            if length == 0 {
+                return match self.decoder.finish() {
+                    Err(error) => self.damaged(error),
+                    Ok(()) if self.end_seen => Ok(Told::End { note: None }),
+                    Ok(()) => Ok(end(format!(
+                        "{}: the recording was not finished (the tracer or the switch died); all of it is used",
+                        self.path.display()
+                    ))),
+                };
+            }
+            self.decoder.push(&self.buffer[..length]);
+        }
+    }
+}
+
+/// A recording that is written.
+pub struct Recorder {
+    path: PathBuf,
+    out: BufWriter<File>,
+    frame: Vec<u8>,
+}
+
+impl Recorder {
+    /// Begins a recording; a file that is there is replaced.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be made or written.
+    pub fn create(path: &Path) -> Result<Self> {
+        let made = File::create(path).with_context(|| format!("{}: cannot be made", path.display()))?;
+        let mut recorder = Recorder {
+            path: path.to_owned(),
+            out: BufWriter::with_capacity(WRITE_BYTES, made),
+            frame: Vec::new(),
+        };
+        encode_header(&mut recorder.frame);
+        recorder.put()?;
+        recorder.flush()?;
+        Ok(recorder)
+    }
+
+    /// Appends a record.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written, as on a full disk.
+    pub fn write(&mut self, record: &Record) -> Result<()> {
+        self.frame.clear();
+        record.encode(&mut self.frame);
+        self.put()
+    }
+
+    fn put(&mut self) -> Result<()> {
+        self.out.write_all(&self.frame).with_context(|| self.unwritten())
+    }
+
+    /// Hands what is held to the kernel, so that it outlives this process.
+    ///
+    /// # Errors
+    ///
+    /// As [`Recorder::write`].
+    pub fn flush(&mut self) -> Result<()> {
+        self.out.flush().with_context(|| self.unwritten())
+    }
+
+    fn unwritten(&self) -> String {
+        format!("{}: cannot be written", self.path.display())
+    }
+}
