@@ -16,7 +16,7 @@ const BYTES_PER_THREAD: usize = 8 << 20;
 /// Of so many events the time of one is taken, to tell what telling costs.
 const SAMPLED: u64 = 64;
 /// If that took so long, the thread was interrupted: it does not stand for the others.
-const INTERRUPTED_NS: u64 = 20_000;
+const INTERRUPTED_NS: u64 = 5_000;
 
 /// What the listener wants to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -42,7 +42,7 @@ enum why { WHY_MISS = 1, WHY_ACTION = 2, WHY_UNKNOWN = 3 };
 // Of so many events the time of one is taken.
 #define SAMPLED 64
 // If that took so long, it was interrupted: it does not stand for the others.
-#define INTERRUPTED_NS 20000
+#define INTERRUPTED_NS 5000
 
 // Set before the programs are loaded; the verifier takes them for constants.
 const volatile struct {
