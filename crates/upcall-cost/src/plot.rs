@@ -184,7 +184,9 @@ struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     fn new(reports: &'a [Report], scale: i32) -> Result<Self> {
-        let reports = &reports[..reports.len().min(RECORDINGS_MAX)];
+        if reports.len() > RECORDINGS_MAX {
+            bail!("a figure shows at most {RECORDINGS_MAX} recordings, not {}", reports.len());
+        }
         let figures = |report: &'a Report| report.main.iter().chain(&report.stages);
         let count = reports.first().map_or(0, |report| figures(report).count());
         let rows: Vec<Vec<(usize, &Measured)>> = (0..count)

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use crate::figures::Measured;
+use crate::figures::{Measured, Part};
 use crate::report::{Fairness, Report, Share};
 use crate::stats::{Bucket, PERCENTILES, Summary, histogram};
 
@@ -270,6 +270,11 @@ fn whereto(out: &mut String, report: &Report) {
     }
 }
 
+/// A part of the way, named as the figures are.
+fn part(part: &Part) -> String {
+    format!("{} → {}", part.from.name(), part.to.name()).replace('-', " ")
+}
+
 fn slowest(out: &mut String, report: &Report, most: usize) {
     if report.outliers_all == 0 {
         line(out, "\nOutliers: none");
@@ -285,7 +290,7 @@ fn slowest(out: &mut String, report: &Report, most: usize) {
         vec![
             format!("{:.6}", outlier.at_ns as f64 / 1e9),
             us(outlier.ns as f64),
-            format!("{} → {}", outlier.worst.from.name(), outlier.worst.to.name()),
+            part(&outlier.worst),
             us(outlier.worst.ns as f64),
             outlier.port.clone(),
             outlier.thread.clone(),
@@ -344,11 +349,10 @@ pub fn summary(report: &Report) -> String {
     if let Some(slow) = report.outliers.first() {
         let _infallible = writeln!(
             out,
-            "  Slowest: {} µs, of that {} µs {} → {} ({}, port {}, {})",
+            "  Slowest: {} µs, of that {} µs {} ({}, port {}, {})",
             us(slow.ns as f64),
             us(slow.worst.ns as f64),
-            slow.worst.from.name(),
-            slow.worst.to.name(),
+            part(&slow.worst),
             slow.packet,
             slow.port,
             slow.thread
