@@ -285,7 +285,7 @@ where
     let axis = if layout.logarithmic { "µs (logarithmic)" } else { "µs" };
     text(axis.into(), (LABELS + WIDTH - COUNTS) / 2, bottom + 28, layout.text(13, HPos::Center))?;
     text(
-        "box: quartiles, line: median, diamond: mean, whiskers: 1.5 boxes, dot: largest".into(),
+        "box: quartiles, line: median, diamond: mean, whiskers: 1.5 boxes, dot: largest; at the right the median".into(),
         WIDTH / 2,
         bottom + 48,
         layout.text(12, HPos::Center),

@@ -33,6 +33,11 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
+/// So many of a thing.
+fn many(count: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
 /// A table without lines: the first `left` columns stand to the left, numbers to the right.
 pub(crate) fn table(
     left: &[usize],
@@ -312,10 +317,10 @@ pub fn summary(report: &Report) -> String {
     let lost: u64 = report.events.iter().map(|events| events.lost).sum();
     let refused: u64 = report.ports.iter().map(|port| port.refused).sum();
     let mut out = format!(
-        "{} upcalls of {} ports, taken by {} threads in {:.1} s; {} refused, {} ambiguous, {} events lost\n",
-        grouped(upcalls.matched + upcalls.ambiguous),
-        report.ports.len(),
-        report.threads.len(),
+        "{} of {}, taken by {} in {:.1} s; {} refused, {} ambiguous, {} events lost\n",
+        many(upcalls.matched + upcalls.ambiguous, "upcall"),
+        many(report.ports.len() as u64, "port"),
+        many(report.threads.len() as u64, "thread"),
         report.span_ns as f64 / 1e9,
         grouped(refused),
         grouped(upcalls.ambiguous),
