@@ -1,7 +1,7 @@
 //! Events gathered by eBPF: programs at the probes of a switch, one ring buffer for all processors.
 //!
 //! A `sluiced` tells all stages by probes of its own, each with the upcall's id; a stock `ovs-vswitchd` with probes
-//! (`--enable-usdt-probes`) tells three of them, without ids. Nobody is woken by an event: the buffer is looked at every few milliseconds.
+//! (`--enable-usdt-probes`) tells three of them, and the kernel's datapath two, without ids. Nobody is woken by an event: the buffer is looked at every few milliseconds.
 
 mod names;
 mod permit;
@@ -64,6 +64,9 @@ const STOCK: [(&str, &str, &str); 3] = [
     ("stock_execute_sent", "dpif_netlink_operate__", "op_flow_execute"),
 ];
 
+/// What the names of programs in the kernel's datapath begin with.
+const KERNEL: &str = "kernel_";
+
 sys::usdt! {
     /// Does nothing: to measure what a probe costs that somebody is attached to.
     probe calibrate = "sluice_upcall_cost", "calibrate", ();
@@ -113,7 +116,8 @@ pub fn open(capture: &Capture) -> Result<Bpf> {
     let exe = PathBuf::from(format!("/proc/{pid}/exe"));
     std::fs::metadata(&exe).with_context(|| format!("process {pid} cannot be traced"))?;
     let layout = Layout { packet_bytes: capture.packet_bytes, key_bytes: capture.key_bytes };
-    let object = load(capture, layout, pid).map_err(permit::explain)?;
+    let with_kernel = Path::new("/sys/module/openvswitch").exists();
+    let object = load(capture, layout, pid, with_kernel).map_err(permit::explain)?;
     let taken = Rc::new(RefCell::new(Taken { records: VecDeque::from([start(pid)]), events: 0 }));
     let ring = ring(&object, layout, taken.clone())?;
     let (links, attached) = attach(&object, pid, &exe)?;
@@ -137,7 +141,7 @@ pub fn open(capture: &Capture) -> Result<Bpf> {
     Ok(bpf)
 }
 
-fn load(capture: &Capture, layout: Layout, pid: u32) -> Result<Object> {
+fn load(capture: &Capture, layout: Layout, pid: u32, with_kernel: bool) -> Result<Object> {
     let mut open: OpenObject = ObjectBuilder::default().name("upcalls")?.open_memory(&OBJECT.0)?;
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
@@ -148,6 +152,11 @@ fn load(capture: &Capture, layout: Layout, pid: u32) -> Result<Object> {
         } else if name.ends_with(".settings") {
             let settings = [layout.packet_bytes as u32, layout.key_bytes as u32, pid];
             map.set_initial_value(&settings.map(u32::to_ne_bytes).concat())?;
+        }
+    }
+    for mut program in open.progs_mut() {
+        if program.name().to_string_lossy().starts_with(KERNEL) {
+            program.set_autoload(with_kernel);
         }
     }
     Ok(open.load()?)
@@ -215,6 +224,7 @@ fn attach_stock(object: &Object, pid: u32, exe: &Path) -> Result<Vec<Link>> {
             Err(e) => return Err(permit::explain(e)),
         }
     }
+    links.extend(attach_kernel(object));
     if links.is_empty() {
         let exe = std::fs::read_link(exe).unwrap_or_default();
         bail!(
@@ -224,6 +234,15 @@ fn attach_stock(object: &Object, pid: u32, exe: &Path) -> Result<Vec<Link>> {
         );
     }
     Ok(links)
+}
+
+/// Attaches to the kernel's datapath, as far as it can be: both of it, one, or none.
+fn attach_kernel(object: &Object) -> Vec<Link> {
+    let program = |name: &str| object.progs_mut().find(|p| p.name() == name && p.autoload());
+    let miss = program("kernel_miss").and_then(|p| p.attach_raw_tracepoint("ovs_dp_upcall").ok());
+    let executed =
+        program("kernel_executed").and_then(|p| p.attach_kprobe(false, "ovs_packet_cmd_execute").ok());
+    miss.into_iter().chain(executed).collect()
 }
 
 /// Whether the binary has no such probe.

@@ -3,6 +3,9 @@ use super::record::Layout;
 use super::*;
 use upcall_events::{Event, Why};
 
+/// What a test is skipped for.
+const REFUSED: &str = "eBPF is not to be had here";
+
 /// A record as the kernel's programs write it.
 fn record(stage: u8, why: u8, packet: &[u8; 8], held: [u16; 2]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -69,24 +72,116 @@ fn a_refusal_says_what_is_missing() {
     check(none, "", false, false, &["CAP_BPF", "CONFIG_DEBUG_INFO_BTF"]);
 }
 
+/// What is captured of a process by these tests.
+fn capture(pid: Option<u32>, run_dir: &Path) -> Capture {
+    let run_dir = run_dir.to_path_buf();
+    Capture { pid, run_dir, packet_bytes: 64, key_bytes: 64, buffer_pages: 16, debug: false }
+}
+
 #[test]
 fn what_is_no_switch_is_refused_with_the_reason() {
     let empty = testkit::TempDir::new("bpf").unwrap();
-    let capture = |pid| Capture {
-        pid,
-        run_dir: empty.path().to_path_buf(),
-        packet_bytes: 64,
-        key_bytes: 64,
-        buffer_pages: 16,
-        debug: false,
-    };
-    let refused = |pid| match open(&capture(pid)) {
+    let refused = |pid| match open(&capture(pid, empty.path())) {
         Ok(bpf) => panic!("traces {}", bpf.describe()),
         Err(e) => format!("{e:#}"),
     };
     assert!(refused(None).contains("no switch runs there"));
     assert!(refused(Some(u32::MAX >> 1)).contains("cannot be traced"));
-    // This process has no probes of a switch; elsewhere eBPF is refused before.
-    let own = refused(Some(std::process::id()));
-    assert!(own.contains("has no probes") || own.contains("eBPF"), "{own}");
+    // Elsewhere eBPF is refused before.
+    let other = testkit::Cmd::new("sleep").arg("60").spawn().unwrap();
+    let why = refused(Some(other.pid()));
+    assert!(why.contains("has no probes") || why.contains(REFUSED), "{why}");
+}
+
+#[test]
+fn programs_for_the_kernels_datapath_load_and_tell_without_a_process() {
+    let empty = testkit::TempDir::new("bpf").unwrap();
+    let layout = Layout { packet_bytes: 64, key_bytes: 64 };
+    let object = match load(&capture(None, empty.path()), layout, u32::MAX, true) {
+        Ok(object) => object,
+        Err(e) => {
+            let why = format!("{:#}", permit::explain(e));
+            assert!(why.contains(REFUSED), "{why}");
+            testkit::skip("programs_for_the_kernels_datapath_load_and_tell_without_a_process", &why);
+            return;
+        }
+    };
+    let taken = Rc::new(RefCell::new(Taken::default()));
+    let ring = ring(&object, layout, taken.clone()).unwrap();
+    let program = object.progs_mut().find(|p| p.name() == "kernel_miss").unwrap();
+    // Addresses that cannot be read: a miss without its packet.
+    let mut arguments = [0u8; 32];
+    let input = libbpf_rs::ProgramInput { context_in: Some(&mut arguments), ..Default::default() };
+    program.test_run(input).unwrap();
+    assert!(ring.consume_raw() >= 0);
+    let told = std::mem::take(&mut taken.borrow_mut().records);
+    let Some(Record::Event(event)) = told.back() else { panic!("{told:?}") };
+    assert_eq!(
+        (event.stage, event.why, event.port, event.packet.len()),
+        (Stage::Miss, Why::Unknown, Event::NO_PORT, 0)
+    );
+}
+
+sys::usdt! {
+    /// As in a stock switch.
+    probe stock_recv_upcall = "dpif_recv", "recv_upcall", (name, kind, packet, bytes, key, key_bytes);
+    /// Its second argument is the address of a structure.
+    probe stock_flow_put = "dpif_netlink_operate__", "op_flow_put", (dpif, put, flow, request);
+    /// As in a stock switch.
+    probe stock_flow_execute = "dpif_netlink_operate__", "op_flow_execute", (dpif, execute, packet, bytes, request);
+}
+
+/// How `struct dpif_flow_put` begins.
+#[repr(C)]
+struct Put {
+    flags: u32,
+    key: u64,
+    key_bytes: u64,
+}
+
+#[test]
+fn probes_of_a_stock_switch_tell_packets_and_keys() {
+    let empty = testkit::TempDir::new("bpf").unwrap();
+    // This process plays the switch.
+    let mut source = match open(&capture(Some(std::process::id()), empty.path())) {
+        Ok(source) => source,
+        Err(e) => {
+            let why = format!("{e:#}");
+            assert!(why.contains(REFUSED), "{why}");
+            testkit::skip("probes_of_a_stock_switch_tell_packets_and_keys", &why);
+            return;
+        }
+    };
+    assert!(stock_recv_upcall::armed() && stock_flow_put::armed() && stock_flow_execute::armed());
+    let address = |bytes: &[u8]| bytes.as_ptr().addr() as u64;
+    let (packet, key) = ([7u8; 100], [9u8; 20]);
+    stock_recv_upcall::fire(address(b"system@x\0"), 1, address(&packet), 100, address(&key), 20);
+    let put = Put { flags: 1, key: address(&key), key_bytes: 20 };
+    stock_flow_put::fire(0, std::ptr::from_ref(&put).addr() as u64, 0, 0);
+    stock_flow_execute::fire(0, 0, address(&packet), 100, 0);
+    // What cannot be read is not there.
+    stock_flow_execute::fire(0, 0, 8, 100, 0);
+
+    let mut events = Vec::new();
+    let begun = Instant::now();
+    while events.len() < 4 && begun.elapsed() < Duration::from_secs(20) {
+        if let Told::Record(Record::Event(event)) = source.next(Duration::from_millis(100)).unwrap() {
+            events.push(event);
+        }
+    }
+    let shown: Vec<_> = events
+        .iter()
+        .map(|e| (e.stage, e.why, e.upcall, e.packet_bytes, e.packet.len(), e.key.len()))
+        .collect();
+    let expected = [
+        (Stage::Received, Why::Action, 0, 100, 64, 20),
+        (Stage::PutSent, Why::Miss, 0, 0, 0, 20),
+        (Stage::ExecuteSent, Why::Unknown, 0, 100, 64, 0),
+        (Stage::ExecuteSent, Why::Unknown, 0, 100, 0, 0),
+    ];
+    assert_eq!(shown, expected);
+    assert_eq!(
+        (&events[0].packet[..], &events[1].key[..], events[0].port),
+        (&packet[..64], &key[..], Event::NO_PORT)
+    );
 }

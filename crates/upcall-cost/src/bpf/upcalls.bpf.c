@@ -41,6 +41,8 @@ enum why { WHY_MISS = 1, WHY_ACTION = 2, WHY_UNKNOWN = 3 };
 #define NO_PORT 0xffffffff
 // Of so many events the time of one is taken.
 #define SAMPLED 64
+// If that took so long, it was interrupted: it does not stand for the others.
+#define INTERRUPTED_NS 20000
 
 // Set before the programs are loaded; the verifier takes them for constants.
 const volatile struct {
@@ -90,6 +92,8 @@ struct told {
     u64 port;
     u64 packet;
     u64 packet_bytes;
+    // How many of them are at that address, in the kernel.
+    u64 linear_bytes;
     u64 key;
     u64 key_bytes;
     u64 batch;
@@ -130,7 +134,9 @@ static __always_inline u16 copy(void *to, u32 max, u64 from, u64 bytes, bool ker
 
 static __always_inline int tell(const struct told *t) {
     u64 now_ns = bpf_ktime_get_ns();
-    if (settings.only_pid && bpf_get_current_pid_tgid() >> 32 != settings.only_pid)
+    // The kernel's datapath works for whoever runs at the moment.
+    bool anybody = t->kernel && t->stage == MISS;
+    if (!anybody && settings.only_pid && bpf_get_current_pid_tgid() >> 32 != settings.only_pid)
         return 0;
     if (!t->packet && !t->key) {
         struct head *head = bpf_ringbuf_reserve(&events, sizeof(*head), 0);
@@ -149,13 +155,15 @@ static __always_inline int tell(const struct told *t) {
         fill(head, t, now_ns);
         u8 *data = (u8 *)(head + 1);
         if (t->packet)
-            head->packet_held = copy(data, settings.packet_max, t->packet, t->packet_bytes, t->kernel);
+            head->packet_held = copy(data, settings.packet_max, t->packet, t->kernel ? t->linear_bytes : t->packet_bytes, t->kernel);
         if (t->key)
             head->key_held = copy(data + settings.packet_max, settings.key_max, t->key, t->key_bytes, t->kernel);
         bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
     }
-    if (now_ns / 16 % SAMPLED == 0)
-        count(0, (bpf_ktime_get_ns() - now_ns) * SAMPLED);
+    if (now_ns / 16 % SAMPLED == 0) {
+        u64 ns = bpf_ktime_get_ns() - now_ns;
+        count(0, ns < INTERRUPTED_NS ? ns * SAMPLED : ns);
+    }
     return 0;
 }
 
@@ -246,4 +254,57 @@ int BPF_USDT(stock_put_sent, u64 dpif, u64 put_address) {
 SEC("usdt")
 int BPF_USDT(stock_execute_sent, u64 dpif, u64 execute, u64 packet, u64 bytes) {
     return TELL(.stage = EXECUTE_SENT, .why = WHY_UNKNOWN, .port = NO_PORT, .packet = packet, .packet_bytes = bytes);
+}
+
+// The kernel's datapath.
+
+struct sk_buff {
+    unsigned int len;
+    unsigned int data_len;
+    unsigned char *data;
+} __attribute__((preserve_access_index));
+
+struct genl_info {
+    struct nlattr **attrs;
+} __attribute__((preserve_access_index));
+
+struct nlattr {
+    u16 nla_len;
+    u16 nla_type;
+} __attribute__((preserve_access_index));
+
+// OVS_PACKET_ATTR_*
+#define PACKET_ATTR 1
+#define KEY_ATTR 2
+#define ATTR_HEADER_BYTES 4
+
+// trace_ovs_dp_upcall(datapath, skb, key, upcall_info)
+SEC("raw_tp/ovs_dp_upcall")
+int kernel_miss(struct bpf_raw_tracepoint_args *ctx) {
+    struct sk_buff *skb = (struct sk_buff *)ctx->args[1];
+    u32 bytes = BPF_CORE_READ(skb, len);
+    u32 linear_bytes = bytes - BPF_CORE_READ(skb, data_len);
+    return TELL(.stage = MISS, .why = WHY_UNKNOWN, .port = NO_PORT, .kernel = true, .packet = (u64)BPF_CORE_READ(skb, data),
+                .packet_bytes = bytes, .linear_bytes = linear_bytes);
+}
+
+// ovs_packet_cmd_execute(skb, info)
+SEC("kprobe/ovs_packet_cmd_execute")
+int BPF_KPROBE(kernel_executed, void *skb, struct genl_info *info) {
+    struct nlattr **attrs = BPF_CORE_READ(info, attrs);
+    struct nlattr *packet = NULL, *key = NULL;
+    bpf_probe_read_kernel(&packet, sizeof(packet), attrs + PACKET_ATTR);
+    bpf_probe_read_kernel(&key, sizeof(key), attrs + KEY_ATTR);
+    if (!packet)
+        return 0;
+    u64 bytes = BPF_CORE_READ(packet, nla_len) - ATTR_HEADER_BYTES;
+    struct told t = {.stage = EXECUTED, .why = WHY_UNKNOWN, .port = NO_PORT, .kernel = true};
+    t.packet = (u64)packet + ATTR_HEADER_BYTES;
+    t.packet_bytes = bytes;
+    t.linear_bytes = bytes;
+    if (key) {
+        t.key = (u64)key + ATTR_HEADER_BYTES;
+        t.key_bytes = BPF_CORE_READ(key, nla_len) - ATTR_HEADER_BYTES;
+    }
+    return tell(&t);
 }
