@@ -184,7 +184,9 @@ struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     fn new(reports: &'a [Report], scale: i32) -> Result<Self> {
-        let reports = &reports[..reports.len().min(RECORDINGS_MAX)];
+        if reports.len() > RECORDINGS_MAX {
+            bail!("a figure shows at most {RECORDINGS_MAX} recordings, not {}", reports.len());
+        }
         let figures = |report: &'a Report| report.main.iter().chain(&report.stages);
         let count = reports.first().map_or(0, |report| figures(report).count());
         let rows: Vec<Vec<(usize, &Measured)>> = (0..count)
@@ -283,7 +285,7 @@ where
     let axis = if layout.logarithmic { "µs (logarithmic)" } else { "µs" };
     text(axis.into(), (LABELS + WIDTH - COUNTS) / 2, bottom + 28, layout.text(13, HPos::Center))?;
     text(
-        "box: quartiles, line: median, diamond: mean, whiskers: 1.5 boxes, dot: largest".into(),
+        "box: quartiles, line: median, diamond: mean, whiskers: 1.5 boxes, dot: largest; at the right the median".into(),
         WIDTH / 2,
         bottom + 48,
         layout.text(12, HPos::Center),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use crate::figures::Measured;
+use crate::figures::{Measured, Part};
 use crate::report::{Fairness, Report, Share};
 use crate::stats::{Bucket, PERCENTILES, Summary, histogram};
 
@@ -31,6 +31,11 @@ pub(crate) fn grouped(number: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// So many of a thing.
+fn many(count: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
 /// A table without lines: the first `left` columns stand to the left, numbers to the right.
@@ -270,6 +275,11 @@ fn whereto(out: &mut String, report: &Report) {
     }
 }
 
+/// A part of the way, named as the figures are.
+fn part(part: &Part) -> String {
+    format!("{} → {}", part.from.name(), part.to.name()).replace('-', " ")
+}
+
 fn slowest(out: &mut String, report: &Report, most: usize) {
     if report.outliers_all == 0 {
         line(out, "\nOutliers: none");
@@ -285,7 +295,7 @@ fn slowest(out: &mut String, report: &Report, most: usize) {
         vec![
             format!("{:.6}", outlier.at_ns as f64 / 1e9),
             us(outlier.ns as f64),
-            format!("{} → {}", outlier.worst.from.name(), outlier.worst.to.name()),
+            part(&outlier.worst),
             us(outlier.worst.ns as f64),
             outlier.port.clone(),
             outlier.thread.clone(),
@@ -307,10 +317,10 @@ pub fn summary(report: &Report) -> String {
     let lost: u64 = report.events.iter().map(|events| events.lost).sum();
     let refused: u64 = report.ports.iter().map(|port| port.refused).sum();
     let mut out = format!(
-        "{} upcalls of {} ports, taken by {} threads in {:.1} s; {} refused, {} ambiguous, {} events lost\n",
-        grouped(upcalls.matched + upcalls.ambiguous),
-        report.ports.len(),
-        report.threads.len(),
+        "{} of {}, taken by {} in {:.1} s; {} refused, {} ambiguous, {} events lost\n",
+        many(upcalls.matched + upcalls.ambiguous, "upcall"),
+        many(report.ports.len() as u64, "port"),
+        many(report.threads.len() as u64, "thread"),
         report.span_ns as f64 / 1e9,
         grouped(refused),
         grouped(upcalls.ambiguous),
@@ -344,11 +354,10 @@ pub fn summary(report: &Report) -> String {
     if let Some(slow) = report.outliers.first() {
         let _infallible = writeln!(
             out,
-            "  Slowest: {} µs, of that {} µs {} → {} ({}, port {}, {})",
+            "  Slowest: {} µs, of that {} µs {} ({}, port {}, {})",
             us(slow.ns as f64),
             us(slow.worst.ns as f64),
-            slow.worst.from.name(),
-            slow.worst.to.name(),
+            part(&slow.worst),
             slow.packet,
             slow.port,
             slow.thread

@@ -1,20 +1,24 @@
 //! `sluice upcall-cost` by itself: recordings of the repository read, compared, exported and refused, and a daemon that dies.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
-use testkit::{Cmd, Output, TempDir};
+use testkit::{Cmd, Output, Signal, TempDir, wait_for};
 
 /// A recording whose statistics are known (see `upcall-cost`).
 const KNOWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../upcall-cost/corpus/recording/known");
 /// How long a call may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn run(run_dir: &Path, args: &[&str]) -> Output {
+fn program(run_dir: &Path, args: &[&str]) -> Cmd {
     let program = Cmd::new(env!("CARGO_BIN_EXE_sluice")).arg("upcall-cost").args(args.iter().copied());
-    program.env("OVS_RUNDIR", run_dir).limit(LIMIT).output().unwrap()
+    program.env("OVS_RUNDIR", run_dir).limit(LIMIT)
+}
+
+fn run(run_dir: &Path, args: &[&str]) -> Output {
+    program(run_dir, args).output().unwrap()
 }
 
 fn ok(args: &[&str]) -> String {
@@ -117,4 +121,33 @@ fn a_switch_that_dies_leaves_a_recording() {
     assert!(again.contains("the recording was not finished"), "{again}");
     let cost = |text: &str| text[text.find("Cost of upcalls").unwrap()..].to_owned();
     assert_eq!(cost(&again), cost(&output.stdout));
+}
+
+#[test]
+fn an_interrupt_ends_the_tracing_and_the_report_comes() {
+    let folder = TempDir::new("cost").unwrap();
+    let mut whole = std::fs::read(KNOWN).unwrap();
+    // All but the end, which is a frame of two bytes.
+    whole.truncate(whole.len() - 2);
+    let expected = whole.len() as u64;
+    let listener = UnixListener::bind(folder.path().join("sluiced.77.events")).unwrap();
+    let daemon = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+        stream.write_all(&whole).unwrap();
+        // Until the tracer goes.
+        let _gone = stream.read(&mut [0; 1]);
+    });
+    let path = folder.path().join("events");
+    let record = path.display().to_string();
+    let mut tracer = program(folder.path(), &["--source", "ring", "-q", "-w", &record]).spawn().unwrap();
+    wait_for(LIMIT, "the recording", || std::fs::metadata(&path).is_ok_and(|file| file.len() == expected))
+        .unwrap();
+    tracer.signal(Signal::INT).unwrap();
+    let output = tracer.wait(LIMIT).unwrap();
+    assert!(output.status.success(), "{}", output.stderr);
+    assert!(output.stdout.contains("Cost of upcalls"), "{}", output.stdout);
+    daemon.join().unwrap();
+    // It ended in good order: the end is recorded.
+    assert!(std::fs::read(&path).unwrap() == std::fs::read(KNOWN).unwrap());
 }

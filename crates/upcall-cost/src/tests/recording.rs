@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use proptest::prelude::*;
 use testkit::TempDir;
 use upcall_events::{Record, VERSION};
 
@@ -84,6 +85,18 @@ fn a_full_disk_is_told() {
     }
     let error = Recorder::create(path).err().expect("it is full");
     assert_eq!(error.to_string(), "/dev/full: cannot be written");
+}
+
+proptest! {
+    #[test]
+    fn a_changed_recording_is_read_or_refused(changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..8)) {
+        let mut bytes = bytes(KNOWN);
+        for (place, byte) in changes {
+            let place = place % bytes.len();
+            bytes[place] = byte;
+        }
+        crate::fuzz::recording(&bytes);
+    }
 }
 
 /// Small recordings, each with what it shows; `UPDATE_CORPUS=1` writes them anew.
