@@ -51,4 +51,6 @@ pub(crate) const TARGETS: &[Target] = &[
     ]),
     target("switch-connection", sim::fuzz::connection, &[Seeds::Files("crates/sim/corpus/connection")]),
     target("switch-pipeline", sim::fuzz::pipeline, &[Seeds::Files("crates/sim/corpus/pipeline")]),
+    target("upcall-bench-probe", upcall_bench::fuzz::probe, &[Seeds::Files("crates/upcall-bench/corpus/probe")]),
+    target("upcall-bench-run", upcall_bench::fuzz::saved_run, &[Seeds::Files("crates/upcall-bench/corpus/saved_run")]),
 ];

@@ -13,6 +13,7 @@ mod remote;
 mod status;
 mod status_model;
 mod top;
+mod upcall_bench;
 mod vsctl;
 
 use std::ffi::OsString;
@@ -50,6 +51,8 @@ enum Command {
     Status(status::Options),
     /// Show live what threads, ports, flows and upcalls do
     Top(top::Options),
+    /// Measure latency and fairness of first packets on any switch of this machine
+    UpcallBench(Box<::upcall_bench::Options>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Command::Ofctl(words) => ofctl::main("sluice ofctl", &words.args),
         Command::Status(options) => status::main(&options),
         Command::Top(options) => top::main(&options),
+        Command::UpcallBench(options) => upcall_bench::main(&options),
     };
     ExitCode::from(code)
 }
