@@ -28,6 +28,8 @@ const USER_RULE: &str = "priority=1,ip,actions=controller,local";
 const TRIAL: u32 = 64;
 /// How long counters may take to show what has happened.
 const COUNTERS_LIMIT: Duration = Duration::from_secs(5);
+/// How long a dying daemon may take to be gone.
+const DEATH_LIMIT: Duration = Duration::from_secs(3);
 /// Descriptors that a daemon may need for other things.
 const DESCRIPTORS_SPARE: u64 = 64;
 /// Exit code of a program that Ctrl-C ended.
@@ -66,6 +68,8 @@ struct Lab<'t> {
     options: &'t Options,
     numbers: Numbers,
     flows_before: u64,
+    /// What ended a measurement early.
+    failure: Option<anyhow::Error>,
 }
 
 impl Lab<'_> {
@@ -97,7 +101,9 @@ impl Lab<'_> {
             !died && !interrupted()
         };
         let socket = (self.devices.sender(), self.devices.indexes());
-        let mut measured = measure(task, &mut self.numbers, socket, receiver, &mut watch)?;
+        let outcome = measure(task, &mut self.numbers, socket, receiver, &mut watch)?;
+        self.failure = outcome.failure;
+        let mut measured = outcome.measured;
         bar.set_position(sent_before + measured.sent + measured.unsent);
         if let Some((lookups, (exit, host))) = before
             && let Ok((exit_now, host_now)) = self.devices.counters(task.port.into())
@@ -113,13 +119,19 @@ impl Lab<'_> {
         Ok(measured)
     }
 
-    /// What ends a test: the daemon's death or the user.
-    fn ended(&self) -> Result<()> {
+    /// What ends a test: the daemon's death, the user, or a device.
+    fn ended(&mut self) -> Result<()> {
+        // The devices of a daemon that dies are gone before it is.
+        let begin = Instant::now();
+        let alive = |lab: &Lab<'_>| lab.switch.as_ref().is_some_and(Switch::alive);
+        while self.failure.is_some() && alive(self) && begin.elapsed() < DEATH_LIMIT {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         if let Some(switch) = self.switch.as_ref().filter(|switch| !switch.alive()) {
             bail!("the daemon (process {}) is gone; what was measured before stands", switch.pid);
         }
         ensure!(!interrupted(), "interrupted; what was measured before stands");
-        Ok(())
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     /// Sends some packets and checks that they come back and are what is to be measured: misses, or hits of one flow.
@@ -165,7 +177,7 @@ impl Lab<'_> {
     }
 
     /// Waits until the flows of an earlier test have expired.
-    fn settle(&self, run: &mut Run) -> Result<()> {
+    fn settle(&mut self, run: &mut Run) -> Result<()> {
         let Some(switch) = &self.switch else { return Ok(()) };
         if !switch.wait_for_expiry(self.flows_before, &interrupted)? && !interrupted() {
             run.notes.push("flows of an earlier test were still installed when a test began".into());
@@ -299,7 +311,8 @@ fn build<'t>(
     spinner.enable_steady_tick(Duration::from_millis(200));
     let devices = Devices::new(plan.ports, bridge, exit)?;
     let numbers = Numbers::from_seed(sys::random::u64().context("no random numbers")?);
-    let mut lab = Lab { switch, devices, plan: plan.clone(), options, numbers, flows_before: 0 };
+    let mut lab =
+        Lab { switch, devices, plan: plan.clone(), options, numbers, flows_before: 0, failure: None };
     match &lab.switch {
         None => lab.devices.make_linux_bridge()?,
         Some(switch) => {
@@ -339,7 +352,8 @@ fn take_down(lab: Lab<'_>) -> Result<()> {
         Some(switch) => switch.remove_bridge(&lab.plan.bridge),
     };
     let devices = lab.devices.remove();
-    bridge.with_context(|| format!("the bridge {} could not be removed", lab.plan.bridge)).and(devices)
+    let left = || format!("the bridge {} is still in the database; the next run removes it", lab.plan.bridge);
+    bridge.with_context(left).and(devices)
 }
 
 fn show(options: &Options, run: &Run, others: &[Run], width: usize) -> Result<()> {
@@ -406,14 +420,15 @@ fn work(options: &Options, tools: &dyn Tools, width: usize) -> Result<()> {
         run.notes.push(format!("{error:#}"));
     }
     let removed = take_down(lab);
-    if removed.is_ok() {
-        guard.dismiss()
-    } else {
-        guard.act()
-    }
+    // What could not be removed now, the guard could not either.
+    guard.dismiss();
+    let result = match (result, removed) {
+        (Err(error), Err(left)) => Err(anyhow::anyhow!("{error:#}; {left:#}")),
+        (result, removed) => result.and(removed),
+    };
     let measured = run.one.is_some() || run.all.is_some() || run.load.is_some() || run.idle.is_some();
     let shown = if measured { show(options, &run, &others, width) } else { Ok(()) };
-    result.and(removed).and(shown)
+    result.and(shown)
 }
 
 /// Runs it, for a terminal of so many columns; gives the exit code.

@@ -75,6 +75,27 @@ fn pid_of_socket(name: &str) -> Option<u32> {
     name.strip_prefix("ovs-vswitchd.")?.strip_suffix(".ctl")?.parse().ok()
 }
 
+/// Whether a process runs, by its `/proc/PID/stat`: one that has ended stays until it is waited for.
+fn runs(stat: &str) -> bool {
+    // The name before it may hold anything, parentheses too.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+/// The database that is meant: the one that is named, or the one in the run directory.
+pub fn database(rundir: &Path, named: Option<&str>) -> String {
+    named.map_or_else(|| format!("unix:{}", rundir.join("db.sock").display()), str::to_owned)
+}
+
+/// Removes a bridge from a database, if it is there, and waits for the daemon if told so.
+///
+/// # Errors
+/// When the database cannot be reached, or refuses.
+pub fn remove_bridge(tools: &dyn Tools, db: &str, bridge: &str, wait: bool) -> Result<()> {
+    let options = [format!("--db={db}"), format!("--timeout={TIMEOUT_S}")];
+    let line = words(if wait { &["--if-exists", "del-br"] } else { &["--no-wait", "--if-exists", "del-br"] });
+    tools.vsctl(&[&options[..], &line, &words(&[bridge])].concat()).map(drop)
+}
+
 /// A running daemon with its database.
 pub struct Switch<'t> {
     tools: &'t dyn Tools,
@@ -115,7 +136,7 @@ impl<'t> Switch<'t> {
         };
         let ctl = rundir.join(format!("ovs-vswitchd.{pid}.ctl"));
         let version = tools.appctl(&ctl, "version", &[]).context("the daemon does not answer")?;
-        let db = db.map_or_else(|| format!("unix:{}", rundir.join("db.sock").display()), str::to_owned);
+        let db = database(rundir, db);
         // Sluice answers to the name and version of the switch that it stands in for; its own are elsewhere.
         let own = tools.appctl(&ctl, "sluice/status", &[]).ok();
         let is_sluice = own.is_some();
@@ -142,7 +163,7 @@ impl<'t> Switch<'t> {
 
     /// Whether the daemon still runs.
     pub fn alive(&self) -> bool {
-        Path::new(&format!("/proc/{}", self.pid)).exists()
+        std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).is_ok_and(|stat| runs(&stat))
     }
 
     /// Removes the bridges that runs of this program left when they were killed together with their guards.
@@ -197,12 +218,12 @@ impl<'t> Switch<'t> {
         Ok(())
     }
 
-    /// Removes the bridge, if it is there.
+    /// Removes the bridge, if it is there, and waits until the daemon has done so, if that runs.
     ///
     /// # Errors
     /// When the database refuses.
     pub fn remove_bridge(&self, bridge: &str) -> Result<()> {
-        self.vsctl(&["--if-exists", "del-br", bridge]).map(drop)
+        remove_bridge(self.tools, &self.db, bridge, self.alive())
     }
 
     /// Gives the bridge its only rule.
@@ -285,6 +306,14 @@ mod tests {
         assert_eq!(pid_of_socket("ovs-vswitchd.12.ctl"), Some(12));
         for other in ["ovsdb-server.12.ctl", "ovs-vswitchd.pid", "ovs-vswitchd.x.ctl", "ovs-vswitchd..ctl"] {
             assert_eq!(pid_of_socket(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_has_ended_does_not_run() {
+        assert!(runs("1 (a b) S 1 2") && runs("1 () Z) R 1"));
+        for stat in ["1 (a) Z 1 2", "1 (a) X 1", "", "1 (a"] {
+            assert!(!runs(stat), "{stat}");
         }
     }
 

@@ -101,6 +101,13 @@ pub fn device_exists(name: &str) -> Result<bool> {
     Ok(counters_here()?.contains_key(name))
 }
 
+/// Keeps a device, or with `default` all that are yet to be made in the calling thread's namespace, from speaking IPv6
+/// of their own accord.
+fn silence(device: &str) {
+    // A kernel without IPv6 has no such file.
+    let _silent_already = std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1");
+}
+
 /// The devices of a run.
 pub struct Devices {
     hosts: NetNs,
@@ -141,6 +148,7 @@ impl Devices {
             up += &format!("link set dev {port} addrgenmode none up\n");
         }
         let made = hosts.run(|| -> Result<(FrameSender, Vec<u32>)> {
+            silence("default");
             ip_batch(&born)?;
             let index = |number| device_index(&format!("h{number}")).context("a device is gone");
             let indexes = (0..count).map(index).collect::<Result<Vec<u32>>>()?;
@@ -158,7 +166,9 @@ impl Devices {
     /// When the name is taken, or `ip` fails.
     pub fn make_linux_bridge(&self) -> Result<()> {
         let bridge = &self.bridge;
-        let mut commands = format!("link add name {bridge} type bridge mcast_snooping 0 stp_state 0\n");
+        ip_batch(&format!("link add name {bridge} type bridge mcast_snooping 0 stp_state 0\n"))?;
+        silence(bridge);
+        let mut commands = String::new();
         for port in &self.ports {
             commands += &format!("link set dev {port} master {bridge}\n");
             commands +=
@@ -190,6 +200,7 @@ impl Devices {
     /// # Errors
     /// When it is not there.
     pub fn bring_local_up(&self) -> Result<()> {
+        silence(&self.bridge);
         ip_batch(&format!("link set dev {} addrgenmode none up\n", self.bridge)).with_context(|| {
             let bridge = &self.bridge;
             format!("the bridge's device {bridge} is not here; this program has to run in the switch's network namespace")

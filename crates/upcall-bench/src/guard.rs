@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::control::{Switch, Tools};
+use crate::control::{Switch, Tools, database, remove_bridge};
 use crate::devices::{Devices, device_exists};
 use crate::options::{Options, Target};
 
@@ -62,7 +62,10 @@ pub fn keep(options: &Options, tools: &dyn Tools) -> Result<()> {
     if options.target == Target::Bridge {
         return if device_exists(bridge)? { Devices::remove_linux_bridge(bridge) } else { Ok(()) };
     }
-    let switch =
-        Switch::find(tools, &options.run_directory(), options.db.as_deref(), &options.datapath_type)?;
-    switch.remove_bridge(bridge)
+    let (rundir, db) = (options.run_directory(), options.db.as_deref());
+    match Switch::find(tools, &rundir, db, &options.datapath_type) {
+        Ok(switch) => switch.remove_bridge(bridge),
+        // The daemon is gone. Its database may still be served.
+        Err(_) => remove_bridge(tools, &database(&rundir, db), bridge, false),
+    }
 }

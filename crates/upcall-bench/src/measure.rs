@@ -161,12 +161,19 @@ impl Sender<'_> {
         Ok(())
     }
 
-    fn run(mut self, shared: &Shared) -> Result<Sent> {
+    /// Sends all there is, or until it fails: what was sent until then counts.
+    fn run(mut self, shared: &Shared) -> (Sent, Result<()>) {
+        let begin = Instant::now();
+        let result = self.send_all(begin, shared);
+        self.sent.seconds = begin.elapsed().as_secs_f64();
+        (self.sent, result)
+    }
+
+    fn send_all(&mut self, begin: Instant, shared: &Shared) -> Result<()> {
         // Without it sleeps end up to 50 µs late, which only makes the raster coarser.
         let _coarser = sys::thread::precise_sleeps();
         let mut pace = Pace::new(self.task.interval_ns);
         let mut load = self.task.load.as_ref().map(|(rate, ports)| (LoadPace::new(*rate), ports));
-        let begin = Instant::now();
         let now_ns = || begin.elapsed().as_nanos() as u64;
         while self.sent.probes + self.sent.unsent < u64::from(self.task.probes) && !shared.stop.load(Relaxed)
         {
@@ -192,17 +199,17 @@ impl Sender<'_> {
                 _ => std::hint::spin_loop(),
             }
         }
-        self.sent.seconds = begin.elapsed().as_secs_f64();
-        Ok(self.sent)
+        Ok(())
     }
 }
 
-fn receive(socket: &FrameReceiver, mut tally: Tally, shared: &Shared) -> Result<Tally> {
+/// Receives until all is there, or nothing comes any more, or the device fails.
+fn receive(socket: &FrameReceiver, tally: &mut Tally, shared: &Shared) -> Result<()> {
     let mut burst = Burst::default();
     let mut last = Instant::now();
     let mut done_at = None;
     loop {
-        let count = socket.receive(&mut burst)?;
+        let count = socket.receive(&mut burst).context("cannot receive any more")?;
         for frame in burst.frames() {
             tally.take(parse(frame.bytes), frame.stamp_ns);
         }
@@ -215,24 +222,32 @@ fn receive(socket: &FrameReceiver, mut tally: Tally, shared: &Shared) -> Result<
             let all = tally.arrived() >= shared.probes_sent.load(Relaxed) && tally.load == 0;
             let quiet = last.max(done).elapsed() > SETTLE;
             if all || quiet || done.elapsed() > SETTLE_LIMIT {
-                return Ok(tally);
+                return Ok(());
             }
         }
         socket.wait(Duration::from_millis(20))?;
     }
 }
 
+/// What a measurement gave, and why it ended early, if it did.
+pub struct Outcome {
+    /// What was measured until the end.
+    pub measured: Measurement,
+    /// What failed: nothing could be sent any more, or the receiving device is gone.
+    pub failure: Option<anyhow::Error>,
+}
+
 /// Carries it out; `watch` is told the number of probes sent, and says whether to go on.
 ///
 /// # Errors
-/// When nothing can be sent any more, or the receiving socket fails. What was gathered by a run that `watch` ended is returned.
+/// When it cannot begin.
 pub fn measure(
     task: &Task,
     numbers: &mut Numbers,
     (socket, indexes): (&FrameSender, &[u32]),
     receiver: &FrameReceiver,
     watch: &mut dyn FnMut(u64) -> bool,
-) -> Result<Measurement> {
+) -> Result<Outcome> {
     let run = numbers.next_run();
     let ports = task.load.iter().flat_map(|(_, ports)| ports).chain([&task.port]);
     if let Some(port) = ports.into_iter().find(|port| usize::from(**port) >= indexes.len()) {
@@ -240,20 +255,11 @@ pub fn measure(
     }
     receiver.take_drops()?;
     let shared = Shared::default();
-    let sender = Sender {
-        task,
-        run,
-        numbers,
-        socket,
-        indexes,
-        sent: Sent::default(),
-        failures: 0,
-        next_port: 0,
-        load_seq: 0,
-    };
-    let tally = Tally::new(run, task.port, task.probes);
-    let (sent, tally) = std::thread::scope(|scope| {
-        let receiving = scope.spawn(|| receive(receiver, tally, &shared));
+    let sent = Sent::default();
+    let sender = Sender { task, run, numbers, socket, indexes, sent, failures: 0, next_port: 0, load_seq: 0 };
+    let mut tally = Tally::new(run, task.port, task.probes);
+    let (sent, sending, receiving) = std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| receive(receiver, &mut tally, &shared));
         let sending = scope.spawn(|| {
             let sent = sender.run(&shared);
             shared.sender_done.store(true, Relaxed);
@@ -265,10 +271,11 @@ pub fn measure(
                 shared.stop.store(true, Relaxed);
             }
         }
-        let panicked = |_| anyhow::anyhow!("a thread of the measurement ended");
-        (sending.join().map_err(panicked), receiving.join().map_err(panicked))
+        // If nothing can be received any more, there is nothing to send for.
+        shared.stop.store(true, Relaxed);
+        let (sent, sending) = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (sent, sending, receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
-    let (sent, tally) = (sent??, tally??);
     let load = task.load.as_ref().map(|(_, ports)| LoadSeen {
         ports: ports.len() as u64,
         offered: sent.load,
@@ -278,7 +285,7 @@ pub fn measure(
         port_offered: sent.port_load,
         port_arrived: tally.load,
     });
-    Ok(Measurement {
+    let measured = Measurement {
         port: task.port.into(),
         sent: sent.probes,
         unsent: sent.unsent,
@@ -292,5 +299,6 @@ pub fn measure(
         misses: None,
         delays: Summary::of(tally.delays_ns),
         load,
-    })
+    };
+    Ok(Outcome { measured, failure: sending.and(receiving).err() })
 }

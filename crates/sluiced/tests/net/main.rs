@@ -20,4 +20,5 @@ mod statistics;
 mod syscalls;
 mod threads;
 mod traffic;
+mod upcall_bench;
 mod vlan;
