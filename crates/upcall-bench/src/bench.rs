@@ -28,6 +28,9 @@ const USER_RULE: &str = "priority=1,ip,actions=controller,local";
 const TRIAL: u32 = 64;
 /// How long counters may take to show what has happened.
 const COUNTERS_LIMIT: Duration = Duration::from_secs(5);
+/// How long nothing may come out of the switch before a test, and how long that is waited for.
+const QUIET: Duration = Duration::from_secs(1);
+const DRAIN_LIMIT: Duration = Duration::from_secs(120);
 /// How long a dying daemon may take to be gone.
 const DEATH_LIMIT: Duration = Duration::from_secs(3);
 /// Descriptors that a daemon may need for other things.
@@ -176,8 +179,28 @@ impl Lab<'_> {
         }
     }
 
-    /// Waits until the flows of an earlier test have expired.
+    /// Waits until nothing comes out of the switch any more.
+    fn drain(&mut self, run: &mut Run) -> Result<()> {
+        let begin = Instant::now();
+        let (mut seen, mut quiet_since) = (self.devices.counters(0)?.0, Instant::now());
+        while quiet_since.elapsed() < QUIET {
+            self.ended()?;
+            if begin.elapsed() > DRAIN_LIMIT {
+                run.notes.push("packets of an earlier test still came when a test began".into());
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            let now = self.devices.counters(0)?.0;
+            if now != seen {
+                (seen, quiet_since) = (now, Instant::now());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until what an earlier test has left is gone: packets under way, and flows.
     fn settle(&mut self, run: &mut Run) -> Result<()> {
+        self.drain(run)?;
         let Some(switch) = &self.switch else { return Ok(()) };
         if !switch.wait_for_expiry(self.flows_before, &interrupted)? && !interrupted() {
             run.notes.push("flows of an earlier test were still installed when a test began".into());

@@ -17,9 +17,11 @@ use crate::tally::Tally;
 
 /// A sleep ends this long before the time, or later by the scheduler's leave; the rest is waited for awake.
 const SPIN_NS: u64 = 60_000;
-/// How long to listen after the last packet came, and in all after the last was sent.
-const SETTLE: Duration = Duration::from_millis(500);
-const SETTLE_LIMIT: Duration = Duration::from_secs(5);
+/// How long to listen after the last packet came: without load, beside load, where a switch that has fallen behind may let a
+/// port wait, and in all after the last was sent.
+const SETTLE: Duration = Duration::from_secs(1);
+const SETTLE_LOADED: Duration = Duration::from_secs(5);
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 /// So many failed system calls one after the other end a measurement.
 const FAILURES_MAX: u32 = 1000;
 /// How often the calling thread looks.
@@ -69,6 +71,7 @@ impl Numbers {
 struct Shared {
     stop: AtomicBool,
     probes_sent: AtomicU64,
+    port_load_sent: AtomicU64,
     sender_done: AtomicBool,
 }
 
@@ -204,7 +207,7 @@ impl Sender<'_> {
 }
 
 /// Receives until all is there, or nothing comes any more, or the device fails.
-fn receive(socket: &FrameReceiver, tally: &mut Tally, shared: &Shared) -> Result<()> {
+fn receive(socket: &FrameReceiver, tally: &mut Tally, settle: Duration, shared: &Shared) -> Result<()> {
     let mut burst = Burst::default();
     let mut last = Instant::now();
     let mut done_at = None;
@@ -219,8 +222,9 @@ fn receive(socket: &FrameReceiver, tally: &mut Tally, shared: &Shared) -> Result
         }
         if shared.sender_done.load(Relaxed) {
             let done: Instant = *done_at.get_or_insert_with(Instant::now);
-            let all = tally.arrived() >= shared.probes_sent.load(Relaxed) && tally.load == 0;
-            let quiet = last.max(done).elapsed() > SETTLE;
+            let load = tally.load >= shared.port_load_sent.load(Relaxed);
+            let all = tally.arrived() >= shared.probes_sent.load(Relaxed) && load;
+            let quiet = last.max(done).elapsed() > settle;
             if all || quiet || done.elapsed() > SETTLE_LIMIT {
                 return Ok(());
             }
@@ -255,13 +259,15 @@ pub fn measure(
     }
     receiver.take_drops()?;
     let shared = Shared::default();
+    let settle = if task.load.is_some() { SETTLE_LOADED } else { SETTLE };
     let sent = Sent::default();
     let sender = Sender { task, run, numbers, socket, indexes, sent, failures: 0, next_port: 0, load_seq: 0 };
     let mut tally = Tally::new(run, task.port, task.probes);
     let (sent, sending, receiving) = std::thread::scope(|scope| {
-        let receiving = scope.spawn(|| receive(receiver, &mut tally, &shared));
+        let receiving = scope.spawn(|| receive(receiver, &mut tally, settle, &shared));
         let sending = scope.spawn(|| {
             let sent = sender.run(&shared);
+            shared.port_load_sent.store(sent.0.port_load, Relaxed);
             shared.sender_done.store(true, Relaxed);
             sent
         });
