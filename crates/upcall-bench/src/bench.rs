@@ -108,6 +108,10 @@ impl Lab<'_> {
         self.failure = outcome.failure;
         let mut measured = outcome.measured;
         bar.set_position(sent_before + measured.sent + measured.unsent);
+        if task.load.is_some() && self.failure.is_none() {
+            // What is still under way is not lost.
+            let _judged_by_the_next = self.drain();
+        }
         if let Some((lookups, (exit, host))) = before
             && let Ok((exit_now, host_now)) = self.devices.counters(task.port.into())
         {
@@ -179,15 +183,14 @@ impl Lab<'_> {
         }
     }
 
-    /// Waits until nothing comes out of the switch any more.
-    fn drain(&mut self, run: &mut Run) -> Result<()> {
+    /// Waits until nothing comes out of the switch any more; whether that is so.
+    fn drain(&mut self) -> Result<bool> {
         let begin = Instant::now();
         let (mut seen, mut quiet_since) = (self.devices.counters(0)?.0, Instant::now());
         while quiet_since.elapsed() < QUIET {
-            self.ended()?;
-            if begin.elapsed() > DRAIN_LIMIT {
-                run.notes.push("packets of an earlier test still came when a test began".into());
-                break;
+            let gone = self.switch.as_ref().is_some_and(|switch| !switch.alive());
+            if gone || interrupted() || begin.elapsed() > DRAIN_LIMIT {
+                return Ok(false);
             }
             std::thread::sleep(Duration::from_millis(50));
             let now = self.devices.counters(0)?.0;
@@ -195,12 +198,16 @@ impl Lab<'_> {
                 (seen, quiet_since) = (now, Instant::now());
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Waits until what an earlier test has left is gone: packets under way, and flows.
     fn settle(&mut self, run: &mut Run) -> Result<()> {
-        self.drain(run)?;
+        let drained = self.drain();
+        self.ended()?;
+        if !drained? {
+            run.notes.push("packets of an earlier test still came when a test began".into());
+        }
         let Some(switch) = &self.switch else { return Ok(()) };
         if !switch.wait_for_expiry(self.flows_before, &interrupted)? && !interrupted() {
             run.notes.push("flows of an earlier test were still installed when a test began".into());

@@ -128,10 +128,11 @@ fn load_figures() -> [Figure; 8] {
         let seen = seen.filter(|seen| seen.seconds > 0.0)?;
         Some(number(seen) as f64 / seen.seconds)
     }
+    fn load_lost(seen: Option<&crate::model::LoadSeen>) -> Option<f64> {
+        seen.map(|seen| lost(seen.offered, seen.delivered))
+    }
     fn misses(measured: Option<&Measurement>) -> Option<f64> {
-        let measured = measured?;
-        let seconds = measured.load.as_ref()?.seconds;
-        (seconds > 0.0).then_some(measured.misses? as f64 / seconds)
+        Some(measured?.misses? as f64)
     }
     [
         figure(LOAD, "port's load lost", percent, false, |run| {
@@ -139,11 +140,11 @@ fn load_figures() -> [Figure; 8] {
             Some(lost(load.port_offered, load.port_arrived))
         }),
         figure(LOAD, "load sent", per_s, true, |run| rate(load(run), |l| l.offered)),
-        figure(LOAD, "load delivered", per_s, true, |run| rate(load(run), |l| l.delivered)),
-        figure(LOAD, "misses counted", per_s, true, |run| misses(run.load.as_ref())),
+        figure(LOAD, "load lost", percent, false, |run| load_lost(load(run))),
+        figure(LOAD, "misses counted", count, false, |run| misses(run.load.as_ref())),
         figure(LOADED, "load sent", per_s, true, |run| rate(beside(run), |l| l.offered)),
-        figure(LOADED, "load delivered", per_s, true, |run| rate(beside(run), |l| l.delivered)),
-        figure(LOADED, "misses counted", per_s, true, |run| misses(run.idle.as_ref()?.loaded.as_ref())),
+        figure(LOADED, "load lost", percent, false, |run| load_lost(beside(run))),
+        figure(LOADED, "misses counted", count, false, |run| misses(run.idle.as_ref()?.loaded.as_ref())),
         figure(LOADED, "p99 to no load", times, false, |run| {
             let idle = run.idle.as_ref()?;
             let loaded = idle.loaded.as_ref()?;
