@@ -12,6 +12,8 @@ const BAR_LONGEST: f64 = 640.0;
 const BAR_HEIGHT: f64 = 16.0;
 const LINE: f64 = 24.0;
 const PORTS_HEIGHT: f64 = 260.0;
+/// How much of a name is shown beside a bar.
+const NAME_MAX: usize = 28;
 /// Most points drawn of the ports of one run.
 const POINTS_MAX: usize = 2500;
 /// Colours that eyes of all kinds tell apart (Okabe and Ito), by run.
@@ -19,7 +21,7 @@ const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00
 
 fn escaped(text: &str) -> String {
     let printable = |c: &char| !c.is_control();
-    let text: String = text.chars().filter(printable).take(60).collect();
+    let text: String = text.chars().filter(printable).take(120).collect();
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -100,7 +102,7 @@ pub fn picture(runs: &[&Run]) -> String {
                 group(&mut out, &mut y, (title, take), runs, scale);
             }
         }
-        y += LINE;
+        y += LINE * 1.5;
         for decade in scale.decades() {
             let x = BARS_AT + scale.part(decade) * BAR_LONGEST;
             line(&mut out, (x, y - LINE), (x, y - LINE + 6.0), "black");
@@ -123,7 +125,8 @@ fn group(out: &mut String, y: &mut f64, (title, take): (&str, Take), runs: &[&Ru
         let Some(measured) = take(run) else { continue };
         *y += LINE;
         let colour = COLOURS[at % COLOURS.len()];
-        text(out, (BARS_AT - 8.0, *y), "end", &run.name);
+        let name: String = run.name.chars().take(NAME_MAX).collect();
+        text(out, (BARS_AT - 8.0, *y), "end", &name);
         let loss = format!("{:.2} % lost", measured.loss() * 100.0);
         text(out, (BARS_AT + BAR_LONGEST + 110.0, *y), "start", &loss);
         if measured.delays.count == 0 {
@@ -175,7 +178,8 @@ fn ports(out: &mut String, y: &mut f64, runs: &[&Run]) {
         if run.all.as_ref().is_some_and(|rows| !rows.is_empty()) {
             let lost_all = run.all.iter().flatten().fold((0, 0), |(s, a), r| (s + r.sent, a + r.arrived));
             let share = lost(lost_all.0, lost_all.1) * 100.0;
-            let words = format!("{}: {share:.2} % lost", run.name);
+            let name: String = run.name.chars().take(NAME_MAX / 2).collect();
+            let words = format!("{name}: {share:.2} % lost");
             let x = left + 20.0 + at as f64 * 220.0;
             let _infallible = writeln!(
                 out,
@@ -201,6 +205,7 @@ mod tests {
         // The page, 4 bars and the legend of each of both runs.
         assert_eq!(svg.matches("<rect").count(), 1 + 2 * 4 + 2);
         assert_eq!(svg.matches("<circle").count(), 4);
+        assert!(svg.contains("percentile), and loss"));
         assert!(svg.contains("a &lt;new&gt;") && svg.contains("1.00 % lost") && !svg.contains("NaN"));
     }
 
