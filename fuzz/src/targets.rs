@@ -53,4 +53,6 @@ pub(crate) const TARGETS: &[Target] = &[
     target("switch-pipeline", sim::fuzz::pipeline, &[Seeds::Files("crates/sim/corpus/pipeline")]),
     target("upcall-cost-recording", upcall_cost::fuzz::recording, &[Seeds::Files("crates/upcall-cost/corpus/recording")]),
     target("upcall-events-stream", upcall_events::fuzz::stream, &[Seeds::Files("crates/upcall-events/corpus/stream")]),
+    target("upcall-bench-probe", upcall_bench::fuzz::probe, &[Seeds::Files("crates/upcall-bench/corpus/probe")]),
+    target("upcall-bench-run", upcall_bench::fuzz::saved_run, &[Seeds::Files("crates/upcall-bench/corpus/saved_run")]),
 ];

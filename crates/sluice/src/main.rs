@@ -13,6 +13,7 @@ mod remote;
 mod status;
 mod status_model;
 mod top;
+mod upcall_bench;
 mod vsctl;
 
 use std::ffi::OsString;
@@ -52,6 +53,8 @@ enum Command {
     Top(top::Options),
     /// Measure what the first packets of flows cost, where, and why
     UpcallCost(upcall_cost::Options),
+    /// Measure latency and fairness of first packets on any switch of this machine
+    UpcallBench(Box<::upcall_bench::Options>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         Command::Status(options) => status::main(&options),
         Command::Top(options) => top::main(&options),
         Command::UpcallCost(options) => upcall_cost_main(&options),
+        Command::UpcallBench(options) => upcall_bench::main(&options),
     };
     ExitCode::from(code)
 }

@@ -126,6 +126,14 @@ fn parse(words: &[String]) -> Result<Request, String> {
     Ok(Request::Run(options, args))
 }
 
+/// Runs a command line for another part of this program, and gives what it prints.
+pub(crate) fn answer(words: &[String]) -> Result<String> {
+    match parse(words).map_err(anyhow::Error::msg)? {
+        Request::Run(options, args) => run(&options, &args),
+        Request::Help | Request::Version => bail!("not a command line that changes or asks anything"),
+    }
+}
+
 /// Runs it; gives the exit code.
 pub(crate) fn main(program: &str, words: &[String]) -> u8 {
     let result = match parse(words) {

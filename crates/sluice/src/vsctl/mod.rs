@@ -53,6 +53,36 @@ impl From<String> for Stop {
     }
 }
 
+/// What a run says, at once.
+#[derive(Clone, Copy, Debug)]
+enum Said<'a> {
+    /// A result.
+    Output(&'a str),
+    /// A warning or an error beside it.
+    Complaint(&'a str),
+}
+
+/// Where it goes.
+type Say<'s> = &'s mut dyn FnMut(Said<'_>);
+
+/// Runs a command line for another part of this program, and gives what it prints.
+pub(crate) fn answer(program: &str, words: &[String]) -> Result<String> {
+    let Request::Run(options, commands) = options::parse(words).map_err(anyhow::Error::msg)? else {
+        bail!("not a command line that changes or asks anything");
+    };
+    let (mut output, mut complaints) = (String::new(), Vec::new());
+    let mut say = |said: Said<'_>| match said {
+        Said::Output(text) => output.push_str(text),
+        Said::Complaint(text) => complaints.push(text.to_string()),
+    };
+    let code = run(program, words, &options, &commands, &mut say)?;
+    match &complaints[..] {
+        [] if code == 0 => Ok(output),
+        [] => bail!("exit code {code}"),
+        [first, ..] => bail!("{first}{}", if complaints.len() > 1 { " (and more)" } else { "" }),
+    }
+}
+
 /// Runs the program; `program` is how it calls itself in messages. Gives the exit code.
 pub(crate) fn main(program: &str, words: &[String]) -> u8 {
     let request = match options::parse(words) {
@@ -73,7 +103,11 @@ pub(crate) fn main(program: &str, words: &[String]) -> u8 {
         }
         Request::Run(options, commands) => (options, commands),
     };
-    match run(program, words, &options, &commands) {
+    let mut say = |said: Said<'_>| match said {
+        Said::Output(text) => print(text),
+        Said::Complaint(text) => complain(program, text),
+    };
+    match run(program, words, &options, &commands, &mut say) {
         Ok(code) => code,
         Err(error) => {
             complain(program, &format!("{error:#}"));
@@ -125,7 +159,13 @@ fn attempt(replica: &Replica, log: &str, options: &Options, commands: &[Invocati
     }))
 }
 
-fn run(program: &str, words: &[String], options: &Options, commands: &[Invocation]) -> Result<u8> {
+fn run(
+    program: &str,
+    words: &[String],
+    options: &Options,
+    commands: &[Invocation],
+    say: Say<'_>,
+) -> Result<u8> {
     let log = format!("{program}: {}", words.join(" "));
     let mut session = Session::open(&options.db, options.retry, Deadline::after_s(options.timeout_s))?;
     loop {
@@ -138,7 +178,7 @@ fn run(program: &str, words: &[String], options: &Options, commands: &[Invocatio
             Tried::Done(attempt) => attempt,
         };
         let Some(plan) = attempt.plan.take() else {
-            finish_output(program, &attempt, options, &[]);
+            finish_output(say, &attempt, options, &[]);
             return Ok(0);
         };
         let outcome = session.transact(plan.operations.clone())?;
@@ -152,20 +192,20 @@ fn run(program: &str, words: &[String], options: &Options, commands: &[Invocatio
         let uuid_of = |operation: usize| results.get(operation)?["uuid"][1].as_str()?.parse().ok();
         let created: Vec<(Uuid, Uuid)> =
             plan.inserts.iter().filter_map(|(old, operation)| Some((*old, uuid_of(*operation)?))).collect();
-        finish_output(program, &attempt, options, &created);
+        finish_output(say, &attempt, options, &created);
         if let Some(operation) = plan.next_cfg {
             let next_cfg = results.get(operation).and_then(|result| result["rows"][0]["next_cfg"].as_i64());
             let next_cfg = next_cfg.context("the answer to the transaction has no next_cfg")?;
             wait_for_switch(&mut session, next_cfg)?;
-            report_errors(program, session.replica(), &attempt.new_interfaces, &created);
+            report_errors(say, session.replica(), &attempt.new_interfaces, &created);
         }
         return Ok(0);
     }
 }
 
-fn finish_output(program: &str, attempt: &Attempt, options: &Options, created: &[(Uuid, Uuid)]) {
+fn finish_output(say: Say<'_>, attempt: &Attempt, options: &Options, created: &[(Uuid, Uuid)]) {
     for warning in &attempt.warnings {
-        complain(program, &format!("warning: {warning}"));
+        say(Said::Complaint(&format!("warning: {warning}")));
     }
     let mut out = String::new();
     let mut tables = 0;
@@ -188,7 +228,7 @@ fn finish_output(program: &str, attempt: &Attempt, options: &Options, created: &
             out.push_str(&text);
         }
     }
-    print(&out);
+    say(Said::Output(&out));
 }
 
 /// The text on one line: newlines as `\n`, backslashes doubled.
@@ -204,7 +244,7 @@ fn wait_for_switch(session: &mut Session, next_cfg: i64) -> Result<()> {
     Ok(())
 }
 
-fn report_errors(program: &str, replica: &Replica, interfaces: &[Uuid], created: &[(Uuid, Uuid)]) {
+fn report_errors(say: Say<'_>, replica: &Replica, interfaces: &[Uuid], created: &[(Uuid, Uuid)]) {
     let mut failed = false;
     for provisional in interfaces {
         let real = created.iter().find(|(old, _)| old == provisional).map(|(_, new)| *new);
@@ -214,12 +254,12 @@ fn report_errors(program: &str, replica: &Replica, interfaces: &[Uuid], created:
             let text = format!(
                 "Error detected while setting up '{name}': {error}.  See ovs-vswitchd log for details."
             );
-            complain(program, &text);
+            say(Said::Complaint(&text));
             failed = true;
         }
     }
     if failed {
         let dir = std::env::var("OVS_LOGDIR").unwrap_or_else(|_| "/var/log/openvswitch".into());
-        complain(program, &format!("The default log directory is \"{dir}\"."));
+        say(Said::Complaint(&format!("The default log directory is \"{dir}\".")));
     }
 }

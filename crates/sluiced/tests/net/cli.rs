@@ -5,7 +5,7 @@ use serde_json::Value;
 use testkit::{Daemon, Topology, require_netns, require_programs, wait_for};
 
 /// `sluice`, which stands beside the daemon when the whole workspace is built.
-fn program() -> String {
+pub(crate) fn program() -> String {
     let beside = std::path::Path::new(SLUICED).with_file_name("sluice");
     beside.to_str().unwrap().to_string()
 }

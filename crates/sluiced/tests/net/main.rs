@@ -23,4 +23,5 @@ mod syscalls;
 mod threads;
 mod traffic;
 mod upcall_cost;
+mod upcall_bench;
 mod vlan;

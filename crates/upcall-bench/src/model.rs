@@ -1,0 +1,406 @@
+//! A run and its results as values, and as JSON: what `--json` writes and `--compare` reads. All times are in ns.
+
+use serde_json::{Map, Value, json};
+
+use crate::stats::{Summary, mean_and_deviation};
+
+/// What a file of ours begins with.
+const FORMAT: &str = "sluice upcall-bench";
+/// The only version until now.
+const VERSION: u64 = 1;
+/// Largest text that is read: ports of a full run take some hundred bytes each.
+pub const TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// A value with a form in JSON.
+pub trait Json: Sized {
+    /// Its form.
+    fn to_json(&self) -> Value;
+    /// Back; `None` of another kind. `Null` is what a field that is not there reads as.
+    fn from_json(value: &Value) -> Option<Self>;
+}
+
+impl Json for u64 {
+    fn to_json(&self) -> Value {
+        json!(self)
+    }
+    fn from_json(value: &Value) -> Option<u64> {
+        value.as_u64()
+    }
+}
+
+impl Json for f64 {
+    fn to_json(&self) -> Value {
+        json!((self * 10.0).round() / 10.0)
+    }
+    fn from_json(value: &Value) -> Option<f64> {
+        value.as_f64().filter(|v| v.is_finite() && v.abs() < 1e14)
+    }
+}
+
+impl Json for bool {
+    fn to_json(&self) -> Value {
+        json!(self)
+    }
+    fn from_json(value: &Value) -> Option<bool> {
+        value.as_bool()
+    }
+}
+
+impl Json for String {
+    fn to_json(&self) -> Value {
+        json!(self)
+    }
+    fn from_json(value: &Value) -> Option<String> {
+        value.as_str().map(str::to_owned)
+    }
+}
+
+impl<T: Json> Json for Option<T> {
+    fn to_json(&self) -> Value {
+        self.as_ref().map_or(Value::Null, Json::to_json)
+    }
+    fn from_json(value: &Value) -> Option<Option<T>> {
+        if value.is_null() { Some(None) } else { T::from_json(value).map(Some) }
+    }
+}
+
+impl<T: Json> Json for Vec<T> {
+    fn to_json(&self) -> Value {
+        self.iter().map(Json::to_json).collect()
+    }
+    fn from_json(value: &Value) -> Option<Vec<T>> {
+        value.as_array()?.iter().map(T::from_json).collect()
+    }
+}
+
+/// Takes a field out of an object; a field that is not there is `Null`.
+pub(crate) fn field<T: Json>(object: &Map<String, Value>, name: &str) -> Option<T> {
+    T::from_json(object.get(name).unwrap_or(&Value::Null))
+}
+
+/// A structure whose form in JSON is an object with its fields.
+macro_rules! record {
+    ($(#[$about:meta])* pub struct $name:ident { $($(#[$note:meta])* pub $field:ident: $kind:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct $name { $($(#[$note])* pub $field: $kind,)* }
+
+        impl $crate::model::Json for $name {
+            fn to_json(&self) -> serde_json::Value {
+                let mut object = serde_json::Map::new();
+                $(object.insert(stringify!($field).into(), $crate::model::Json::to_json(&self.$field));)*
+                serde_json::Value::Object(object)
+            }
+            fn from_json(value: &serde_json::Value) -> Option<Self> {
+                let object = value.as_object()?;
+                Some($name { $($field: $crate::model::field(object, stringify!($field))?,)* })
+            }
+        }
+    };
+}
+pub(crate) use record;
+
+record! {
+    /// What the load did while probes were measured.
+    pub struct LoadSeen {
+        /// Ports by which it was sent in.
+        pub ports: u64,
+        /// Packets sent.
+        pub offered: u64,
+        /// Packets that the kernel would not take.
+        pub unsent: u64,
+        /// How long it lasted, in s.
+        pub seconds: f64,
+        /// Packets of the load that came out of the switch, by all ports.
+        pub delivered: u64,
+        /// Packets sent by the port that was measured.
+        pub port_offered: u64,
+        /// Of these, how many came out.
+        pub port_arrived: u64,
+    }
+}
+
+record! {
+    /// Probes by one port.
+    pub struct Measurement {
+        /// The port, from 0.
+        pub port: u64,
+        /// Probes sent.
+        pub sent: u64,
+        /// Probes that the kernel would not take.
+        pub unsent: u64,
+        /// Different probes that arrived.
+        pub arrived: u64,
+        /// Those that came again.
+        pub duplicates: u64,
+        /// Those that came after a later one.
+        pub reordered: u64,
+        /// Frames of somebody else.
+        pub foreign: u64,
+        /// Arrived, but without a usable time stamp.
+        pub unstamped: u64,
+        /// Frames of this port that the device before the switch dropped, load among them.
+        pub dropped_before_switch: u64,
+        /// Frames that did not fit this tool's own socket.
+        pub dropped_by_tool: u64,
+        /// Misses that the switch counted meanwhile (all its ports; those that it lost among them).
+        pub misses: Option<u64>,
+        /// The delays.
+        pub delays: Summary,
+        /// What went on beside.
+        pub load: Option<LoadSeen>,
+    }
+}
+
+record! {
+    /// One port in the test of all ports.
+    pub struct PortRow {
+        /// The port, from 0.
+        pub port: u64,
+        /// Probes sent.
+        pub sent: u64,
+        /// Probes that arrived.
+        pub arrived: u64,
+        /// Mean delay.
+        pub avg_ns: f64,
+        /// Median.
+        pub p50_ns: f64,
+        /// 99 of 100 are not greater.
+        pub p99_ns: f64,
+    }
+}
+
+record! {
+    /// An idle port, without load and beside it.
+    pub struct Idle {
+        /// Nothing else goes on.
+        pub unloaded: Measurement,
+        /// All other ports are loaded; none if the run ended before.
+        pub loaded: Option<Measurement>,
+    }
+}
+
+record! {
+    /// What the daemon holds while all ports are there.
+    pub struct DaemonSeen {
+        /// Its process id.
+        pub pid: u64,
+        /// Open descriptors before the ports were made.
+        pub descriptors_before: u64,
+        /// Open descriptors.
+        pub descriptors: u64,
+        /// Those of them that are sockets.
+        pub sockets: u64,
+        /// Threads.
+        pub threads: u64,
+    }
+}
+
+record! {
+    /// How it was measured.
+    pub struct Settings {
+        /// Ports of the bridge.
+        pub ports: u64,
+        /// The bridge's `datapath_type`; empty for a Linux bridge.
+        pub datapath_type: String,
+        /// Whether one installed flow was measured, not a new one with each packet.
+        pub user_actions: bool,
+        /// Between two probes.
+        pub interval_ns: u64,
+        /// Load in packets a second; none: as much as could be sent.
+        pub load_rate: Option<u64>,
+    }
+}
+
+record! {
+    /// A run with what it has found; tests that were not run are not there.
+    pub struct Run {
+        /// What tables call it.
+        pub name: String,
+        /// `sluice`, `ovs` or `bridge`.
+        pub target: String,
+        /// The switch's own version.
+        pub version: String,
+        /// When it began, s since 1970.
+        pub when_s: u64,
+        /// The kernel.
+        pub kernel: String,
+        /// Processors of the machine.
+        pub processors: u64,
+        /// How it was measured.
+        pub settings: Settings,
+        /// The daemon, when its process is known.
+        pub daemon: Option<DaemonSeen>,
+        /// Test 1.
+        pub one: Option<Measurement>,
+        /// Test 2.
+        pub all: Option<Vec<PortRow>>,
+        /// Test 3.
+        pub load: Option<Measurement>,
+        /// Test 4.
+        pub idle: Option<Idle>,
+        /// What a reader has to know: what went wrong, what was left out.
+        pub notes: Vec<String>,
+    }
+}
+
+/// The share of `part` that is missing in `whole`.
+pub fn lost(whole: u64, arrived: u64) -> f64 {
+    if whole == 0 { 0.0 } else { whole.saturating_sub(arrived) as f64 / whole as f64 }
+}
+
+impl Measurement {
+    /// Share of the probes that did not arrive, from 0 to 1.
+    pub fn loss(&self) -> f64 {
+        lost(self.sent, self.arrived)
+    }
+}
+
+/// The mean of the ports' means, and the deviation of these, in ns; ports from which nothing arrived are left out.
+pub fn of_ports(rows: &[PortRow]) -> (f64, f64) {
+    mean_and_deviation(rows.iter().filter(|row| row.arrived > 0).map(|row| row.avg_ns))
+}
+
+impl Run {
+    /// The text of a file.
+    pub fn to_text(&self) -> String {
+        let mut object = Map::new();
+        object.insert("format".into(), json!(FORMAT));
+        object.insert("format_version".into(), json!(VERSION));
+        if let Value::Object(fields) = self.to_json() {
+            object.extend(fields);
+        }
+        format!("{:#}\n", Value::Object(object))
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// In one line, what is wrong with it.
+    pub fn from_text(text: &str) -> Result<Run, String> {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(format!("larger than {} MB", TEXT_BYTES_MAX >> 20));
+        }
+        let value: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
+        if value["format"] != FORMAT {
+            return Err("not written by upcall-bench --json".into());
+        }
+        if value["format_version"] != VERSION {
+            let version = &value["format_version"];
+            return Err(format!("of version {version}; this program reads version {VERSION}"));
+        }
+        Run::from_json(&value).ok_or_else(|| "fields are missing or of another kind".into())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A run with something in each field.
+    pub(crate) fn sample(name: &str, scale: f64) -> Run {
+        let delays = |scale: f64| Summary {
+            count: 990,
+            min_ns: 5000.0 * scale,
+            avg_ns: 10_000.0 * scale,
+            max_ns: 90_000.0 * scale,
+            mdev_ns: 2000.0 * scale,
+            p50_ns: 9500.0 * scale,
+            p90_ns: 12_000.0 * scale,
+            p99_ns: 20_000.0 * scale,
+            p999_ns: 40_000.0 * scale,
+        };
+        let of = |scale: f64| Measurement {
+            sent: 1000,
+            arrived: 990,
+            duplicates: 1,
+            misses: Some(1000),
+            delays: delays(scale),
+            ..Measurement::default()
+        };
+        let load = LoadSeen {
+            ports: 20,
+            offered: 100_000,
+            unsent: 0,
+            seconds: 2.0,
+            delivered: 60_000,
+            port_offered: 5000,
+            port_arrived: 3000,
+        };
+        let row = |port: u64, avg: f64| PortRow {
+            port,
+            sent: 100,
+            arrived: 100,
+            avg_ns: avg * scale,
+            p50_ns: avg * scale,
+            p99_ns: avg * scale,
+        };
+        Run {
+            name: name.into(),
+            target: "sluice".into(),
+            version: "0.1.0".into(),
+            when_s: 1_700_000_000,
+            kernel: "6.18".into(),
+            processors: 2,
+            settings: Settings {
+                ports: 20,
+                datapath_type: "netdev".into(),
+                user_actions: false,
+                interval_ns: 1_000_000,
+                load_rate: Some(50_000),
+            },
+            daemon: Some(DaemonSeen {
+                pid: 7,
+                descriptors_before: 30,
+                descriptors: 52,
+                sockets: 40,
+                threads: 4,
+            }),
+            one: Some(of(scale)),
+            all: Some(vec![row(0, 9000.0), row(1, 11_000.0)]),
+            load: Some(Measurement { load: Some(load), ..of(scale * 3.0) }),
+            idle: Some(Idle { unloaded: of(scale), loaded: Some(of(scale * 2.0)) }),
+            notes: vec!["a note".into()],
+        }
+    }
+
+    #[test]
+    fn what_is_saved_is_read() {
+        let run = sample("a \"name\"", 1.0);
+        assert_eq!(Run::from_text(&run.to_text()).unwrap(), run);
+        let empty = Run::default();
+        assert_eq!(Run::from_text(&empty.to_text()).unwrap(), empty);
+    }
+
+    #[test]
+    fn other_files_are_refused_with_the_reason() {
+        let text = sample("a", 1.0).to_text();
+        let cases = [
+            ("", "no JSON"),
+            ("{}", "not written by"),
+            (&text[..text.len() / 2], "no JSON"),
+            (&text.replace("\"format_version\": 1", "\"format_version\": 2"), "version 2"),
+            (&text.replace("\"sent\": 1000", "\"sent\": -1"), "another kind"),
+            (&text.replace("\"settings\"", "\"other\""), "missing"),
+        ];
+        for (text, reason) in cases {
+            let error = Run::from_text(text).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn deviation_between_ports_by_hand() {
+        let run = sample("a", 1.0);
+        assert_eq!(of_ports(run.all.as_deref().unwrap()), (10_000.0, 1000.0));
+        assert_eq!((lost(0, 0), lost(100, 96), lost(1, 2)), (0.0, 0.04, 0.0));
+    }
+
+    #[test]
+    fn corpus_of_saved_run() {
+        testkit::replay_corpus(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/saved_run"),
+            crate::fuzz::saved_run,
+        );
+    }
+}
