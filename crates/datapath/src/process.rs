@@ -238,14 +238,14 @@ impl Pmd {
         let (key, rx_port) = (&self.burst.keys[i], origin.rx_port);
         let hash = self.exec.hasher.key(key);
         let mut ticket = None;
-        if on_miss == OnMiss::Park {
-            if let Some(place) = self.park.find(hash, key) {
-                if let Err(packet) = self.park.park(place, Parked { packet, origin }) {
-                    self.exec.ports.stats.parked_lost += 1;
-                    self.exec.ports.drop_packet(packet, DropReason::ParkedOverflow, rx_port);
-                }
-                return;
+        if on_miss == OnMiss::Park
+            && let Some(place) = self.park.find(hash, key)
+        {
+            if let Err(packet) = self.park.park(place, Parked { packet, origin }) {
+                self.exec.ports.stats.parked_lost += 1;
+                self.exec.ports.drop_packet(packet, DropReason::ParkedOverflow, rx_port);
             }
+            return;
         }
         if !io.has_room(rx_port) {
             self.exec.ports.stats.upcalls_lost += 1;

@@ -19,4 +19,6 @@ pub use ops::{
     ReplySink,
 };
 pub use stats::{Drops, PmdStats, PortStats, XlateDrops, add_each};
-pub use upcall::{ControllerCookie, Ticket, Upcall, UpcallKind, UpcallSink, UserCookie, slow_reason};
+pub use upcall::{
+    ControllerCookie, Ticket, Upcall, UpcallKind, UpcallSink, Upcalls, UserCookie, slow_reason,
+};

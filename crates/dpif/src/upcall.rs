@@ -83,6 +83,13 @@ impl Upcall {
     }
 }
 
+/// Upcalls on their way from hand to hand.
+#[allow(
+    clippy::vec_box,
+    reason = "they come and go one by one, by a pointer; the values are half a kilobyte each"
+)]
+pub type Upcalls = Vec<Box<Upcall>>;
+
 /// Takes upcalls without ever waiting.
 pub trait UpcallSink {
     /// Queues the upcall, or gives it back when the queue of its port is full.

@@ -267,7 +267,7 @@ impl Revalidator {
         let is_full = std::mem::take(&mut self.full_next)
             || purge
             || epoch != self.done_epoch
-            || self.seq % FULL_EVERY == 0;
+            || self.seq.is_multiple_of(FULL_EVERY);
         self.full_rounds += u64::from(is_full);
         let since_ms = if is_full { 0 } else { self.last_started_ms.saturating_sub(LOOK_BACK_MS) };
         self.last_started_ms = now_ms;

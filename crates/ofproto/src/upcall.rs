@@ -75,7 +75,7 @@ impl<Q> DeficitRoundRobin<Q> {
 pub type OpsByPmd = BTreeMap<PmdId, Vec<DpifOp>>;
 
 /// Serves a batch of upcalls: translates, carries effects out, and says what the datapath is to do.
-pub fn handle(backer: &Backer, upcalls: Vec<Box<Upcall>>, now_ms: u64) -> OpsByPmd {
+pub fn handle(backer: &Backer, upcalls: dpif::Upcalls, now_ms: u64) -> OpsByPmd {
     let mut ops = OpsByPmd::new();
     // Epoch before view: a flow made from an older view carries an older epoch.
     let mut epoch = backer.epoch();

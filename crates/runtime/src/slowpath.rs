@@ -2,7 +2,7 @@
 
 use crate::probes;
 use crate::userspace::{Handler, InlineHandler, UserspaceDatapath};
-use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, ReplySink, Upcall};
+use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, ReplySink};
 use flow::Ufid;
 use ofproto::backer::Backer;
 use ofproto::revalidate::{Replies, ReplyQueue, Revalidator, RevalidatorStats};
@@ -206,7 +206,7 @@ pub(crate) struct InlineSlowPath {
 }
 
 impl InlineHandler for InlineSlowPath {
-    fn translate(&self, upcalls: Vec<Box<Upcall>>) -> Vec<DpifOp> {
+    fn translate(&self, upcalls: dpif::Upcalls) -> Vec<DpifOp> {
         probes::received(&self.datapath, &upcalls);
         let mut ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
         if !self.backer.packet_ins.is_empty() {

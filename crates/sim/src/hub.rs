@@ -148,7 +148,7 @@ impl Hub {
     }
 
     /// A turn of a handler.
-    pub(crate) fn take(&mut self, handler: usize, violations: &mut Violations) -> Vec<Box<Upcall>> {
+    pub(crate) fn take(&mut self, handler: usize, violations: &mut Violations) -> dpif::Upcalls {
         let count = self.handlers.len();
         let ports = self.queues.iter().filter(|q| q.port.0 as usize % count == handler).count();
         let h = &mut self.handlers[handler];

@@ -251,7 +251,7 @@ fn a_port_of_no_bridge_drops() {
 #[test]
 fn what_a_translation_stumbles_over_is_told_with_its_packet() {
     let (backer, _) = backer_with("actions=resubmit(,0)");
-    let many: Vec<Box<Upcall>> = (1..100).map(|n| miss_of(0x88cc, n)).collect();
+    let many: dpif::Upcalls = (1..100).map(|n| miss_of(0x88cc, n)).collect();
     handle(&backer, many, 5);
     let told: Vec<String> = std::iter::from_fn(|| backer.faults.pop()).collect();
     let expected = "over max translation depth 64 on bridge a while processing in_port=1,vlan_tci=0x0000,\

@@ -183,7 +183,7 @@ impl Handler {
     }
 
     /// Up to a batch of upcalls, fairly from all ports; waits for `timeout` when there are none.
-    pub(crate) fn take(&mut self, timeout: Duration) -> Vec<Box<Upcall>> {
+    pub(crate) fn take(&mut self, timeout: Duration) -> dpif::Upcalls {
         let taken = self.take_now();
         if !taken.is_empty() {
             return taken;
@@ -197,7 +197,7 @@ impl Handler {
         self.parker.park_timeout(timeout);
     }
 
-    fn take_now(&mut self) -> Vec<Box<Upcall>> {
+    fn take_now(&mut self) -> dpif::Upcalls {
         while let Some(port) = self.listing.ports.pop() {
             self.drr.enter(port);
         }

@@ -16,7 +16,7 @@ enum Upcalls {
     /// To the handlers, by the queue of the port that received the packet, or this one when none did.
     Queued(Arc<PortQueues>),
     /// To whoever runs the core, for [`ThreadIo::take_upcalls`].
-    Inline(Vec<Box<Upcall>>),
+    Inline(dpif::Upcalls),
 }
 
 /// Ports of a thread, as its core sees them.
@@ -37,7 +37,7 @@ impl ThreadIo {
     }
 
     /// The upcalls since the last call, when they are not queued for handlers.
-    pub(crate) fn take_upcalls(&mut self) -> Vec<Box<Upcall>> {
+    pub(crate) fn take_upcalls(&mut self) -> dpif::Upcalls {
         match &mut self.upcalls {
             Upcalls::Queued(_) => Vec::new(),
             Upcalls::Inline(waiting) => std::mem::take(waiting),

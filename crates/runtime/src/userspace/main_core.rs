@@ -10,7 +10,7 @@ use super::queues::Rx;
 use super::watch::QueueWatch;
 use crate::probes;
 use datapath::Pmd;
-use dpif::{DpifError, DpifOp, OpBatch, OpResult, PmdId, Upcall};
+use dpif::{DpifError, DpifOp, OpBatch, OpResult, PmdId};
 use flow::DpPort;
 use packet::PacketBatch;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const BURSTS_MAX: usize = 1024;
 /// Translates what the main core hands up.
 pub(crate) trait InlineHandler: Send + Sync {
     /// The operations that answer the upcalls, in order. Must not call the datapath.
-    fn translate(&self, upcalls: Vec<Box<Upcall>>) -> Vec<DpifOp>;
+    fn translate(&self, upcalls: dpif::Upcalls) -> Vec<DpifOp>;
     /// Whether each flow of these operations was installed.
     fn done(&self, ops: &[Option<flow::Ufid>], results: &[OpResult]);
     /// Threads took flows over from others: they have to be compared with the tables.

@@ -22,6 +22,6 @@ mod statistics;
 mod syscalls;
 mod threads;
 mod traffic;
-mod upcall_cost;
 mod upcall_bench;
+mod upcall_cost;
 mod vlan;

@@ -146,8 +146,8 @@ fn a_flood_of_new_flows_takes_nothing_from_other_ports() {
     assert!(misses() > before, "the flood went on");
     assert_eq!(said(), format!("ready\n{count}\n"));
     for port in net.ports() {
-        assert_eq!(drops(&daemon, &port, "upcall_queue_full"), 0, "{port}");
-        assert_eq!(drops(&daemon, &port, "parked_overflow"), 0, "{port}");
+        assert_eq!(drops(&daemon, port, "upcall_queue_full"), 0, "{port}");
+        assert_eq!(drops(&daemon, port, "parked_overflow"), 0, "{port}");
     }
 }
 
