@@ -6,6 +6,7 @@
 use crate::ports::BridgeId;
 use flow::action::Action;
 use flow::{RecircId, TableId};
+use rapidhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -57,8 +58,8 @@ struct Held {
 /// The frozen states of a process.
 #[derive(Debug)]
 pub struct RecircTable {
-    by_id: HashMap<RecircId, Held>,
-    by_state: HashMap<Arc<FrozenState>, RecircId>,
+    by_id: HashMap<RecircId, Held, RandomState>,
+    by_state: HashMap<Arc<FrozenState>, RecircId, RandomState>,
     last: u32,
     max_ids: usize,
 }
@@ -72,7 +73,7 @@ impl Default for RecircTable {
 impl RecircTable {
     /// An empty table for at most `max_ids` states.
     pub fn with_limit(max_ids: usize) -> RecircTable {
-        RecircTable { by_id: HashMap::new(), by_state: HashMap::new(), last: 0, max_ids }
+        RecircTable { by_id: HashMap::default(), by_state: HashMap::default(), last: 0, max_ids }
     }
 
     /// The id of `state`, made when there is none, with one more holder. `None` when the table is full.
@@ -104,16 +105,16 @@ impl RecircTable {
         true
     }
 
-    /// One holder less; the last one ends the id.
-    pub fn release(&mut self, id: RecircId) {
-        let Some(h) = self.by_id.get_mut(&id) else { return };
+    /// One holder less; the last one ends the id, and what it stood for is given back.
+    pub fn release(&mut self, id: RecircId) -> Option<Arc<FrozenState>> {
+        let h = self.by_id.get_mut(&id)?;
         h.holders -= 1;
-        if h.holders == 0 {
-            let h = self.by_id.remove(&id);
-            if let Some(h) = h {
-                self.by_state.remove(&h.state);
-            }
+        if h.holders > 0 {
+            return None;
         }
+        let h = self.by_id.remove(&id)?;
+        self.by_state.remove(&h.state);
+        Some(h.state)
     }
 
     /// What an id stands for.
