@@ -131,6 +131,8 @@ impl Limits {
     }
 }
 
+/// Frozen states that are ended under one lock.
+const RELEASED_AT_A_TIME: usize = 32;
 /// A round over all flows that takes longer lowers the flow limit.
 const ROUND_TARGET_MS: u64 = 1000;
 /// The flow limit is not lowered further, and raised by so many at least.
@@ -332,11 +334,14 @@ impl Backer {
         lock(&self.recirc).len()
     }
 
-    /// Gives ids back that a translation or a flow held.
+    /// Gives ids back that a translation or a flow held; a few at a time, since handlers wait for the table.
     pub fn recirc_release(&self, ids: &[RecircId]) {
-        if !ids.is_empty() {
+        for some in ids.chunks(RELEASED_AT_A_TIME) {
             let mut table = lock(&self.recirc);
-            ids.iter().for_each(|id| table.release(*id));
+            let ended: Vec<_> = some.iter().filter_map(|id| table.release(*id)).collect();
+            drop(table);
+            // What they stood for is freed while nobody waits.
+            drop(ended);
         }
     }
 

@@ -6,7 +6,10 @@
 use crate::ports::BridgeId;
 use flow::action::Action;
 use flow::{RecircId, TableId};
+use hashbrown::HashTable;
+use rapidhash::fast::RandomState;
 use std::collections::HashMap;
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 /// How many frozen states there may be at a time.
@@ -51,14 +54,28 @@ pub struct FrozenState {
 #[derive(Debug)]
 struct Held {
     state: Arc<FrozenState>,
+    /// Of the state.
+    hash: u64,
     holders: u64,
 }
+
+/// A state by its hash, kept here so that a table grows without looking at states.
+#[derive(Debug)]
+struct Named {
+    hash: u64,
+    id: RecircId,
+}
+
+/// Into so many parts the tables are cut: when one of them grows, handlers wait for a part of the whole.
+const PARTS: usize = 256;
 
 /// The frozen states of a process.
 #[derive(Debug)]
 pub struct RecircTable {
-    by_id: HashMap<RecircId, Held>,
-    by_state: HashMap<Arc<FrozenState>, RecircId>,
+    by_id: Box<[HashMap<RecircId, Held, RandomState>]>,
+    by_state: Box<[HashTable<Named>]>,
+    len: usize,
+    hasher: RandomState,
     last: u32,
     max_ids: usize,
 }
@@ -72,63 +89,88 @@ impl Default for RecircTable {
 impl RecircTable {
     /// An empty table for at most `max_ids` states.
     pub fn with_limit(max_ids: usize) -> RecircTable {
-        RecircTable { by_id: HashMap::new(), by_state: HashMap::new(), last: 0, max_ids }
+        RecircTable {
+            by_id: (0..PARTS).map(|_| HashMap::default()).collect(),
+            by_state: (0..PARTS).map(|_| HashTable::new()).collect(),
+            len: 0,
+            hasher: RandomState::new(),
+            last: 0,
+            max_ids,
+        }
+    }
+
+    fn held(&self, id: RecircId) -> Option<&Held> {
+        self.by_id[id.0 as usize % PARTS].get(&id)
+    }
+
+    fn held_mut(&mut self, id: RecircId) -> Option<&mut Held> {
+        self.by_id[id.0 as usize % PARTS].get_mut(&id)
+    }
+
+    /// Place of the part for that hash: by other bits than a table looks at.
+    fn part(hash: u64) -> usize {
+        (hash >> 40) as usize % PARTS
     }
 
     /// The id of `state`, made when there is none, with one more holder. `None` when the table is full.
     pub fn hold_state(&mut self, state: FrozenState) -> Option<RecircId> {
-        if let Some(id) = self.by_state.get(&state).copied() {
+        let hash = self.hasher.hash_one(&state);
+        let same = |n: &Named| n.hash == hash && self.held(n.id).is_some_and(|h| *h.state == state);
+        if let Some(id) = self.by_state[RecircTable::part(hash)].find(hash, same).map(|n| n.id) {
             self.hold(id);
             return Some(id);
         }
-        if self.by_id.len() >= self.max_ids {
+        if self.len >= self.max_ids {
             return None;
         }
         let id = loop {
             self.last = self.last.wrapping_add(1);
             let id = RecircId(self.last);
-            if id.0 != 0 && !self.by_id.contains_key(&id) {
+            if id.0 != 0 && self.held(id).is_none() {
                 break id;
             }
         };
-        let state = Arc::new(state);
-        self.by_state.insert(state.clone(), id);
-        self.by_id.insert(id, Held { state, holders: 1 });
+        self.by_state[RecircTable::part(hash)].insert_unique(hash, Named { hash, id }, |n| n.hash);
+        self.by_id[id.0 as usize % PARTS].insert(id, Held { state: Arc::new(state), hash, holders: 1 });
+        self.len += 1;
         Some(id)
     }
 
     /// One more holder of an id.
     pub fn hold(&mut self, id: RecircId) -> bool {
-        let Some(h) = self.by_id.get_mut(&id) else { return false };
+        let Some(h) = self.held_mut(id) else { return false };
         h.holders += 1;
         true
     }
 
-    /// One holder less; the last one ends the id.
-    pub fn release(&mut self, id: RecircId) {
-        let Some(h) = self.by_id.get_mut(&id) else { return };
+    /// One holder less; the last one ends the id, and what it stood for is given back.
+    pub fn release(&mut self, id: RecircId) -> Option<Arc<FrozenState>> {
+        let h = self.held_mut(id)?;
         h.holders -= 1;
-        if h.holders == 0 {
-            let h = self.by_id.remove(&id);
-            if let Some(h) = h {
-                self.by_state.remove(&h.state);
-            }
+        if h.holders > 0 {
+            return None;
         }
+        let h = self.by_id[id.0 as usize % PARTS].remove(&id)?;
+        self.len -= 1;
+        if let Ok(named) = self.by_state[RecircTable::part(h.hash)].find_entry(h.hash, |n| n.id == id) {
+            named.remove();
+        }
+        Some(h.state)
     }
 
     /// What an id stands for.
     pub fn state(&self, id: RecircId) -> Option<Arc<FrozenState>> {
-        self.by_id.get(&id).map(|h| h.state.clone())
+        self.held(id).map(|h| h.state.clone())
     }
 
     /// Number of states held.
     pub fn len(&self) -> usize {
-        self.by_id.len()
+        self.len
     }
 
     /// Whether no state is held.
     pub fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
+        self.len == 0
     }
 }
 

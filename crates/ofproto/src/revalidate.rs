@@ -19,7 +19,7 @@ use dpif::{
     ReplySink,
 };
 use flow::{PackedFlow, Ufid};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering, ReplyRing};
 
@@ -29,6 +29,8 @@ pub const ROUND_MS: u64 = 500;
 const DUMP_FLOWS: usize = 256;
 /// Deletes of one batch: packets wait meanwhile.
 const DELETE_FLOWS: usize = 64;
+/// Batches of deletes under way at a time: first packets wait behind them.
+const DELETES_UNDER_WAY: u64 = 4;
 /// One of so many rounds reads all flows, also without a change.
 const FULL_EVERY: u64 = 8;
 /// How far a round looks back beyond the start of the last one, in milliseconds: time stamps are those of bursts.
@@ -118,6 +120,8 @@ pub struct Revalidator {
     next_ms: u64,
     tags: BTreeMap<u64, Batch>,
     next_tag: u64,
+    /// Flows that are to be deleted as soon as fewer deletes are under way.
+    to_delete: VecDeque<(PmdId, Vec<Ufid>)>,
     /// Flows that ended in this round: a dump that was answered before may still show them.
     ended: BTreeSet<(Ufid, PmdId)>,
     /// Figures.
@@ -159,6 +163,7 @@ impl Revalidator {
             next_ms: 0,
             tags: BTreeMap::new(),
             next_tag: 0,
+            to_delete: VecDeque::new(),
             ended: BTreeSet::new(),
             stats: RevalidatorStats::default(),
             foreign_flows: AtomicU64::new(0),
@@ -201,8 +206,9 @@ impl Revalidator {
         }
         self.check_stale(backer, dp, now_ms);
         if self.waits_for_nothing(Part::Counters) {
-            self.end_idle(backer, dp, now_ms);
+            self.end_idle(backer, now_ms);
         }
+        self.send_deletes(dp);
         if self.waits_for_nothing(Part::Idle) {
             self.finish(backer, now_ms);
         }
@@ -288,7 +294,7 @@ impl Revalidator {
     }
 
     /// The second part of a round: flows without packets for too long go.
-    fn end_idle(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
+    fn end_idle(&mut self, backer: &Backer, now_ms: u64) {
         let Some(round) = &mut self.round else { return };
         round.part = Part::Idle;
         let purge = round.purge;
@@ -311,10 +317,17 @@ impl Revalidator {
             }
         });
         for (pmd, names) in going {
-            for some in names.chunks(DELETE_FLOWS) {
-                let deletes = some.iter().map(|ufid| (*ufid, Sent::Delete, DpifOp::FlowDel(*ufid)));
-                self.send(dp, pmd, deletes.collect());
-            }
+            self.to_delete.extend(names.chunks(DELETE_FLOWS).map(|some| (pmd, some.to_vec())));
+        }
+    }
+
+    /// Sends what is to be deleted, a little at a time.
+    fn send_deletes(&mut self, dp: &dyn Datapath) {
+        while self.round.as_ref().is_some_and(|r| r.part == Part::Idle && r.waiting < DELETES_UNDER_WAY)
+            && let Some((pmd, names)) = self.to_delete.pop_front()
+        {
+            let deletes = names.into_iter().map(|ufid| (ufid, Sent::Delete, DpifOp::FlowDel(ufid)));
+            self.send(dp, pmd, deletes.collect());
         }
     }
 

@@ -17,6 +17,10 @@ use sync::{AtomicBool, AtomicU64, Mutex, Ordering, Parker, Unparker, lock};
 /// Longest wait of a handler, so that it sees that it is to end.
 const HANDLER_WAIT: Duration = Duration::from_millis(500);
 
+/// Operations that a handler has under way at most before it takes upcalls again. Forwarding threads take them in the order
+/// they come, so what waits there is served in no fair order: the rest waits in the ports' queues.
+const UNDER_WAY_MAX_OPS: usize = 512;
+
 /// What the revalidator thread shows and is told.
 pub struct RevalidatorState {
     /// Figures of the last rounds.
@@ -234,9 +238,18 @@ struct HandlerThread {
     datapath: Arc<UserspaceDatapath>,
     replies: Arc<Replies>,
     sink: Arc<dyn ReplySink>,
-    puts: HashMap<u64, Vec<(usize, Ufid)>>,
+    sent: HashMap<u64, Sent>,
+    /// Operations that are not answered yet.
+    under_way: usize,
     next_tag: u64,
     revalidator: Unparker,
+}
+
+/// A batch that is not answered yet.
+struct Sent {
+    ops: usize,
+    /// Flows that it makes, by the place of their operation.
+    puts: Vec<(usize, Ufid)>,
 }
 
 impl HandlerThread {
@@ -249,11 +262,21 @@ impl HandlerThread {
         let replies = Arc::new(Replies::default());
         let unparker = handler.unparker();
         let sink = Arc::new(ReplyQueue::new(replies.clone(), move || unparker.unpark()));
-        HandlerThread { backer, datapath, replies, sink, puts: HashMap::new(), next_tag: 0, revalidator }
+        HandlerThread {
+            backer,
+            datapath,
+            replies,
+            sink,
+            sent: HashMap::new(),
+            under_way: 0,
+            next_tag: 0,
+            revalidator,
+        }
     }
 
     fn run(mut self, mut handler: Handler, stop: &AtomicBool, wake: &Wake) {
         while !stop.load(Ordering::Acquire) {
+            self.wait_for_room(&handler);
             let upcalls = handler.take(HANDLER_WAIT);
             self.take_replies();
             if upcalls.is_empty() {
@@ -269,27 +292,40 @@ impl HandlerThread {
                 wake();
             }
             for (pmd, ops) in ops {
-                let puts: Vec<_> =
-                    ops.iter().enumerate().filter_map(|(i, op)| Some((i, op.creates()?))).collect();
-                let reply = (!puts.is_empty()).then(|| self.sink.clone());
-                let tag = self.next_tag;
-                if reply.is_some() {
-                    self.puts.insert(tag, puts);
-                    self.next_tag += 1;
-                }
-                self.datapath.operate(OpBatch { pmd, ops, tag, reply });
+                self.send(pmd, ops);
             }
         }
         let end = Instant::now() + LAST_ANSWERS;
-        while !self.puts.is_empty() && Instant::now() < end {
+        while !self.sent.is_empty() && Instant::now() < end {
             handler.wait(Duration::from_millis(1));
+            self.take_replies();
+        }
+    }
+
+    fn send(&mut self, pmd: PmdId, ops: Vec<DpifOp>) {
+        let puts = ops.iter().enumerate().filter_map(|(i, op)| Some((i, op.creates()?))).collect();
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.under_way += ops.len();
+        self.sent.insert(tag, Sent { ops: ops.len(), puts });
+        self.datapath.operate(OpBatch { pmd, ops, tag, reply: Some(self.sink.clone()) });
+    }
+
+    /// Waits until few operations are under way; not for ever, should a thread hang that has them.
+    fn wait_for_room(&mut self, handler: &Handler) {
+        let end = Instant::now() + HANDLER_WAIT;
+        self.take_replies();
+        while self.under_way >= UNDER_WAY_MAX_OPS && Instant::now() < end {
+            handler.wait(HANDLER_WAIT);
             self.take_replies();
         }
     }
 
     fn take_replies(&mut self) {
         while let Some((pmd, tag, results)) = self.replies.pop() {
-            for (i, ufid) in self.puts.remove(&tag).unwrap_or_default() {
+            let Some(Sent { ops, puts }) = self.sent.remove(&tag) else { continue };
+            self.under_way -= ops;
+            for (i, ufid) in puts {
                 let installed = results.get(i).is_some_and(|r| !matches!(r, OpResult::Failed(_)));
                 if upcall::put_done(&self.backer, pmd, ufid, installed) {
                     self.revalidator.unpark();

@@ -485,3 +485,29 @@ fn a_flow_made_from_what_is_no_more_is_checked_as_soon_as_it_is_there() {
     rig.settle();
     assert!(rig.revalidator.rounds() > rounds + 1);
 }
+
+#[test]
+fn deletes_of_many_flows_come_a_little_at_a_time() {
+    let mut rig = Rig::new("actions=2");
+    for n in 0..1000 {
+        rig.install(0x88cc, n);
+    }
+    rig.settle();
+    rig.backer.limits.purge.store(true, Ordering::Release);
+    rig.revalidator.hurry();
+    let mut turns = 0;
+    rig.now_ms += 1000;
+    while !rig.backer.ukeys.is_empty() {
+        rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
+        let batches: Vec<usize> = lock(&rig.dp.waiting).iter().map(|b| b.ops.len()).collect();
+        assert!(
+            batches.len() as u64 <= DELETES_UNDER_WAY && batches.iter().all(|n| *n <= DELETE_FLOWS),
+            "{batches:?}"
+        );
+        rig.dp.work();
+        turns += 1;
+        assert!(turns < 100, "{} are left", rig.backer.ukeys.len());
+    }
+    // The round lasts until the last of them is answered.
+    assert!(rig.revalidator.is_idle() && rig.dp.actions().is_empty());
+}

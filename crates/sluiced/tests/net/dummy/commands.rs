@@ -180,6 +180,7 @@ dpif/dump-flows --names br0
 dpif/dump-flows br1
 dpif/dump-flows nobr
 dpctl/show -s
+revalidator/wait
 fdb/flush
 ofproto/trace br0 in_port=1
 ofproto/trace br0 in_port=1 -generate
