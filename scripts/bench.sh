@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-"${CARGO:-cargo}" build --release --locked -p bench -p sluiced
+"${CARGO:-cargo}" build --release --locked -p bench -p sluiced -p sluice
 
 name=$(date -u +%Y%m%dT%H%M%SZ)-$(git rev-parse --short HEAD 2>/dev/null || echo nogit)
 where=()

@@ -6,7 +6,7 @@ use crate::guard::Guard;
 use crate::hugepages::Hugepages;
 use crate::lab::{DPDK_PAGES, Lab};
 use crate::report::Row;
-use crate::rows::{Effort, Runs, ablation, idle, pcap, setup, streams, veth};
+use crate::rows::{Effort, Runs, ablation, first, idle, pcap, setup, streams, veth};
 use crate::sides::{Build, Instance, Side};
 use crate::works;
 use anyhow::{Result, bail};
@@ -15,8 +15,8 @@ use std::time::Instant;
 use testkit::TempDir;
 
 /// What `--only` chooses among.
-pub(crate) const THEMES: [&str; 10] =
-    ["pcap", "setup", "lookups", "udp", "afxdp", "delay", "tcp", "udp1400", "idle", "ablation"];
+pub(crate) const THEMES: [&str; 11] =
+    ["pcap", "setup", "first", "lookups", "udp", "afxdp", "delay", "tcp", "udp1400", "idle", "ablation"];
 /// What `--peers` chooses among.
 pub(crate) const PEERS: [&str; 3] = ["dpdk", "ovs", "bridge"];
 /// Ports of the switches that have many.
@@ -54,9 +54,10 @@ struct Progress {
 impl Progress {
     fn new(options: &Options) -> Progress {
         let flows = options.flows.len() as u32;
-        let all: [(&[&str], &'static str, u32); 6] = [
+        let all: [(&[&str], &'static str, u32); 7] = [
             (&["pcap", "lookups", "setup"], "the datapath alone", 20),
             (&["ablation"], "the datapath alone, with parts of it off", 16),
+            (&["first"], "first packets", 16),
             (&["udp", "afxdp"], "small frames between hosts", 5 * flows),
             (&["delay", "tcp", "udp1400"], "delay and streams between hosts", 15),
             (&["ablation"], "hosts, with parts of the switch off", 6),
@@ -107,6 +108,7 @@ pub(crate) fn all(options: &Options, guard: &Guard, cpus: Cpus) -> Result<(Vec<R
     let parts = [
         Session::datapath_alone,
         Session::ablation_alone,
+        Session::first_packets,
         Session::between_hosts,
         Session::ablation_hosts,
         Session::many_ports,
@@ -191,6 +193,21 @@ impl Session<'_> {
             let rows = ablation::in_process(&self.sluiced, self.cpus.switch, &folder, self.effort)?;
             self.done(rows);
         }
+        Ok(())
+    }
+
+    fn first_packets(&mut self) -> Result<()> {
+        if !self.options.wants("first") {
+            return Ok(());
+        }
+        self.progress.part(self.effort);
+        let mut sides = vec![Side::Sluice];
+        sides.extend(self.before.as_ref().map(|_| Side::Before));
+        sides.extend(self.options.peer("ovs").then_some(Side::Ovs));
+        let programs =
+            first::Programs { sluiced: &self.sluiced, before: self.before.as_deref(), cpus: self.cpus };
+        let rows = first::rows(&sides, &programs, self.effort, self.options.quick)?;
+        self.done(rows);
         Ok(())
     }
 

@@ -10,7 +10,10 @@ use testkit::{Cmd, Signal, TempDir, left_by, require_netns, require_programs, wa
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Rows that need nothing but what the tests need anyway, and that have a line in the table.
-const ROWS: [&str; 22] = [
+const ROWS: [&str; 25] = [
+    "first-p50",
+    "first-deviation",
+    "first-idle-lost",
     "setup-rate",
     "setup-memory",
     "setup-forwarded-during",
@@ -35,14 +38,22 @@ const ROWS: [&str; 22] = [
     "pcap-17masks-cycles",
 ];
 
-/// The daemon beside the benchmark, built if it is not there or old: cargo builds no other package's programs for a test.
+/// The daemon beside the benchmark, and the command line beside that, built if they are not there or old: cargo builds no other package's programs for a test.
 fn sluiced() -> PathBuf {
     let folder = Path::new(env!("CARGO_BIN_EXE_bench")).parent().unwrap();
     let profile = folder.file_name().and_then(|n| n.to_str()).unwrap();
     let profile = if profile == "debug" { "dev" } else { profile };
     let target = folder.parent().unwrap();
-    let cargo =
-        Cmd::new(env!("CARGO")).args(["build", "--locked", "--quiet", "--workspace", "--bin", "sluiced"]);
+    let cargo = Cmd::new(env!("CARGO")).args([
+        "build",
+        "--locked",
+        "--quiet",
+        "--workspace",
+        "--bin",
+        "sluiced",
+        "--bin",
+        "sluice",
+    ]);
     let cargo = cargo.args(["--profile", profile, "--manifest-path"]);
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
     cargo.arg(manifest).arg("--target-dir").arg(target).limit(Duration::from_secs(900)).run().unwrap();

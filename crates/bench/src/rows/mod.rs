@@ -1,6 +1,7 @@
 //! The rows: what is measured, a module for each way to measure. Every round asks all sides in turn.
 
 pub(crate) mod ablation;
+pub(crate) mod first;
 pub(crate) mod idle;
 pub(crate) mod pcap;
 pub(crate) mod setup;
