@@ -96,7 +96,8 @@ sluice status
 
 say "What first packets cost: each of these starts a flow of its own"
 sluice ofctl add-flow br0 "priority=200,udp,tp_dst=9,actions=move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15],NORMAL"
-beside "${hosts[2]}" bash -c 'sleep 1; for n in $(seq 500); do exec 3<>/dev/udp/10.0.0.1/9; echo >&3; exec 3>&-; done' 2>/dev/null
+beside "${hosts[2]}" bash -c 'exec 9<> <(:); sleep 1
+    for n in $(seq 500); do exec 3<>/dev/udp/10.0.0.1/9; echo >&3; exec 3>&-; read -rt 0.004 -u 9; done' 2>/dev/null
 sluice upcall-cost --summary --duration 4s
 
 say "Done: stopping the switch and removing the hosts"
