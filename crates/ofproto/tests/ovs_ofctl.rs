@@ -215,7 +215,9 @@ fn run(dir: &RunDir, args: &[&str], input: &str) -> String {
     let mut text = String::new();
     for line in out.stdout.lines().chain(out.stderr.lines()) {
         let line = line.split_once("|WARN|").map_or(line, |(_, l)| l);
-        let words: Vec<String> = line.split(' ').map(normal).collect();
+        // The age since the last change is shown where it is another than the rule's own, by whole seconds.
+        let words = line.split(' ').filter(|word| !word.starts_with("hard_age="));
+        let words: Vec<String> = words.map(normal).collect();
         text += &words.join(" ");
         text.push('\n');
     }
