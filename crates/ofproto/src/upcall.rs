@@ -20,28 +20,32 @@ use sync::Ordering;
 pub const BATCH_MAX_UPCALLS: usize = 64;
 
 /// Deficit round robin (Shreedhar and Varghese, 1995) over the queues that hold something, in units of upcalls. A turn costs
-/// what it serves, however many queues are empty.
+/// what it serves, however many queues are empty. A queue that was empty has its first turn before those that never are (as RFC
+/// 8290 has it): who asks for little does not wait for a round of those who flood. It leaves only when it is found empty in a
+/// round of all, so it comes first once a round.
 #[derive(Debug)]
 pub struct DeficitRoundRobin<Q> {
-    /// In the order of their turns; the first one is being served.
-    waiting: VecDeque<Q>,
-    /// What the first one may still have served.
+    /// Those that have not had a turn yet.
+    new: VecDeque<Q>,
+    /// The others, in the order of their turns.
+    old: VecDeque<Q>,
+    /// What the queue whose turn it is may still have served.
     left: usize,
 }
 
 /// How many upcalls a queue may have served before the next queue's turn.
-pub const QUANTUM: usize = 8;
+pub const QUANTUM: usize = 2;
 
 impl<Q> Default for DeficitRoundRobin<Q> {
     fn default() -> DeficitRoundRobin<Q> {
-        DeficitRoundRobin { waiting: VecDeque::new(), left: QUANTUM }
+        DeficitRoundRobin { new: VecDeque::new(), old: VecDeque::new(), left: QUANTUM }
     }
 }
 
 impl<Q> DeficitRoundRobin<Q> {
-    /// A queue that was empty holds something; its turn comes after those that wait.
+    /// A queue that was not here holds something.
     pub fn enter(&mut self, queue: Q) {
-        self.waiting.push_back(queue);
+        self.new.push_back(queue);
     }
 
     /// Takes up to `max` values, fairly; `pop` takes one from a queue. A queue that gives none leaves, unless `emptied` gives it
@@ -53,18 +57,19 @@ impl<Q> DeficitRoundRobin<Q> {
         mut emptied: impl FnMut(Q) -> Option<Q>,
     ) -> Vec<T> {
         let mut out = Vec::new();
-        while out.len() < max
-            && let Some(queue) = self.waiting.front()
-        {
+        while out.len() < max {
+            let is_new = !self.new.is_empty();
+            let turns = if is_new { &mut self.new } else { &mut self.old };
+            let Some(queue) = turns.front() else { break };
             let value = pop(queue);
             let is_empty = value.is_none();
             out.extend(value);
             self.left -= usize::from(!is_empty);
             if is_empty || self.left == 0 {
                 self.left = QUANTUM;
-                let served = self.waiting.pop_front();
-                let stays = if is_empty { served.and_then(&mut emptied) } else { served };
-                self.waiting.extend(stays);
+                let served = turns.pop_front();
+                let stays = if is_empty && !is_new { served.and_then(&mut emptied) } else { served };
+                self.old.extend(stays);
             }
         }
         out

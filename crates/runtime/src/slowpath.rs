@@ -19,7 +19,7 @@ const HANDLER_WAIT: Duration = Duration::from_millis(500);
 
 /// Operations that a handler has under way at most before it takes upcalls again. Forwarding threads take them in the order
 /// they come, so what waits there is served in no fair order: the rest waits in the ports' queues.
-const UNDER_WAY_MAX_OPS: usize = 512;
+const UNDER_WAY_MAX_OPS: usize = 256;
 
 /// What the revalidator thread shows and is told.
 pub struct RevalidatorState {

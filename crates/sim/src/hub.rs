@@ -166,9 +166,10 @@ impl Hub {
             h.turns += 1;
         }
         self.taken += taken.len() as u64;
-        // A port is served QUANTUM upcalls a round, of both kinds in turn; a round is at most QUANTUM of each port.
+        // A port is served QUANTUM upcalls a round, of both kinds in turn; a round is at most QUANTUM of each port, and as many
+        // when it comes back after it was empty.
         let rounds_per_upcalls = |n: usize| 2 * n / QUANTUM + 2;
-        let turns_per_round = (ports * QUANTUM).div_ceil(BATCH_MAX_UPCALLS);
+        let turns_per_round = (2 * ports * QUANTUM).div_ceil(BATCH_MAX_UPCALLS);
         let own_port = |w: &&Waiting| self.queues[1..].iter().any(|q| q.port == w.upcall.rx_port);
         for w in taken.iter().filter(|w| w.turn > self.changed_at_turn).filter(own_port) {
             let (waited, bound) = (h.turns - w.turn, rounds_per_upcalls(w.ahead) * turns_per_round + 1);

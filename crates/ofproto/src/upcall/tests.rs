@@ -136,6 +136,27 @@ fn service_goes_on_where_it_stopped_and_is_in_order() {
 }
 
 #[test]
+fn who_asks_for_little_comes_first_once_a_round() {
+    let mut drr = DeficitRoundRobin::default();
+    let flooding = 0..10;
+    flooding.clone().for_each(|i| drr.enter(i));
+    let all = drr.take(10 * QUANTUM, |i| Some(*i), |_| None);
+    assert_eq!(all.len(), 10 * QUANTUM);
+    // A queue with one upcall: the next one that is served.
+    let one = std::cell::Cell::new(true);
+    let mut pop = |i: &i32| if *i == 99 { one.replace(false).then_some(99) } else { Some(*i) };
+    drr.enter(99);
+    assert_eq!(drr.take(2, &mut pop, |_| None), [99, 0]);
+    // One more: it did not leave, so it waits for its turn, and all others have theirs before.
+    one.set(true);
+    let round = drr.take(10 * QUANTUM, &mut pop, |_| None);
+    assert_eq!(round.last(), Some(&99));
+    for i in flooding {
+        assert_eq!(round.iter().filter(|n| **n == i).count(), QUANTUM - usize::from(i == 0), "{i}");
+    }
+}
+
+#[test]
 fn a_queue_that_fills_while_it_is_found_empty_stays() {
     let mut drr = DeficitRoundRobin::default();
     drr.enter(7);
