@@ -18,7 +18,7 @@ use dpif::{
     Datapath, DpAction, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode,
     ReplySink,
 };
-use flow::{PackedFlow, Ufid};
+use flow::{FlowKey, PackedFlow, Ufid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering, ReplyRing};
@@ -569,8 +569,9 @@ fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>) {
 
 /// Translates a flow again and compares, which observers are told.
 fn recheck(backer: &Backer, ufid: Ufid, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
-    backer.observe(|o| o.recheck_begins(ufid, &k.flow.key()));
-    let verdict = translate_again(backer, k, epoch, now_ms);
+    let key = k.flow.key();
+    backer.observe(|o| o.recheck_begins(ufid, &key));
+    let verdict = translate_again(backer, k, &key, epoch, now_ms);
     let result = match verdict {
         Verdict::Keep => Rechecked::Keep,
         Verdict::Delete => Rechecked::Delete,
@@ -580,14 +581,13 @@ fn recheck(backer: &Backer, ufid: Ufid, k: &mut Ukey, epoch: u64, now_ms: u64) -
     verdict
 }
 
-fn translate_again(backer: &Backer, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
+fn translate_again(backer: &Backer, k: &mut Ukey, key: &FlowKey, epoch: u64, now_ms: u64) -> Verdict {
     let view = backer.view();
-    let key = k.flow.key();
     let Some((bridge, of_port)) = view.of_port(key.in_port()) else { return Verdict::Delete };
     let flow = key.to_flow(of_port);
     let request = Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
     let t = translate(&request, &mut backer.xlate_host(false, now_ms));
-    if backer.mask_of(&t.wc, &key) != k.flow.mask() {
+    if PackedFlow::new(key, &backer.mask_of(&t.wc, key)) != k.flow {
         backer.recirc_release(&t.recircs);
         return Verdict::Delete;
     }
