@@ -14,7 +14,7 @@ use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
 use crate::view::{BridgeView, View};
 use crate::xlate::{EffectHost, LearnedFlow, Translation, XlateHost};
-use dpif::{ControllerCookie, PmdId, Upcall};
+use dpif::{ControllerCookie, DpAction, PmdId, Upcall};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, RecircId, Ufid};
 use packet::Packet;
 use std::sync::Arc;
@@ -165,6 +165,10 @@ pub trait Observer: Send + Sync {
     fn recheck_ends(&self, ufid: Ufid, result: Rechecked);
 }
 
+/// Does to a packet and its key what the datapath does for a set, push or pop action; `false` when the datapath drops the packet
+/// for it, or when that is not known.
+pub type Rewrite = Box<dyn Fn(&mut Packet, &mut FlowKey, &DpAction) -> bool + Send + Sync>;
+
 /// What the bridges of one datapath share.
 pub struct Backer {
     view: Snapshot<View>,
@@ -178,6 +182,9 @@ pub struct Backer {
     pub packet_ins: BoundedQueue<PacketInEvent>,
     /// Packets for controllers that did not fit.
     pub packet_ins_lost: AtomicU64,
+    /// Packets for controllers that were made where a packet was translated, without an upcall of their own; those that did
+    /// not fit included.
+    pub packet_ins_made: AtomicU64,
     /// Ended rules that a controller wants to know of.
     pub removed: BoundedQueue<RemovedEvent>,
     /// Flows that were installed when a newer epoch had begun: their translation is to be checked at once.
@@ -188,6 +195,8 @@ pub struct Backer {
     pub faults: BoundedQueue<String>,
     /// Tunables.
     pub limits: Limits,
+    /// How the datapath rewrites a packet, where that is known; see [`Rewrite`].
+    pub rewrite: Option<Rewrite>,
     /// Who is told what is done, if anybody.
     pub observer: Option<&'static dyn Observer>,
     /// When the last complete dump of the datapath's flows began.
@@ -208,6 +217,7 @@ impl Backer {
             ukeys: Ukeys::default(),
             packet_ins: BoundedQueue::new(PACKET_IN_QUEUE),
             packet_ins_lost: AtomicU64::new(0),
+            packet_ins_made: AtomicU64::new(0),
             removed: BoundedQueue::new(REMOVED_QUEUE),
             stale: BoundedQueue::new(STALE_QUEUE),
             stale_lost: AtomicBool::new(false),
@@ -221,6 +231,7 @@ impl Backer {
                 purge: AtomicBool::new(false),
                 exact_flows: AtomicBool::new(false),
             },
+            rewrite: None,
             observer: None,
             dumped_ms: AtomicU64::new(0),
             hash_seed,

@@ -53,6 +53,9 @@ impl Instance {
         };
         let mut backer = Backer::new(hash_seed.rotate_left(17));
         backer.observer = Some(&probes::Watch);
+        let vlan_limit = userspace.vlan_limit;
+        backer.rewrite =
+            Some(Box::new(move |packet, key, action| datapath::rewrite(packet, key, action, vlan_limit)));
         let backer = Arc::new(backer);
         let inline = Arc::new(InlineSlowPath {
             backer: backer.clone(),
