@@ -182,8 +182,10 @@ pub struct Backer {
     pub packet_ins: BoundedQueue<PacketInEvent>,
     /// Packets for controllers that did not fit.
     pub packet_ins_lost: AtomicU64,
+    /// Packets for controllers that were not made because nobody listens.
+    pub packet_ins_unwanted: AtomicU64,
     /// Packets for controllers that were made where a packet was translated, without an upcall of their own; those that did
-    /// not fit included.
+    /// not fit or that nobody wanted included.
     pub packet_ins_made: AtomicU64,
     /// Ended rules that a controller wants to know of.
     pub removed: BoundedQueue<RemovedEvent>,
@@ -217,6 +219,7 @@ impl Backer {
             ukeys: Ukeys::default(),
             packet_ins: BoundedQueue::new(PACKET_IN_QUEUE),
             packet_ins_lost: AtomicU64::new(0),
+            packet_ins_unwanted: AtomicU64::new(0),
             packet_ins_made: AtomicU64::new(0),
             removed: BoundedQueue::new(REMOVED_QUEUE),
             stale: BoundedQueue::new(STALE_QUEUE),
@@ -286,6 +289,7 @@ impl Backer {
             macs: Arc::new(Mutex::new(MacTable::default())),
             meters: Arc::default(),
             miss_to_controller: false,
+            listeners: Arc::default(),
             forward_bpdu: false,
         };
         self.change(|view| {

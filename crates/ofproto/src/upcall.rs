@@ -92,7 +92,7 @@ pub fn handle(backer: &Backer, upcalls: dpif::Upcalls, now_ms: u64) -> OpsByPmd 
         }
         let kind = upcall.kind;
         if let UpcallKind::Action(UserCookie::Controller(cookie)) = kind {
-            packet_in::handed_up(backer, *upcall, cookie);
+            packet_in::handed_up(backer, &view, *upcall, cookie);
             continue;
         }
         let queue = ops.entry(upcall.pmd).or_default();
@@ -152,7 +152,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
     } else {
         release_after_use(backer, &t);
     }
-    queue.push(execute(backer, upcall, actions));
+    queue.push(execute(backer, view, upcall, actions));
 }
 
 fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, queue: &mut Vec<DpifOp>) {
@@ -161,12 +161,12 @@ fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, queue: &
     // The megaflow that sent it here counted the packet already.
     t.cache.replay(0, 0, now_ms, &mut backer.effect_host());
     release_after_use(backer, &t);
-    queue.push(execute(backer, upcall, t.actions.into()));
+    queue.push(execute(backer, view, upcall, t.actions.into()));
 }
 
 /// Sends the packet of an upcall on its way: to controllers at once, elsewhere by the datapath.
-fn execute(backer: &Backer, upcall: Upcall, actions: Arc<[DpAction]>) -> DpifOp {
-    let packet_in::Rest { actions, went_on } = packet_in::take(backer, &upcall, actions);
+fn execute(backer: &Backer, view: &View, upcall: Upcall, actions: Arc<[DpAction]>) -> DpifOp {
+    let packet_in::Rest { actions, went_on } = packet_in::take(backer, view, &upcall, actions);
     DpifOp::Execute(Box::new(Execute {
         upcall: upcall.id(),
         packet: upcall.packet,

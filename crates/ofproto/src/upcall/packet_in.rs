@@ -4,11 +4,12 @@
 //! from the packet as it stands at each point of its actions and leaves the rest to the datapath. In order: from the first
 //! action on that is not known here to let the packet pass unchanged, or changed as told, all is left to the datapath (a
 //! meter decides there, also the one of all packets for controllers). The megaflow has all actions in any case.
+//! Nothing is made, and nobody woken, while no controller listens ([`Listeners`](crate::view::Listeners)).
 //!
 //! Who may call: the handler, for packets that it translates. Packet-outs are left to the datapath.
 
 use crate::backer::{Backer, PacketInEvent};
-use crate::recirc::FrozenState;
+use crate::view::View;
 use dpif::{ControllerCookie, DpAction, Upcall, UserCookie};
 use flow::FlowKey;
 use packet::Packet;
@@ -51,7 +52,7 @@ impl Frame<'_> {
 }
 
 /// Makes the packet-ins that `actions` ask for and says what is left to do.
-pub(super) fn take(backer: &Backer, upcall: &Upcall, actions: Arc<[DpAction]>) -> Rest {
+pub(super) fn take(backer: &Backer, view: &View, upcall: &Upcall, actions: Arc<[DpAction]>) -> Rest {
     let Some(last) = actions.iter().rposition(|a| for_controller(a).is_some()) else {
         return Rest { actions, went_on: false };
     };
@@ -60,7 +61,7 @@ pub(super) fn take(backer: &Backer, upcall: &Upcall, actions: Arc<[DpAction]>) -
     let mut done = 0;
     for action in &actions[..=last] {
         if let Some(cookie) = for_controller(action) {
-            made(backer, &frame, *cookie);
+            made(backer, view, &frame, *cookie);
         } else if frame.passes(backer, action) {
             rest.push(action.clone());
         } else {
@@ -73,31 +74,30 @@ pub(super) fn take(backer: &Backer, upcall: &Upcall, actions: Arc<[DpAction]>) -
     Rest { actions: rest.into(), went_on }
 }
 
-fn made(backer: &Backer, frame: &Frame<'_>, cookie: ControllerCookie) {
+fn made(backer: &Backer, view: &View, frame: &Frame<'_>, cookie: ControllerCookie) {
     backer.packet_ins_made.fetch_add(1, Ordering::Relaxed);
-    if let Some(state) = state_of(backer, cookie) {
-        queue(backer, PacketInEvent { state, cookie, packet: (*frame.packet).clone(), key: frame.key });
-    }
+    tell(backer, view, cookie, || ((*frame.packet).clone(), frame.key));
 }
 
 /// A packet that the datapath handed up for controllers.
-pub(super) fn handed_up(backer: &Backer, upcall: Upcall, cookie: ControllerCookie) {
-    if let Some(state) = state_of(backer, cookie) {
-        queue(backer, PacketInEvent { state, cookie, packet: upcall.packet, key: upcall.key });
-    }
+pub(super) fn handed_up(backer: &Backer, view: &View, upcall: Upcall, cookie: ControllerCookie) {
+    tell(backer, view, cookie, || (upcall.packet, upcall.key));
 }
 
-fn state_of(backer: &Backer, cookie: ControllerCookie) -> Option<Arc<FrozenState>> {
-    let state = backer.recirc_state(cookie.recirc_id);
-    if state.is_none() {
+/// Queues a packet for the controllers, if any of them listens.
+fn tell(backer: &Backer, view: &View, cookie: ControllerCookie, make: impl FnOnce() -> (Packet, FlowKey)) {
+    let Some(state) = backer.recirc_state(cookie.recirc_id) else {
         // The packet waited so long that its flow is gone.
         backer.packet_ins_lost.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
+    let wanted = view.bridge(state.bridge).is_some_and(|b| b.listeners.want(cookie.controller_id));
+    if !wanted {
+        backer.packet_ins_unwanted.fetch_add(1, Ordering::Relaxed);
+        return;
     }
-    state
-}
-
-fn queue(backer: &Backer, event: PacketInEvent) {
-    if backer.packet_ins.push(event).is_err() {
+    let (packet, key) = make();
+    if backer.packet_ins.push(PacketInEvent { state, cookie, packet, key }).is_err() {
         backer.packet_ins_lost.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -107,3 +107,30 @@ fn packets_of_a_slow_flow_go_at_once_too() {
     assert_eq!((&execute.actions[..], execute.went_on), (&[DpAction::Output(DpPort(2))][..], true));
     assert_eq!(backer.packet_ins.len(), 2);
 }
+
+#[test]
+fn nothing_is_made_while_nobody_listens() {
+    let (backer, bridge) = backer_with("actions=controller(id=3),2");
+    let view = backer.view();
+    let listeners = &view.bridge(bridge).expect("made by backer_with").listeners;
+    let mut ufid = 0;
+    let mut both_ways = || {
+        ufid += 2;
+        let (execute, put) = first_pass(&backer, miss_of(0x88cc, ufid));
+        // The packet's way is the same, and the flow goes on handing packets up: who listens may change.
+        assert!(matches!(execute.actions[..], [DpAction::Output(_)]) && execute.went_on && put.len() == 2);
+        let DpAction::Userspace(cookie) = put[0] else { panic!("{put:?}") };
+        let up = Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, ufid + 1) };
+        handle(&backer, vec![Box::new(up)], 6);
+        let unwanted = backer.packet_ins_unwanted.swap(0, Ordering::Relaxed);
+        (std::iter::from_fn(|| backer.packet_ins.pop()).count() as u64, unwanted)
+    };
+    assert_eq!(both_ways(), (2, 0));
+    listeners.set([0, 4].into_iter());
+    assert_eq!(both_ways(), (0, 2));
+    listeners.set([3].into_iter());
+    assert_eq!(both_ways(), (2, 0));
+    listeners.set([].into_iter());
+    assert_eq!(both_ways(), (0, 2));
+    assert_eq!(backer.packet_ins_lost.load(Ordering::Relaxed), 0);
+}
