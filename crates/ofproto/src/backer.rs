@@ -79,6 +79,9 @@ pub struct Limits {
     pub max_idle_ms: AtomicU64,
     /// `max-revalidator`: longest time between two rounds of revalidation, in milliseconds.
     pub max_revalidator_ms: AtomicU64,
+    /// `min-revalidate-pps`: while rounds over all flows take longer than half of `max-revalidator`, a flow with fewer packets
+    /// a second goes rather than being translated again; 0: none does.
+    pub min_revalidate_pps: AtomicU64,
     /// The next round of revalidation is to delete all flows that it sees (`revalidator/purge`).
     pub purge: AtomicBool,
     /// Flows match the packets they are made from and no others (`upcall/disable-megaflows`).
@@ -116,6 +119,15 @@ impl Limits {
             now
         };
         self.flow_limit.store(next, Ordering::Relaxed);
+    }
+
+    /// Whether a flow is worth translating again, of which `packets` came since `since_ms`, the time of its last packet that was
+    /// known before (0: none was), when the last round over all flows took so long.
+    pub(crate) fn is_worth_checking(&self, packets: u64, since_ms: u64, round_ms: u64, now_ms: u64) -> bool {
+        let least_pps = self.min_revalidate_pps.load(Ordering::Relaxed);
+        let is_hurried = round_ms >= self.max_revalidator_ms.load(Ordering::Relaxed) / 2;
+        let took_ms = now_ms.saturating_sub(since_ms);
+        !is_hurried || since_ms == 0 || packets.saturating_mul(1000) >= least_pps.saturating_mul(took_ms)
     }
 
     /// How long a flow may be without packets beside so many flows, in milliseconds: `max-idle` while there is room, from
@@ -231,6 +243,7 @@ impl Backer {
                 kept_for_ports_percent: AtomicU64::new(KEPT_FOR_PORTS_PERCENT),
                 max_idle_ms: AtomicU64::new(10_000),
                 max_revalidator_ms: AtomicU64::new(500),
+                min_revalidate_pps: AtomicU64::new(5),
                 purge: AtomicBool::new(false),
                 exact_flows: AtomicBool::new(false),
             },

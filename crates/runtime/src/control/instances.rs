@@ -164,6 +164,7 @@ impl Instance {
         limits.set_flow_limit(global.flow_limit.into());
         limits.max_idle_ms.store(global.max_idle_ms, Ordering::Relaxed);
         limits.max_revalidator_ms.store(global.max_revalidator_ms, Ordering::Relaxed);
+        limits.min_revalidate_pps.store(global.min_revalidate_pps, Ordering::Relaxed);
         if let Err(e) = self.slow.set_handlers(global.handler_threads) {
             log::error!(target: "ofproto_dpif_upcall", "{}: not all handlers could be started: {e}", self.name());
         }
