@@ -294,8 +294,14 @@ impl Instances {
         let mut more = false;
         for instance in self.by_type.values_mut() {
             more |= instance.run();
+            instance.datapath.close_devices();
         }
         more
+    }
+
+    /// Closes the devices of removed ports, and those that were opened in vain.
+    pub(crate) fn close_devices(&self) {
+        self.iter().for_each(|i| i.datapath.close_devices());
     }
 
     /// Housekeeping of the main cores, about once a second.
