@@ -19,7 +19,7 @@ use sync::{
 const MISSES_PER_PORT: usize = 1024;
 /// Misses that may wait in all. A port may have as many waiting as there is room left (the dynamic threshold of Choudhury and
 /// Hahne, 1998): ports that flood share the room evenly, and those that do not find some.
-const ALL_MISSES: usize = 65_536;
+const ALL_MISSES: usize = 131_072;
 /// Packets for controllers and the slow path that may wait per port.
 const ACTIONS_PER_PORT: usize = 512;
 
