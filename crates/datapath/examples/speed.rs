@@ -454,8 +454,14 @@ impl Attacker {
             actions: actions.clone(),
             mode: PutMode::Create,
         };
-        let execute =
-            Execute { packet: upcall.packet, key: upcall.key, actions, ticket: upcall.ticket, upcall: 0 };
+        let execute = Execute {
+            packet: upcall.packet,
+            key: upcall.key,
+            actions,
+            ticket: upcall.ticket,
+            upcall: 0,
+            went_on: false,
+        };
         let ops = vec![DpifOp::FlowPut(Box::new(put)), DpifOp::Execute(Box::new(execute))];
         let results = side.pmd.apply(ops, 1_000_000, &mut side.sink);
         assert!(matches!(results[1], OpResult::Done), "{results:?}");

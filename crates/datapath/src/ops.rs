@@ -113,7 +113,7 @@ impl Pmd {
     }
 
     fn execute(&mut self, execute: Execute, io: &mut dyn PmdIo) -> Result<(), DpifError> {
-        let Execute { packet, key, actions, ticket, .. } = execute;
+        let Execute { packet, key, actions, ticket, went_on, .. } = execute;
         let rx_port = key.in_port();
         self.exec.ports.ledger.executed += 1;
         let result = validate(&actions);
@@ -125,6 +125,7 @@ impl Pmd {
             let mut key = whole(&key);
             let layout = re_extract(&mut key, packet.data(), self.config.vlan_limit);
             let mut view = View::new(&mut key, layout, Origin { rx_port, depth: 0 });
+            view.used = went_on;
             self.exec.run(packet, &mut view, &actions, io);
             self.go_round(io);
         }

@@ -53,6 +53,8 @@ pub struct Execute {
     pub ticket: Option<Ticket>,
     /// The upcall that it comes from ([`Upcall::id`](crate::Upcall::id)); 0: none.
     pub upcall: u64,
+    /// Copies of it went on already, to controllers: it is not dropped when the actions send it nowhere.
+    pub went_on: bool,
 }
 
 /// One operation.

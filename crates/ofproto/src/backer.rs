@@ -14,7 +14,7 @@ use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
 use crate::view::{BridgeView, View};
 use crate::xlate::{EffectHost, LearnedFlow, Translation, XlateHost};
-use dpif::{ControllerCookie, PmdId, Upcall};
+use dpif::{ControllerCookie, DpAction, PmdId, Upcall};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, RecircId, Ufid};
 use packet::Packet;
 use std::sync::Arc;
@@ -79,6 +79,9 @@ pub struct Limits {
     pub max_idle_ms: AtomicU64,
     /// `max-revalidator`: longest time between two rounds of revalidation, in milliseconds.
     pub max_revalidator_ms: AtomicU64,
+    /// `min-revalidate-pps`: while rounds over all flows take longer than half of `max-revalidator`, a flow with fewer packets
+    /// a second goes rather than being translated again; 0: none does.
+    pub min_revalidate_pps: AtomicU64,
     /// The next round of revalidation is to delete all flows that it sees (`revalidator/purge`).
     pub purge: AtomicBool,
     /// Flows match the packets they are made from and no others (`upcall/disable-megaflows`).
@@ -116,6 +119,15 @@ impl Limits {
             now
         };
         self.flow_limit.store(next, Ordering::Relaxed);
+    }
+
+    /// Whether a flow is worth translating again, of which `packets` came since `since_ms`, the time of its last packet that was
+    /// known before (0: none was), when the last round over all flows took so long.
+    pub(crate) fn is_worth_checking(&self, packets: u64, since_ms: u64, round_ms: u64, now_ms: u64) -> bool {
+        let least_pps = self.min_revalidate_pps.load(Ordering::Relaxed);
+        let is_hurried = round_ms >= self.max_revalidator_ms.load(Ordering::Relaxed) / 2;
+        let took_ms = now_ms.saturating_sub(since_ms);
+        !is_hurried || since_ms == 0 || packets.saturating_mul(1000) >= least_pps.saturating_mul(took_ms)
     }
 
     /// How long a flow may be without packets beside so many flows, in milliseconds: `max-idle` while there is room, from
@@ -165,6 +177,10 @@ pub trait Observer: Send + Sync {
     fn recheck_ends(&self, ufid: Ufid, result: Rechecked);
 }
 
+/// Does to a packet and its key what the datapath does for a set, push or pop action; `false` when the datapath drops the packet
+/// for it, or when that is not known.
+pub type Rewrite = Box<dyn Fn(&mut Packet, &mut FlowKey, &DpAction) -> bool + Send + Sync>;
+
 /// What the bridges of one datapath share.
 pub struct Backer {
     view: Snapshot<View>,
@@ -178,6 +194,11 @@ pub struct Backer {
     pub packet_ins: BoundedQueue<PacketInEvent>,
     /// Packets for controllers that did not fit.
     pub packet_ins_lost: AtomicU64,
+    /// Packets for controllers that were not made because nobody listens.
+    pub packet_ins_unwanted: AtomicU64,
+    /// Packets for controllers that were made where a packet was translated, without an upcall of their own; those that did
+    /// not fit or that nobody wanted included.
+    pub packet_ins_made: AtomicU64,
     /// Ended rules that a controller wants to know of.
     pub removed: BoundedQueue<RemovedEvent>,
     /// Flows that were installed when a newer epoch had begun: their translation is to be checked at once.
@@ -188,6 +209,8 @@ pub struct Backer {
     pub faults: BoundedQueue<String>,
     /// Tunables.
     pub limits: Limits,
+    /// How the datapath rewrites a packet, where that is known; see [`Rewrite`].
+    pub rewrite: Option<Rewrite>,
     /// Who is told what is done, if anybody.
     pub observer: Option<&'static dyn Observer>,
     /// When the last complete dump of the datapath's flows began.
@@ -208,6 +231,8 @@ impl Backer {
             ukeys: Ukeys::default(),
             packet_ins: BoundedQueue::new(PACKET_IN_QUEUE),
             packet_ins_lost: AtomicU64::new(0),
+            packet_ins_unwanted: AtomicU64::new(0),
+            packet_ins_made: AtomicU64::new(0),
             removed: BoundedQueue::new(REMOVED_QUEUE),
             stale: BoundedQueue::new(STALE_QUEUE),
             stale_lost: AtomicBool::new(false),
@@ -218,9 +243,11 @@ impl Backer {
                 kept_for_ports_percent: AtomicU64::new(KEPT_FOR_PORTS_PERCENT),
                 max_idle_ms: AtomicU64::new(10_000),
                 max_revalidator_ms: AtomicU64::new(500),
+                min_revalidate_pps: AtomicU64::new(5),
                 purge: AtomicBool::new(false),
                 exact_flows: AtomicBool::new(false),
             },
+            rewrite: None,
             observer: None,
             dumped_ms: AtomicU64::new(0),
             hash_seed,
@@ -275,6 +302,7 @@ impl Backer {
             macs: Arc::new(Mutex::new(MacTable::default())),
             meters: Arc::default(),
             miss_to_controller: false,
+            listeners: Arc::default(),
             forward_bpdu: false,
         };
         self.change(|view| {

@@ -3,7 +3,8 @@
 //! A state machine in the caller's time: [`Revalidator::poll`] sends operations through the [`Datapath`] and takes the
 //! replies that have come. A round starts when the epoch changed, or after `max-revalidator` for statistics and idle flows. A
 //! round has two parts: counters are read and pushed, then what is idle goes. After a change, and now and then, it reads all
-//! flows, and translates again those that are older than the epoch; else only those that had packets since the last
+//! flows, and translates again those that are older than the epoch (unless such rounds take long: then slow flows go,
+//! `min-revalidate-pps`); else only those that had packets since the last
 //! round, so that it costs what the traffic of the moment costs and not what is installed. A flow that was installed when its
 //! epoch was over, and that no round is sure to see, is checked by itself.
 //!
@@ -113,6 +114,8 @@ pub struct Revalidator {
     round: Option<Round>,
     seq: u64,
     full_rounds: u64,
+    /// What the last one of them took.
+    full_round_ms: u64,
     /// The next round is to read all flows.
     full_next: bool,
     last_started_ms: u64,
@@ -157,6 +160,7 @@ impl Revalidator {
             round: None,
             seq: 0,
             full_rounds: 0,
+            full_round_ms: 0,
             full_next: true,
             last_started_ms: 0,
             done_epoch: 0,
@@ -340,6 +344,7 @@ impl Revalidator {
         if let Some(seq) = round.full {
             forget_lost(backer, seq, now_ms);
             backer.limits.adapt(duration_ms);
+            self.full_round_ms = duration_ms;
         }
         backer.recirc_release(&backer.ukeys.take_deferred());
         let (s, flows) = (&mut self.stats, backer.ukeys.len());
@@ -429,10 +434,15 @@ impl Revalidator {
             }
             k.dump_seq = full.unwrap_or(k.dump_seq);
             k.state = UkeyState::Operational;
+            let before = k.pushed;
             let to_learn = push(backer, k, stats);
             let epoch = backer.epoch();
             if k.epoch == epoch {
                 return None;
+            }
+            let came = stats.packets.saturating_sub(before.packets);
+            if !backer.limits.is_worth_checking(came, before.used_ms, self.full_round_ms, now_ms) {
+                return carry_out(ufid, Verdict::Delete, k);
             }
             let verdict = recheck(backer, ufid, k, epoch, now_ms);
             if to_learn && !matches!(verdict, Verdict::Delete) {

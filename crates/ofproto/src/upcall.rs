@@ -3,18 +3,18 @@
 //! [`DeficitRoundRobin`] decides whose turn it is; [`handle`] translates. Both are pure: the runtime's handler threads and
 //! the simulator drive them.
 
-use crate::backer::{Backer, PacketInEvent};
+mod packet_in;
+
+use crate::backer::Backer;
 use crate::ukey::{Ukey, UkeyState};
 use crate::view::View;
 use crate::xlate::{Request, Start, Translation, dropped, translate};
 use dpif::{
-    ControllerCookie, DpAction, DpifOp, Execute, FlowPut, FlowStats, PmdId, PutMode, Upcall, UpcallKind,
-    UserCookie, XlateDrop,
+    DpAction, DpifOp, Execute, FlowPut, FlowStats, PmdId, PutMode, Upcall, UpcallKind, UserCookie, XlateDrop,
 };
 use flow::{FlowKey, PackedFlow};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use sync::Ordering;
 
 /// How many upcalls a handler takes at a turn.
 pub const BATCH_MAX_UPCALLS: usize = 64;
@@ -92,7 +92,7 @@ pub fn handle(backer: &Backer, upcalls: dpif::Upcalls, now_ms: u64) -> OpsByPmd 
         }
         let kind = upcall.kind;
         if let UpcallKind::Action(UserCookie::Controller(cookie)) = kind {
-            packet_in(backer, *upcall, cookie);
+            packet_in::handed_up(backer, &view, *upcall, cookie);
             continue;
         }
         let queue = ops.entry(upcall.pmd).or_default();
@@ -146,12 +146,13 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
                 actions: to_put,
                 mode: PutMode::Create,
             }))),
-            Err(refused) => backer.recirc_release(&refused.recircs),
+            // Its packet, with the same actions, may recirculate.
+            Err(refused) => backer.ukeys.defer_release(&refused.recircs),
         }
     } else {
         release_after_use(backer, &t);
     }
-    queue.push(execute(upcall, actions));
+    queue.push(execute(backer, view, upcall, actions));
 }
 
 fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, queue: &mut Vec<DpifOp>) {
@@ -160,35 +161,25 @@ fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, queue: &
     // The megaflow that sent it here counted the packet already.
     t.cache.replay(0, 0, now_ms, &mut backer.effect_host());
     release_after_use(backer, &t);
-    queue.push(execute(upcall, t.actions.into()));
+    queue.push(execute(backer, view, upcall, t.actions.into()));
 }
 
-/// Sends the packet of an upcall on its way.
-fn execute(upcall: Upcall, actions: Arc<[DpAction]>) -> DpifOp {
+/// Sends the packet of an upcall on its way: to controllers at once, elsewhere by the datapath.
+fn execute(backer: &Backer, view: &View, upcall: Upcall, actions: Arc<[DpAction]>) -> DpifOp {
+    let packet_in::Rest { actions, went_on } = packet_in::take(backer, view, &upcall, actions);
     DpifOp::Execute(Box::new(Execute {
         upcall: upcall.id(),
         packet: upcall.packet,
         key: upcall.key,
         actions,
         ticket: upcall.ticket,
+        went_on,
     }))
 }
 
 /// Ids of a translation that no flow keeps stay until its packet, which may recirculate, has gone by.
 fn release_after_use(backer: &Backer, t: &Translation) {
     backer.ukeys.defer_release(&t.recircs);
-}
-
-fn packet_in(backer: &Backer, upcall: Upcall, cookie: ControllerCookie) {
-    let Some(state) = backer.recirc_state(cookie.recirc_id) else {
-        // It waited so long that its flow is gone.
-        backer.packet_ins_lost.fetch_add(1, Ordering::Relaxed);
-        return;
-    };
-    let event = PacketInEvent { state, cookie, packet: upcall.packet, key: upcall.key };
-    if backer.packet_ins.push(event).is_err() {
-        backer.packet_ins_lost.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 /// What came of a put: a flow that the datapath did not take ends. `true`: the flow was made from what has changed since, and

@@ -6,7 +6,30 @@ use crate::tables::Tables;
 use flow::{DpPort, OfPort};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use sync::Mutex;
+use sync::{AtomicU64, Mutex, Ordering};
+
+/// For which controllers of a bridge packets are made. Says yes when in doubt: of controllers whose ids are equal modulo 64, and as
+/// long as nobody has said who listens.
+#[derive(Debug)]
+pub struct Listeners(AtomicU64);
+
+impl Default for Listeners {
+    fn default() -> Listeners {
+        Listeners(AtomicU64::new(u64::MAX))
+    }
+}
+
+impl Listeners {
+    /// Those that are told of packets from now on, by their ids.
+    pub fn set(&self, controllers: impl Iterator<Item = u16>) {
+        self.0.store(controllers.fold(0, |all, id| all | 1 << (id % 64)), Ordering::Release);
+    }
+
+    /// Whether a packet for the controllers of that id is to be made.
+    pub fn want(&self, controller_id: u16) -> bool {
+        self.0.load(Ordering::Acquire) >> (controller_id % 64) & 1 != 0
+    }
+}
 
 /// One bridge at one moment.
 #[derive(Clone)]
@@ -25,6 +48,8 @@ pub struct BridgeView {
     pub meters: Arc<BTreeMap<u32, u32>>,
     /// Packets that no rule of a table matches go to the controllers (connections of OpenFlow 1.2 or older want that).
     pub miss_to_controller: bool,
+    /// Who is told of packets for controllers: shared by all versions of the view.
+    pub listeners: Arc<Listeners>,
     /// `NORMAL` forwards the reserved multicast addresses of 802.1D.
     pub forward_bpdu: bool,
 }

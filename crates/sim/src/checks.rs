@@ -133,6 +133,8 @@ impl World {
         let (hub, totals, own) = (&inner.hub, &inner.totals, &self.counts);
         let queued = self.backer.packet_ins.len() as u64;
         let lost = self.backer.packet_ins_lost.load(Ordering::Relaxed);
+        let unwanted = self.backer.packet_ins_unwanted.load(Ordering::Relaxed);
+        let made = self.backer.packet_ins_made.load(Ordering::Relaxed);
         let pairs = [
             ("received and offered", sum.received, totals.offered),
             ("sent and arrived", sum.sent, totals.sent),
@@ -141,7 +143,11 @@ impl World {
             ("handed up and queued", sum.upcalled, hub.accepted),
             ("queued and taken", hub.accepted, hub.taken + waiting + hub.purged),
             ("taken and answered", hub.taken, own.answered + own.to_controllers),
-            ("for controllers and told", own.to_controllers, own.packet_ins + queued + lost),
+            (
+                "for controllers and told",
+                own.to_controllers + made,
+                own.packet_ins + queued + lost + unwanted,
+            ),
             (
                 "executes made and carried out",
                 own.answered + own.packet_outs,

@@ -55,7 +55,9 @@ impl Rig {
             check_order: false,
             broken: None,
         };
-        let (dp, backer) = (SimDatapath::new(config, 1), Backer::new(1));
+        let (dp, mut backer) = (SimDatapath::new(config, 1), Backer::new(1));
+        backer.rewrite =
+            Some(Box::new(|packet, key, action| datapath::rewrite(packet, key, action, VLAN_LIMIT)));
         let bridge = backer.add_bridge("br0");
         for n in 1..=PORTS {
             let spec = PortSpec {
@@ -163,6 +165,7 @@ pub fn actions(bytes: &[u8]) {
         actions: actions.into(),
         ticket: None,
         upcall: 0,
+        went_on: false,
     };
     let ops = vec![DpifOp::Execute(Box::new(execute))];
     rig.dp.operate(OpBatch { pmd: PmdId::Core(0), ops, tag: 0, reply: None });

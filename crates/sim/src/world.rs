@@ -145,7 +145,10 @@ impl World {
     pub(crate) fn new(seed: u64, broken: Option<Broken>) -> World {
         let mut rng = Rng::new(seed);
         let scenario = scenario(&mut rng, broken);
-        let backer = Backer::new(seed);
+        let mut backer = Backer::new(seed);
+        backer.rewrite = Some(Box::new(|packet, key, action| {
+            datapath::rewrite(packet, key, action, crate::model::VLAN_LIMIT)
+        }));
         if broken == Some(Broken::NoShares) {
             backer.limits.kept_for_ports_percent.store(0, Ordering::Relaxed);
         }
@@ -621,6 +624,7 @@ impl World {
             actions: t.actions.into(),
             ticket: None,
             upcall: 0,
+            went_on: false,
         };
         let ops = vec![DpifOp::Execute(Box::new(execute))];
         self.dp.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });

@@ -54,7 +54,7 @@ pub(crate) struct View<'a> {
     layout_stale: bool,
     truncate: Option<u32>,
     /// A copy of the packet went on.
-    used: bool,
+    pub(crate) used: bool,
 }
 
 impl<'a> View<'a> {
@@ -101,6 +101,25 @@ fn delivers(action: &DpAction) -> bool {
         DpAction::Sample { actions, .. } | DpAction::Clone(actions) => actions.iter().any(delivers),
         _ => false,
     }
+}
+
+/// Carries out one rewrite on a packet, as a forwarding core does, and on its key; `vlan_limit` as in
+/// [`crate::PmdConfig`]. `false`: it does not fit the packet, which a core would drop, or is no rewrite.
+pub fn rewrite(packet: &mut Packet, key: &mut FlowKey, action: &DpAction, vlan_limit: u8) -> bool {
+    let mut now = *key;
+    let layout = re_extract(&mut now, packet.data(), vlan_limit);
+    let mut view = View::new(&mut now, layout, Origin { rx_port: key.in_port(), depth: 0 });
+    let fits = match action {
+        DpAction::Set(set) => set::apply(set, packet, &mut view, vlan_limit),
+        DpAction::PushVlan { tpid, tci } => push_vlan(packet, &mut view, *tpid, *tci),
+        DpAction::PopVlan => pop_vlan(packet, &mut view),
+        _ => Err(Misfit),
+    };
+    if fits.is_ok() {
+        re_extract(&mut now, packet.data(), vlan_limit);
+        *key = now;
+    }
+    fits.is_ok()
 }
 
 /// Refuses lists that nest too deep or are too long.

@@ -125,7 +125,7 @@ impl Rig {
     }
 
     fn execute(&mut self, packet: Packet, key: FlowKey, actions: Vec<DpAction>, ticket: Option<Ticket>) {
-        let execute = Execute { packet, key, actions: actions.into(), ticket, upcall: 0 };
+        let execute = Execute { packet, key, actions: actions.into(), ticket, upcall: 0, went_on: false };
         let result = self.apply(DpifOp::Execute(Box::new(execute)));
         assert!(matches!(result, OpResult::Done), "{result:?}");
     }

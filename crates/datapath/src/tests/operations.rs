@@ -193,3 +193,57 @@ fn hashes_spread_and_depend_on_the_seed() {
     }
     assert!(lines.iter().all(|n| (160..360).contains(n)), "256 in each line on average: {lines:?}");
 }
+
+/// A rewrite by itself does what it does on the way to an upcall.
+#[test]
+fn a_rewrite_alone_is_as_in_a_list() {
+    let all = Masked {
+        value: Ipv4Set { src: 0x0a00_0009, tos: 4, ..Default::default() },
+        mask: Ipv4Set { src: u32::MAX, tos: 0xfc, ..Default::default() },
+    };
+    let eth = Masked {
+        value: EthSet { src: [2; 6], ..Default::default() },
+        mask: EthSet { src: [255; 6], ..Default::default() },
+    };
+    let rewrites = [
+        DpAction::Set(SetAction::Ipv4(all)),
+        DpAction::PushVlan { tpid: 0x8100, tci: 0x1005 },
+        DpAction::Set(SetAction::SkbMark(Masked { value: 7, mask: u32::MAX })),
+        DpAction::Set(SetAction::Eth(eth)),
+        DpAction::PopVlan,
+        DpAction::Set(SetAction::Udp(Masked {
+            value: PortsSet { src: 0, dst: 99 },
+            mask: PortsSet { src: 0, dst: u16::MAX },
+        })),
+    ];
+    let frame = udp(1, 53);
+    let (mut packet, mut key) = (Packet::from_slice(&frame), key_of(1, &frame));
+    for (n, action) in rewrites.iter().enumerate() {
+        assert!(rewrite(&mut packet, &mut key, action, 1), "{action:?}");
+        let mut rig = Rig::new();
+        let mut actions = rewrites[..=n].to_vec();
+        actions.push(DpAction::Userspace(UserCookie::SlowPath { reasons: 1 }));
+        rig.execute(Packet::from_slice(&frame), key_of(1, &frame), actions, None);
+        let upcall = rig.io.upcalls.pop().expect("an upcall");
+        assert_eq!((upcall.packet.data(), upcall.key), (packet.data(), key), "{action:?}");
+    }
+    // What a core drops the packet for, and what is no rewrite.
+    let tcp_ports = SetAction::Tcp(Masked { value: PortsSet::default(), mask: PortsSet::default() });
+    assert!(!rewrite(&mut packet, &mut key, &DpAction::Set(tcp_ports), 1));
+    assert!(!rewrite(&mut packet, &mut key, &DpAction::PopVlan, 1));
+    assert!(!rewrite(&mut packet, &mut key, &out(2), 1));
+}
+
+/// A packet of which copies went to controllers before is not dropped by a list that sends it nowhere.
+#[test]
+fn a_packet_that_went_on_is_not_dropped() {
+    for went_on in [false, true] {
+        let mut rig = Rig::new();
+        let (packet, key) = (Packet::from_slice(&udp(1, 53)), key_of(1, &udp(1, 53)));
+        let execute = Execute { packet, key, actions: Vec::new().into(), ticket: None, upcall: 0, went_on };
+        rig.apply(DpifOp::Execute(Box::new(execute)));
+        let ledger = rig.pmd.ledger();
+        assert_eq!((ledger.dropped, ledger.consumed), (u64::from(!went_on), u64::from(went_on)));
+        assert_eq!(rig.drops(DropReason::Explicit), u64::from(!went_on));
+    }
+}

@@ -18,7 +18,14 @@ fn answer(rig: &mut Rig, upcall: Upcall, mask: Option<KeyMask>, actions: Vec<DpA
         ops.push(DpifOp::FlowPut(Box::new(put)));
     }
     let Upcall { packet, key, ticket, .. } = upcall;
-    ops.push(DpifOp::Execute(Box::new(Execute { packet, key, actions: actions.into(), ticket, upcall: 0 })));
+    ops.push(DpifOp::Execute(Box::new(Execute {
+        packet,
+        key,
+        actions: actions.into(),
+        ticket,
+        upcall: 0,
+        went_on: false,
+    })));
     let results = rig.pmd.apply(ops, rig.now_us, &mut rig.io);
     assert!(results.iter().all(|r| matches!(r, OpResult::Done)), "{results:?}");
     rig.settle();

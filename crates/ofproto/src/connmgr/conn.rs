@@ -265,12 +265,17 @@ impl Conn {
 
     /// Whether it is told of events of this kind and reason (OpenFlow 1.3 §6.3.6).
     pub(super) fn receives(&self, kind: AsyncKind, reason: u8) -> bool {
+        self.reasons(kind) >> reason & 1 != 0
+    }
+
+    /// The reasons for which it is told of events of this kind, as bits.
+    pub(super) fn reasons(&self, kind: AsyncKind) -> u32 {
         if !self.is_up() || self.is_over() {
-            return false;
+            return 0;
         }
         match self.kind {
-            ConnKind::Snoop => return false,
-            ConnKind::Service if self.miss_send_len_bytes == 0 => return false,
+            ConnKind::Snoop => return 0,
+            ConnKind::Service if self.miss_send_len_bytes == 0 => return 0,
             _ => {}
         }
         let bits = match kind {
@@ -279,7 +284,7 @@ impl Conn {
             AsyncKind::FlowRemoved => self.asyncs.flow_removed,
         };
         let slave = usize::from(self.role == ControllerRole::Slave);
-        bits[slave] >> reason & 1 != 0
+        bits[slave]
     }
 
     /// Whether packets that no rule matches go to it.

@@ -246,11 +246,15 @@ impl Connmgr {
     }
 
     /// Table misses go to controllers of OpenFlow 1.2 and older, and to service connections of those versions that asked
-    /// for packets.
+    /// for packets. Which controllers listen at all is told to those who make packets for them.
     fn connections_changed(&mut self, ctx: &Ctx<'_>, now_ms: u64) {
         let wanted = self.conns.values().any(Conn::wants_misses);
-        if ctx.bridge_view().is_some_and(|b| b.miss_to_controller != wanted) {
-            ctx.backer.change_bridge(ctx.bridge, |b| b.miss_to_controller = wanted);
+        if let Some(bridge) = ctx.bridge_view() {
+            let listening = self.conns.values().filter(|c| c.reasons(conn::AsyncKind::PacketIn) != 0);
+            bridge.listeners.set(listening.map(|c| c.controller_id));
+            if bridge.miss_to_controller != wanted {
+                ctx.backer.change_bridge(ctx.bridge, |b| b.miss_to_controller = wanted);
+            }
         }
         let connected = self.controller_is_connected();
         self.fail.controllers_seen(connected, now_ms);

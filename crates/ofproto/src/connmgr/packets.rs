@@ -93,6 +93,7 @@ impl Conn {
             actions: t.actions.into(),
             ticket: None,
             upcall: 0,
+            went_on: false,
         };
         let ops = vec![DpifOp::Execute(Box::new(execute))];
         ctx.datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });

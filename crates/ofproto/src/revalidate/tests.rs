@@ -426,6 +426,48 @@ fn the_limit_follows_what_rounds_take_without_cliffs() {
     assert_eq!(now(), 500);
 }
 
+/// A round over all flows that takes so long.
+fn long_round(rig: &mut Rig, ms: u64) {
+    rig.revalidator.hurry();
+    rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
+    rig.later(ms);
+}
+
+/// `min-revalidate-pps`.
+#[test]
+fn slow_flows_go_unchecked_while_rounds_are_long() {
+    // Packets a second, what a round takes, the setting: whether the flow stays.
+    for (pps, round_ms, least_pps, stays) in
+        [(4, 300, 5, false), (6, 300, 5, true), (4, 200, 5, true), (0, 300, 0, true), (9, 300, 10, false)]
+    {
+        let mut rig = Rig::new("actions=2");
+        rig.backer.limits.min_revalidate_pps.store(least_pps, Ordering::Relaxed);
+        rig.install(0x88cc, 1);
+        rig.dp.count(5, rig.now_ms);
+        long_round(&mut rig, round_ms);
+        // Nothing has changed: it stays whatever comes.
+        long_round(&mut rig, round_ms);
+        assert_eq!(rig.dp.actions(), [out(2)]);
+        let last_ms = rig.now_ms;
+        rig.dp.count(6, last_ms);
+        long_round(&mut rig, round_ms);
+        rig.now_ms = last_ms + 1000;
+        rig.dp.count(6 + pps, rig.now_ms);
+        rig.rule("table=7 actions=drop");
+        rig.settle();
+        assert_eq!(rig.dp.actions().len(), usize::from(stays), "{pps} {round_ms} {least_pps}");
+        // What it counted is not lost.
+        assert_eq!(counted(&rig.backer, rig.bridge), 1 + 6 + pps);
+    }
+    // One that is seen for the first time is checked.
+    let mut rig = Rig::new("actions=2");
+    long_round(&mut rig, 400);
+    rig.install(0x88cc, 1);
+    rig.rule("actions=drop");
+    rig.settle();
+    assert_eq!(rig.dp.actions(), [vec![DpAction::Drop(dpif::XlateDrop::Ok)]]);
+}
+
 #[test]
 fn the_patience_with_idle_flows_ends_gently() {
     let limits = Rig::new("actions=2").backer.limits;

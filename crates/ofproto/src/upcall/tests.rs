@@ -10,6 +10,7 @@ use flow::text::{FlowModCommand, NoPortNames, parse_flow_mod};
 use flow::{DpPort, MacAddr, OfPort, TableId, Ufid};
 use packet::Packet;
 use std::collections::VecDeque;
+use sync::Ordering;
 
 /// A backer with one bridge of two ports and some rules, for tests of the slow path.
 pub(crate) fn backer_with(rules: &str) -> (Backer, BridgeId) {
@@ -250,6 +251,7 @@ fn packets_for_controllers_are_queued_or_counted_as_lost() {
     let ops = handle(&backer, vec![miss_of(0x88cc, 1)], 5);
     let Some(DpifOp::FlowPut(put)) = ops[&PmdId::Core(0)].first() else { panic!("{ops:?}") };
     let [DpAction::Userspace(cookie)] = put.actions[..] else { panic!("{put:?}") };
+    assert!(backer.packet_ins.pop().is_some(), "of the first packet");
     let up = |n| Box::new(Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, n) });
     assert!(handle(&backer, vec![up(2)], 6).is_empty());
     assert_eq!(backer.packet_ins.pop().map(|p| p.cookie.max_len_bytes), Some(65535));

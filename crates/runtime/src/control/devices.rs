@@ -44,6 +44,24 @@ pub struct Device {
 }
 
 impl Device {
+    /// The port that a device is to be.
+    pub(crate) fn spec(open: &OpenInterface) -> PortSpec {
+        PortSpec {
+            name: open.name.clone(),
+            kind: match open.type_name.as_str() {
+                "system" => PortKind::System,
+                "internal" => PortKind::Internal,
+                "tap" => PortKind::Tap,
+                other => PortKind::Other(other.to_string()),
+            },
+            mac: open.device.mac,
+            // Set afterwards: a device that cannot have it is used as it is.
+            mtu: None,
+            number: None,
+            options: open.device.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+        }
+    }
+
     /// Opens a device and adds it to the datapath.
     ///
     /// # Errors
@@ -55,25 +73,11 @@ impl Device {
     ) -> Result<(Device, OpenedInterface), String> {
         let name = &open.name;
         let failed = |why: &dyn std::fmt::Display| format!("could not open network device {name} ({why})");
-        let kind = match open.type_name.as_str() {
-            "system" => PortKind::System,
-            "internal" => PortKind::Internal,
-            "tap" => PortKind::Tap,
-            other => PortKind::Other(other.to_string()),
-        };
-        let of_kernel = kind == PortKind::System || open.type_name == "afxdp";
+        let spec = Device::spec(open);
+        let of_kernel = spec.kind == PortKind::System || open.type_name == "afxdp";
         if of_kernel && !dummies.replaces(&open.type_name) {
             link::link_info(name).map_err(|e| failed(&os_text(&e)))?;
         }
-        let spec = PortSpec {
-            name: name.clone(),
-            kind,
-            mac: open.device.mac,
-            // Set afterwards: a device that cannot have it is used as it is.
-            mtu: None,
-            number: None,
-            options: open.device.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
-        };
         let dp_port = datapath.port_add(&spec).map_err(|e| failed(&e))?;
         let body = match datapath.dummy(dp_port) {
             Some(dummy) => Ok(Body::Dummy(dummy)),

@@ -53,6 +53,9 @@ impl Instance {
         };
         let mut backer = Backer::new(hash_seed.rotate_left(17));
         backer.observer = Some(&probes::Watch);
+        let vlan_limit = userspace.vlan_limit;
+        backer.rewrite =
+            Some(Box::new(move |packet, key, action| datapath::rewrite(packet, key, action, vlan_limit)));
         let backer = Arc::new(backer);
         let inline = Arc::new(InlineSlowPath {
             backer: backer.clone(),
@@ -161,6 +164,7 @@ impl Instance {
         limits.set_flow_limit(global.flow_limit.into());
         limits.max_idle_ms.store(global.max_idle_ms, Ordering::Relaxed);
         limits.max_revalidator_ms.store(global.max_revalidator_ms, Ordering::Relaxed);
+        limits.min_revalidate_pps.store(global.min_revalidate_pps, Ordering::Relaxed);
         if let Err(e) = self.slow.set_handlers(global.handler_threads) {
             log::error!(target: "ofproto_dpif_upcall", "{}: not all handlers could be started: {e}", self.name());
         }
@@ -290,8 +294,14 @@ impl Instances {
         let mut more = false;
         for instance in self.by_type.values_mut() {
             more |= instance.run();
+            instance.datapath.close_devices();
         }
         more
+    }
+
+    /// Closes the devices of removed ports, and those that were opened in vain.
+    pub(crate) fn close_devices(&self) {
+        self.iter().for_each(|i| i.datapath.close_devices());
     }
 
     /// Housekeeping of the main cores, about once a second.

@@ -11,14 +11,14 @@ use super::instances::{Instances, Settings};
 use super::openflow::OpenFlow;
 use super::reactor::Reactor;
 use crate::slowpath::Wake;
-use crate::userspace::QueueWatch;
+use crate::userspace::{QueueWatch, TOGETHER};
 use anyhow::{Context, Result};
 use dpif::Datapath;
 use flow::{MacAddr, OfPort};
 use netdev::link::{LinkEvent, LinkInfo, LinkMonitor};
 use ofproto::ports::BridgeId;
 use ovsdb::client::{ClientState, LockState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use sync::lock;
@@ -269,11 +269,32 @@ impl Switch {
             if commands.is_empty() {
                 return;
             }
-            for command in commands {
+            let mut left = VecDeque::from(commands);
+            let mut prepared = 0_usize;
+            while let Some(command) = left.pop_front() {
+                if let (0, Command::OpenInterface(open)) = (prepared, &command) {
+                    prepared = self.prepare(open, &left);
+                }
+                prepared = prepared.saturating_sub(1);
                 self.command(command, reactor);
             }
+            self.instances.close_devices();
             commands = self.planner.commands();
         }
+    }
+
+    /// Opens the devices of an interface and of those that come next, as far as they are of one bridge; how many.
+    fn prepare(&self, first: &OpenInterface, next: &VecDeque<Command>) -> usize {
+        let next = next.iter().map_while(|command| match command {
+            Command::OpenInterface(open) if open.bridge == first.bridge => Some(open),
+            _ => None,
+        });
+        let specs: Vec<_> = std::iter::once(first).chain(next).take(TOGETHER).map(Device::spec).collect();
+        let count = specs.len();
+        if let Some(instance) = self.instances.of_bridge(first.bridge).filter(|_| count > 1) {
+            instance.datapath.prepare(specs);
+        }
+        count
     }
 
     fn command(&mut self, command: Command, reactor: &mut Reactor) {

@@ -17,6 +17,9 @@ use sync::{
 
 /// Misses that may wait per port.
 const MISSES_PER_PORT: usize = 1024;
+/// Misses that may wait in all. A port may have as many waiting as there is room left (the dynamic threshold of Choudhury and
+/// Hahne, 1998): ports that flood share the room evenly, and those that do not find some.
+const ALL_MISSES: usize = 131_072;
 /// Packets for controllers and the slow path that may wait per port.
 const ACTIONS_PER_PORT: usize = 512;
 
@@ -24,6 +27,8 @@ const ACTIONS_PER_PORT: usize = 512;
 pub(crate) struct PortQueues {
     misses: LimitedQueue<Box<Upcall>>,
     actions: LimitedQueue<Box<Upcall>>,
+    /// Misses of all ports.
+    all_misses: Arc<AtomicU64>,
     /// It is on the list of a handler.
     listed: AtomicBool,
     turn: AtomicU64,
@@ -40,7 +45,7 @@ impl PortQueues {
     /// Queues an upcall, or gives it back.
     pub(crate) fn push(self: &Arc<Self>, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
         match upcall.kind {
-            UpcallKind::Miss => self.misses.push(upcall)?,
+            UpcallKind::Miss => self.push_miss(upcall)?,
             UpcallKind::Action(_) => self.actions.push(upcall)?,
         }
         if !self.listed.swap(true, Ordering::SeqCst) {
@@ -49,9 +54,29 @@ impl PortQueues {
         Ok(())
     }
 
+    fn push_miss(&self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
+        if !self.has_room() {
+            return Err(upcall);
+        }
+        // Counted before somebody takes it.
+        self.all_misses.fetch_add(1, Ordering::Relaxed);
+        let queued = self.misses.push(upcall);
+        if queued.is_err() {
+            self.all_misses.fetch_sub(1, Ordering::Relaxed);
+        }
+        queued
+    }
+
+    fn pop_miss(&self) -> Option<Box<Upcall>> {
+        let taken = self.misses.pop()?;
+        self.all_misses.fetch_sub(1, Ordering::Relaxed);
+        Some(taken)
+    }
+
     /// Whether a miss would be queued now.
     pub(crate) fn has_room(&self) -> bool {
-        self.misses.has_room()
+        let left = (ALL_MISSES as u64).saturating_sub(self.all_misses.load(Ordering::Relaxed));
+        self.misses.has_room() && (self.misses.len() as u64) < left
     }
 
     /// Upcalls that wait now.
@@ -76,8 +101,8 @@ impl PortQueues {
     fn pop(&self) -> Option<Box<Upcall>> {
         // In turn, so that neither kind keeps the other waiting.
         match self.turn.fetch_add(1, Ordering::Relaxed) % 2 {
-            0 => self.misses.pop().or_else(|| self.actions.pop()),
-            _ => self.actions.pop().or_else(|| self.misses.pop()),
+            0 => self.pop_miss().or_else(|| self.actions.pop()),
+            _ => self.actions.pop().or_else(|| self.pop_miss()),
         }
     }
 
@@ -94,6 +119,7 @@ pub(crate) struct UpcallHub {
     state: Mutex<State>,
     /// Upcalls that ended with their port.
     ended: AtomicU64,
+    all_misses: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -118,7 +144,7 @@ pub(crate) struct Handler {
 impl UpcallHub {
     /// A hub that nobody serves yet.
     pub(crate) fn new() -> UpcallHub {
-        let hub = UpcallHub { state: Mutex::default(), ended: AtomicU64::new(0) };
+        let hub = UpcallHub { state: Mutex::default(), ended: AtomicU64::new(0), all_misses: Arc::default() };
         hub.set_handlers(1);
         hub
     }
@@ -149,6 +175,7 @@ impl UpcallHub {
         let queues = Arc::new(PortQueues {
             misses: LimitedQueue::new(MISSES_PER_PORT),
             actions: LimitedQueue::new(ACTIONS_PER_PORT),
+            all_misses: self.all_misses.clone(),
             listed: AtomicBool::new(false),
             turn: AtomicU64::new(0),
             handler: Snapshot::of(state.handler_of(port)),

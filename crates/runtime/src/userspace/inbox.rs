@@ -4,6 +4,7 @@
 //! out what is left and answers it: so each batch is answered once, by the thread or by one of those that sent. Sending never
 //! waits.
 
+use super::bulk::PortRemains;
 use super::hub::PortQueues;
 use super::perf::{PerfLog, PerfShown};
 use super::plan::QueueId;
@@ -74,7 +75,7 @@ pub(crate) enum Control {
     /// A port to send to.
     PortAdd(DpPort, TxSide, SyncSender<()>),
     /// A port is to go, with its receive queues.
-    PortDel(DpPort, SyncSender<()>),
+    PortDel(DpPort, SyncSender<PortRemains>),
     /// Counters of a port.
     PortStats(DpPort, SyncSender<PortStats>),
     /// Receive queues are to be given back, when no packet that came by them waits any more.

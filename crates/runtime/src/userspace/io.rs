@@ -48,8 +48,8 @@ impl ThreadIo {
         self.ports.insert(port, side);
     }
 
-    pub(crate) fn remove(&mut self, port: DpPort) {
-        self.ports.remove(&port);
+    pub(crate) fn remove(&mut self, port: DpPort) -> Option<TxSide> {
+        self.ports.remove(&port)
     }
 
     pub(crate) fn ports(&self) -> impl Iterator<Item = DpPort> + '_ {

@@ -4,6 +4,7 @@
 //! What misses here is translated at once, on the calling thread, so whatever was received or sent before a request is
 //! finished before the next request is served. Any thread may call; the lock around the core makes them take turns.
 
+use super::bulk::PortRemains;
 use super::plan::QueueId;
 use super::pmd::{Purged, ThreadIo, TxSide};
 use super::queues::Rx;
@@ -95,14 +96,14 @@ impl MainCore {
         lock(&self.state).rx.iter().map(Rx::id).collect()
     }
 
-    /// Forgets a port; its flows' last statistics go to `purged`.
-    pub(crate) fn port_del(&self, port: DpPort, purged: &Purged) {
-        drop(self.take(port));
+    /// Forgets a port, and gives back what it had of it; its flows' last statistics go to `purged`.
+    pub(super) fn port_del(&self, port: DpPort, purged: &Purged) -> PortRemains {
+        let rx = self.take(port);
         let s = &mut *lock(&self.state);
         for flow in s.core.port_remove(port, &mut s.io) {
             purged.push((PmdId::Main, flow));
         }
-        s.io.remove(port);
+        PortRemains { rx, side: s.io.remove(port) }
     }
 
     /// Counters of a port, as far as this core saw its packets.

@@ -3,6 +3,7 @@
 //! Ports are made and removed by the control thread, which waits until every forwarding thread has answered. Operations
 //! and upcalls never wait.
 
+mod bulk;
 mod figures;
 mod hub;
 mod inbox;
@@ -24,6 +25,7 @@ mod tests;
 
 use crate::ablation::{Ablation, Optimisation};
 use crate::probes;
+use bulk::Closing;
 use datapath::DpShared;
 use dpif::{
     Capabilities, Datapath, DpifError, DpifOp, FlowRecord, MeterConfig, MeterStats, OpBatch, OpResult, PmdId,
@@ -48,6 +50,7 @@ use threads::{Makings, Thread};
 use vswitch::DummyMode;
 use vswitch::config::ThreadPlan;
 
+pub(crate) use bulk::TOGETHER;
 pub(crate) use hub::Handler;
 pub(crate) use main_core::InlineHandler;
 pub(crate) use perf::{HISTORY_LEN, PerfLog, show as show_perf};
@@ -67,6 +70,7 @@ pub struct UserspaceDatapath {
     main: MainCore,
     inline: Arc<dyn InlineHandler>,
     makings: Makings,
+    bulk: bulk::Bulk,
 }
 
 /// How the userspace datapath is made.
@@ -126,6 +130,7 @@ impl UserspaceDatapath {
             ),
             inline,
             makings,
+            bulk: bulk::Bulk::default(),
         })
     }
 
@@ -212,6 +217,9 @@ impl UserspaceDatapath {
 
     /// Opens the device of a port.
     fn open(&self, spec: &PortSpec) -> Result<Opened, DpifError> {
+        if let Some(opened) = self.prepared(spec) {
+            return Ok(opened);
+        }
         let opened = ports::open(spec, self.dummies, self.dummy, &self.makings.ablation)?;
         Ok(Opened { inline: opened.inline || !self.has_threads(), ..opened })
     }
@@ -286,11 +294,11 @@ impl Datapath for UserspaceDatapath {
         let s = &mut *lock(&self.state);
         let counted = self.gather(s, port).ok_or(DpifError::NotFound("port"))?;
         s.removed.add(&counted);
-        self.ask(s.running.values().map(|r| &r.thread), |done| Control::PortDel(port, done));
-        self.main.port_del(port, &self.makings.purged);
+        let mut parts = self.ask(s.running.values().map(|r| &r.thread), |done| Control::PortDel(port, done));
+        parts.push(self.main.port_del(port, &self.makings.purged));
         self.hub.port_del(port);
         probes::port_removed(port);
-        s.ports.remove(port);
+        self.close(Closing { parts, open: s.ports.remove(port) });
         s.placed.core.retain(|id, _| id.port != port);
         if !s.placed.isolated.is_empty() {
             // Without its pinned queues a thread may take others.

@@ -4,6 +4,7 @@
 //! what came first leaves first, whichever thread forwards what comes next. Meanwhile frames wait in the queue itself. With
 //! the queue go the newest thing a thread knows: flows of its port, so that the next thread does not have to ask for them.
 
+use super::bulk::PortRemains;
 use super::inbox::{Control, Handover, Remains, ThreadLoad};
 use super::perf::Now;
 use super::plan::QueueId;
@@ -36,8 +37,8 @@ impl PmdThread {
                     let _ = done.send(());
                 }
                 Control::PortDel(port, done) => {
-                    self.port_del(port);
-                    let _ = done.send(());
+                    // Who asked waits for it: to close it would take long.
+                    let _ = done.send(self.port_del(port));
                 }
                 Control::PortStats(port, reply) => {
                     let mut stats = self.core.port_counters(port).copied().unwrap_or_default();
@@ -78,14 +79,14 @@ impl PmdThread {
         None
     }
 
-    fn port_del(&mut self, port: DpPort) {
-        self.rx.remove(|rx| rx.port == port);
+    fn port_del(&mut self, port: DpPort) -> PortRemains {
+        let rx = self.rx.remove(|rx| rx.port == port);
         while self.carry_out_ops() {}
         for flow in self.core.port_remove(port, &mut self.io) {
             self.purged.push((self.core.id(), flow));
         }
         self.core.flush_output(&mut self.io);
-        self.io.remove(port);
+        PortRemains { rx, side: self.io.remove(port) }
     }
 
     fn take(&mut self, ids: &[QueueId], reply: SyncSender<Handover>) {

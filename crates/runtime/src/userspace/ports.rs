@@ -87,8 +87,8 @@ impl Ports {
         self.0.insert(port.info.number, port);
     }
 
-    pub(crate) fn remove(&mut self, port: DpPort) {
-        self.0.remove(&port);
+    pub(crate) fn remove(&mut self, port: DpPort) -> Option<OpenPort> {
+        self.0.remove(&port)
     }
 
     /// All of them, in order of their numbers.

@@ -86,6 +86,55 @@ fn handlers_come_and_go_by_the_setting_and_cost_no_descriptor() {
     ping_all(&one.netns, two.ipv4.into(), 2);
 }
 
+/// Sockets that ports have for sending alone are bounded, whatever the ports (`netdev::system::OWN_SOCKETS_MAX`).
+const OWN_SOCKETS: usize = 256;
+
+/// Ports that come and go at the same time: a descriptor each beside a constant, whatever the handlers, and nothing is left of
+/// them when their removal is answered.
+#[test]
+fn many_ports_cost_a_descriptor_each_and_leave_none() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ip");
+    let netns = Netns::new("many").unwrap();
+    let batch: String = (0..150).map(|n| format!("link add ma{n} type veth peer name mb{n}\n")).collect();
+    netns.cmd("ip").args(["-batch", "-"]).input(batch).run().unwrap();
+    let names: Vec<String> = (0..150).flat_map(|n| [format!("ma{n}"), format!("mb{n}")]).collect();
+    let promiscuous = || {
+        let links: Value = serde_json::from_str(&netns.ip("-d -j link show").unwrap()).unwrap();
+        let counts = links.as_array().unwrap().iter().filter(|l| l["link_type"] == "ether");
+        counts.filter(|l| l["ifname"] != "br0" && l["promiscuity"].as_u64() > Some(0)).count()
+    };
+    let daemon = start(&netns);
+    // Without rules: the pairs are loops.
+    vsctl(
+        &daemon,
+        "add-br br0 -- set-fail-mode br0 secure -- set Open_vSwitch . other_config:n-handler-threads=1",
+    );
+    let before = descriptors(&daemon);
+    for round in 0..2 {
+        let add: String = names.iter().map(|name| format!(" -- add-port br0 {name}")).collect();
+        // One that is not there does not keep the others waiting, and is told.
+        vsctl(&daemon, &format!("add-port br0 nobody{add}"));
+        assert!(
+            vsctl(&daemon, "get Interface nobody error").contains("could not open network device nobody")
+        );
+        assert_eq!(vsctl(&daemon, "get Interface mb149 error"), "[]");
+        assert_eq!(promiscuous(), 300);
+        let there = descriptors(&daemon) - before;
+        // What a thread polls many queues by is one more or two.
+        assert!((300..=300 + OWN_SOCKETS + 4).contains(&there), "{there} in round {round}");
+        for handlers in [8, 1] {
+            vsctl(&daemon, &format!("set Open_vSwitch . other_config:n-handler-threads={handlers}"));
+            wait_for(LIMIT, "that many handlers", || threads(&daemon, "handler") == handlers).unwrap();
+            wait_for(LIMIT, "as many descriptors", || descriptors(&daemon) - before == there).unwrap();
+        }
+        let del: String = names.iter().map(|name| format!(" -- del-port br0 {name}")).collect();
+        vsctl(&daemon, &format!("del-port br0 nobody{del}"));
+        assert_eq!(promiscuous(), 0);
+        wait_for(LIMIT, "as few descriptors as before", || descriptors(&daemon) <= before + 4).unwrap();
+    }
+}
+
 /// Sends datagrams, each from a port of its own, and prints how many came at the other end.
 const PROBES: &str = "\
 import socket, sys, time

@@ -81,6 +81,7 @@ fn global_settings() {
             ("max-idle", "1"),
             ("max-revalidator", "x"),
             ("n-handler-threads", "2"),
+            ("min-revalidate-pps", "20"),
             ("n-revalidator-threads", "0"),
             ("pmd-cpu-mask", "0x3F"),
             ("stats-update-interval", "10000"),
@@ -94,6 +95,7 @@ fn global_settings() {
     let expected = GlobalConfig {
         flow_limit: 5000,
         max_idle_ms: 500,
+        min_revalidate_pps: 20,
         handler_threads: Some(2),
         threads: ThreadPlan { cores: Some(vec![0, 1, 2, 3, 4, 5]), ..ThreadPlan::default() },
         stats_update_interval_ms: 10_000,
@@ -107,7 +109,6 @@ fn global_settings() {
         messages(&desired),
         [
             "Open_vSwitch : another limit of matched VLAN tags than 1 (other_config:vlan-limit) is not supported in this version: it has no effect",
-            "Open_vSwitch : more than one revalidator (other_config:n-revalidator-threads) is not supported in this version: it has no effect",
             "Open_vSwitch : other_config:max-idle=1 is not from 500 to 4294967295: 500 is used",
             "Open_vSwitch : other_config:max-revalidator=\"x\" is not a number: 500 is used",
             "Open_vSwitch : other_config:n-revalidator-threads=\"0\" is not a number from 1 to 1024: ignored",

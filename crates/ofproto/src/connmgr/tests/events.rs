@@ -109,6 +109,46 @@ fn the_controller_id_and_the_async_configuration_choose_who_is_told() {
     assert_eq!((a.events(&mut s).len(), b.events(&mut s).len()), (0, 0));
 }
 
+/// Which of the controllers with ids 0 and 7 packets are made for.
+fn listening(s: &Switch) -> (bool, bool) {
+    let view = s.backer.view();
+    let listeners = &view.bridge(s.bridge).unwrap().listeners;
+    (listeners.want(0), listeners.want(7))
+}
+
+#[test]
+fn packets_are_made_for_those_who_listen() {
+    let mut s = Switch::new();
+    // In doubt yes, until the connections are looked at.
+    assert_eq!(listening(&s), (true, true));
+    s.run();
+    assert_eq!(listening(&s), (false, false));
+    let mut service = s.service(Version::V10);
+    service.add(&mut s, "udp,actions=controller");
+    assert_eq!(listening(&s), (false, false));
+    service.silent(&mut s, &Message::SetConfig(SwitchConfig { flags: 0, miss_send_len_bytes: 100 }));
+    assert_eq!(listening(&s), (true, false));
+    service.silent(&mut s, &Message::SetConfig(SwitchConfig { flags: 0, miss_send_len_bytes: 0 }));
+    let mut c = s.controller(Version::V13);
+    assert_eq!(listening(&s), (true, false));
+    c.silent(&mut s, &Message::SetControllerId(7));
+    assert_eq!(listening(&s), (false, true));
+    // Reasons for which only a master is told.
+    let asyncs = |packet_in| AsyncConfig {
+        format: Format::Standard,
+        packet_in,
+        port_status: [7, 7],
+        flow_removed: [7, 0],
+    };
+    c.silent(&mut s, &Message::SetAsync(asyncs([0, 1])));
+    assert_eq!(listening(&s), (false, false));
+    c.silent(&mut s, &Message::SetAsync(asyncs([2, 0])));
+    assert_eq!(listening(&s), (false, true));
+    let id = c.id;
+    s.with(|m, ctx, now| m.close(id, ctx, now));
+    assert_eq!(listening(&s), (false, false));
+}
+
 #[test]
 fn packets_for_a_slow_reader_are_dropped_and_counted() {
     let mut s = Switch::new();

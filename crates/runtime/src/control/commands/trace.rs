@@ -165,8 +165,14 @@ fn to_controllers(subject: &Subject<'_>, packet: &[u8], t: &Translation) {
     let view = subject.instance.backer.view();
     let port = view.bridge(subject.bridge).and_then(|b| b.ports.port(subject.flow.in_port())?.dp_port);
     let key = FlowKey::from_flow(&subject.flow, port.unwrap_or(DpPort::NONE));
-    let execute =
-        Execute { packet: Packet::from_slice(packet), key, actions: actions.into(), ticket: None, upcall: 0 };
+    let execute = Execute {
+        packet: Packet::from_slice(packet),
+        key,
+        actions: actions.into(),
+        ticket: None,
+        upcall: 0,
+        went_on: false,
+    };
     let ops = vec![DpifOp::Execute(Box::new(execute))];
     subject.instance.datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
 }

@@ -57,6 +57,40 @@ fn what_waits_goes_to_the_new_handlers_of_its_port() {
     assert!(drain(&mut one[0]).is_empty());
 }
 
+/// What waits in all is bounded, however many ports flood, and each has its share of that.
+#[test]
+fn many_ports_that_flood_share_the_room_and_leave_some() {
+    let hub = UpcallHub::new();
+    let mut handlers = hub.set_handlers(1);
+    let ports: Vec<_> = (1..=500).map(|n| (DpPort(n), hub.port_add(DpPort(n)))).collect();
+    let flood = || {
+        for _ in 0..MISSES_PER_PORT {
+            ports.iter().for_each(|(port, queues)| drop(queues.push(miss(*port))));
+        }
+    };
+    for _ in 0..2 {
+        flood();
+        let waiting: Vec<u64> = ports.iter().map(|(_, queues)| queues.waiting()).collect();
+        let (least, most) = (waiting.iter().min().unwrap(), waiting.iter().max().unwrap());
+        assert!(most - least <= 1 && *most as usize <= ALL_MISSES / 500, "{least} to {most}");
+        assert!(waiting.iter().sum::<u64>() > ALL_MISSES as u64 * 9 / 10);
+        // One that asks for little has room all the same.
+        let quiet = hub.port_add(DpPort(501));
+        (0..10).for_each(|_| quiet.push(miss(DpPort(501))).expect("there is room"));
+        assert_eq!(drain(&mut handlers[0]).len() as u64, waiting.iter().sum::<u64>() + 10);
+    }
+    // A few that flood have as much as ever.
+    let few = &ports[..10];
+    for _ in 0..2 * MISSES_PER_PORT {
+        few.iter().for_each(|(port, queues)| drop(queues.push(miss(*port))));
+    }
+    assert!(few.iter().all(|(_, queues)| queues.waiting() == MISSES_PER_PORT as u64));
+    // What ends with its port makes room again.
+    hub.port_del(DpPort(1));
+    drain(&mut handlers[0]);
+    assert_eq!(hub.all_misses.load(Ordering::Relaxed), 0);
+}
+
 #[test]
 fn a_port_is_listed_once_while_it_holds_something() {
     let hub = UpcallHub::new();

@@ -262,6 +262,7 @@ fn execute(number: u32) -> DpifOp {
         actions,
         ticket: Some(dpif::Ticket(1 << 16)),
         upcall: 0,
+        went_on: false,
     }))
 }
 

@@ -52,6 +52,52 @@ fn packets_reach_the_controller_with_what_a_rule_knew() {
     }
 }
 
+/// The packets that a monitor was told, each as its lines without the transaction's number.
+fn told(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut in_log = false;
+    for line in text.lines() {
+        in_log = line.contains("|vconn|") || in_log && !line.contains("PACKET_IN");
+        match all.last_mut() {
+            _ if in_log => {}
+            Some(last) if !line.contains("PACKET_IN") => *last = format!("{last}\n{line}"),
+            _ => all.push(line[line.find("cookie").unwrap_or(0)..].to_string()),
+        }
+    }
+    all
+}
+
+/// The first packet of a flow is told at its translation, those that follow by the datapath's flow: nobody can tell them apart.
+#[test]
+fn first_packets_are_told_as_those_that_follow() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
+    let lab = Lab::new(2);
+    let rule = "cookie=0x7,in_port=1,udp,actions=load:5->NXM_NX_REG3[],load:9->OXM_OF_METADATA[],controller,\
+                load:3->NXM_NX_PKT_MARK[],mod_nw_tos:8,mod_tp_dst:99,mod_vlan_vid:9,controller(max_len=64),\
+                strip_vlan,mod_nw_src:10.9.9.9,controller(userdata=01.02),2";
+    lab.rules("OpenFlow10", rule);
+    let watch = lab.watch(2);
+    let monitor = lab.monitor("-m -m -P nxt_packet_in2 monitor br0 65534");
+    let frame = eth(HOST_2, &source(1), &IP.udp(1000, 53));
+    send(lab.host(1), &[frame.clone(), frame.clone(), frame]);
+    wait_for(LIMIT, "nine packets", || packet_ins(&monitor.stderr()) == 9)
+        .unwrap_or_else(|why| panic!("{why}\n{}", monitor.stderr()));
+    lab.wait_packets("in_port=1", 3);
+    let all = told(&monitor.stderr());
+    let [first, second, third] = [&all[..3], &all[3..6], &all[6..]];
+    assert_eq!((first, second), (second, third), "{all:#?}");
+    let has = |n: usize, parts: &[&str]| {
+        parts.iter().for_each(|part| assert!(first[n].contains(part), "{part}: {}", first[n]));
+    };
+    has(0, &["reg3=0x5", "metadata=0x9", "nw_tos=0", "tp_dst=53", "vlan_tci=0x0000"]);
+    has(1, &["reg3=0x5", "pkt_mark=0x3", "nw_tos=8", "tp_dst=99", "dl_vlan=9", "nw_src=10.1.1.1"]);
+    has(2, &["userdata=01.02", "nw_src=10.9.9.9", "vlan_tci=0x0000", "tp_dst=99"]);
+    wait_for(LIMIT, "three frames", || received(&watch.lines()).len() == 3).unwrap();
+    let forwarded = received(&watch.stop().unwrap());
+    assert!(forwarded.iter().all(|f| *f == forwarded[0]), "{forwarded:?}");
+}
+
 #[test]
 fn a_table_miss_goes_where_the_version_says() {
     require_netns!();

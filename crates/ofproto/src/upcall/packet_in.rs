@@ -1,0 +1,106 @@
+//! Packets for controllers: made where a packet is translated, or from what the datapath hands up.
+//!
+//! The first packet of a flow that goes to a controller need not come up a second time for that: [`take`] makes its packet-ins
+//! from the packet as it stands at each point of its actions and leaves the rest to the datapath. In order: from the first
+//! action on that is not known here to let the packet pass unchanged, or changed as told, all is left to the datapath (a
+//! meter decides there, also the one of all packets for controllers). The megaflow has all actions in any case.
+//! Nothing is made, and nobody woken, while no controller listens ([`Listeners`](crate::view::Listeners)).
+//!
+//! Who may call: the handler, for packets that it translates. Packet-outs are left to the datapath.
+
+use crate::backer::{Backer, PacketInEvent};
+use crate::view::View;
+use dpif::{ControllerCookie, DpAction, Upcall, UserCookie};
+use flow::FlowKey;
+use packet::Packet;
+use std::borrow::Cow;
+use std::sync::Arc;
+use sync::Ordering;
+
+/// What is left of a packet's actions.
+pub(super) struct Rest {
+    pub(super) actions: Arc<[DpAction]>,
+    /// The packet went to controllers.
+    pub(super) went_on: bool,
+}
+
+fn for_controller(action: &DpAction) -> Option<&ControllerCookie> {
+    match action {
+        DpAction::Userspace(UserCookie::Controller(cookie)) => Some(cookie),
+        _ => None,
+    }
+}
+
+/// The packet of an upcall on its way through its actions.
+struct Frame<'a> {
+    packet: Cow<'a, Packet>,
+    key: FlowKey,
+}
+
+impl Frame<'_> {
+    /// Whether the packet passes the action, as it stands then, for certain.
+    fn passes(&mut self, backer: &Backer, action: &DpAction) -> bool {
+        match action {
+            DpAction::Output(_) | DpAction::Recirc(_) => true,
+            DpAction::Set(_) | DpAction::PushVlan { .. } | DpAction::PopVlan => match &backer.rewrite {
+                Some(rewrite) => rewrite(self.packet.to_mut(), &mut self.key, action),
+                None => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+/// Makes the packet-ins that `actions` ask for and says what is left to do.
+pub(super) fn take(backer: &Backer, view: &View, upcall: &Upcall, actions: Arc<[DpAction]>) -> Rest {
+    let Some(last) = actions.iter().rposition(|a| for_controller(a).is_some()) else {
+        return Rest { actions, went_on: false };
+    };
+    let mut frame = Frame { packet: Cow::Borrowed(&upcall.packet), key: upcall.key };
+    let mut rest = Vec::with_capacity(actions.len());
+    let mut done = 0;
+    for action in &actions[..=last] {
+        if let Some(cookie) = for_controller(action) {
+            made(backer, view, &frame, *cookie);
+        } else if frame.passes(backer, action) {
+            rest.push(action.clone());
+        } else {
+            break;
+        }
+        done += 1;
+    }
+    let went_on = rest.len() < done;
+    rest.extend_from_slice(&actions[done..]);
+    Rest { actions: rest.into(), went_on }
+}
+
+fn made(backer: &Backer, view: &View, frame: &Frame<'_>, cookie: ControllerCookie) {
+    backer.packet_ins_made.fetch_add(1, Ordering::Relaxed);
+    tell(backer, view, cookie, || ((*frame.packet).clone(), frame.key));
+}
+
+/// A packet that the datapath handed up for controllers.
+pub(super) fn handed_up(backer: &Backer, view: &View, upcall: Upcall, cookie: ControllerCookie) {
+    tell(backer, view, cookie, || (upcall.packet, upcall.key));
+}
+
+/// Queues a packet for the controllers, if any of them listens.
+fn tell(backer: &Backer, view: &View, cookie: ControllerCookie, make: impl FnOnce() -> (Packet, FlowKey)) {
+    let Some(state) = backer.recirc_state(cookie.recirc_id) else {
+        // The packet waited so long that its flow is gone.
+        backer.packet_ins_lost.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
+    let wanted = view.bridge(state.bridge).is_some_and(|b| b.listeners.want(cookie.controller_id));
+    if !wanted {
+        backer.packet_ins_unwanted.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let (packet, key) = make();
+    if backer.packet_ins.push(PacketInEvent { state, cookie, packet, key }).is_err() {
+        backer.packet_ins_lost.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

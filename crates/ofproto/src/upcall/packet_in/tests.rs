@@ -1,0 +1,136 @@
+//! Tests of packets for controllers that are made at translation.
+
+use crate::backer::Backer;
+use crate::upcall::handle;
+use crate::upcall::tests::{add_rule, backer_with, counted, miss_of};
+use dpif::{DpAction, DpifOp, Execute, PmdId, Upcall, UpcallKind, UserCookie};
+use flow::DpPort;
+use sync::Ordering;
+
+/// What the datapath is to do with a packet's first pass, and all actions of its megaflow.
+fn first_pass(backer: &Backer, upcall: Box<Upcall>) -> (Box<Execute>, Vec<DpAction>) {
+    let mut ops = handle(backer, vec![upcall], 5).remove(&PmdId::Core(0)).expect("ops for the core");
+    let Some(DpifOp::Execute(execute)) = ops.pop() else { panic!("{ops:?}") };
+    let Some(DpifOp::FlowPut(put)) = ops.pop() else { panic!("{ops:?}") };
+    (execute, put.actions.to_vec())
+}
+
+fn is_for_controller(action: &DpAction) -> bool {
+    matches!(action, DpAction::Userspace(UserCookie::Controller(_)))
+}
+
+/// Pushes a tag, as a datapath does; nothing else.
+fn push_only(backer: &mut Backer) {
+    backer.rewrite = Some(Box::new(|packet, _, action| {
+        let DpAction::PushVlan { tpid, tci } = action else { return false };
+        packet.insert(12, 4);
+        let tag = [tpid.to_be_bytes(), (tci & 0xfff).to_be_bytes()].concat();
+        packet.data_mut()[12..16].copy_from_slice(&tag);
+        true
+    }));
+}
+
+#[test]
+fn the_first_packet_goes_to_controllers_without_a_second_upcall() {
+    let (backer, bridge) = backer_with("actions=load:7->NXM_NX_REG3[],controller(max_len=64,id=9),2");
+    let (execute, put) = first_pass(&backer, miss_of(0x88cc, 1));
+    assert_eq!(execute.actions[..], [DpAction::Output(DpPort(2))]);
+    assert!(execute.went_on && is_for_controller(&put[0]) && put[1..] == execute.actions[..], "{put:?}");
+    let event = backer.packet_ins.pop().expect("a packet-in");
+    let DpAction::Userspace(UserCookie::Controller(cookie)) = put[0] else { unreachable!() };
+    assert_eq!((event.cookie, event.cookie.controller_id, event.cookie.max_len_bytes), (cookie, 9, 64));
+    assert_eq!((event.state.bridge, event.state.regs[3]), (bridge, 7));
+    assert_eq!((event.packet.data(), event.key), (execute.packet.data(), execute.key));
+    assert_eq!(backer.packet_ins_made.load(Ordering::Relaxed), 1);
+    assert!(backer.packet_ins.is_empty());
+    assert_eq!(counted(&backer, bridge), 1);
+}
+
+#[test]
+fn a_packet_for_controllers_alone_is_not_dropped() {
+    let (backer, _) = backer_with("actions=controller");
+    let (execute, _) = first_pass(&backer, miss_of(0x88cc, 1));
+    assert!(execute.actions.is_empty() && execute.went_on);
+    assert_eq!(backer.packet_ins.len(), 1);
+}
+
+#[test]
+fn rewrites_on_the_way_are_seen_by_the_controllers_behind_them_only() {
+    let (mut backer, _) = backer_with("actions=controller(id=1),mod_vlan_vid:5,controller(id=2),2");
+    push_only(&mut backer);
+    let (execute, _) = first_pass(&backer, miss_of(0x88cc, 1));
+    assert!(matches!(execute.actions[..], [DpAction::PushVlan { .. }, DpAction::Output(_)]), "{execute:?}");
+    let seen: Vec<_> = std::iter::from_fn(|| backer.packet_ins.pop()).collect();
+    let tagged = [&execute.packet.data()[..12], &[0x81, 0, 0, 5], &execute.packet.data()[12..]].concat();
+    let told: Vec<_> = seen.iter().map(|e| (e.cookie.controller_id, e.packet.data())).collect();
+    assert_eq!(told, [(1, execute.packet.data()), (2, &tagged[..])]);
+}
+
+#[test]
+fn what_is_behind_a_rewrite_that_is_not_known_is_left_to_the_datapath() {
+    let rules = "actions=controller(id=1),mod_dl_dst:02:00:00:00:00:09,controller(id=2),controller(id=3)";
+    let (mut backer, _) = backer_with(rules);
+    for knows_others in [false, true] {
+        if knows_others {
+            push_only(&mut backer);
+        }
+        let (execute, put) = first_pass(&backer, miss_of(0x88cc, 1 + u128::from(knows_others)));
+        assert_eq!((&execute.actions[..], execute.went_on), (&put[1..], true));
+        assert_eq!(put[1..].iter().filter(|a| is_for_controller(a)).count(), 2);
+        assert_eq!(backer.packet_ins.pop().map(|e| e.cookie.controller_id), Some(1));
+        assert!(backer.packet_ins.is_empty());
+    }
+}
+
+#[test]
+fn a_meter_decides_in_the_datapath() {
+    let (backer, bridge) = backer_with("actions=controller");
+    let meters = [(openflow::msg::meter::CONTROLLER, 3)].into_iter().collect();
+    backer.change_bridge(bridge, |b| b.meters = std::sync::Arc::new(meters));
+    let (execute, put) = first_pass(&backer, miss_of(0x88cc, 1));
+    assert_eq!((&execute.actions[..], execute.went_on), (&put[..], false));
+    assert!(backer.packet_ins.is_empty());
+    backer.change_bridge(bridge, |b| b.meters = std::sync::Arc::new([(1, 4)].into_iter().collect()));
+    add_rule(&backer, bridge, "priority=50000,dl_type=0x88cd,actions=meter:1,controller,2");
+    let (execute, put) = first_pass(&backer, miss_of(0x88cd, 2));
+    assert_eq!((&execute.actions[..], execute.went_on), (&put[..], false));
+}
+
+#[test]
+fn packets_of_a_slow_flow_go_at_once_too() {
+    let (backer, _) = backer_with("actions=debug_slow,controller,2");
+    let (_, put) = first_pass(&backer, miss_of(0x88cc, 1));
+    let [DpAction::Userspace(cookie @ UserCookie::SlowPath { .. })] = put[..] else { panic!("{put:?}") };
+    let upcall = Box::new(Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, 2) });
+    let ops = handle(&backer, vec![upcall], 6);
+    let [DpifOp::Execute(execute)] = &ops[&PmdId::Core(0)][..] else { panic!("{ops:?}") };
+    assert_eq!((&execute.actions[..], execute.went_on), (&[DpAction::Output(DpPort(2))][..], true));
+    assert_eq!(backer.packet_ins.len(), 2);
+}
+
+#[test]
+fn nothing_is_made_while_nobody_listens() {
+    let (backer, bridge) = backer_with("actions=controller(id=3),2");
+    let view = backer.view();
+    let listeners = &view.bridge(bridge).expect("made by backer_with").listeners;
+    let mut ufid = 0;
+    let mut both_ways = || {
+        ufid += 2;
+        let (execute, put) = first_pass(&backer, miss_of(0x88cc, ufid));
+        // The packet's way is the same, and the flow goes on handing packets up: who listens may change.
+        assert!(matches!(execute.actions[..], [DpAction::Output(_)]) && execute.went_on && put.len() == 2);
+        let DpAction::Userspace(cookie) = put[0] else { panic!("{put:?}") };
+        let up = Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, ufid + 1) };
+        handle(&backer, vec![Box::new(up)], 6);
+        let unwanted = backer.packet_ins_unwanted.swap(0, Ordering::Relaxed);
+        (std::iter::from_fn(|| backer.packet_ins.pop()).count() as u64, unwanted)
+    };
+    assert_eq!(both_ways(), (2, 0));
+    listeners.set([0, 4].into_iter());
+    assert_eq!(both_ways(), (0, 2));
+    listeners.set([3].into_iter());
+    assert_eq!(both_ways(), (2, 0));
+    listeners.set([].into_iter());
+    assert_eq!(both_ways(), (0, 2));
+    assert_eq!(backer.packet_ins_lost.load(Ordering::Relaxed), 0);
+}

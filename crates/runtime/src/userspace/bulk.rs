@@ -1,0 +1,112 @@
+//! Devices opened and closed by the dozen.
+//!
+//! The kernel has whoever makes a receive ring, and whoever closes a packet socket, wait until all processors have let go of
+//! it, 10 to 40 ms each time. Those who wait at the same time wait once: so the control thread has some threads do
+//! it for many ports, and no forwarding thread ever does. What it was asked is done when it returns.
+//!
+//! Only ports of devices that were there before go this way. Others are opened and closed in turn: a device that a port made ends with its
+//! last descriptor, and another one may be wanted by its name at once.
+//!
+//! Bounds: [`TOGETHER`] threads, as many devices opened before they are asked for, as many waiting to be closed.
+
+use super::UserspaceDatapath;
+use super::inbox::TxSide;
+use super::ports::{OpenPort, Opened};
+use super::queues::Rx;
+use dpif::{PortKind, PortSpec};
+use sync::{Mutex, lock};
+
+/// Devices that are opened or closed at the same time.
+pub(crate) const TOGETHER: usize = 32;
+
+/// What a thread had of a port that was removed.
+pub(super) struct PortRemains {
+    pub(super) rx: Vec<Rx>,
+    pub(super) side: Option<TxSide>,
+}
+
+/// All that is left of a removed port.
+pub(super) struct Closing {
+    pub(super) parts: Vec<PortRemains>,
+    pub(super) open: Option<OpenPort>,
+}
+
+impl Closing {
+    /// Closes the device: its rings, its own sockets, then what all of them share.
+    fn end(self) {
+        let Closing { parts, open } = self;
+        for PortRemains { rx, side } in parts {
+            drop((rx, side));
+        }
+        drop(open);
+    }
+}
+
+/// Devices on their way in and out.
+#[derive(Default)]
+pub(super) struct Bulk {
+    /// Opened before their ports were asked for.
+    prepared: Mutex<Vec<(PortSpec, Opened)>>,
+    closing: Mutex<Vec<Closing>>,
+}
+
+/// Does something with each item, on a thread of its own if there are several.
+fn each<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    if items.len() < 2 {
+        return items.into_iter().map(work).collect();
+    }
+    let work = &work;
+    std::thread::scope(|scope| {
+        let spawn = |item| {
+            let named = std::thread::Builder::new().name("devices".to_string());
+            // One that cannot be started drops its item: it is closed all the same, or opened when it is asked for.
+            named.spawn_scoped(scope, move || work(item)).ok()
+        };
+        let running: Vec<_> = items.into_iter().map(spawn).collect();
+        // One that panicked has told so.
+        running.into_iter().flatten().filter_map(|thread| thread.join().ok()).collect()
+    })
+}
+
+impl UserspaceDatapath {
+    /// Opens the devices of ports that are about to be added; those that cannot be opened say why when they are added. At most
+    /// [`TOGETHER`] at a time.
+    pub(crate) fn prepare(&self, specs: Vec<PortSpec>) {
+        let of_system = |spec: &PortSpec| spec.kind == PortKind::System && !self.dummies.replaces("system");
+        let specs: Vec<_> = specs.into_iter().filter(of_system).take(TOGETHER).collect();
+        let opened = each(specs, |spec| self.open(&spec).ok().map(|opened| (spec, opened)));
+        lock(&self.bulk.prepared).extend(opened.into_iter().flatten());
+    }
+
+    /// The device of a port, if it was opened before.
+    pub(super) fn prepared(&self, spec: &PortSpec) -> Option<Opened> {
+        let mut all = lock(&self.bulk.prepared);
+        let at = all.iter().position(|(s, _)| s == spec)?;
+        Some(all.swap_remove(at).1)
+    }
+
+    /// Closes what was opened in vain, and the devices of removed ports.
+    pub(crate) fn close_devices(&self) {
+        let (unused, closing) = {
+            let (mut prepared, mut closing) = (lock(&self.bulk.prepared), lock(&self.bulk.closing));
+            (std::mem::take(&mut *prepared), std::mem::take(&mut *closing))
+        };
+        each(unused, drop);
+        each(closing, Closing::end);
+    }
+
+    /// A port is removed: its device is closed now or by [`UserspaceDatapath::close_devices`].
+    pub(super) fn close(&self, closing: Closing) {
+        if closing.open.as_ref().is_none_or(|open| open.spec.kind != PortKind::System || open.bare) {
+            return closing.end();
+        }
+        let full = {
+            let mut all = lock(&self.bulk.closing);
+            all.push(closing);
+            all.len() >= TOGETHER
+        };
+        if full {
+            self.close_devices();
+        }
+    }
+}
