@@ -6,6 +6,7 @@
 
 mod direction;
 mod fuzz;
+mod guest;
 mod osken;
 mod source;
 mod stages;
@@ -24,6 +25,8 @@ const USAGE: &str = "\
 usage: cargo xtask check [--fast] [STAGE…]   all stages, or those named; --fast leaves the tests out
        cargo xtask check-long [STAGE…]       all long stages, or those named
        cargo xtask fuzz [TARGET] [SECONDS|FILE]   look for inputs that break a parser, or run one
+       cargo xtask guest [OPTION…] -- COMMAND…    a command in a virtual machine with the kernel datapath
+options of guest: --cpus N --memory MB --kernel PACKAGE|VERSION --write DIR --timeout SECONDS --accel kvm|tcg --verbose
 stages: direction tidy supply format clippy tests
 long stages: long-tests simulation fuzz osken";
 
@@ -37,13 +40,17 @@ fn main() -> ExitCode {
         }
     };
     let run = |root: PathBuf| match &task {
-        Task::Stages(stages) => Ok(stages::run(&root, stages)),
-        Task::Fuzz(order) => fuzz::run(&root, order),
+        Task::Stages(stages) => Ok(u8::from(!stages::run(&root, stages))),
+        Task::Fuzz(order) => fuzz::run(&root, order).map(|good| u8::from(!good)),
+        Task::Guest(order) => guest::run(&root, order),
     };
-    match root().and_then(run) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(why) => {
+    match (root().and_then(run), &task) {
+        (Ok(status), _) => ExitCode::from(status),
+        (Err(why), Task::Guest(_)) => {
+            eprintln!("xtask: guest: {why:#}");
+            ExitCode::from(guest::FAILED)
+        }
+        (Err(why), _) => {
             eprintln!("xtask: {why:#}");
             ExitCode::FAILURE
         }
@@ -55,6 +62,7 @@ fn main() -> ExitCode {
 enum Task {
     Stages(Vec<Stage>),
     Fuzz(fuzz::Order),
+    Guest(guest::Order),
 }
 
 fn parse(args: &[String]) -> Result<Task, String> {
@@ -70,6 +78,7 @@ fn parse(args: &[String]) -> Result<Task, String> {
             return Ok(Task::Stages(if named.is_empty() { Stage::LONG.to_vec() } else { named }));
         }
         Some("fuzz") => return Ok(Task::Fuzz(fuzz::parse(&args[1..])?)),
+        Some("guest") => return Ok(Task::Guest(guest::parse(&args[1..])?)),
         Some(word) => return Err(format!("unknown command `{word}`")),
         None => return Err("a command is missing".to_owned()),
     }
