@@ -11,12 +11,15 @@ mod cpio;
 mod kernel;
 mod machine;
 mod script;
+pub(crate) mod stage;
 mod stream;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+
+use kernel::Kernel;
 
 /// What is asked for on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,17 +163,35 @@ fn which(program: &str) -> Option<PathBuf> {
 /// # Errors
 /// When the machine cannot be started, or ends before the command does.
 pub(crate) fn run(root: &Path, order: &Order) -> Result<u8> {
-    run_with(root, order, &[], &mut std::io::stdout(), &mut std::io::stderr())
+    run_with(root, order, &mut std::io::stdout(), &mut std::io::stderr())
 }
 
-/// As [`run`], with more variables of the environment and other ends for the output.
+/// Sees to it that a kernel is in the cache.
+///
+/// # Errors
+/// When it cannot be had or unpacked.
+fn fetch(root: &Path, name: &str) -> Result<Kernel> {
+    let cache = std::env::var_os(CACHE)
+        .map_or_else(|| Ok(target(root)?.join("guest")), |dir| absolute(dir.as_ref()))?;
+    kernel::prepare(&cache, name)
+}
+
+/// The folder for what is built.
+fn target(root: &Path) -> Result<PathBuf> {
+    absolute(&std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).with_context(|| format!("no folder: `{}`", path.display()))
+}
+
+/// As [`run`], with other ends for the output.
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn run_with(
+fn run_with(
     root: &Path,
     order: &Order,
-    env: &[(String, String)],
     out: &mut (dyn std::io::Write + Send),
     err: &mut (dyn std::io::Write + Send),
 ) -> Result<u8> {
@@ -178,10 +199,7 @@ pub(crate) fn run_with(
         bail!("no machine can run here: {reason}");
     }
     let cwd = std::env::current_dir().context("the working directory is gone")?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let target = cwd.join(target);
-    let cache = std::env::var_os(CACHE).map_or_else(|| target.join("guest"), |dir| cwd.join(dir));
-    let kernel = kernel::prepare(&cache, &order.kernel)?;
+    let kernel = fetch(root, &order.kernel)?;
     let mut write = Vec::new();
     for dir in &order.write {
         let dir = std::fs::canonicalize(dir).with_context(|| format!("`--write {}`", dir.display()))?;
@@ -191,8 +209,8 @@ pub(crate) fn run_with(
     }
     let job = script::Job {
         command: order.command.clone(),
-        env: std::env::vars().filter(|(name, _)| script::is_kept(name)).chain(env.iter().cloned()).collect(),
-        seen: script::hidden(&[&cwd, &target]),
+        env: std::env::vars().filter(|(name, _)| script::is_kept(name)).collect(),
+        seen: script::hidden(&[&cwd, &target(root)?]),
         cwd,
         write,
         modules: kernel.modules(),

@@ -76,7 +76,7 @@ fn cached(dir: &Path) -> Option<Kernel> {
 
 /// Fetches a package and makes its folder.
 fn unpack(dir: &Path, place: &Path, package: &str) -> Result<Kernel> {
-    eprintln!("xtask: guest: fetching {package} (about 100 MB, once; kept in {})", dir.display());
+    eprintln!("xtask: guest: fetching {package} (once; kept in {})", dir.display());
     let work = dir.join("new");
     let fresh = |path: &Path| match path.exists() {
         true => fs::remove_dir_all(path).with_context(|| format!("cannot remove {}", path.display())),
