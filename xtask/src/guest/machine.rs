@@ -212,7 +212,7 @@ impl Machine {
         ctl.set_read_timeout(Some(limit)).context("socket")?;
         let mut word = [0; 3];
         ctl.read_exact(&mut word).ok().filter(|()| &word == b"up\n").with_context(|| {
-            format!("the guest did not come up within {} s{}", limit.as_secs(), run.last_words())
+            format!("the guest did not come up (it had {} s){}", limit.as_secs(), run.last_words())
         })?;
         ctl.set_read_timeout(None).context("socket")?;
         let child = child.0.take().context("there is a process")?;
