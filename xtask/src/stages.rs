@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::workspace::{Workspace, cargo};
-use crate::{direction, fuzz, osken, supply, tidy};
+use crate::{direction, fuzz, guest, osken, supply, tidy};
 
 /// One part of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub(crate) enum Stage {
     Clippy,
     /// All tests.
     Tests,
+    /// What needs the kernel datapath, in a virtual machine.
+    Guest,
     /// All tests with their long ranges, but for the simulation; like those below not a part of `check`.
     LongTests,
     /// An hour of virtual time in each of 100 seeds.
@@ -40,8 +42,18 @@ pub(crate) enum Stage {
 
 impl Stage {
     /// The stages of `check`, in order.
-    pub(crate) const CHECK: &[Stage] =
-        &[Stage::Direction, Stage::Tidy, Stage::Supply, Stage::Format, Stage::Clippy, Stage::Tests];
+    pub(crate) const CHECK: &[Stage] = &[
+        Stage::Direction,
+        Stage::Tidy,
+        Stage::Supply,
+        Stage::Format,
+        Stage::Clippy,
+        Stage::Tests,
+        Stage::Guest,
+    ];
+
+    /// The stages that `check --fast` leaves out.
+    pub(crate) const SLOW: &[Stage] = &[Stage::Tests, Stage::Guest];
 
     /// The stages of `check-long`, in order.
     pub(crate) const LONG: &[Stage] = &[Stage::LongTests, Stage::Simulation, Stage::Fuzz, Stage::Osken];
@@ -55,6 +67,7 @@ impl Stage {
             Stage::Format => "format",
             Stage::Clippy => "clippy",
             Stage::Tests => "tests",
+            Stage::Guest => "guest",
             Stage::LongTests => "long-tests",
             Stage::Simulation => "simulation",
             Stage::Fuzz => "fuzz",
@@ -65,7 +78,7 @@ impl Stage {
     /// The cargo command that it is, if it is one.
     fn cargo_args(self) -> &'static [&'static str] {
         match self {
-            Stage::Direction | Stage::Tidy | Stage::Supply | Stage::Fuzz | Stage::Osken => &[],
+            Stage::Direction | Stage::Tidy | Stage::Supply | Stage::Guest | Stage::Fuzz | Stage::Osken => &[],
             Stage::Format => &["fmt", "--all", "--check"],
             Stage::Clippy => &[
                 "clippy",
@@ -117,6 +130,7 @@ impl Stage {
             }
             Stage::Tidy => Ok(report(&tidy::check(&Workspace::load(root)?)?)),
             Stage::Supply => Ok(report(&supply::check(&Workspace::load(root)?)?)),
+            Stage::Guest => guest::stage::run(root, skips),
             Stage::Fuzz => match fuzz::lacks() {
                 Some(reason) => skip(skips, "fuzz", reason),
                 None => fuzz::run(root, &fuzz::Order { target: None, work: fuzz::Work::Seek(fuzz::SECONDS) }),
@@ -141,7 +155,7 @@ impl Stage {
 const HOUR: &str = "laws_hold_for_an_hour";
 
 /// A stage that cannot run here: a failure when `SLUICE_NO_SKIP=1`.
-fn skip(skips: &mut Vec<String>, stage: &str, reason: &str) -> Result<bool> {
+pub(crate) fn skip(skips: &mut Vec<String>, stage: &str, reason: &str) -> Result<bool> {
     println!("SKIP: {stage}: {reason}");
     skips.push(format!("SKIP: {stage}: {reason}"));
     Ok(std::env::var_os("SLUICE_NO_SKIP").is_none_or(|v| v != "1"))
@@ -168,7 +182,8 @@ fn run_and_hear(command: &mut Command, skips: &mut Vec<String>) -> Result<bool> 
     Ok(child.wait().context("cannot wait for cargo")?.success())
 }
 
-fn pass_on(from: impl Read, mut to: impl Write, heard: &Mutex<Vec<String>>) {
+/// Passes on what `from` says, and gathers its lines that begin with `SKIP:`.
+pub(crate) fn pass_on(from: impl Read, mut to: impl Write, heard: &Mutex<Vec<String>>) {
     let mut lines = BufReader::new(from);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {

@@ -1,0 +1,174 @@
+//! The stage `guest` of the check: tests that need the kernel datapath, run in one machine.
+//!
+//! First come the tests of the workspace that are listed in [`TESTS`], as `cargo test` has built them; then the stock switch
+//! on the kernel datapath (`ovs.sh`). Where no machine can run, or no kernel can be had, the stage says so and passes.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::script::quote;
+use super::{Order, fetch, lacks, run_with};
+use crate::stages::{pass_on, skip};
+use crate::workspace::cargo;
+
+/// Tests of the workspace for the machine.
+struct GuestTest {
+    package: &'static str,
+    /// The name of the target that holds them: of a file or folder in `tests`, or of the library.
+    target: &'static str,
+    /// Which of its tests, and other arguments of the test program.
+    args: &'static [&'static str],
+}
+
+const TESTS: &[GuestTest] = &[
+    // A switch that was just built runs in the machine as it does outside.
+    GuestTest {
+        package: "sluiced",
+        target: "net",
+        args: &["--exact", "traffic::hosts_reach_each_other_and_no_packet_comes_twice"],
+    },
+];
+
+/// How long the machine may run.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// A test program that was built.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Built {
+    package: String,
+    target: String,
+    program: String,
+    /// The folder of its package, in which tests run.
+    dir: String,
+}
+
+/// Runs the stage; true if all is well. What was left out is added to `skips`.
+///
+/// # Errors
+/// When a test cannot be built or is not there, or the machine fails.
+pub(crate) fn run(root: &Path, skips: &mut Vec<String>) -> Result<bool> {
+    if let Some(reason) = lacks() {
+        return skip(skips, "guest", &reason);
+    }
+    let order = Order { timeout: Some(LIMIT), ..Order::default() };
+    if let Err(why) = fetch(root, &order.kernel) {
+        return skip(skips, "guest", &format!("no kernel: {why:#}"));
+    }
+    let command = vec!["sh".to_owned(), "-c".to_owned(), script(TESTS, &build(root)?)?];
+    let order = Order { command, ..order };
+    let (from_out, mut out) = std::io::pipe().context("no pipe")?;
+    let (from_err, mut err) = std::io::pipe().context("no pipe")?;
+    let heard = std::sync::Mutex::new(Vec::new());
+    let status = std::thread::scope(|scope| {
+        scope.spawn(|| pass_on(from_out, std::io::stdout(), &heard));
+        scope.spawn(|| pass_on(from_err, std::io::stderr(), &heard));
+        let status = run_with(root, &order, &mut out, &mut err);
+        // The threads end when nobody can write any more.
+        drop((out, err));
+        status
+    });
+    skips.append(&mut heard.into_inner().unwrap_or_default());
+    Ok(status? == 0)
+}
+
+/// Builds all tests of the workspace, as the stage `tests` does, and tells what was built.
+fn build(root: &Path) -> Result<Vec<Built>> {
+    let out = Command::new(cargo())
+        .args(["test", "--locked", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    ensure!(out.status.success(), "the tests do not build");
+    Ok(built(&String::from_utf8_lossy(&out.stdout)))
+}
+
+/// The test programs among cargo's messages.
+pub(super) fn built(messages: &str) -> Vec<Built> {
+    let program = |line: &str| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let text = |at: &str| message.pointer(at).and_then(Value::as_str).map(str::to_owned);
+        let is_test = message.pointer("/profile/test") == Some(&Value::Bool(true));
+        let dir = Path::new(&text("/manifest_path")?).parent()?.to_path_buf();
+        is_test.then_some(())?;
+        Some(Built {
+            package: dir.file_name()?.to_string_lossy().into_owned(),
+            target: text("/target/name")?,
+            program: text("/executable")?,
+            dir: dir.to_string_lossy().into_owned(),
+        })
+    };
+    messages.lines().filter_map(program).collect()
+}
+
+/// What the machine runs: every test, then the stock switch; it fails if one of them does.
+///
+/// # Errors
+/// When a test is not among what was built.
+fn script(tests: &[GuestTest], built: &[Built]) -> Result<String> {
+    let mut text = "status=0\n".to_owned();
+    for GuestTest { package, target, args } in tests {
+        let Some(found) = built.iter().find(|b| b.package == *package && b.target == *target) else {
+            bail!("the package {package} has no test program {target}");
+        };
+        let words: Vec<String> = args.iter().map(|a| quote(a)).collect();
+        text += &format!(
+            "echo {}\n(cd {dir} && CARGO_MANIFEST_DIR={dir} {} {}) || status=1\n",
+            quote(&format!("guest: {package}, {target}: {}", args.join(" "))),
+            quote(&found.program),
+            words.join(" "),
+            dir = quote(&found.dir),
+        );
+    }
+    text += &format!("sh -c {} || status=1\nexit $status\n", quote(include_str!("ovs.sh")));
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGES: &str = r#"{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","target":{"name":"net"},"profile":{"test":false},"executable":"/w/no"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","target":{"name":"net"},"profile":{"test":true},"executable":"/w/net-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/b/Cargo.toml","target":{"name":"net"},"profile":{"test":true},"executable":null}
+no json
+{"reason":"build-finished","success":true}"#;
+
+    #[test]
+    fn programs_are_found_among_messages() {
+        let net = Built {
+            package: "a".to_owned(),
+            target: "net".to_owned(),
+            program: "/w/net-1".to_owned(),
+            dir: "/w/crates/a".to_owned(),
+        };
+        assert_eq!(built(MESSAGES), [net]);
+    }
+
+    #[test]
+    fn one_failure_fails_the_machine_and_stops_nothing() {
+        let of = |program: &str| Built {
+            package: "a".to_owned(),
+            target: program.to_owned(),
+            program: program.to_owned(),
+            dir: "/".to_owned(),
+        };
+        let built = ["true", "false", "echo"].map(of);
+        let test = |target, args| GuestTest { package: "a", target, args };
+        let status = |tests: &[GuestTest]| {
+            let script = script(tests, &built).unwrap();
+            // Not the stock switch, here.
+            let script = script.split("sh -c").next().unwrap().to_owned() + "exit $status\n";
+            let out = Command::new("sh").args(["-c", &script]).output().unwrap();
+            (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned())
+        };
+        assert_eq!(status(&[test("true", &[])]).0, Some(0));
+        let all = status(&[test("false", &[]), test("echo", &["it's", "all"])]);
+        assert_eq!(all, (Some(1), "guest: a, false: \nguest: a, echo: it's all\nit's all\n".to_owned()));
+        assert!(script(&[test("other", &[])], &built).is_err());
+    }
+}
