@@ -17,6 +17,8 @@ pub mod slow_reason {
     pub const ACTION: u16 = 2;
     /// A protocol that the switch itself speaks.
     pub const PROTOCOL: u16 = 4;
+    /// The datapath's masks cannot tell apart what the translation looked at.
+    pub const MATCH: u16 = 8;
 }
 
 /// A packet for the controllers.

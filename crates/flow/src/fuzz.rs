@@ -1,6 +1,8 @@
 //! Entry points for fuzzing what has no text: any bytes in, no panic out.
 
 use crate::extract::{Layout, Metadata, extract};
+use crate::nlattr::{AttrWriter, Attrs};
+use crate::nlkey::{KeyLimits, kernel_mask, key_to_bytes, mask_fits, mask_to_bytes, parse_key, parse_mask};
 use crate::{FlowKey, MacAddr, OfPort};
 
 /// Reads a frame's headers. The first byte says how many tags a key tells apart; the key becomes a flow and the flow the same
@@ -37,4 +39,51 @@ pub fn parse_words(bytes: &[u8]) {
         let printed = crate::text::format_subfield(subfield);
         assert_eq!(crate::text::parse_subfield(&printed).ok(), Some(subfield), "{text:?}");
     }
+}
+
+/// Reads netlink attributes, nested ones too; a list that is written anew has the same attributes.
+pub fn attributes(bytes: &[u8]) {
+    walk(bytes, 0);
+    let Ok(attrs) = Attrs::parse(bytes) else { return };
+    let mut out = AttrWriter::new();
+    for a in attrs {
+        out.put(a.kind, a.content);
+    }
+    let again = out.finish().expect("what was read fits");
+    let plain =
+        |attrs: Attrs<'_>| attrs.into_iter().map(|a| (a.kind, a.content.to_vec())).collect::<Vec<_>>();
+    assert_eq!(plain(Attrs::parse(&again).expect("what was written")), plain(attrs));
+}
+
+fn walk(bytes: &[u8], depth: usize) {
+    let Ok(attrs) = Attrs::parse(bytes) else { return };
+    for a in attrs {
+        let _numbers = (a.u8(), a.u16(), a.u32(), a.u64(), a.be16(), a.be32(), a.text(), a.prefix::<3>());
+        let _sum = a.u32s().map(|n| n.fold(0u32, u32::wrapping_add));
+        assert_eq!(attrs.get(a.kind).map(|last| last.kind), Some(a.kind));
+        if depth < 8 {
+            walk(a.content, depth + 1);
+        }
+    }
+}
+
+/// Reads a key of the kernel, and the rest of the bytes as its mask. The first byte says how many tags a key tells apart, the
+/// second how long the key is. What is written of what was read is read as the same; the kernel's form of a mask is its own.
+pub fn kernel_key(bytes: &[u8]) {
+    let Some(([limit, len], rest)) = bytes.split_first_chunk() else { return };
+    let (limit, len) = (limit % 3, usize::from(*len) * 4);
+    let (key, mask) = rest.split_at(len.min(rest.len()));
+    let Ok((key, _)) = parse_key(key, limit) else { return };
+    let limits = KeyLimits::LINUX;
+    let written = key_to_bytes(&key, &limits);
+    let (second, _) = parse_key(&written, limit).expect("what was written");
+    let (third, _) = parse_key(&key_to_bytes(&second, &limits), limit).expect("what was written");
+    assert!(second == third, "{second:?}\n{third:?}");
+    let Ok((mask, _)) = parse_mask(mask, &second, limit) else { return };
+    let held = kernel_mask(&second, &mask, &limits);
+    assert!(kernel_mask(&second, &held, &limits) == held, "{second:?}\n{mask:?}\n{held:?}");
+    let (told, _) =
+        parse_mask(&mask_to_bytes(&second, &mask, &limits), &second, limit).expect("what was written");
+    assert!(told == held, "{second:?}\n{told:?}\n{held:?}");
+    assert!(!mask_fits(&second, &mask, &limits) || mask_fits(&second, &held, &limits));
 }

@@ -5,7 +5,7 @@
 //! - [`Flow`], [`Mask`], [`Match`]: all fields of a packet in the slow path, as one block of 64-bit words.
 //! - [`FlowKey`]: the same packet for the datapath, a 64-byte block and cold extension blocks named by its shape.
 //! - [`extract`]: bytes to [`FlowKey`], [`template`] the quick way for common packets; [`compose`]: the other way, a frame of a flow.
-//! - [`key_attributes`]: a [`FlowKey`] as netlink attributes.
+//! - [`nlattr`]: netlink attributes, read and written; [`nlkey`]: keys and masks as such attributes, both ways.
 //! - [`action`]: OpenFlow actions and instructions, independent of version.
 //! - [`text`]: matches, flows, actions and flow modifications as text.
 //!
@@ -20,7 +20,8 @@ mod flow;
 pub mod fuzz;
 mod key;
 mod matching;
-mod nlkey;
+pub mod nlattr;
+pub mod nlkey;
 mod packed;
 pub mod template;
 pub mod text;

@@ -1,11 +1,24 @@
-//! Flow keys as netlink attributes (`OVS_KEY_ATTR_*` of linux/openvswitch.h), in the order in which stock switches write them:
-//! what tracers and the kernel datapath read.
+//! Flow keys and masks as netlink attributes (`OVS_KEY_ATTR_*` of linux/openvswitch.h), both ways.
 //!
-//! Lengths, types and plain numbers are in the machine's byte order, header fields in the network's. Not written: tunnel options and
+//! - [`key_attributes`]: a key for tracers, in the order in which stock switches write it.
+//! - [`key_to_bytes`], [`mask_to_bytes`]: key and mask for the kernel datapath, which refuses what it would not write itself:
+//!   [`kernel_mask`] is the mask that it will hold, [`mask_fits`] whether it can tell apart what the mask tells apart.
+//! - [`parse_key`], [`parse_mask`]: what the kernel datapath says, with how well a [`FlowKey`] holds that ([`Fitness`]).
+//!
+//! Lengths, types and plain numbers are in the machine's byte order, header fields in the network's. Not written: tunnels and
 //! what has no attribute.
 
-use crate::flow::nw_frag;
+mod mask;
+mod parse;
+mod write;
+
+pub use mask::{kernel_mask, mask_fits};
+pub use parse::{parse_key, parse_mask};
+pub use write::{key_to_bytes, mask_to_bytes};
+
+use crate::flow::{VlanTag, nw_frag};
 use crate::key::{FlowKey, shape};
+use packet::headers as h;
 
 /// Attribute types.
 mod attr {
@@ -24,6 +37,7 @@ mod attr {
     pub(super) const ARP: u16 = 13;
     pub(super) const ND: u16 = 14;
     pub(super) const SKB_MARK: u16 = 15;
+    pub(super) const TUNNEL: u16 = 16;
     pub(super) const SCTP: u16 = 17;
     pub(super) const TCP_FLAGS: u16 = 18;
     pub(super) const DP_HASH: u16 = 19;
@@ -32,20 +46,54 @@ mod attr {
     pub(super) const CT_STATE: u16 = 22;
     pub(super) const CT_ZONE: u16 = 23;
     pub(super) const CT_MARK: u16 = 24;
+    pub(super) const CT_LABELS: u16 = 25;
+    pub(super) const CT_TUPLE_IPV4: u16 = 26;
+    pub(super) const CT_TUPLE_IPV6: u16 = 27;
     /// The content is made of attributes (`NLA_F_NESTED`).
     pub(super) const NESTED: u16 = 0x8000;
 }
 
 /// Bytes before an attribute's content.
 const HEADER_BYTES: usize = 4;
-/// EtherTypes.
-const ARP: u16 = 0x0806;
-const RARP: u16 = 0x8035;
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const MPLS: [u16; 2] = [0x8847, 0x8848];
-/// Below this the field is a length: such frames have no EtherType.
-const ETHERTYPE_MIN: u16 = 0x0600;
+/// MPLS labels that the kernel's keys hold.
+const LABELS_MAX: usize = 3;
+/// The bottom of a label stack.
+const BOTTOM: u32 = 0x100;
+/// The state bits that the kernel knows.
+const CT_STATE_BITS: u32 = 0xff;
+
+/// How well a key of ours says what the kernel's key says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Fitness {
+    /// Exactly.
+    Perfect,
+    /// The kernel's key says more (a tunnel, IPv6 extension headers, a tag beyond the limit): a flow made from ours matches packets
+    /// that differ in that, too.
+    TooMuch,
+    /// The kernel's key says less (IGMP): our key holds zeros for fields that were not told. A mask with such bits cannot be
+    /// written; packets that need them go through the slow path.
+    TooLittle,
+}
+
+/// What the keys of the datapath at the other end have room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyLimits {
+    /// VLAN tags: 2 since Linux 4.9, 1 before.
+    pub vlans: u8,
+    /// MPLS labels: 3 since Linux 5.5, 1 before.
+    pub mpls: u8,
+    /// State, zone and mark of connections.
+    pub ct: bool,
+    /// Labels of connections.
+    pub ct_labels: bool,
+    /// Addresses and ports of the connection's original direction (Linux 4.11).
+    pub ct_tuple: bool,
+}
+
+impl KeyLimits {
+    /// Those of kernels since Linux 5.5 that are built with connection tracking.
+    pub const LINUX: KeyLimits = KeyLimits { vlans: 2, mpls: 3, ct: true, ct_labels: true, ct_tuple: true };
+}
 
 /// The attributes of a key.
 pub fn key_attributes(key: &FlowKey) -> Vec<u8> {
@@ -82,30 +130,26 @@ fn vlans(out: &mut Vec<u8>, tags: &[(u16, u16)], key: &FlowKey) {
 
 fn payload(out: &mut Vec<u8>, key: &FlowKey) {
     let b = &key.base;
-    if b.dl_type < ETHERTYPE_MIN {
+    if b.dl_type < h::ETH_TYPE_MIN {
         return;
     }
     put(out, attr::ETHERTYPE, &b.dl_type.to_be_bytes());
-    let frag = match b.nw_frag {
-        f if f & nw_frag::LATER != 0 => 2,
-        f if f & nw_frag::ANY != 0 => 1,
-        _ => 0,
-    };
+    let frag = frag_type(b.nw_frag);
     match b.dl_type {
-        IPV4 => {
+        h::ETH_TYPE_IP => {
             let mut ip = [b.nw_src.to_be_bytes(), b.nw_dst.to_be_bytes()].concat();
             ip.extend([b.nw_proto, b.nw_tos, b.nw_ttl, frag]);
             put(out, attr::IPV4, &ip);
             transport(out, key);
         }
-        IPV6 => {
+        h::ETH_TYPE_IPV6 => {
             let mut ip = [key.ipv6.src, key.ipv6.dst].concat();
             ip.extend(key.ipv6.label.to_be_bytes());
             ip.extend([b.nw_proto, b.nw_tos, b.nw_ttl, frag]);
             put(out, attr::IPV6, &ip);
             transport(out, key);
         }
-        ARP | RARP => {
+        h::ETH_TYPE_ARP | h::ETH_TYPE_RARP => {
             let mut arp = [b.nw_src.to_be_bytes(), b.nw_dst.to_be_bytes()].concat();
             arp.extend(u16::from(b.nw_proto).to_be_bytes());
             arp.extend([key.arp.arp_sha, key.arp.arp_tha].concat());
@@ -113,7 +157,7 @@ fn payload(out: &mut Vec<u8>, key: &FlowKey) {
             arp.extend([0, 0]);
             put(out, attr::ARP, &arp);
         }
-        t if MPLS.contains(&t) => {
+        h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST => {
             let labels = key.arp.mpls_lse.iter().take_while(|l| **l != 0);
             put(out, attr::MPLS, &labels.flat_map(|l| l.to_be_bytes()).collect::<Vec<u8>>());
         }
@@ -130,13 +174,13 @@ fn transport(out: &mut Vec<u8>, key: &FlowKey) {
     // Types and codes take the ports' places.
     let type_and_code = [b.tp_src as u8, b.tp_dst as u8];
     match b.nw_proto {
-        1 if b.dl_type == IPV4 => put(out, attr::ICMP, &type_and_code),
+        1 if b.dl_type == h::ETH_TYPE_IP => put(out, attr::ICMP, &type_and_code),
         6 => {
             put(out, attr::TCP, &ports);
             put(out, attr::TCP_FLAGS, &b.tcp_flags.to_be_bytes());
         }
         17 => put(out, attr::UDP, &ports),
-        58 if b.dl_type == IPV6 => {
+        58 if b.dl_type == h::ETH_TYPE_IPV6 => {
             put(out, attr::ICMPV6, &type_and_code);
             if matches!(b.tp_src, 135 | 136) && key.has(shape::IPV6) {
                 let link = [key.ipv6.nd_sll, key.ipv6.nd_tll].concat();
@@ -146,6 +190,89 @@ fn transport(out: &mut Vec<u8>, key: &FlowKey) {
         132 => put(out, attr::SCTP, &ports),
         _ => {}
     }
+}
+
+/// `OVS_FRAG_TYPE_*` of fragment bits.
+fn frag_type(bits: u8) -> u8 {
+    match bits {
+        f if f & nw_frag::LATER != 0 => 2,
+        f if f & nw_frag::ANY != 0 => 1,
+        _ => 0,
+    }
+}
+
+/// What stands behind a packet's EtherType and tags, as the kernel's keys tell packets apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Payload {
+    Ipv4,
+    Ipv6,
+    Arp,
+    Mpls,
+    Other,
+}
+
+impl Payload {
+    fn of(key: &FlowKey) -> Payload {
+        match key.base.dl_type {
+            h::ETH_TYPE_IP => Payload::Ipv4,
+            h::ETH_TYPE_IPV6 => Payload::Ipv6,
+            h::ETH_TYPE_ARP | h::ETH_TYPE_RARP => Payload::Arp,
+            h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST => Payload::Mpls,
+            _ => Payload::Other,
+        }
+    }
+}
+
+/// The transport header that the kernel's key of a packet has an attribute for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Transport {
+    Tcp,
+    Udp,
+    Sctp,
+    Icmp,
+    /// With neighbour discovery (types 135 and 136) or without.
+    Icmpv6 {
+        nd: bool,
+    },
+    None,
+}
+
+impl Transport {
+    fn of(key: &FlowKey) -> Transport {
+        let b = &key.base;
+        let payload = Payload::of(key);
+        if b.nw_frag & nw_frag::LATER != 0 || !matches!(payload, Payload::Ipv4 | Payload::Ipv6) {
+            return Transport::None;
+        }
+        match b.nw_proto {
+            h::IPPROTO_TCP => Transport::Tcp,
+            h::IPPROTO_UDP => Transport::Udp,
+            h::IPPROTO_SCTP => Transport::Sctp,
+            h::IPPROTO_ICMP if payload == Payload::Ipv4 => Transport::Icmp,
+            h::IPPROTO_ICMPV6 if payload == Payload::Ipv6 => Transport::Icmpv6 {
+                nd: matches!(b.tp_src as u8, h::ND_NEIGHBOR_SOLICIT | h::ND_NEIGHBOR_ADVERT),
+            },
+            _ => Transport::None,
+        }
+    }
+}
+
+/// The tags of a key, outermost first.
+fn tags(key: &FlowKey) -> impl Iterator<Item = VlanTag> {
+    let outer = VlanTag { tpid: key.base.vlan_tpid, tci: key.base.vlan_tci };
+    [outer, key.arp.vlan1].into_iter().take_while(|tag| tag.is_present())
+}
+
+fn is_tag(ethertype: u16) -> bool {
+    matches!(ethertype, h::ETH_TYPE_VLAN | h::ETH_TYPE_VLAN_8021AD)
+}
+
+/// How many labels the kernel takes this key to have: up to the bottom of the stack, one at least.
+fn labels(key: &FlowKey, limits: &KeyLimits) -> usize {
+    let stack = &key.arp.mpls_lse[..LABELS_MAX];
+    let bottom = stack.iter().position(|lse| lse & BOTTOM != 0);
+    let last = bottom.or_else(|| stack.iter().rposition(|lse| *lse != 0)).unwrap_or(0);
+    (last + 1).min(usize::from(limits.mpls).max(1))
 }
 
 /// One attribute, filled up to a multiple of four bytes. Contents are far shorter than 64 KiB.

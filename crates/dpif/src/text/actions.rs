@@ -12,10 +12,11 @@ use crate::upcall::{ControllerCookie, UserCookie, slow_reason};
 use flow::{DpPort, RecircId, VlanTag};
 use packet::headers as h;
 
-const SLOW: [(u16, &str); 3] = [
+const SLOW: [(u16, &str); 4] = [
     (slow_reason::CONTROLLER, "controller"),
     (slow_reason::ACTION, "action"),
     (slow_reason::PROTOCOL, "protocol"),
+    (slow_reason::MATCH, "match"),
 ];
 
 /// Actions nest at most so deep in text.

@@ -1,15 +1,23 @@
 use super::*;
 use crate::extract::{Metadata, extract};
+use crate::nlattr::{AttrError, AttrWriter};
+use crate::{FLOW_WORDS, Flow, Mask};
+use proptest::prelude::*;
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(|b| *b != b' ').collect();
+    digits.chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
+}
+
+fn key_of(frame: &str, vlan_limit: u8) -> FlowKey {
+    let mut key = FlowKey::default();
+    extract(&bytes_of(frame), &Metadata { in_port: 7, ..Metadata::default() }, vlan_limit, &mut key);
+    key
+}
 
 /// The attributes of a frame's key behind the metadata: `type=content`, those inside another one behind its number.
 fn check(frame: &str, expected: &[&str]) {
-    let digits: Vec<u8> = frame.bytes().filter(|b| *b != b' ').collect();
-    let bytes: Vec<u8> = digits
-        .chunks(2)
-        .map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap())
-        .collect();
-    let mut key = FlowKey::default();
-    extract(&bytes, &Metadata { in_port: 7, ..Metadata::default() }, 2, &mut key);
+    let key = key_of(frame, 2);
     let mut found = Vec::new();
     read(&key_attributes(&key), "", &mut found);
     let port = 7u32.to_ne_bytes().map(|b| format!("{b:02x}")).concat();
@@ -84,4 +92,319 @@ fn keys_have_the_attributes_that_the_kernel_gives_them() {
     check(&format!("{ETH} 88b5 {pad}"), &["6=88b5"]);
     // A length, not a type.
     check(&format!("{ETH} 0010 {pad}"), &[]);
+}
+
+/// Attributes as text, each number that is not of the network in this machine's order.
+fn told(bytes: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    read(bytes, "", &mut found);
+    found
+}
+
+/// What a mask is written as: `set` sets its bits for a frame's key. Behind the input port and the recirculation id, which always
+/// stand there.
+fn check_mask(frame: &str, set: fn(&mut Flow), expected: &[&str]) {
+    let key = key_of(frame, 2);
+    let mut flow = Flow::default();
+    set(&mut flow);
+    let mask = FlowKey::from_mask(&Mask(flow), &key);
+    let bytes = mask_to_bytes(&key, &mask, &KeyLimits::LINUX);
+    let found = told(&bytes);
+    assert_eq!(found[..2], ["20=ffffffff", "3=ffffffff"], "{frame}");
+    assert_eq!(found[2..], *expected, "{frame}");
+    // The kernel says it so, and it is read so.
+    let held = kernel_mask(&key, &mask, &KeyLimits::LINUX);
+    assert_eq!(parse_mask(&bytes, &key, 2), Ok((held, Fitness::Perfect)), "{frame}");
+}
+
+const PAD: &str = "0000000000000000000000000000000000000000";
+const V4: &str = "0000 0a000001 0a000002";
+
+fn tcp() -> String {
+    format!("{ETH} 0800 {IP}06{V4} 03e80050 00000001 00000000 50020100 00000000 {PAD}")
+}
+
+fn udp() -> String {
+    format!("{ETH} 0800 {IP}11{V4} 03e80035001c0000 {PAD}")
+}
+
+fn icmpv6(first: &str) -> String {
+    let (src, dst) = ("fd".repeat(16), "fe".repeat(16));
+    format!("{ETH} 86dd 60000000 0018 3aff {src} {dst} {first}000000000000 {src} {PAD}")
+}
+
+#[test]
+fn masks_hold_what_the_kernel_takes() {
+    let none: fn(&mut Flow) = |_| ();
+    check_mask(&tcp(), none, &["6=ffff"]);
+    check_mask(&tcp(), |m| m.dl_dst = [1; 6], &["4=000000000000010101010101", "6=ffff"]);
+    check_mask(&tcp(), |m| m.nw_proto = 0x0f, &["6=ffff", "7=00000000000000000f000000"]);
+    // Ports need an exact protocol.
+    check_mask(&tcp(), |m| m.tp_dst = 0xff, &["6=ffff", "7=0000000000000000ff000000", "9=000000ff"]);
+    check_mask(&tcp(), |m| m.tcp_flags = 0xffff, &["6=ffff", "7=0000000000000000ff000000", "18=0fff"]);
+    check_mask(&udp(), |m| m.tp_src = 0xffff, &["6=ffff", "7=0000000000000000ff000000", "10=ffff0000"]);
+    // What TCP has and UDP has not: that it is UDP is what matters.
+    check_mask(&udp(), |m| m.tcp_flags = 2, &["6=ffff", "7=0000000000000000ff000000"]);
+    // Fragment bits are one enumeration.
+    check_mask(&udp(), |m| m.nw_frag = nw_frag::LATER, &["6=ffff", "7=0000000000000000000000ff"]);
+    // A later fragment has no ports, because it is one.
+    let later = format!("{ETH} 0800 45000030 00010010 4011{V4} 03e80035001c0000 {PAD}");
+    check_mask(&later, |m| m.tp_src = 1, &["6=ffff", "7=0000000000000000ff0000ff"]);
+    let icmp = format!("{ETH} 0800 {IP}01{V4} 0800f7ff00000000 {PAD}");
+    check_mask(&icmp, |m| m.tp_src = 0xffff, &["6=ffff", "7=0000000000000000ff000000", "11=ff00"]);
+    // Neighbour discovery needs an exact type.
+    let v6 = format!("8={}ff000000", "00".repeat(36));
+    let nd = format!("14={}{}", "00".repeat(16), "ff".repeat(6) + &"00".repeat(6));
+    check_mask(&icmpv6("8700"), |m| m.arp_sha = [0xff; 6], &["6=ffff", &v6, "12=ff00", &nd]);
+    // In an echo there is none, because it is an echo.
+    check_mask(&icmpv6("8000"), |m| m.nd_target = [0xff; 16], &["6=ffff", &v6, "12=ff00"]);
+    let label = format!("8={}000fffff00000000", "00".repeat(32));
+    check_mask(&icmpv6("8000"), |m| m.ipv6_label = u32::MAX, &["6=ffff", &label]);
+    let arp = format!("{ETH} 0806 0001080006040001 020000000002 0a000001 000000000000 0a000002 {PAD}");
+    let hardware = format!("13=00000000000000000000{}00000000", "00".repeat(6) + &"ff".repeat(4));
+    check_mask(&arp, |m| m.arp_tha[..4].fill(0xff), &["6=ffff", &hardware]);
+    check_mask(
+        &arp,
+        |m| m.nw_proto = 0xff,
+        &["6=ffff", "13=000000000000000000ff0000000000000000000000000000"],
+    );
+    // As many labels as the packet has; that there are no more is said by the bottom bit.
+    let mpls = format!("{ETH} 8847 000641ff {PAD}");
+    check_mask(&mpls, |m| m.mpls_lse[0] = 0xf000_0000, &["6=ffff", "21=f0000000"]);
+    check_mask(&mpls, |m| m.mpls_lse[1] = 1, &["6=ffff", "21=00000100"]);
+    let two = format!("{ETH} 8847 000640ff 000641ff {PAD}");
+    check_mask(&two, |m| m.mpls_lse[1] = 1, &["6=ffff", "21=0000000000000001"]);
+    // A frame without EtherType.
+    check_mask(&format!("{ETH} 0010 {PAD}"), none, &["6=ffff"]);
+    check_mask(&format!("{ETH} 88b5 {PAD}"), |m| m.nw_proto = 0xff, &["6=ffff"]);
+}
+
+#[test]
+fn masks_of_tags_are_nested_as_the_tags_are() {
+    let tagged = format!("{ETH} 8100 2064 0800 {IP}11{V4} 03e80035001c0000 {PAD}");
+    check_mask(&tagged, |_| (), &["6=ffff", "5=1000", "1.6=ffff"]);
+    check_mask(&tagged, |m| m.vlans[0].tci = 0xe000, &["6=ffff", "5=f000", "1.6=ffff"]);
+    let ip = "1.7=ff00000000000000ff000000";
+    check_mask(
+        &tagged,
+        |m| (m.nw_src, m.tp_src) = (0xff00_0000, 1),
+        &["6=ffff", "5=1000", "1.6=ffff", ip, "1.10=00010000"],
+    );
+    let two = format!("{ETH} 88a8 2064 8100 0005 0010 {PAD}");
+    check_mask(&two, |m| m.vlans[1].tci = 5, &["6=ffff", "5=1000", "1.6=ffff", "1.5=1005", "1.1.6=ffff"]);
+    // A tag behind two stands as an EtherType.
+    let three = format!("{ETH} 88a8 2064 8100 0005 8100 0006 0800 {PAD}");
+    check_mask(&three, |_| (), &["6=ffff", "5=1000", "1.6=ffff", "1.5=1000", "1.1.6=ffff"]);
+}
+
+#[test]
+fn a_tag_beyond_the_limit_is_matched_by_its_presence() {
+    let two = format!("{ETH} 88a8 2064 8100 0005 0800 {IP}11{V4} 03e80035001c0000 {PAD}");
+    let key = key_of(&two, 1);
+    let written = told(&key_to_bytes(&key, &KeyLimits::LINUX));
+    assert_eq!(written[10..], ["6=88a8", "5=3064", "1.6=8100", "1.5=1000"]);
+    let mask = FlowKey::from_mask(&Mask::none(), &key);
+    let bytes = mask_to_bytes(&key, &mask, &KeyLimits::LINUX);
+    // The recirculation id stands where the mask of the tag would be overlooked otherwise.
+    let expected = ["3=ffffffff", "6=ffff", "5=1000", "1.6=ffff", "1.5=1000", "1.1.20=ffffffff"];
+    assert_eq!(told(&bytes), expected);
+    assert_eq!(parse_key(&key_to_bytes(&key, &KeyLimits::LINUX), 1), Ok((key, Fitness::Perfect)));
+    assert_eq!(
+        parse_mask(&bytes, &key, 1),
+        Ok((kernel_mask(&key, &mask, &KeyLimits::LINUX), Fitness::Perfect))
+    );
+    // A datapath that knows one tag as well as we do.
+    let one = KeyLimits { vlans: 1, ..KeyLimits::LINUX };
+    assert_eq!(told(&key_to_bytes(&key, &one))[10..], ["6=88a8", "5=3064", "1.6=8100"]);
+}
+
+#[test]
+fn connections_are_matched_where_the_kernel_knows_them() {
+    let mut key = key_of(&tcp(), 2);
+    key.base.ct_state = 0x22;
+    key.ct.label = 5u128.to_be_bytes();
+    (key.ct.nw_proto, key.ct.nw_src, key.ct.tp_src) = (6, 0x0a00_0001, 1000);
+    key.set_shape();
+    let mask = FlowKey::from_mask(&Mask(Flow::from_words([u64::MAX; FLOW_WORDS])), &key);
+    let bytes = mask_to_bytes(&key, &mask, &KeyLimits::LINUX);
+    let all = told(&bytes);
+    // Bits of the state that the kernel does not have would be refused.
+    let state = u32::to_ne_bytes(0xff).map(|b| format!("{b:02x}")).concat();
+    assert!(all.contains(&format!("22={state}")), "{all:?}");
+    assert!(all.contains(&format!("26={}ff000000", "ff".repeat(12))), "{all:?}");
+    let label: String = 5u128.to_ne_bytes().iter().map(|b| format!("{b:02x}")).collect();
+    let key_bytes = key_to_bytes(&key, &KeyLimits::LINUX);
+    assert!(told(&key_bytes).contains(&format!("25={label}")));
+    assert_eq!(parse_key(&key_bytes, 2), Ok((key, Fitness::Perfect)));
+    assert!(mask_fits(&key, &mask, &KeyLimits::LINUX));
+    for limits in [
+        KeyLimits { ct: false, ..KeyLimits::LINUX },
+        KeyLimits { ct_labels: false, ..KeyLimits::LINUX },
+        KeyLimits { ct_tuple: false, ..KeyLimits::LINUX },
+    ] {
+        assert!(!mask_fits(&key, &mask, &limits), "{limits:?}");
+        assert!(mask_fits(&key, &FlowKey::from_mask(&Mask::none(), &key), &limits), "{limits:?}");
+    }
+}
+
+#[test]
+fn what_the_kernel_cannot_tell_apart_does_not_fit() {
+    let igmp = format!("{ETH} 0800 {IP}02{V4} 16000000e0000001 {PAD}");
+    type Set = fn(&mut Flow);
+    let one_of_each = KeyLimits { vlans: 1, mpls: 1, ..KeyLimits::LINUX };
+    let cases: [(&str, Set, KeyLimits, bool); 8] = [
+        (&igmp, |m| m.nw_proto = 0xff, KeyLimits::LINUX, true),
+        (&igmp, |m| m.tp_src = 0xff, KeyLimits::LINUX, false),
+        (&igmp, |m| m.igmp_group = 1, KeyLimits::LINUX, false),
+        (&udp(), |m| m.igmp_group = 1, KeyLimits::LINUX, true),
+        (
+            "020000000001 020000000002 88a8 2064 8100 0005 88b5",
+            |m| m.vlans[1].tci = 1,
+            KeyLimits::LINUX,
+            true,
+        ),
+        ("020000000001 020000000002 88a8 2064 8100 0005 88b5", |m| m.vlans[1].tci = 1, one_of_each, false),
+        ("020000000001 020000000002 8847 000640ff 000641ff", |m| m.mpls_lse[1] = 1, one_of_each, false),
+        ("020000000001 020000000002 8847 000641ff", |m| m.mpls_lse[1] = 1, one_of_each, true),
+    ];
+    for (frame, set, limits, fits) in cases {
+        let key = key_of(frame, 2);
+        let mut flow = Flow::default();
+        set(&mut flow);
+        assert_eq!(
+            mask_fits(&key, &FlowKey::from_mask(&Mask(flow), &key), &limits),
+            fits,
+            "{frame} {limits:?}"
+        );
+    }
+}
+
+/// Reads a key of these attributes behind an Ethernet header.
+fn parse(limit: u8, write: impl FnOnce(&mut AttrWriter)) -> Result<(FlowKey, Fitness), AttrError> {
+    let mut out = AttrWriter::new();
+    out.put(attr::ETHERNET, &[7; 12]);
+    write(&mut out);
+    parse_key(&out.finish().unwrap(), limit)
+}
+
+#[test]
+fn what_a_key_of_ours_cannot_hold_is_told() {
+    let unknown = parse(2, |out| out.u16(32, 4)).unwrap();
+    assert_eq!((unknown.0.base.dl_type, unknown.1), (h::FLOW_DL_TYPE_NONE, Fitness::TooMuch));
+    // Nothing is lost of an attribute that says nothing.
+    assert_eq!(parse(2, |out| out.u16(32, 0)).unwrap().1, Fitness::Perfect);
+    let tunnel = |ttl: u8| parse(2, |out| out.nested(attr::TUNNEL, |out| out.u8(4, ttl))).unwrap().1;
+    assert_eq!((tunnel(0), tunnel(64)), (Fitness::Perfect, Fitness::TooMuch));
+    let stray = parse(2, |out| out.put(attr::TCP, &[1; 4])).unwrap();
+    assert_eq!((stray.0.base.tp_src, stray.1), (0, Fitness::TooMuch));
+    let no_header = parse(2, |out| out.be16(attr::ETHERTYPE, 0x0800)).unwrap();
+    assert_eq!((no_header.0.base.dl_type, no_header.1), (0x0800, Fitness::TooLittle));
+    let two = |out: &mut AttrWriter| {
+        out.be16(attr::ETHERTYPE, 0x88a8);
+        out.be16(attr::VLAN, 0x1005);
+        out.nested(attr::ENCAP, |out| out.be16(attr::ETHERTYPE, 0x88b5));
+    };
+    let (key, fitness) = parse(1, two).unwrap();
+    assert_eq!((key.base.vlan_tci, key.base.dl_type, fitness), (0x1005, 0x88b5, Fitness::Perfect));
+    let (key, fitness) = parse(0, two).unwrap();
+    assert_eq!((key.base.vlan_tci, key.base.dl_type, fitness), (0, 0x88a8, Fitness::TooMuch));
+    // So the kernel tells a tag that is cut off.
+    let cut = |out: &mut AttrWriter| {
+        out.be16(attr::ETHERTYPE, 0);
+        out.be16(attr::VLAN, 0);
+        out.nested(attr::ENCAP, |_| ());
+    };
+    let (key, fitness) = parse(2, cut).unwrap();
+    assert_eq!((key.base.vlan_tci, key.base.dl_type, fitness), (0, 0x8100, Fitness::TooLittle));
+    // A packet without an Ethernet header.
+    let mut out = AttrWriter::new();
+    out.be16(attr::ETHERTYPE, 0x88b5);
+    let (key, fitness) = parse_key(&out.finish().unwrap(), 2).unwrap();
+    assert_eq!((key.arp.packet_type, key.base.dl_type, fitness), (0x1_88b5, 0x88b5, Fitness::Perfect));
+    assert_eq!(told(&key_to_bytes(&key, &KeyLimits::LINUX)).last().unwrap(), "6=88b5");
+}
+
+#[test]
+fn bytes_that_are_no_key_are_refused() {
+    let size = |kind, has_bytes| Err(AttrError::Size { kind, has_bytes });
+    assert_eq!(parse(2, |out| out.u8(attr::IN_PORT, 1)), size(attr::IN_PORT, 1));
+    let v4 = |out: &mut AttrWriter, content: &[u8]| {
+        out.be16(attr::ETHERTYPE, 0x0800);
+        out.put(attr::IPV4, content);
+    };
+    assert_eq!(parse(2, |out| v4(out, &[0; 11])), size(attr::IPV4, 11));
+    let odd_fragment = parse(2, |out| v4(out, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3]));
+    assert_eq!(odd_fragment, Err(AttrError::Value(attr::IPV4)));
+    assert_eq!(parse(2, |out| out.be16(attr::ETHERTYPE, 0x5ff)), Err(AttrError::Value(attr::ETHERTYPE)));
+    let tag = |tpid: u16, tci: u16| {
+        parse(2, |out| {
+            out.be16(attr::ETHERTYPE, tpid);
+            out.be16(attr::VLAN, tci);
+        })
+    };
+    assert_eq!(tag(0x8100, 5), Err(AttrError::Value(attr::VLAN)));
+    assert_eq!(tag(0x0800, 0x1005), Err(AttrError::Value(attr::ETHERTYPE)));
+    let labels = |out: &mut AttrWriter| {
+        out.be16(attr::ETHERTYPE, 0x8847);
+        out.put(attr::MPLS, &[0; 5]);
+    };
+    assert_eq!(parse(2, labels), Err(AttrError::Value(attr::MPLS)));
+    assert_eq!(parse_key(&[], 2), Err(AttrError::Missing(attr::ETHERTYPE)));
+    assert_eq!(parse_key(&[1], 2), Err(AttrError::Cut { at_bytes: 0 }));
+}
+
+/// A frame of a kind that parsers like, with bytes thrown in.
+fn any_frame() -> impl Strategy<Value = Vec<u8>> {
+    let kinds = prop::sample::select(vec![
+        "0800 45000030 00010000 4006 0000",
+        "0800 45000030 00010000 4011 0000",
+        "0800 45000030 00012000 4001 0000",
+        "0800 45000030 00010010 4006 0000",
+        "8100 6005 0800 45000030 00010000 4084 0000",
+        "88a8 6005 8100 0006 86dd 60012345 0018 3aff",
+        "86dd 60000000 0018 3aff fd000000000000000000000000000001 fd000000000000000000000000000002 8700",
+        "86dd 60000000 0018 06ff",
+        "0806 0001 0800 0604 0001",
+        "8847 000640ff",
+        "8848 000641ff",
+        "88a8 6005 8100 0006 8100 0007 0800",
+        "0010",
+        "88b5",
+    ]);
+    (kinds, prop::collection::vec(any::<u8>(), 40..80))
+        .prop_map(|(kind, rest)| [bytes_of(ETH), bytes_of(kind), rest].concat())
+}
+
+proptest! {
+    #[test]
+    fn keys_and_masks_are_read_as_written(
+        frame in any_frame(),
+        words in prop::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u64>(), 1 => Just(u64::MAX)], FLOW_WORDS),
+        mark in any::<u32>(),
+    ) {
+        let mut key = FlowKey::default();
+        let md = Metadata { in_port: 7, pkt_mark: mark, skb_priority: mark & 1, recirc_id: 3, dp_hash: 9 };
+        extract(&frame, &md, 2, &mut key);
+        let written = key_to_bytes(&key, &KeyLimits::LINUX);
+        prop_assert_eq!(parse_key(&written, 2), Ok((key, Fitness::Perfect)));
+        let flow = Flow::from_words(words.try_into().unwrap());
+        let mask = FlowKey::from_mask(&Mask(flow), &key);
+        let held = kernel_mask(&key, &mask, &KeyLimits::LINUX);
+        let bytes = mask_to_bytes(&key, &mask, &KeyLimits::LINUX);
+        prop_assert_eq!(parse_mask(&bytes, &key, 2), Ok((held, Fitness::Perfect)));
+        prop_assert_eq!(kernel_mask(&key, &held, &KeyLimits::LINUX), held);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..128)) {
+        crate::fuzz::kernel_key(&bytes);
+    }
+}
+
+#[test]
+fn the_corpus_is_replayed() {
+    testkit::replay_corpus(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/kernel_key"),
+        crate::fuzz::kernel_key,
+    );
 }

@@ -1,0 +1,282 @@
+use super::*;
+use dpif::{
+    ArpSet, ControllerCookie, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction, slow_reason,
+};
+use proptest::prelude::*;
+
+const CONTEXT: ActionContext =
+    ActionContext { upcall_pid: 0x0a0b_0c0d, in_port: OfPort(5), bridge: [0x77; 16], explicit_drop: false };
+
+/// An attribute: its type and its content, in this machine's order.
+fn attribute(kind: u16, content: &[u8]) -> Vec<u8> {
+    let mut bytes = [&((content.len() + 4) as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), content].concat();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fn nested(kind: u16, parts: &[Vec<u8>]) -> Vec<u8> {
+    attribute(kind | 0x8000, &parts.concat())
+}
+
+fn number(kind: u16, n: u32) -> Vec<u8> {
+    attribute(kind, &n.to_ne_bytes())
+}
+
+#[test]
+fn actions_are_laid_out_as_the_header_says() {
+    let out = DpAction::Output(DpPort(3));
+    let cookie = UserCookie::SlowPath { reasons: slow_reason::ACTION };
+    let info = CookieInfo { cookie, in_port: OfPort(5), bridge: [0x77; 16] };
+    let ports =
+        Masked { value: PortsSet { src: 0x0fff, dst: 80 }, mask: PortsSet { src: 0xff, dst: 0xffff } };
+    let v4 = Masked {
+        value: Ipv4Set { src: 0x0a00_0001, dst: 0, tos: 8, ttl: 63 },
+        mask: Ipv4Set { src: u32::MAX, dst: 0, tos: 0xfc, ttl: 0xff },
+    };
+    let cases: Vec<(DpAction, Vec<u8>)> = vec![
+        (out.clone(), number(1, 3)),
+        (
+            DpAction::Userspace(cookie),
+            nested(2, &[number(1, 0x0a0b_0c0d), attribute(2, &write_cookie(&info))]),
+        ),
+        (DpAction::PushVlan { tpid: 0x88a8, tci: 0x3005 }, attribute(4, &[0x88, 0xa8, 0x30, 0x05])),
+        (DpAction::PopVlan, attribute(5, &[])),
+        (
+            DpAction::Sample { probability: 7, actions: vec![out.clone()] },
+            nested(6, &[number(1, 7), nested(2, &[number(1, 3)])]),
+        ),
+        (DpAction::Recirc(RecircId(9)), number(7, 9)),
+        // The value has nothing outside its mask.
+        (
+            DpAction::Set(SetAction::Tcp(ports)),
+            nested(11, &[attribute(9, &[0, 0xff, 0, 80, 0, 0xff, 0xff, 0xff])]),
+        ),
+        (
+            DpAction::Set(SetAction::Ipv4(v4)),
+            nested(
+                11,
+                &[attribute(
+                    7,
+                    &[
+                        10, 0, 0, 1, 0, 0, 0, 0, 0, 8, 63, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0xfc,
+                        0xff, 0,
+                    ],
+                )],
+            ),
+        ),
+        (
+            DpAction::Set(SetAction::SkbPriority(6)),
+            nested(11, &[attribute(2, &[6u32.to_ne_bytes(), [0xff; 4]].concat())]),
+        ),
+        (DpAction::Trunc(100), number(13, 100)),
+        (DpAction::Meter(4), number(19, 4)),
+        (DpAction::Clone(vec![out]), nested(20, &[number(1, 3)])),
+        (DpAction::Drop(XlateDrop::Ok), vec![]),
+    ];
+    for (action, bytes) in cases {
+        let written = actions_to_bytes(std::slice::from_ref(&action), &CONTEXT).unwrap();
+        assert_eq!(written, bytes, "{action:?}");
+    }
+    let explicit = ActionContext { explicit_drop: true, ..CONTEXT };
+    let drop = [DpAction::Drop(XlateDrop::TooManyResubmits), DpAction::Trunc(1)];
+    let written = actions_to_bytes(&drop, &explicit).unwrap();
+    assert_eq!(written, number(24, 3));
+    assert_eq!(parse_actions(&written).unwrap(), drop[..1]);
+}
+
+#[test]
+fn what_the_kernel_cannot_do_needs_help() {
+    let no = [
+        SetAction::Icmp(Masked::<PortsSet>::default()),
+        SetAction::Icmpv6(Masked::<PortsSet>::default()),
+        SetAction::Arp(Masked::<ArpSet>::default()),
+        SetAction::Nd(Masked::<NdSet>::default()),
+    ];
+    for set in no {
+        let plain = DpAction::Set(set);
+        let deep = DpAction::Clone(vec![DpAction::Sample { probability: 1, actions: vec![plain.clone()] }]);
+        for action in [plain, deep] {
+            assert!(needs_help(&action));
+            assert!(matches!(actions_to_bytes(&[action], &CONTEXT), Err(ActionError::NeedsHelp(_))));
+        }
+    }
+    for action in [DpAction::PopVlan, DpAction::Set(SetAction::SkbPriority(1)), DpAction::Clone(vec![])] {
+        assert!(!needs_help(&action));
+    }
+}
+
+#[test]
+fn too_much_is_an_error() {
+    let many = vec![DpAction::Output(DpPort(1)); 8191];
+    assert_eq!(actions_to_bytes(&many, &CONTEXT).unwrap().len(), 65528);
+    let more = vec![DpAction::Output(DpPort(1)); 8192];
+    let e = actions_to_bytes(&more, &CONTEXT).unwrap_err();
+    assert_eq!(e.to_string(), "too many actions: attribute 2 would have 65536 bytes: 65531 fit");
+    let e = actions_to_bytes(&[DpAction::Clone(more)], &CONTEXT).unwrap_err();
+    assert_eq!(e, ActionError::TooLong(TooLong { kind: 20, has_bytes: 65536 }));
+    let nest =
+        |depth: usize| (0..depth).fold(vec![DpAction::PopVlan], |inner, _| vec![DpAction::Clone(inner)]);
+    let deepest = actions_to_bytes(&nest(DEPTH_MAX), &CONTEXT).unwrap();
+    assert_eq!(parse_actions(&deepest).unwrap(), nest(DEPTH_MAX));
+    assert_eq!(actions_to_bytes(&nest(DEPTH_MAX + 1), &CONTEXT), Err(ActionError::TooDeep));
+    assert_eq!(parse_actions(&nested(20, &[deepest])), Err(ActionError::TooDeep));
+}
+
+#[test]
+fn foreign_actions_are_told_by_name() {
+    let unknown = |bytes: &[u8]| parse_actions(bytes).unwrap_err().to_string();
+    assert_eq!(unknown(&attribute(12, &[])), "action ct (type 12) is not one of ours");
+    assert_eq!(unknown(&attribute(99, &[])), "action ? (type 99) is not one of ours");
+    // Tunnels, half a priority, protocol numbers.
+    assert_eq!(unknown(&nested(3, &[attribute(16, &[])])), "action set_masked (type 11) is not one of ours");
+    let half = attribute(2, &[1, 0, 0, 0, 1, 0, 0, 0]);
+    assert_eq!(unknown(&nested(11, &[half])), "action set_masked (type 11) is not one of ours");
+    let mut proto = [0; 24];
+    proto[20] = 0xff;
+    let set = nested(11, &[attribute(7, &proto)]);
+    assert_eq!(unknown(&set), "action set_masked (type 11) is not one of ours");
+    // Whose userdata is not ours, or there is none.
+    assert_eq!(unknown(&nested(2, &[number(1, 5)])), "userspace action: userdata has 0 bytes instead of 48");
+    let with_actions = nested(2, &[number(1, 5), attribute(4, &[])]);
+    assert_eq!(unknown(&with_actions), "action userspace (type 2) is not one of ours");
+    assert_eq!(unknown(&number(24, 1000)), "action drop (type 24) is not one of ours");
+    for malformed in [
+        attribute(1, &[1]),
+        nested(2, &[]),
+        nested(6, &[number(1, 1)]),
+        nested(11, &[]),
+        nested(11, &[attribute(9, &[0; 7])]),
+        nested(11, &[attribute(9, &[0; 6])]),
+        nested(3, &[attribute(9, &[0; 4]), attribute(9, &[0; 4])]),
+        vec![1, 2, 3],
+    ] {
+        let e = parse_actions(&malformed).unwrap_err();
+        assert!(matches!(e, ActionError::Malformed(_)), "{malformed:?}: {e}");
+    }
+}
+
+#[test]
+fn unmasked_sets_rewrite_all_of_a_header() {
+    let all = parse_actions(&nested(3, &[attribute(9, &[0, 1, 0, 2])])).unwrap();
+    let ports = Masked { value: PortsSet { src: 1, dst: 2 }, mask: PortsSet { src: 0xffff, dst: 0xffff } };
+    assert_eq!(all, [DpAction::Set(SetAction::Tcp(ports))]);
+    // With the protocol and fragment bits that the packet has anyway.
+    let all = parse_actions(&nested(3, &[attribute(7, &[1, 2, 3, 4, 5, 6, 7, 8, 6, 4, 64, 0])])).unwrap();
+    let v4 = Masked {
+        value: Ipv4Set { src: 0x0102_0304, dst: 0x0506_0708, tos: 4, ttl: 64 },
+        mask: Ipv4Set { src: u32::MAX, dst: u32::MAX, tos: 0xff, ttl: 0xff },
+    };
+    assert_eq!(all, [DpAction::Set(SetAction::Ipv4(v4))]);
+    let mut header = [0x11; 40];
+    header[32..40].copy_from_slice(&[0, 1, 2, 3, 6, 4, 64, 1]);
+    let all = parse_actions(&nested(3, &[attribute(8, &header)])).unwrap();
+    let v6 = Masked {
+        value: Ipv6Set { src: [0x11; 16], dst: [0x11; 16], label: 0x10203, tclass: 4, hlimit: 64 },
+        mask: Ipv6Set { src: [0xff; 16], dst: [0xff; 16], label: 0xf_ffff, tclass: 0xff, hlimit: 0xff },
+    };
+    assert_eq!(all, [DpAction::Set(SetAction::Ipv6(v6))]);
+}
+
+fn masked<T: std::fmt::Debug + Clone>(
+    one: impl Strategy<Value = T> + Clone,
+    and: fn(&T, &T) -> T,
+) -> impl Strategy<Value = Masked<T>> {
+    (one.clone(), one).prop_map(move |(value, mask)| Masked { value: and(&value, &mask), mask })
+}
+
+fn any_set() -> impl Strategy<Value = SetAction> {
+    let ports = || {
+        let any = any::<(u16, u16)>().prop_map(|(src, dst)| PortsSet { src, dst });
+        masked(any, |a, b| PortsSet { src: a.src & b.src, dst: a.dst & b.dst })
+    };
+    prop_oneof![
+        masked(any::<([u8; 6], [u8; 6])>().prop_map(|(src, dst)| EthSet { src, dst }), |a, b| EthSet {
+            src: std::array::from_fn(|i| a.src[i] & b.src[i]),
+            dst: std::array::from_fn(|i| a.dst[i] & b.dst[i]),
+        })
+        .prop_map(SetAction::Eth),
+        masked(
+            any::<(u32, u32, u8, u8)>().prop_map(|(src, dst, tos, ttl)| Ipv4Set { src, dst, tos, ttl }),
+            |a, b| Ipv4Set { src: a.src & b.src, dst: a.dst & b.dst, tos: a.tos & b.tos, ttl: a.ttl & b.ttl }
+        )
+        .prop_map(SetAction::Ipv4),
+        masked(
+            any::<([u8; 16], [u8; 16], u32, u8, u8)>().prop_map(|(src, dst, label, tclass, hlimit)| {
+                Ipv6Set { src, dst, label: label & 0xf_ffff, tclass, hlimit }
+            }),
+            |a, b| Ipv6Set {
+                src: std::array::from_fn(|i| a.src[i] & b.src[i]),
+                dst: std::array::from_fn(|i| a.dst[i] & b.dst[i]),
+                label: a.label & b.label,
+                tclass: a.tclass & b.tclass,
+                hlimit: a.hlimit & b.hlimit,
+            }
+        )
+        .prop_map(SetAction::Ipv6),
+        ports().prop_map(SetAction::Tcp),
+        ports().prop_map(SetAction::Udp),
+        ports().prop_map(SetAction::Sctp),
+        masked(any::<u32>(), |a, b| a & b).prop_map(SetAction::SkbMark),
+        any::<u32>().prop_map(SetAction::SkbPriority),
+    ]
+}
+
+fn any_action() -> impl Strategy<Value = DpAction> {
+    let controller =
+        any::<(u32, u64, u8, u16, u16)>().prop_map(|(id, rule_cookie, reason, controller_id, max)| {
+            UserCookie::Controller(ControllerCookie {
+                recirc_id: RecircId(id),
+                rule_cookie,
+                reason,
+                controller_id,
+                max_len_bytes: max,
+            })
+        });
+    let leaf = prop_oneof![
+        any::<u32>().prop_map(|n| DpAction::Output(DpPort(n))),
+        (0u16..16).prop_map(|reasons| DpAction::Userspace(UserCookie::SlowPath { reasons })),
+        controller.prop_map(DpAction::Userspace),
+        any_set().prop_map(DpAction::Set),
+        any::<(u16, u16)>().prop_map(|(tpid, tci)| DpAction::PushVlan { tpid, tci }),
+        Just(DpAction::PopVlan),
+        any::<u32>().prop_map(DpAction::Trunc),
+        any::<u32>().prop_map(|n| DpAction::Recirc(RecircId(n))),
+        any::<u32>().prop_map(DpAction::Meter),
+    ];
+    leaf.prop_recursive(4, 32, 4, |inner| {
+        let list = prop::collection::vec(inner, 0..4);
+        prop_oneof![
+            (any::<u32>(), list.clone())
+                .prop_map(|(probability, actions)| DpAction::Sample { probability, actions }),
+            list.prop_map(DpAction::Clone),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn actions_are_read_as_written(actions in prop::collection::vec(any_action(), 0..8)) {
+        let bytes = actions_to_bytes(&actions, &CONTEXT).unwrap();
+        prop_assert_eq!(parse_actions(&bytes), Ok(actions));
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..96)) {
+        crate::fuzz::action_list(&bytes);
+    }
+}
+
+#[test]
+fn the_corpora_are_replayed() {
+    type Target = fn(&[u8]);
+    let targets: [(&str, Target); 5] = [
+        ("messages", crate::fuzz::messages),
+        ("upcall", crate::fuzz::upcall),
+        ("flow_reply", crate::fuzz::flow_reply),
+        ("actions", crate::fuzz::action_list),
+        ("told", crate::fuzz::told),
+    ];
+    for (folder, target) in targets {
+        testkit::replay_corpus(format!("{}/corpus/{folder}", env!("CARGO_MANIFEST_DIR")), target);
+    }
+}

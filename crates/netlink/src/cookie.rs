@@ -1,0 +1,126 @@
+//! What a userspace action carries, as stock switches lay it out (48 bytes, OVS 2.12 to 3.x), so that their tools show it.
+//!
+//! ```text
+//!  0 u16 type   4 u32 OpenFlow input port   8 datapath bridge's UUID   24 by type:
+//!    slow path:  28 u32 reasons
+//!    controller: 24 u8 don't send  25 u8 continuation  26 u16 reason  28 u32 recirculation id  32 be64 rule cookie
+//!                40 u16 controller id  42 u16 bytes at most
+//! ```
+//!
+//! Numbers are in the machine's byte order but for the rule cookie.
+
+use dpif::{ControllerCookie, UserCookie, slow_reason};
+use flow::{OfPort, RecircId};
+
+/// Bytes of a cookie.
+pub const COOKIE_BYTES: usize = 48;
+
+/// A cookie with what surrounds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CookieInfo {
+    /// What it tells the slow path.
+    pub cookie: UserCookie,
+    /// The packet's OpenFlow input port.
+    pub in_port: OfPort,
+    /// UUID of the bridge whose translation made it.
+    pub bridge: [u8; 16],
+}
+
+/// Bytes that are no cookie of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CookieError {
+    /// Too short or too long.
+    #[error("userdata has {0} bytes instead of 48")]
+    Size(usize),
+    /// Of a kind that this switch does not make (sFlow, flow samples, IPFIX).
+    #[error("userdata of kind {0}")]
+    Kind(u16),
+    /// A field has a value that this switch does not make.
+    #[error("userdata with {0} {1}")]
+    Value(&'static str, u32),
+}
+
+/// Kinds of cookies.
+mod kind {
+    pub(super) const SLOW_PATH: u16 = 2;
+    pub(super) const CONTROLLER: u16 = 5;
+}
+
+/// Reasons of the slow path in cookies: ours, the bit to write, the bits to read. Stock switches have 1 CFM, 2 BFD, 4 LACP, 8 STP,
+/// 16 LLDP, 32 action, 64 match; of the protocols, LACP stands for all when written. That a packet goes to a controller is a kind
+/// of cookie there, so our bit for it lies beyond theirs.
+const SLOW_REASONS: [(u16, u32, u32); 4] = [
+    (slow_reason::CONTROLLER, 128, 128),
+    (slow_reason::ACTION, 32, 32),
+    (slow_reason::PROTOCOL, 4, 1 | 2 | 4 | 8 | 16),
+    (slow_reason::MATCH, 64, 64),
+];
+
+/// The bytes of a cookie.
+pub fn write_cookie(info: &CookieInfo) -> [u8; COOKIE_BYTES] {
+    let mut out = [0; COOKIE_BYTES];
+    let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+    put(4, &info.in_port.0.to_ne_bytes());
+    put(8, &info.bridge);
+    match info.cookie {
+        UserCookie::SlowPath { reasons } => {
+            let bits = SLOW_REASONS.iter().filter(|(ours, ..)| reasons & ours != 0).map(|(_, bit, _)| bit);
+            put(0, &kind::SLOW_PATH.to_ne_bytes());
+            put(28, &bits.sum::<u32>().to_ne_bytes());
+        }
+        UserCookie::Controller(c) => {
+            put(0, &kind::CONTROLLER.to_ne_bytes());
+            put(26, &u16::from(c.reason).to_ne_bytes());
+            put(28, &c.recirc_id.0.to_ne_bytes());
+            put(32, &c.rule_cookie.to_be_bytes());
+            put(40, &c.controller_id.to_ne_bytes());
+            put(42, &c.max_len_bytes.to_ne_bytes());
+        }
+    }
+    out
+}
+
+/// Reads a cookie.
+///
+/// # Errors
+/// Of another size or kind, or with values that this switch does not make.
+pub fn parse_cookie(bytes: &[u8]) -> Result<CookieInfo, CookieError> {
+    let c: &[u8; COOKIE_BYTES] = bytes.try_into().map_err(|_| CookieError::Size(bytes.len()))?;
+    let u16_at = |at: usize| u16::from_ne_bytes([c[at], c[at + 1]]);
+    let u32_at = |at: usize| u32::from_ne_bytes([c[at], c[at + 1], c[at + 2], c[at + 3]]);
+    let cookie = match u16_at(0) {
+        kind::SLOW_PATH => {
+            let bits = u32_at(28);
+            let known = SLOW_REASONS.iter().fold(0, |all, (_, _, theirs)| all | theirs);
+            if bits & !known != 0 {
+                return Err(CookieError::Value("slow path reasons", bits));
+            }
+            let ours = SLOW_REASONS.iter().filter(|(_, _, theirs)| bits & theirs != 0);
+            UserCookie::SlowPath { reasons: ours.fold(0, |all, (ours, ..)| all | ours) }
+        }
+        kind::CONTROLLER => UserCookie::Controller(controller(c, u16_at(26), u32_at(28))?),
+        other => return Err(CookieError::Kind(other)),
+    };
+    let mut bridge = [0; 16];
+    bridge.copy_from_slice(&c[8..24]);
+    Ok(CookieInfo { cookie, in_port: OfPort(u32_at(4)), bridge })
+}
+
+fn controller(c: &[u8; COOKIE_BYTES], reason: u16, recirc_id: u32) -> Result<ControllerCookie, CookieError> {
+    if c[24] != 0 || c[25] != 0 {
+        let what = if c[24] != 0 { "dont_send" } else { "continuation" };
+        return Err(CookieError::Value(what, 1));
+    }
+    let mut rule_cookie = [0; 8];
+    rule_cookie.copy_from_slice(&c[32..40]);
+    Ok(ControllerCookie {
+        recirc_id: RecircId(recirc_id),
+        rule_cookie: u64::from_be_bytes(rule_cookie),
+        reason: u8::try_from(reason).map_err(|_| CookieError::Value("reason", reason.into()))?,
+        controller_id: u16::from_ne_bytes([c[40], c[41]]),
+        max_len_bytes: u16::from_ne_bytes([c[42], c[43]]),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! Entry points for fuzzing: any bytes in, no panic out.
+
+use crate::actions::{ActionContext, actions_to_bytes, parse_actions};
+use crate::cookie::{parse_cookie, write_cookie};
+use crate::genl::Family;
+use crate::message::answers;
+use crate::ovs::{self, RawUpcall};
+use crate::socket::{Asked, MessageWriter, flag};
+use flow::OfPort;
+use flow::nlattr::Attrs;
+
+/// Reads a datagram of the kernel: its messages, and what its errors say of a request.
+pub fn messages(bytes: &[u8]) {
+    let asked = Asked::once("do something", crate::genl::ATTRIBUTES);
+    let mut request = MessageWriter::new(16, [3, 2], flag::CREATE, &[0; 4], asked);
+    request.attrs.text(2, "ovs_flow");
+    request.attrs.nested(7, |out| out.u8(1, 1));
+    let Ok(request) = request.finish() else { unreachable!("it is short") };
+    let mut total = 0;
+    for answer in answers(bytes) {
+        total += answer.body.len() + crate::message::HEADER_BYTES;
+        if let Err(e) = request.result(&answer) {
+            assert!(e.to_string().starts_with("cannot do something: "));
+        }
+        let _number = answer.done_errno();
+    }
+    assert!(total <= bytes.len());
+}
+
+/// Reads a message as an upcall, and what is in it.
+pub fn upcall(bytes: &[u8]) {
+    let Ok(upcall) = RawUpcall::parse(bytes) else { return };
+    for limit in 0..3 {
+        let _key = upcall.flow_key(limit);
+    }
+    if let Ok(Some(info)) = upcall.cookie() {
+        assert_eq!(parse_cookie(&write_cookie(&info)).map(|again| again.cookie), Ok(info.cookie));
+    }
+    let _actions = upcall.actions.map(parse_actions);
+    assert!(upcall.packet.len() + upcall.key.len() <= bytes.len());
+}
+
+/// Reads what the kernel says of a flow, behind the netlink header.
+pub fn flow_reply(bytes: &[u8]) {
+    let Some(flow) = ovs::fuzz_flow(bytes) else { return };
+    for limit in 0..3 {
+        if let Ok((key, mask, _)) = flow.key_and_mask(limit) {
+            assert!(mask.base.shape == u16::MAX && key.present_blocks().count() > 0);
+        }
+    }
+    let _actions = flow.dp_actions();
+}
+
+/// Reads a list of actions; what can be written of it again is read as the same.
+pub fn action_list(bytes: &[u8]) {
+    let Ok(read) = parse_actions(bytes) else { return };
+    let context = ActionContext { upcall_pid: 1, in_port: OfPort(1), bridge: [0; 16], explicit_drop: true };
+    if let Ok(written) = actions_to_bytes(&read, &context) {
+        let again = parse_actions(&written).expect("what was written");
+        // Nothing stands behind a drop.
+        assert!(again.len() <= read.len());
+        assert_eq!(actions_to_bytes(&again, &context), Ok(written));
+    }
+}
+
+/// Reads what the kernel says of datapaths, ports, meters, limits and families, by the first byte.
+pub fn told(bytes: &[u8]) {
+    let Some((which, body)) = bytes.split_first() else { return };
+    if which % 5 == 4 {
+        if let Ok(family) = Family::parse(body.get(4..).unwrap_or(&[])) {
+            assert!(family.group("").is_none_or(|_| family.groups.iter().any(|(name, _)| name.is_empty())));
+        }
+        return;
+    }
+    ovs::fuzz_told(which % 5, body);
+    let _attrs = Attrs::parse(body);
+}

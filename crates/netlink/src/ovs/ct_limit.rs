@@ -1,0 +1,131 @@
+//! Family `ovs_ct_limit`: how many connections a zone may track.
+
+use super::{Ovs, begin};
+use crate::error::Error;
+use crate::socket::{Asked, Message};
+use flow::nlattr::{AttrError, Attrs};
+
+/// A zone of connection tracking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CtZone {
+    /// All zones that have no limit of their own.
+    Default,
+    /// That zone.
+    Zone(u16),
+}
+
+/// A limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CtLimit {
+    /// Where it holds.
+    pub zone: CtZone,
+    /// Connections at most; 0 is no limit.
+    pub limit: u32,
+    /// Connections now; not told of [`CtZone::Default`].
+    pub count: u32,
+}
+
+/// `OVS_CT_LIMIT_CMD_*`.
+mod command {
+    pub(super) const SET: u8 = 1;
+    pub(super) const DEL: u8 = 2;
+    pub(super) const GET: u8 = 3;
+}
+
+/// `OVS_CT_LIMIT_ATTR_ZONE_LIMIT`: structures of zone, limit and count, one behind the other.
+const ZONE_LIMIT: u16 = 1;
+/// The number that stands for all zones without a limit (`OVS_ZONE_LIMIT_DEFAULT_ZONE`).
+const DEFAULT_ZONE: i32 = -1;
+/// Bytes of the structure.
+const ZONE_LIMIT_BYTES: usize = 12;
+/// There may be one for each of 65536 zones, but so many only as fit an attribute.
+const REPLY_BYTES: usize = 64 << 10;
+
+const ATTRIBUTES: &[&str] = &["OVS_CT_LIMIT_ATTR_UNSPEC", "OVS_CT_LIMIT_ATTR_ZONE_LIMIT"];
+
+impl CtZone {
+    fn number(self) -> i32 {
+        match self {
+            CtZone::Default => DEFAULT_ZONE,
+            CtZone::Zone(zone) => zone.into(),
+        }
+    }
+}
+
+/// The structures, one behind the other.
+fn write_limits(limits: impl Iterator<Item = (CtZone, u32)>) -> Vec<u8> {
+    limits
+        .flat_map(|(zone, limit)| [zone.number().to_ne_bytes(), limit.to_ne_bytes(), [0; 4]])
+        .flatten()
+        .collect()
+}
+
+/// Reads the limits of an answer.
+pub(crate) fn parse_limits(_dp_ifindex: u32, attrs: Attrs<'_>) -> Result<Vec<CtLimit>, AttrError> {
+    let Some(a) = attrs.get(ZONE_LIMIT) else { return Ok(Vec::new()) };
+    let (structures, rest) = a.content.as_chunks::<ZONE_LIMIT_BYTES>();
+    if !rest.is_empty() {
+        return Err(AttrError::Size { kind: ZONE_LIMIT, has_bytes: a.content.len() });
+    }
+    let limit = |s: &[u8; ZONE_LIMIT_BYTES]| {
+        let [zone, limit, count] = [0, 4, 8].map(|at| [s[at], s[at + 1], s[at + 2], s[at + 3]]);
+        let zone = match i32::from_ne_bytes(zone) {
+            DEFAULT_ZONE => CtZone::Default,
+            n => CtZone::Zone(u16::try_from(n).map_err(|_| AttrError::Value(ZONE_LIMIT))?),
+        };
+        Ok(CtLimit { zone, limit: u32::from_ne_bytes(limit), count: u32::from_ne_bytes(count) })
+    };
+    structures.iter().map(limit).collect()
+}
+
+impl Ovs {
+    /// Sets limits.
+    ///
+    /// # Errors
+    /// [`Error::is_no_device`] when there is no such datapath; [`Error::NoModule`] where the kernel has no limits.
+    pub fn ct_limit_set(&self, dp_ifindex: u32, limits: &[(CtZone, u32)]) -> Result<(), Error> {
+        let content = write_limits(limits.iter().copied());
+        let request =
+            self.about_limits(dp_ifindex, command::SET, "set limits of connections", Some(&content))?;
+        self.ask(request, parse_limits).map(drop)
+    }
+
+    /// The limits of these zones; of no zones: all that have one, the default first.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn ct_limit_get(&self, dp_ifindex: u32, zones: &[CtZone]) -> Result<Vec<CtLimit>, Error> {
+        let content = (!zones.is_empty()).then(|| write_limits(zones.iter().map(|zone| (*zone, 0))));
+        let what = "read limits of connections";
+        let request = self.about_limits(dp_ifindex, command::GET, what, content.as_deref())?;
+        self.ask_for(request, parse_limits)
+    }
+
+    /// Takes limits away.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn ct_limit_del(&self, dp_ifindex: u32, zones: &[CtZone]) -> Result<(), Error> {
+        let content = write_limits(zones.iter().map(|zone| (*zone, 0)));
+        let what = "take limits of connections away";
+        let request = self.about_limits(dp_ifindex, command::DEL, what, Some(&content))?;
+        self.ask(request, parse_limits).map(drop)
+    }
+
+    fn about_limits(
+        &self,
+        dp_ifindex: u32,
+        command: u8,
+        what: &'static str,
+        content: Option<&[u8]>,
+    ) -> Result<Message, Error> {
+        let no_family = || Error::NoModule { family: "ovs_ct_limit".into() };
+        let family = self.families.ct_limit.as_ref().ok_or_else(no_family)?;
+        let asked = Asked::again(what, ATTRIBUTES, REPLY_BYTES);
+        let mut request = begin(family, command, 0, dp_ifindex, asked);
+        if let Some(content) = content {
+            request.attrs.put(ZONE_LIMIT, content);
+        }
+        request.finish()
+    }
+}
