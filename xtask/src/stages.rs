@@ -32,6 +32,8 @@ pub(crate) enum Stage {
     Guest,
     /// All tests with their long ranges, but for the simulation; like those below not a part of `check`.
     LongTests,
+    /// The tests of traffic on the kernel datapath, of two kernels.
+    GuestLong,
     /// An hour of virtual time in each of 100 seeds.
     Simulation,
     /// All fuzz targets for a minute each.
@@ -56,7 +58,8 @@ impl Stage {
     pub(crate) const SLOW: &[Stage] = &[Stage::Tests, Stage::Guest];
 
     /// The stages of `check-long`, in order.
-    pub(crate) const LONG: &[Stage] = &[Stage::LongTests, Stage::Simulation, Stage::Fuzz, Stage::Osken];
+    pub(crate) const LONG: &[Stage] =
+        &[Stage::LongTests, Stage::GuestLong, Stage::Simulation, Stage::Fuzz, Stage::Osken];
 
     /// Its name on the command line.
     pub(crate) fn name(self) -> &'static str {
@@ -69,6 +72,7 @@ impl Stage {
             Stage::Tests => "tests",
             Stage::Guest => "guest",
             Stage::LongTests => "long-tests",
+            Stage::GuestLong => "guest-long",
             Stage::Simulation => "simulation",
             Stage::Fuzz => "fuzz",
             Stage::Osken => "osken",
@@ -78,7 +82,13 @@ impl Stage {
     /// The cargo command that it is, if it is one.
     fn cargo_args(self) -> &'static [&'static str] {
         match self {
-            Stage::Direction | Stage::Tidy | Stage::Supply | Stage::Guest | Stage::Fuzz | Stage::Osken => &[],
+            Stage::Direction
+            | Stage::Tidy
+            | Stage::Supply
+            | Stage::Guest
+            | Stage::GuestLong
+            | Stage::Fuzz
+            | Stage::Osken => &[],
             Stage::Format => &["fmt", "--all", "--check"],
             Stage::Clippy => &[
                 "clippy",
@@ -131,6 +141,7 @@ impl Stage {
             Stage::Tidy => Ok(report(&tidy::check(&Workspace::load(root)?)?)),
             Stage::Supply => Ok(report(&supply::check(&Workspace::load(root)?)?)),
             Stage::Guest => guest::stage::run(root, skips),
+            Stage::GuestLong => guest::stage::run_long(root, skips),
             Stage::Fuzz => match fuzz::lacks() {
                 Some(reason) => skip(skips, "fuzz", reason),
                 None => fuzz::run(root, &fuzz::Order { target: None, work: fuzz::Work::Seek(fuzz::SECONDS) }),

@@ -91,7 +91,7 @@ impl Pmd {
     pub fn new(config: PmdConfig, shared: Arc<DpShared>) -> Pmd {
         let hasher = KeyHasher::new(config.hash_seed);
         let which = match config.id {
-            PmdId::Main => u64::MAX,
+            PmdId::Main | PmdId::None => u64::MAX,
             PmdId::Core(n) => n.into(),
         };
         let limits = ParkLimits {

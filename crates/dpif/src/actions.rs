@@ -2,6 +2,7 @@
 //! switch uses them).
 
 use crate::drops::XlateDrop;
+use crate::ops::Capabilities;
 use crate::upcall::UserCookie;
 use flow::{DpPort, RecircId};
 
@@ -150,4 +151,20 @@ pub enum DpAction {
     Clone(Vec<DpAction>),
     /// Drop, for this reason.
     Drop(XlateDrop),
+}
+
+impl DpAction {
+    /// Whether a datapath that can do so much cannot carry it out, nor what is nested in it: the slow path has to, packet by
+    /// packet.
+    pub fn needs_help(&self, can: &Capabilities) -> bool {
+        match self {
+            DpAction::Set(
+                SetAction::Arp(_) | SetAction::Nd(_) | SetAction::Icmp(_) | SetAction::Icmpv6(_),
+            ) => !can.set_arp_nd_icmp,
+            DpAction::Sample { actions, .. } | DpAction::Clone(actions) => {
+                actions.iter().any(|a| a.needs_help(can))
+            }
+            _ => false,
+        }
+    }
 }

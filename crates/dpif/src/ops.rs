@@ -3,6 +3,7 @@
 use crate::actions::DpAction;
 use crate::stats::{PmdStats, PortStats};
 use crate::upcall::Ticket;
+use flow::nlkey::KeyLimits;
 use flow::{DpPort, FlowKey, KeyMask, Ufid};
 use packet::Packet;
 use std::sync::Arc;
@@ -14,6 +15,8 @@ pub enum PmdId {
     Main,
     /// The forwarding thread of that number (its core, where it is bound to one).
     Core(u16),
+    /// None: of a datapath that is one whole, as the kernel's is.
+    None,
 }
 
 /// Whether a put makes or changes a flow.
@@ -295,6 +298,23 @@ pub struct Capabilities {
     pub explicit_drop: bool,
     /// Depth of nested sample actions.
     pub sample_nesting: u8,
+    /// Rewriting of ARP, neighbour discovery and ICMP headers.
+    pub set_arp_nd_icmp: bool,
+    /// What its keys and masks have room for, where that is less than ours; `None`: all that ours have.
+    pub key_limits: Option<KeyLimits>,
+}
+
+impl Capabilities {
+    /// Of a datapath that leaves nothing to the slow path.
+    pub const ALL: Capabilities = Capabilities {
+        max_vlan_headers: 2,
+        max_mpls_depth: 3,
+        recirc: true,
+        explicit_drop: true,
+        sample_nesting: 8,
+        set_arp_nd_icmp: true,
+        key_limits: None,
+    };
 }
 
 /// A datapath: the one seam between slow path and fast path.

@@ -13,8 +13,9 @@ use crate::rule::{Expiry, Rule, RuleStats};
 use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
 use crate::view::{BridgeView, View};
-use crate::xlate::{EffectHost, LearnedFlow, Translation, XlateHost};
-use dpif::{ControllerCookie, DpAction, PmdId, Upcall};
+use crate::xlate::{EffectHost, LearnedFlow, Request, Translation, XlateHost, translate};
+use dpif::{Capabilities, ControllerCookie, DpAction, PmdId, Upcall, slow_reason};
+use flow::nlkey::{kernel_mask, mask_fits};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, RecircId, Ufid};
 use packet::Packet;
 use std::sync::Arc;
@@ -209,6 +210,8 @@ pub struct Backer {
     pub faults: BoundedQueue<String>,
     /// Tunables.
     pub limits: Limits,
+    /// What the datapath can do.
+    pub capabilities: Capabilities,
     /// How the datapath rewrites a packet, where that is known; see [`Rewrite`].
     pub rewrite: Option<Rewrite>,
     /// Who is told what is done, if anybody.
@@ -247,6 +250,7 @@ impl Backer {
                 purge: AtomicBool::new(false),
                 exact_flows: AtomicBool::new(false),
             },
+            capabilities: Capabilities::ALL,
             rewrite: None,
             observer: None,
             dumped_ms: AtomicU64::new(0),
@@ -262,10 +266,34 @@ impl Backer {
 
     /// The mask of a flow made from the packet of `key`, whose translation looked at `wc`.
     pub fn mask_of(&self, wc: &Mask, key: &FlowKey) -> KeyMask {
-        if self.limits.exact_flows.load(Ordering::Relaxed) {
-            return FlowKey::from_mask(&Mask(Flow::from_words([u64::MAX; FLOW_WORDS])), key);
+        let mask = if self.limits.exact_flows.load(Ordering::Relaxed) {
+            FlowKey::from_mask(&Mask(Flow::from_words([u64::MAX; FLOW_WORDS])), key)
+        } else {
+            FlowKey::from_mask(wc, key)
+        };
+        // As the datapath will hold it, so that a flow read back compares equal.
+        self.capabilities.key_limits.map_or(mask, |limits| kernel_mask(key, &mask, &limits))
+    }
+
+    /// Marks a translation of the packet of `key` as slow when the datapath's masks cannot tell apart what it looked at.
+    fn check_mask(&self, t: &mut Translation, key: &FlowKey) {
+        if let Some(limits) = &self.capabilities.key_limits
+            && !mask_fits(key, &FlowKey::from_mask(&t.wc, key), limits)
+        {
+            t.slow_reasons |= slow_reason::MATCH;
         }
-        FlowKey::from_mask(wc, key)
+    }
+
+    /// Translates the flow of a packet's key, for this datapath.
+    pub(crate) fn translate(
+        &self,
+        request: &Request<'_>,
+        key: &FlowKey,
+        host: &mut BackerHost<'_>,
+    ) -> Translation {
+        let mut t = translate(request, host);
+        self.check_mask(&mut t, key);
+        t
     }
 
     /// Tells the observer, if there is one.
@@ -543,6 +571,10 @@ pub struct BackerHost<'a> {
 }
 
 impl XlateHost for BackerHost<'_> {
+    fn capabilities(&self) -> Capabilities {
+        self.backer.capabilities
+    }
+
     fn recirc_hold(&mut self, state: FrozenState) -> Option<RecircId> {
         lock(&self.backer.recirc).hold_state(state)
     }

@@ -14,7 +14,7 @@
 
 use crate::backer::{Backer, IDLE_LEAST_MS, Rechecked};
 use crate::ukey::{Ukey, UkeyState};
-use crate::xlate::{Request, Start, XlateCache, translate};
+use crate::xlate::{Request, Start, XlateCache};
 use dpif::{
     Datapath, DpAction, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode,
     ReplySink,
@@ -474,6 +474,11 @@ impl Revalidator {
         // What its packets cause must be known before they are counted.
         let verdict = recheck(backer, r.ufid, &mut k, backer.epoch(), now_ms);
         push(backer, &mut k, &r.stats);
+        // Where its packets for the slow path go to was told by who made it: that is to be told anew.
+        let verdict = match verdict {
+            Verdict::Keep if k.actions.iter().any(hands_up) => Verdict::Modify(k.actions.clone()),
+            other => other,
+        };
         let op = carry_out(r.ufid, verdict, &mut k);
         match backer.ukeys.insert(r.ufid, pmd, k) {
             Ok(()) => {
@@ -485,6 +490,15 @@ impl Revalidator {
                 None
             }
         }
+    }
+}
+
+/// Whether an action, or one within it, hands packets up.
+fn hands_up(action: &DpAction) -> bool {
+    match action {
+        DpAction::Userspace(_) => true,
+        DpAction::Sample { actions, .. } | DpAction::Clone(actions) => actions.iter().any(hands_up),
+        _ => false,
     }
 }
 
@@ -596,7 +610,7 @@ fn translate_again(backer: &Backer, k: &mut Ukey, key: &FlowKey, epoch: u64, now
     let Some((bridge, of_port)) = view.of_port(key.in_port()) else { return Verdict::Delete };
     let flow = key.to_flow(of_port);
     let request = Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
-    let t = translate(&request, &mut backer.xlate_host(false, now_ms));
+    let t = backer.translate(&request, key, &mut backer.xlate_host(false, now_ms));
     if PackedFlow::new(key, &backer.mask_of(&t.wc, key)) != k.flow {
         backer.recirc_release(&t.recircs);
         return Verdict::Delete;

@@ -8,7 +8,7 @@ mod packet_in;
 use crate::backer::Backer;
 use crate::ukey::{Ukey, UkeyState};
 use crate::view::View;
-use crate::xlate::{Request, Start, Translation, dropped, translate};
+use crate::xlate::{Request, Start, Translation, dropped};
 use dpif::{
     DpAction, DpifOp, Execute, FlowPut, FlowStats, PmdId, PutMode, Upcall, UpcallKind, UserCookie, XlateDrop,
 };
@@ -111,7 +111,7 @@ fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now
     };
     let flow = key.to_flow(of_port);
     let request = Request { view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
-    let t = translate(&request, &mut backer.xlate_host(effects, now_ms));
+    let t = backer.translate(&request, key, &mut backer.xlate_host(effects, now_ms));
     backer.tell_fault(&bridge.name, &flow, &t);
     t
 }

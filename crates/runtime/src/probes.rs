@@ -80,11 +80,22 @@ pub(crate) fn miss(upcall: &Upcall) -> Option<Queueing> {
 
 /// It is in a queue, or found no room.
 pub(crate) fn queued(queueing: Option<Queueing>, has_room: bool) {
-    let Some(Queueing { about, time_ns }) = queueing else { return };
+    if let Some(Queueing { about, time_ns }) = queueing {
+        queue(about, time_ns, &[], has_room);
+    }
+}
+
+/// A handler has read an upcall from the kernel, which told the miss, and puts it into the queue of its port, if that has room.
+/// Its packet is told, which joins it to the miss.
+pub(crate) fn read(upcall: &Upcall, has_room: bool) {
+    queue(About::upcall(upcall), sys::clock::machine_ns(), upcall.packet.data(), has_room);
+}
+
+fn queue(about: About, time_ns: u64, packet: &[u8], has_room: bool) {
     let stage = if has_room { Stage::Enqueued } else { Stage::Refused };
-    usdt::queued(about, has_room, time_ns);
+    usdt::queued(about, has_room, time_ns, packet);
     let error = if has_room { 0 } else { errno::NOBUFS };
-    ring::tell(stage, about, Telling { time_ns, error, ..Telling::default() });
+    ring::tell(stage, about, Telling { time_ns, error, packet, ..Telling::default() });
 }
 
 /// Somebody took these upcalls, of the datapath of that name, to translate them.
@@ -164,6 +175,28 @@ pub(crate) fn apply(core: &mut Pmd, ops: Vec<DpifOp>, now_us: u64, io: &mut dyn 
         ring::tell(Stage::OnWire, about, Telling::default());
     }
     results
+}
+
+/// These operations were carried out at once, by a datapath that answers on the spot.
+pub(crate) fn answered(ops: &[DpifOp], results: &[OpResult]) {
+    if !(ring::is_on() || usdt::applied_armed()) {
+        return;
+    }
+    for (op, result) in ops.iter().zip(results) {
+        match op {
+            DpifOp::FlowPut(put) if put.mode == PutMode::Create => {
+                let (about, error) = (About::put(put), errno(result));
+                usdt::put_done(about, error);
+                ring::tell(Stage::PutDone, about, Telling { error, ..Telling::default() });
+            }
+            DpifOp::Execute(execute) if execute.upcall != 0 => {
+                let about = About::execute(execute);
+                usdt::on_wire(about);
+                ring::tell(Stage::OnWire, about, Telling::default());
+            }
+            _ => {}
+        }
+    }
 }
 
 /// A port of a datapath is there.

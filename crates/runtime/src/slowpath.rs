@@ -1,8 +1,9 @@
 //! The threads of the slow path: handlers that translate upcalls, and the revalidator.
 
+use crate::driver::{Driver, Receiver};
 use crate::probes;
-use crate::userspace::{Handler, InlineHandler, UserspaceDatapath};
-use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, ReplySink};
+use crate::userspace::InlineHandler;
+use dpif::{DpifOp, OpBatch, OpResult, PmdId, ReplySink};
 use flow::Ufid;
 use ofproto::backer::Backer;
 use ofproto::revalidate::{Replies, ReplyQueue, Revalidator, RevalidatorStats};
@@ -27,6 +28,8 @@ pub struct RevalidatorState {
     pub stats: Mutex<RevalidatorStats>,
     /// No round starts while set.
     pub paused: AtomicBool,
+    /// Nor while set: rules are yet to be restored (`flow-restore-wait`).
+    resting: AtomicBool,
     /// Rounds begun so far.
     pub begun: AtomicU64,
     /// Rounds finished so far.
@@ -51,7 +54,7 @@ fn usual_handlers() -> usize {
 /// The slow path's threads. Dropping ends them.
 pub struct SlowPath {
     backer: Arc<Backer>,
-    datapath: Arc<UserspaceDatapath>,
+    datapath: Arc<dyn Driver>,
     wake: Wake,
     handlers: Threads,
     revalidator: Unparker,
@@ -86,12 +89,13 @@ impl Threads {
 }
 
 impl SlowPath {
-    /// Starts the threads, with so many handlers (`None`: as many as suit the processors). `wake` is called when events wait
-    /// in the backer.
+    /// Starts the threads, with so many handlers (`None`: as many as suit the processors). If it `rests`, upcalls wait and
+    /// flows stay as they are until [`SlowPath::begin`]. `wake` is called when events wait in the backer.
     pub(crate) fn start(
         backer: &Arc<Backer>,
-        datapath: &Arc<UserspaceDatapath>,
+        datapath: Arc<dyn Driver>,
         handlers: Option<u32>,
+        rests: bool,
         wake: Wake,
     ) -> io::Result<SlowPath> {
         let parker = Parker::new();
@@ -99,6 +103,7 @@ impl SlowPath {
         let state = Arc::new(RevalidatorState {
             stats: Mutex::default(),
             paused: AtomicBool::new(false),
+            resting: AtomicBool::new(rests),
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
@@ -113,8 +118,9 @@ impl SlowPath {
             revalidators: Threads::default(),
         };
         slow.set_handlers(handlers)?;
-        let (backer, dp) = (backer.clone(), datapath.clone());
-        let run = move |stop: &AtomicBool| revalidator_thread(&backer, &dp, &parker, stop, &state, &wake);
+        let backer = backer.clone();
+        let run =
+            move |stop: &AtomicBool| revalidator_thread(&backer, &datapath, &parker, stop, &state, &wake);
         slow.revalidators.spawn("revalidator0".to_string(), run)?;
         Ok(slow)
     }
@@ -123,21 +129,38 @@ impl SlowPath {
     /// meanwhile.
     ///
     /// # Errors
-    /// When threads cannot be started; those that could be serve their ports.
+    /// When threads or what they receive by cannot be had; those that could be serve their ports.
     pub(crate) fn set_handlers(&mut self, wanted: Option<u32>) -> io::Result<()> {
         let count = wanted.map_or_else(usual_handlers, |n| n as usize).max(1);
-        if count == self.handlers.running.len() {
+        let ended = self.handlers.running.iter().filter(|thread| thread.is_finished()).count();
+        if ended > 0 {
+            log::error!(target: "ofproto_dpif_upcall", "{}: {ended} handlers ended; all start anew", self.datapath.name());
+        }
+        if self.state.resting.load(Ordering::Relaxed) || ended == 0 && count == self.handlers.running.len() {
             return Ok(());
         }
         self.handlers.end(|| self.datapath.wake_handlers());
         self.handlers = Threads::default();
-        for (n, handler) in self.datapath.set_handlers(count).into_iter().enumerate() {
+        for (n, handler) in self.datapath.set_handlers(count)?.into_iter().enumerate() {
             let (backer, datapath) = (self.backer.clone(), self.datapath.clone());
-            let thread = HandlerThread::new(&handler, backer, datapath, self.revalidator.clone());
+            let thread = HandlerThread::new(&*handler, backer, datapath, self.revalidator.clone());
             let wake = self.wake.clone();
             self.handlers.spawn(format!("handler{n}"), move |stop| thread.run(handler, stop, &wake))?;
         }
         Ok(())
+    }
+
+    /// Starts to serve upcalls and to look at flows, if it rested.
+    pub(crate) fn begin(&self) {
+        if self.state.resting.swap(false, Ordering::AcqRel) {
+            log::info!(target: "ofproto_dpif_upcall", "{}: flows are restored; upcalls are served", self.datapath.name());
+            self.wake_revalidator();
+        }
+    }
+
+    /// Whether a handler has ended that should not have.
+    pub(crate) fn lacks_handlers(&self) -> bool {
+        self.handlers.running.iter().any(JoinHandle::is_finished)
     }
 
     /// Makes the revalidator look at once.
@@ -158,7 +181,7 @@ const REVALIDATOR_LOOK_MS: u64 = 100;
 
 fn revalidator_thread(
     backer: &Backer,
-    datapath: &Arc<UserspaceDatapath>,
+    datapath: &Arc<dyn Driver>,
     parker: &Parker,
     stop: &AtomicBool,
     state: &RevalidatorState,
@@ -178,7 +201,8 @@ fn revalidator_thread(
             revalidator.hurry();
         }
         let idle = revalidator.is_idle();
-        if !(idle && state.paused.load(Ordering::Acquire)) {
+        let held = state.paused.load(Ordering::Acquire) || state.resting.load(Ordering::Acquire);
+        if !(idle && held) {
             revalidator.poll(backer, &**datapath, now_ms);
         }
         let finished = revalidator.stats.rounds;
@@ -194,7 +218,7 @@ fn revalidator_thread(
         if state.finished.swap(finished, Ordering::AcqRel) < finished && finished <= wanted {
             wake();
         }
-        if revalidator.is_idle() && revalidator.rounds() < wanted && !state.paused.load(Ordering::Acquire) {
+        if revalidator.is_idle() && revalidator.rounds() < wanted && !held {
             continue;
         }
         parker.park_timeout(Duration::from_millis(REVALIDATOR_LOOK_MS));
@@ -235,7 +259,7 @@ impl InlineHandler for InlineSlowPath {
 
 struct HandlerThread {
     backer: Arc<Backer>,
-    datapath: Arc<UserspaceDatapath>,
+    datapath: Arc<dyn Driver>,
     replies: Arc<Replies>,
     sink: Arc<dyn ReplySink>,
     sent: HashMap<u64, Sent>,
@@ -254,14 +278,14 @@ struct Sent {
 
 impl HandlerThread {
     fn new(
-        handler: &Handler,
+        handler: &dyn Receiver,
         backer: Arc<Backer>,
-        datapath: Arc<UserspaceDatapath>,
+        datapath: Arc<dyn Driver>,
         revalidator: Unparker,
     ) -> HandlerThread {
         let replies = Arc::new(Replies::default());
-        let unparker = handler.unparker();
-        let sink = Arc::new(ReplyQueue::new(replies.clone(), move || unparker.unpark()));
+        let wake = handler.waker();
+        let sink = Arc::new(ReplyQueue::new(replies.clone(), move || wake()));
         HandlerThread {
             backer,
             datapath,
@@ -274,9 +298,9 @@ impl HandlerThread {
         }
     }
 
-    fn run(mut self, mut handler: Handler, stop: &AtomicBool, wake: &Wake) {
+    fn run(mut self, mut handler: Box<dyn Receiver>, stop: &AtomicBool, wake: &Wake) {
         while !stop.load(Ordering::Acquire) {
-            self.wait_for_room(&handler);
+            self.wait_for_room(&mut *handler);
             let upcalls = handler.take(HANDLER_WAIT);
             self.take_replies();
             if upcalls.is_empty() {
@@ -312,7 +336,7 @@ impl HandlerThread {
     }
 
     /// Waits until few operations are under way; not for ever, should a thread hang that has them.
-    fn wait_for_room(&mut self, handler: &Handler) {
+    fn wait_for_room(&mut self, handler: &mut dyn Receiver) {
         let end = Instant::now() + HANDLER_WAIT;
         self.take_replies();
         while self.under_way >= UNDER_WAY_MAX_OPS && Instant::now() < end {

@@ -34,12 +34,14 @@ const DEFAULT_PATTERNS: [&str; 3] = [
 ];
 
 /// Every module that logs.
-const MODULES: [&str; 19] = [
+const MODULES: [&str; 21] = [
     "bridge",
     "connmgr",
     "daemon_unix",
     "dpif",
     "dpif_netdev",
+    "dpif_netlink",
+    "events",
     "jsonrpc",
     "netdev",
     "netdev_afxdp",
@@ -358,6 +360,29 @@ fn civil(days: i64) -> (i64, u32, u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A module that is not known would be told everywhere, whatever the levels.
+    #[test]
+    fn every_module_that_this_crate_logs_for_is_known() {
+        let mut dirs = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        let mut seen = 0;
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    dirs.push(path);
+                    continue;
+                }
+                let text = std::fs::read_to_string(&path).unwrap();
+                for told in text.split("(target: \"").skip(1) {
+                    let module = told.split('"').next().unwrap();
+                    assert!(MODULES.contains(&module), "{module} in {}", path.display());
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 20, "{seen}");
+    }
 
     #[test]
     fn days_of_the_calendar() {

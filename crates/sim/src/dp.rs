@@ -482,6 +482,8 @@ impl Datapath for SimDatapath {
             recirc: true,
             explicit_drop: true,
             sample_nesting: 8,
+            set_arp_nd_icmp: true,
+            key_limits: None,
         }
     }
 

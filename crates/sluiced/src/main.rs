@@ -55,7 +55,7 @@ struct Options {
     /// Become USER, and of GROUP, keeping the powers over network devices: run, log and database directories must be theirs
     #[arg(long, value_name = "USER[:GROUP]")]
     user: Option<String>,
-    /// Do without the kernel datapath (this build has none)
+    /// Do without the kernel datapath: the userspace datapath serves bridges of type system
     #[arg(long)]
     disable_system: bool,
     /// Do not read the system's routing table (this build does not)
@@ -114,6 +114,7 @@ fn config(options: Options, started_as: &str) -> DaemonConfig {
         user: options.user,
         dummies: options.enable_dummy.unwrap_or_default(),
         dummy_numa: options.dummy_numa,
+        kernel: !options.disable_system,
         ablation: Ablation::new(options.without).with_bursts(options.batch.into()),
         run_dir,
         log_dir,

@@ -14,6 +14,7 @@ pub mod lock;
 pub mod netns;
 pub mod pidfile;
 pub mod poll;
+mod poller;
 pub mod random;
 pub mod signals;
 pub mod thread;
@@ -22,6 +23,7 @@ pub mod user;
 mod waker;
 mod watch;
 
+pub use poller::Poller;
 pub use waker::Waker;
 pub use watch::WatchSet;
 

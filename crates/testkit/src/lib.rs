@@ -51,7 +51,7 @@ pub use topology::{Host, Topology, TopologyOptions, veth};
 pub use traffic::{
     Capture, Iperf3Options, Iperf3Report, PingReport, iperf3_client, iperf3_server, ping, reachable,
 };
-pub use wait::wait_for;
+pub use wait::{patience, wait_for};
 
 /// Whether the long ranges are asked for (`make check-long`, by the environment variable `SLUICE_LONG=1`).
 pub fn long() -> bool {

@@ -3,15 +3,17 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::command::{Cmd, Output};
 use crate::netns::Netns;
 use crate::tempdir::TempDir;
+use crate::wait::patience;
 
 /// After how many seconds a stock tool gives up by itself.
-const TOOL_TIMEOUT_S: u32 = 20;
+const TOOL_TIMEOUT: Duration = Duration::from_secs(20);
 /// The variables that say where OVS keeps its files; all point to the run directory.
 const DIR_VARIABLES: [&str; 4] = ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"];
 
@@ -60,7 +62,7 @@ impl RunDir {
             cmd = cmd.env(name, value);
         }
         if matches!(tool, "ovs-vsctl" | "ovs-ofctl" | "ovs-appctl" | "ovs-dpctl" | "ovsdb-client") {
-            cmd = cmd.arg(format!("--timeout={TOOL_TIMEOUT_S}"));
+            cmd = cmd.arg(format!("--timeout={}", patience(TOOL_TIMEOUT).as_secs()));
         }
         if tool == "ovs-vsctl" {
             cmd = cmd.arg(format!("--db={}", self.db()));

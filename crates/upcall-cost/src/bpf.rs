@@ -1,7 +1,8 @@
 //! Events gathered by eBPF: programs at the probes of a switch, one ring buffer for all processors.
 //!
-//! A `sluiced` tells all stages by probes of its own, each with the upcall's id; a stock `ovs-vswitchd` with probes
-//! (`--enable-usdt-probes`) tells three of them, and the kernel's datapath two, without ids. Nobody is woken by an event: the buffer is looked at every few milliseconds.
+//! A `sluiced` tells all stages of its userspace datapath by probes of its own, each with the upcall's id. The kernel's datapath
+//! tells two of its upcalls, the miss and the execute, without ids; a stock `ovs-vswitchd` with probes (`--enable-usdt-probes`) tells
+//! three more, without ids as well. Nobody is woken by an event: the buffer is looked at every few milliseconds.
 
 mod names;
 mod permit;
@@ -16,9 +17,10 @@ use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer, RingBufferBuilder,
 };
 use names::Names;
-use record::Layout;
+use record::{Layout, Named};
 use std::cell::RefCell;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -66,6 +68,19 @@ const STOCK: [(&str, &str, &str); 3] = [
 
 /// What the names of programs in the kernel's datapath begin with.
 const KERNEL: &str = "kernel_";
+/// A tracepoint of the kernel's datapath.
+const KERNEL_MISS: &str = "ovs_dp_upcall";
+/// A function of the kernel's datapath.
+const KERNEL_EXECUTE: &str = "ovs_packet_cmd_execute";
+
+/// Whose events are wanted.
+#[derive(Clone, Copy)]
+struct Whom {
+    /// The process.
+    pid: u32,
+    /// Its network namespace, in which its datapaths are; 0: any.
+    net: u32,
+}
 
 sys::usdt! {
     /// Does nothing: to measure what a probe costs that somebody is attached to.
@@ -85,7 +100,7 @@ struct Taken {
 pub struct Bpf {
     pid: u32,
     /// What is attached, in words.
-    attached: &'static str,
+    attached: String,
     lost: MapHandle,
     ring: RingBuffer<'static>,
     taken: Rc<RefCell<Taken>>,
@@ -97,7 +112,9 @@ pub struct Bpf {
     told_hits: u64,
     ns_per_hit: u64,
     over: bool,
-    _links: Vec<Link>,
+    /// Nothing is attached any more.
+    closed: bool,
+    links: Vec<Link>,
     _object: Object,
 }
 
@@ -117,9 +134,11 @@ pub fn open(capture: &Capture) -> Result<Bpf> {
     std::fs::metadata(&exe).with_context(|| format!("process {pid} cannot be traced"))?;
     let layout = Layout { packet_bytes: capture.packet_bytes, key_bytes: capture.key_bytes };
     let with_kernel = Path::new("/sys/module/openvswitch").exists();
-    let object = load(capture, layout, pid, with_kernel).map_err(permit::explain)?;
+    let net = std::fs::metadata(format!("/proc/{pid}/ns/net")).map_or(0, |ns| ns.ino() as u32);
+    let object = load(capture, layout, Whom { pid, net }, with_kernel).map_err(permit::explain)?;
     let taken = Rc::new(RefCell::new(Taken { records: VecDeque::from([start(pid)]), events: 0 }));
-    let ring = ring(&object, layout, taken.clone())?;
+    let names = Names::of(&capture.run_dir, pid);
+    let ring = ring(&object, layout, names.is_none(), taken.clone())?;
     let (links, attached) = attach(&object, pid, &exe)?;
     let mut bpf = Bpf {
         pid,
@@ -128,20 +147,21 @@ pub fn open(capture: &Capture) -> Result<Bpf> {
             .context("cannot open the counters of lost events")?,
         ring,
         taken,
-        names: Names::of(&capture.run_dir, pid),
+        names,
         next_review: Instant::now() + REVIEW,
         told_lost: Default::default(),
         told_hits: 0,
         ns_per_hit: calibration(&object).unwrap_or(0),
         over: false,
-        _links: links,
+        closed: false,
+        links,
         _object: object,
     };
     bpf.take_names();
     Ok(bpf)
 }
 
-fn load(capture: &Capture, layout: Layout, pid: u32, with_kernel: bool) -> Result<Object> {
+fn load(capture: &Capture, layout: Layout, whom: Whom, with_kernel: bool) -> Result<Object> {
     let mut open: OpenObject = ObjectBuilder::default().name("upcalls")?.open_memory(&OBJECT.0)?;
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
@@ -150,7 +170,7 @@ fn load(capture: &Capture, layout: Layout, pid: u32, with_kernel: bool) -> Resul
             let pages = capture.buffer_pages.clamp(1, 1 << 18).next_power_of_two();
             map.set_max_entries((pages * PAGE_BYTES) as u32)?;
         } else if name.ends_with(".settings") {
-            let settings = [layout.packet_bytes as u32, layout.key_bytes as u32, pid];
+            let settings = [layout.packet_bytes as u32, layout.key_bytes as u32, whom.pid, whom.net];
             map.set_initial_value(&settings.map(u32::to_ne_bytes).concat())?;
         }
     }
@@ -167,13 +187,27 @@ fn map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>> {
     found.with_context(|| format!("the programs have no map {name}"))
 }
 
-fn ring(object: &Object, layout: Layout, taken: Rc<RefCell<Taken>>) -> Result<RingBuffer<'static>> {
-    let mut threads = HashSet::new();
+/// `with_ports`: whether names of ports are wanted.
+fn ring(
+    object: &Object,
+    layout: Layout,
+    with_ports: bool,
+    taken: Rc<RefCell<Taken>>,
+) -> Result<RingBuffer<'static>> {
+    let (mut threads, mut ports) = (HashSet::new(), HashMap::new());
     let take = move |bytes: &[u8]| {
         let Taken { records, events } = &mut *taken.borrow_mut();
         if let Some((event, name)) = layout.read(bytes) {
-            if threads.insert(event.thread) {
-                records.push_back(Record::Thread { thread: event.thread, name });
+            let (thread, number) = (event.thread, event.port);
+            match name {
+                Named::Thread(name) if threads.insert(thread) => {
+                    records.push_back(Record::Thread { thread, name });
+                }
+                Named::Port(name) if with_ports && ports.get(&number) != Some(&name) => {
+                    ports.insert(number, name.clone());
+                    records.push_back(Record::Port { number, name });
+                }
+                _ => {}
             }
             records.push_back(Record::Event(event));
             *events += 1;
@@ -199,21 +233,39 @@ fn link(object: &Object, program: &str, pid: u32, exe: &Path, provider: &str, na
     Ok(found.attach_usdt(pid.cast_signed(), exe, provider, name)?)
 }
 
-fn attach(object: &Object, pid: u32, exe: &Path) -> Result<(Vec<Link>, &'static str)> {
+/// Attaches to all that there is, and says what that is.
+fn attach(object: &Object, pid: u32, exe: &Path) -> Result<(Vec<Link>, String)> {
     let (program, name) = OURS[0];
-    match link(object, program, pid, exe, "sluice", name) {
+    let (mut links, own) = match link(object, program, pid, exe, "sluice", name) {
         Ok(first) => {
             let mut links = vec![first];
             for (program, name) in &OURS[1..] {
                 let attached = link(object, program, pid, exe, "sluice", name);
                 links.push(attached.with_context(|| format!("cannot attach to sluice:{name}"))?);
             }
-            Ok((links, "its own probes"))
+            (links, "its own probes")
         }
-        Err(e) if is_absent(&e) => Ok((attach_stock(object, pid, exe)?, "probes of a stock switch")),
-        Err(e) => Err(permit::explain(e)),
+        Err(e) if is_absent(&e) => match attach_stock(object, pid, exe)? {
+            links if links.is_empty() => (links, NO_PROBES),
+            links => (links, "probes of a stock switch"),
+        },
+        Err(e) => return Err(permit::explain(e)),
+    };
+    let (hooks, seen) = attach_kernel(object);
+    links.extend(hooks);
+    if links.is_empty() {
+        let exe = std::fs::read_link(exe).unwrap_or_default();
+        bail!(
+            "process {pid} ({}) has no probes: neither those of sluiced nor those of an ovs-vswitchd that was built with \
+             --enable-usdt-probes; and {seen}",
+            exe.display()
+        );
     }
+    Ok((links, format!("{own}; {seen}")))
 }
+
+/// What is said of a stock switch without probes.
+const NO_PROBES: &str = "the program itself has no probes";
 
 fn attach_stock(object: &Object, pid: u32, exe: &Path) -> Result<Vec<Link>> {
     let mut links = Vec::new();
@@ -224,25 +276,37 @@ fn attach_stock(object: &Object, pid: u32, exe: &Path) -> Result<Vec<Link>> {
             Err(e) => return Err(permit::explain(e)),
         }
     }
-    links.extend(attach_kernel(object));
-    if links.is_empty() {
-        let exe = std::fs::read_link(exe).unwrap_or_default();
-        bail!(
-            "process {pid} ({}) has no probes: neither those of sluiced nor those of an ovs-vswitchd that was built with \
-             --enable-usdt-probes",
-            exe.display()
-        );
-    }
     Ok(links)
 }
 
-/// Attaches to the kernel's datapath, as far as it can be: both of it, one, or none.
-fn attach_kernel(object: &Object) -> Vec<Link> {
+/// Attaches to the kernel's datapath, as far as it can be: both of it, one, or none; and says so.
+fn attach_kernel(object: &Object) -> (Vec<Link>, String) {
     let program = |name: &str| object.progs_mut().find(|p| p.name() == name && p.autoload());
-    let miss = program("kernel_miss").and_then(|p| p.attach_raw_tracepoint("ovs_dp_upcall").ok());
-    let executed =
-        program("kernel_executed").and_then(|p| p.attach_kprobe(false, "ovs_packet_cmd_execute").ok());
-    miss.into_iter().chain(executed).collect()
+    let (Some(miss), Some(executed)) = (program("kernel_miss"), program("kernel_executed")) else {
+        return (Vec::new(), "the kernel's datapath is not loaded".to_string());
+    };
+    let hooks = [
+        (KERNEL_MISS, miss.attach_raw_tracepoint(KERNEL_MISS)),
+        (KERNEL_EXECUTE, executed.attach_kprobe(false, KERNEL_EXECUTE)),
+    ];
+    let (mut links, mut seen, mut unseen) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, hook) in hooks {
+        match hook {
+            Ok(link) => {
+                links.push(link);
+                seen.push(name);
+            }
+            Err(e) => unseen.push(format!("{name} ({e})")),
+        }
+    }
+    let mut said = match seen.is_empty() {
+        true => "no hook of the kernel's datapath".to_string(),
+        false => format!("the kernel's datapath at {}", seen.join(" and ")),
+    };
+    if !unseen.is_empty() {
+        said += &format!(", not at {}", unseen.join(" and "));
+    }
+    (links, said)
 }
 
 /// Whether the binary has no such probe.
@@ -310,6 +374,12 @@ impl Bpf {
 }
 
 impl Source for Bpf {
+    fn close(&mut self) -> bool {
+        self.links.clear();
+        self.closed = true;
+        true
+    }
+
     fn describe(&self) -> String {
         format!("eBPF on process {} ({})", self.pid, self.attached)
     }
@@ -319,6 +389,18 @@ impl Source for Bpf {
         loop {
             if let Some(record) = self.pop() {
                 return Ok(Told::Record(record));
+            }
+            if self.closed {
+                self.consume()?;
+                if self.taken.borrow().records.is_empty() {
+                    if self.over {
+                        return Ok(Told::End { note: None });
+                    }
+                    // What was lost in the end.
+                    self.over = true;
+                    self.review()?;
+                }
+                continue;
             }
             if self.over {
                 let in_good_order = self.names.as_ref().is_some_and(|n| n.has_ended());

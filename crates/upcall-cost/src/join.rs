@@ -1,15 +1,18 @@
 //! The matching: which events belong to one upcall.
 //!
-//! Ids join exactly. Where a side does not know them (the kernel, a stock switch) packets are compared: bytes, length and port;
+//! Ids join exactly. Where a side does not know them (the kernel, a stock switch) packets are compared: bytes, length and port, but
+//! for the checksum of the transport header, which may be left to the device while the packet is in the kernel;
 //! where there is no packet, flow keys; and events without any of these are joined by their order on their thread, if nothing was
 //! lost. What would fit several upcalls is never guessed: all of these are marked ambiguous and stay out of the statistics.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use rapidhash::{HashMapExt, RapidHashMap};
 use upcall_events::Stage;
 
 use crate::gather::{Bytes, Gathered, Kept, NONE};
+use crate::packet::checksum;
 
 /// How long an upcall is waited for that is joined by its packet. The same packet later is another upcall.
 pub const WINDOW_NS: u64 = 1_000_000_000;
@@ -109,8 +112,9 @@ pub fn join(gathered: &mut Gathered, progress: &mut dyn FnMut(usize)) -> Joined 
         packets: alike(
             &gathered.bytes,
             gathered.events.iter().map(|event| (event.packet, event.packet_bytes)),
+            checksum,
         ),
-        keys: alike(&gathered.bytes, gathered.events.iter().map(|event| (event.key, u32::MAX))),
+        keys: alike(&gathered.bytes, gathered.events.iter().map(|event| (event.key, u32::MAX)), |_| None),
         by_order: lossless,
         handled_only: gathered.handled_only,
         ways: Vec::new(),
@@ -132,8 +136,12 @@ pub fn join(gathered: &mut Gathered, progress: &mut dyn FnMut(usize)) -> Joined 
 }
 
 /// For each number of bytes the number that stands for all that are alike. Packets that were cut at different lengths are
-/// compared by what all have: the shortest cut. `used`: numbers, and lengths before cutting.
-fn alike(bytes: &Bytes, used: impl Iterator<Item = (u32, u32)> + Clone) -> Vec<u32> {
+/// compared by what all have: the shortest cut. `used`: numbers, and lengths before cutting; `but`: what is not compared.
+fn alike(
+    bytes: &Bytes,
+    used: impl Iterator<Item = (u32, u32)> + Clone,
+    but: fn(&[u8]) -> Option<Range<usize>>,
+) -> Vec<u32> {
     let cut = used
         .clone()
         .filter(|(number, _)| *number != NONE)
@@ -142,12 +150,14 @@ fn alike(bytes: &Bytes, used: impl Iterator<Item = (u32, u32)> + Clone) -> Vec<u
         .map(|(held, _)| held)
         .min();
     let mut same: Vec<u32> = vec![NONE; bytes.len()];
-    let mut first: RapidHashMap<&[u8], u32> = RapidHashMap::new();
+    let mut first: RapidHashMap<(&[u8], &[u8]), u32> = RapidHashMap::new();
     for (number, _) in used.filter(|(number, _)| *number != NONE) {
         if same[number as usize] == NONE {
             let held = bytes.get(number);
             let shown = &held[..held.len().min(cut.unwrap_or(usize::MAX))];
-            same[number as usize] = *first.entry(shown).or_insert(number);
+            let skipped = but(shown).unwrap_or(shown.len()..shown.len());
+            let compared = (&shown[..skipped.start], &shown[skipped.end..]);
+            same[number as usize] = *first.entry(compared).or_insert(number);
         }
     }
     same

@@ -1,4 +1,6 @@
-//! The first bytes of a frame in a few words, for lists: addresses and ports, not a dissector.
+//! The first bytes of a frame in a few words, for lists: addresses and ports, not a dissector. And where its checksum is.
+
+use std::ops::Range;
 
 /// A 16-bit number, most significant byte first.
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -15,6 +17,30 @@ fn v6(bytes: &[u8], at: usize) -> Option<std::net::Ipv6Addr> {
 
 fn mac(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+}
+
+/// Where the checksum of the transport header is (TCP, UDP, SCTP), as far as the bytes reach. A frame that leaves it to the device
+/// has another one there when it comes to user space than it had in the kernel.
+pub fn checksum(frame: &[u8]) -> Option<Range<usize>> {
+    let (mut kind, mut at) = (u16_at(frame, 12)?, 14);
+    while matches!(kind, 0x8100 | 0x88a8) && at <= 18 {
+        (kind, at) = (u16_at(frame, at + 2)?, at + 4);
+    }
+    let (protocol, transport) = match kind {
+        0x0800 if u16_at(frame, at + 6)? & 0x1fff == 0 => {
+            (*frame.get(at + 9)?, at + usize::from(frame.get(at)? & 0xf) * 4)
+        }
+        0x86dd => (*frame.get(at + 6)?, at + 40),
+        _ => return None,
+    };
+    let (offset, bytes) = match protocol {
+        6 => (16, 2),
+        17 => (6, 2),
+        132 => (8, 4),
+        _ => return None,
+    };
+    let (from, to) = (transport + offset, transport + offset + bytes);
+    (from < frame.len()).then(|| from..to.min(frame.len()))
 }
 
 /// The frame in a few words; what is cut off or not known is left out.

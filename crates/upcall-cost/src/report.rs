@@ -217,7 +217,12 @@ pub fn report(name: &str, gathered: &Gathered, joined: &Joined, mut notes: Vec<S
 
 /// The ways that were joined for certain and that a handler took.
 fn handled(ways: &[Way]) -> impl Iterator<Item = &Way> {
-    ways.iter().filter(|way| way.matched() && way.event(Stage::Received).is_some())
+    ways.iter().filter(|way| way.matched() && taken(way))
+}
+
+/// Whether a handler took it: it says so, or the packet came back.
+fn taken(way: &Way) -> bool {
+    way.event(Stage::Received).is_some() || way.event(Stage::Executed).is_some()
 }
 
 fn stage_events(gathered: &Gathered, joined: &Joined) -> Vec<Events> {
@@ -254,16 +259,16 @@ fn groups(gathered: &Gathered, ways: &[Way]) -> (Vec<Share>, Vec<Share>) {
     let mut ports: RapidHashMap<u32, Group> = RapidHashMap::new();
     for way in ways {
         let begun = time(events, way, Stage::Miss).or_else(|| time(events, way, Stage::Enqueued));
-        let (taken, refused) = (time(events, way, Stage::Received), way.event(Stage::Refused).is_some());
-        if begun.is_none() && taken.is_none() && !refused {
+        let (received, refused) = (time(events, way, Stage::Received), way.event(Stage::Refused).is_some());
+        if begun.is_none() && received.is_none() && !refused {
             continue;
         }
         let thread = thread_of(gathered, way).map(|thread| threads.entry(thread).or_default());
         let port = ports.entry(port_of(gathered, way)).or_default();
         port.refused += u64::from(refused);
-        port.untaken += u64::from(taken.is_none() && !refused);
-        let wait = begun.zip(taken).map(|(begun, taken)| taken.saturating_sub(begun));
-        let road = road(events, way).filter(|_| taken.is_some()).map(|(ns, _)| ns);
+        port.untaken += u64::from(!taken(way) && !refused);
+        let wait = begun.zip(received).map(|(begun, received)| received.saturating_sub(begun));
+        let road = road(events, way).filter(|_| taken(way)).map(|(ns, _)| ns);
         for group in [Some(port), thread].into_iter().flatten() {
             group.upcalls += 1;
             if way.matched() {
@@ -348,9 +353,18 @@ fn cautions(gathered: &Gathered, events: &[Events], upcalls: &Upcalls) -> Vec<St
         ));
     }
     let has = |stage: Stage| events.iter().any(|events| events.stage == stage);
-    if !gathered.events.is_empty() && [Stage::Miss, Stage::Received].into_iter().any(|stage| !has(stage)) {
+    if !gathered.events.is_empty() && !has(Stage::Miss) {
         notes.push(
-            "the recording has no miss or no received events: delays to the handler are not known".into(),
+            "no miss was told: delays to the handler are not known. Those of the kernel's datapath are told by the kernel alone, \
+             to --source bpf"
+                .into(),
+        );
+    }
+    if !gathered.events.is_empty() && !has(Stage::Received) {
+        notes.push(
+            "no handler told what it took: threads, batches and delays to the handler are not known. A switch without probes of its \
+             own is seen from the kernel alone: misses, and packets that come back"
+                .into(),
         );
     }
     notes

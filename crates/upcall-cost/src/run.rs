@@ -181,11 +181,17 @@ impl Gathering {
     /// Takes what a source tells until its end, `end`, the wanted number of events, or `stop`. What was gathered is kept whatever
     /// happens.
     fn from(&mut self, source: &mut dyn Source, end: Option<Instant>, stop: &AtomicBool) -> Result<()> {
-        let mut ended = true;
-        while !stop.load(Ordering::Relaxed) {
+        let (mut ended, mut closed) = (true, false);
+        loop {
             let left = end.map_or(WAIT, |end| end.saturating_duration_since(Instant::now()));
-            if left.is_zero() || self.gathered.full() || self.stop != 0 && self.events >= self.stop {
+            if self.gathered.full() || self.stop != 0 && self.events >= self.stop {
                 break;
+            }
+            if !closed && (left.is_zero() || stop.load(Ordering::Relaxed)) {
+                closed = source.close();
+                if !closed {
+                    break;
+                }
             }
             match source.next(left.min(WAIT)) {
                 Ok(Told::Record(record)) => self.take(&record),

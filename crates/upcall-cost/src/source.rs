@@ -31,6 +31,12 @@ pub trait Source {
     ///
     /// Reading fails. What was told before stays good; the source is not to be asked again.
     fn next(&mut self, timeout: Duration) -> Result<Told>;
+
+    /// Asks for nothing that happens from now on. Whether [`Source::next`] has something left of what happened before, until it
+    /// says [`Told::End`].
+    fn close(&mut self) -> bool {
+        false
+    }
 }
 
 /// What is to be captured of a live switch.

@@ -150,6 +150,10 @@ fn events(out: &mut String, report: &Report) {
 
 fn shares(out: &mut String, title: &str, shares: &[Share], fairness: Fairness) {
     let _infallible = writeln!(out, "\n{title} (wait: miss to handler, way: the whole; µs)");
+    if shares.is_empty() {
+        line(out, "  not told");
+        return;
+    }
     let all: u64 = shares.iter().map(|share| share.upcalls).sum();
     let rows = shares.iter().take(PORTS_MAX).map(|share| {
         let percent = share.upcalls as f64 / all.max(1) as f64 * 100.0;
@@ -159,10 +163,10 @@ fn shares(out: &mut String, title: &str, shares: &[Share], fairness: Fairness) {
             format!("{percent:.1} %"),
             grouped(share.refused),
             grouped(share.untaken),
-            us(share.wait.mean),
-            us(share.wait.p99() as f64),
-            us(share.road.mean),
-            us(share.road.p99() as f64),
+            known(&share.wait, share.wait.mean),
+            known(&share.wait, share.wait.p99() as f64),
+            known(&share.road, share.road.mean),
+            known(&share.road, share.road.p99() as f64),
         ]
     });
     let heads = ["name", "upcalls", "share", "refused", "not taken", "wait mean", "p99", "way mean", "p99"];
@@ -176,6 +180,11 @@ fn shares(out: &mut String, title: &str, shares: &[Share], fairness: Fairness) {
         index(fairness.counts),
         index(fairness.delays)
     );
+}
+
+/// A figure of a summary in microseconds; none of no values.
+fn known(summary: &Summary, ns: f64) -> String {
+    if summary.count == 0 { "-".into() } else { us(ns) }
 }
 
 pub(crate) fn index(index: Option<f64>) -> String {

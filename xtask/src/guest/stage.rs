@@ -1,7 +1,7 @@
-//! The stage `guest` of the check: tests that need the kernel datapath, run in one machine.
+//! The stage `guest` of the check: tests that need the kernel datapath, run in one machine; and `guest-long`, all of them on two kernels.
 //!
-//! First come the tests of the workspace that are listed in [`TESTS`], as `cargo test` has built them; then the stock switch
-//! on the kernel datapath (`ovs.sh`). Where no machine can run, or no kernel can be had, the stage says so and passes.
+//! First come the tests of the workspace that are listed in [`QUICK`] or [`ALL`], as `cargo test` has built them; then the stock
+//! switch on the kernel datapath (`ovs.sh`). Where no machine can run, or no kernel can be had, the stage says so and passes.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::script::quote;
-use super::{Order, fetch, lacks, run_with};
+use super::{KERNEL, Order, fetch, lacks, run_with};
 use crate::stages::{pass_on, skip};
 use crate::workspace::cargo;
 
@@ -20,21 +20,91 @@ struct GuestTest {
     package: &'static str,
     /// The name of the target that holds them: of a file or folder in `tests`, or of the library.
     target: &'static str,
+    /// On which datapath bridges of the default type are.
+    datapath: Under,
     /// Which of its tests, and other arguments of the test program.
     args: &'static [&'static str],
 }
 
-const TESTS: &[GuestTest] = &[
+/// The datapath that a test program is told to use (`SLUICE_DATAPATH`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Under {
+    Userspace,
+    Kernel,
+}
+
+/// What every check runs: what only the kernel datapath has, and a few of the tests that are of either.
+const QUICK: &[GuestTest] = &[
     // A switch that was just built runs in the machine as it does outside.
     GuestTest {
         package: "sluiced",
         target: "net",
+        datapath: Under::Userspace,
         args: &["--exact", "traffic::hosts_reach_each_other_and_no_packet_comes_twice"],
+    },
+    GuestTest {
+        package: "sluiced",
+        target: "net",
+        datapath: Under::Kernel,
+        args: &[
+            "--test-threads",
+            "3",
+            "--exact",
+            "kernel::a_datapath_that_somebody_removed_comes_back",
+            "kernel::a_rule_answers_arp_though_the_kernel_cannot",
+            "kernel::established_traffic_outlives_a_kill",
+            "kernel::hosts_meet_and_stock_tools_see_the_same",
+            "openflow::actions::headers_are_rewritten_with_their_checksums",
+            "openflow::packets::controllers_send_packets",
+            "traffic::fragments_pass",
+            "vlan::native_vlans",
+        ],
     },
 ];
 
-/// How long the machine may run.
-const LIMIT: Duration = Duration::from_secs(240);
+/// The messages to the kernel, and all tests of traffic and of the stock tools, on the kernel datapath. Those of the userspace datapath alone that are left
+/// out here would measure it or only skip themselves; the others say `SKIP`.
+const ALL: &[GuestTest] = &[
+    GuestTest {
+        package: "netlink",
+        target: "kernel",
+        datapath: Under::Kernel,
+        args: &["--test-threads", "2"],
+    },
+    GuestTest {
+        package: "sluiced",
+        target: "net",
+        datapath: Under::Kernel,
+        args: &[
+            // With its memory locked the daemon is killed in a machine of 1 GB.
+            "--skip",
+            "daemon::memory_is_locked_when_asked_for",
+            "--skip",
+            "ablation::",
+            "--skip",
+            "dummy::",
+            "--skip",
+            "soak::",
+            "--skip",
+            "syscalls::",
+            "--skip",
+            "threads::",
+            "--skip",
+            "upcall_bench::",
+            "--skip",
+            "upcall_cost::",
+        ],
+    },
+];
+
+/// The kernels of `guest-long`: the one of Debian's release, and one of its backports.
+const KERNELS: [&str; 2] = [KERNEL, "6.12"];
+
+/// How long the machine of `guest` may run: several times what a quiet host takes.
+const LIMIT: Duration = Duration::from_secs(480);
+
+/// How long each machine of `guest-long` may run.
+const LONG_LIMIT: Duration = Duration::from_secs(3600);
 
 /// A test program that was built.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,19 +116,46 @@ pub(super) struct Built {
     dir: String,
 }
 
-/// Runs the stage; true if all is well. What was left out is added to `skips`.
+/// Runs the stage `guest`; true if all is well. What was left out is added to `skips`.
 ///
 /// # Errors
 /// When a test cannot be built or is not there, or the machine fails.
 pub(crate) fn run(root: &Path, skips: &mut Vec<String>) -> Result<bool> {
+    run_tests(root, skips, "guest", &Run { tests: QUICK, kernel: KERNEL, limit: LIMIT, profile: "test" })
+}
+
+/// Runs the stage `guest-long` likewise: a machine for each of [`KERNELS`].
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_long(root: &Path, skips: &mut Vec<String>) -> Result<bool> {
+    let mut good = true;
+    for kernel in KERNELS {
+        println!("guest-long: kernel {kernel}");
+        let run = Run { tests: ALL, kernel, limit: LONG_LIMIT, profile: "long" };
+        good &= run_tests(root, skips, "guest-long", &run)?;
+    }
+    Ok(good)
+}
+
+/// What one machine runs.
+struct Run {
+    tests: &'static [GuestTest],
+    kernel: &'static str,
+    limit: Duration,
+    /// Cargo's profile of the tests.
+    profile: &'static str,
+}
+
+fn run_tests(root: &Path, skips: &mut Vec<String>, stage: &str, run: &Run) -> Result<bool> {
     if let Some(reason) = lacks() {
-        return skip(skips, "guest", &reason);
+        return skip(skips, stage, &reason);
     }
-    let order = Order { timeout: Some(LIMIT), ..Order::default() };
+    let order = Order { timeout: Some(run.limit), kernel: run.kernel.to_owned(), ..Order::default() };
     if let Err(why) = fetch(root, &order.kernel) {
-        return skip(skips, "guest", &format!("no kernel: {why:#}"));
+        return skip(skips, stage, &format!("no kernel: {why:#}"));
     }
-    let command = vec!["sh".to_owned(), "-c".to_owned(), script(TESTS, &build(root)?)?];
+    let command = vec!["sh".to_owned(), "-c".to_owned(), script(run.tests, &build(root, run.profile)?)?];
     let order = Order { command, ..order };
     let (from_out, mut out) = std::io::pipe().context("no pipe")?;
     let (from_err, mut err) = std::io::pipe().context("no pipe")?;
@@ -75,10 +172,11 @@ pub(crate) fn run(root: &Path, skips: &mut Vec<String>) -> Result<bool> {
     Ok(status? == 0)
 }
 
-/// Builds all tests of the workspace, as the stage `tests` does, and tells what was built.
-fn build(root: &Path) -> Result<Vec<Built>> {
+/// Builds all tests of the workspace, as the stages of tests do, and tells what was built.
+fn build(root: &Path, profile: &str) -> Result<Vec<Built>> {
     let out = Command::new(cargo())
         .args(["test", "--locked", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
+        .args(["--profile", profile])
         .current_dir(root)
         .stderr(Stdio::inherit())
         .output()
@@ -111,13 +209,17 @@ pub(super) fn built(messages: &str) -> Vec<Built> {
 /// When a test is not among what was built.
 fn script(tests: &[GuestTest], built: &[Built]) -> Result<String> {
     let mut text = "status=0\n".to_owned();
-    for GuestTest { package, target, args } in tests {
+    for GuestTest { package, target, datapath, args } in tests {
         let Some(found) = built.iter().find(|b| b.package == *package && b.target == *target) else {
             bail!("the package {package} has no test program {target}");
         };
+        let under = match datapath {
+            Under::Userspace => "",
+            Under::Kernel => "SLUICE_DATAPATH=kernel ",
+        };
         let words: Vec<String> = args.iter().map(|a| quote(a)).collect();
         text += &format!(
-            "echo {}\n(cd {dir} && CARGO_MANIFEST_DIR={dir} {} {}) || status=1\n",
+            "echo {}\n(cd {dir} && {under}CARGO_MANIFEST_DIR={dir} {} {}) || status=1\n",
             quote(&format!("guest: {package}, {target}: {}", args.join(" "))),
             quote(&found.program),
             words.join(" "),
@@ -157,8 +259,8 @@ no json
             program: program.to_owned(),
             dir: "/".to_owned(),
         };
-        let built = ["true", "false", "echo"].map(of);
-        let test = |target, args| GuestTest { package: "a", target, args };
+        let built = ["true", "false", "sh"].map(of);
+        let test = |target, args| GuestTest { package: "a", target, datapath: Under::Kernel, args };
         let status = |tests: &[GuestTest]| {
             let script = script(tests, &built).unwrap();
             // Not the stock switch, here.
@@ -167,8 +269,15 @@ no json
             (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned())
         };
         assert_eq!(status(&[test("true", &[])]).0, Some(0));
-        let all = status(&[test("false", &[]), test("echo", &["it's", "all"])]);
-        assert_eq!(all, (Some(1), "guest: a, false: \nguest: a, echo: it's all\nit's all\n".to_owned()));
+        let all = status(&[test("false", &[]), test("sh", &["-c", "echo $SLUICE_DATAPATH it\\'s all"])]);
+        assert_eq!(
+            all,
+            (
+                Some(1),
+                "guest: a, false: \nguest: a, sh: -c echo $SLUICE_DATAPATH it\\'s all\nkernel it's all\n"
+                    .to_owned()
+            )
+        );
         assert!(script(&[test("other", &[])], &built).is_err());
     }
 }

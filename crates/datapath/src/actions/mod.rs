@@ -11,9 +11,11 @@
 //! - An action that does not fit the packet drops it ([`DropReason::BadAction`]); set actions on the ports of a later
 //!   fragment, which has none, do nothing.
 
+mod help;
 mod set;
 mod sums;
 
+pub use help::{NoHelp, Part, with_help};
 #[cfg(test)]
 pub(crate) use sums::{complete, sctp_sum};
 

@@ -1,9 +1,9 @@
 //! Prints keys with masks.
 
-use super::PortNames;
 use super::sets::{put_arp, put_eth, put_ipv4, put_ipv6, put_nd, put_ports};
 use super::values::{CT_STATE, TCP_FLAGS, TUNNEL_FLAGS};
 use super::write::{Base, Fields, flags, hex};
+use super::{FlowFormat, PortNames};
 use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet};
 use flow::{FlowKey, KeyMask, VlanTag, nw_frag, shape};
 use packet::headers as h;
@@ -13,13 +13,15 @@ struct Text<'a> {
     key: &'a FlowKey,
     mask: &'a KeyMask,
     verbose: bool,
+    packet_types: bool,
     out: Vec<String>,
 }
 
-/// A key and its mask as text. `verbose` prints fields that are not matched, too; blocks that the key lacks are
+/// A key and its mask as text. In verbose text stand fields that are not matched, too; blocks that the key lacks are
 /// never matched.
-pub fn format_key_mask(key: &FlowKey, mask: &KeyMask, verbose: bool, names: &dyn PortNames) -> String {
-    let mut text = Text { key, mask, verbose, out: Vec::new() };
+pub fn format_key_mask(key: &FlowKey, mask: &KeyMask, format: &FlowFormat<'_>) -> String {
+    let FlowFormat { verbose, packet_types, names, .. } = *format;
+    let mut text = Text { key, mask, verbose, packet_types, out: Vec::new() };
     text.metadata(names);
     if key.arp.packet_type == 0 {
         text.ethernet();
@@ -70,6 +72,9 @@ impl Text<'_> {
         let label = |l: [u8; 16]| u128::from_be_bytes(l);
         self.hex("ct_label", label(key.ct.label), label(mask.ct.label), u128::MAX);
         self.ct_tuple();
+        if !self.packet_types {
+            return;
+        }
         let kind = key.arp.packet_type;
         self.out.push(format!("packet_type(ns={},id={})", kind >> 16, hex((kind & 0xffff).into())));
     }

@@ -51,10 +51,19 @@ impl PortNames for NumbersOnly {
 pub struct FlowFormat<'a> {
     /// With ufid, all fields and `dp:ovs`, as `dpctl/dump-flows -m`.
     pub verbose: bool,
+    /// Tell the packet type: keys of the datapath have one.
+    pub packet_types: bool,
     /// Names to print.
     pub names: &'a dyn PortNames,
     /// What follows `dp-extra-info:` in verbose text.
     pub extra_info: Option<&'a str>,
+}
+
+impl<'a> FlowFormat<'a> {
+    /// Brief text.
+    pub fn brief(names: &'a dyn PortNames) -> FlowFormat<'a> {
+        FlowFormat { verbose: false, packet_types: true, names, extra_info: None }
+    }
 }
 
 /// One line of a flow dump, without a line end. `now_ms` is on the clock of the flow's statistics.
@@ -63,7 +72,7 @@ pub fn format_flow(flow: &FlowRecord, now_ms: u64, format: &FlowFormat<'_>) -> S
     if format.verbose {
         let _ = write!(out, "ufid:{}, ", flow.ufid);
     }
-    out += &format_key_mask(&flow.key, &flow.mask, format.verbose, format.names);
+    out += &format_key_mask(&flow.key, &flow.mask, format);
     let _ = write!(out, ", {}", format_stats(&flow.stats, now_ms));
     if format.verbose {
         out += ", dp:ovs";
@@ -113,7 +122,7 @@ pub fn tcp_flag_letters(flags: u16) -> String {
 pub fn fuzz_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok((key, mask)) = parse_key_mask(text, &NumbersOnly) {
-        let again = format_key_mask(&key, &mask, false, &NumbersOnly);
+        let again = format_key_mask(&key, &mask, &FlowFormat::brief(&NumbersOnly));
         let parsed = parse_key_mask(&again, &NumbersOnly);
         assert!(parsed.is_ok(), "{text:?} was printed as {again:?}: {parsed:?}");
     }

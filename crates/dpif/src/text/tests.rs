@@ -78,12 +78,15 @@ const ACTIONS: &[&str] = &[
     "set(skb_mark(0x1/0xf)),set(skb_priority(0x9)),set(tcp(src=5/0xff)),2",
 ];
 
+const VERBOSE: FlowFormat<'_> =
+    FlowFormat { verbose: true, packet_types: true, names: &NumbersOnly, extra_info: None };
+
 #[test]
 fn recorded_keys_print_as_they_were_read() {
     for text in KEYS {
         let (key, mask) = parse_key_mask(text, &NumbersOnly).unwrap_or_else(|e| panic!("{text}: {e}"));
-        assert_eq!(format_key_mask(&key, &mask, false, &NumbersOnly), *text);
-        let verbose = format_key_mask(&key, &mask, true, &NumbersOnly);
+        assert_eq!(format_key_mask(&key, &mask, &FlowFormat::brief(&NumbersOnly)), *text);
+        let verbose = format_key_mask(&key, &mask, &VERBOSE);
         let again = parse_key_mask(&verbose, &NumbersOnly).unwrap_or_else(|e| panic!("{verbose}: {e}"));
         assert_eq!(again, (key, mask), "{verbose}");
     }
@@ -113,12 +116,17 @@ fn record() -> FlowRecord {
 
 #[test]
 fn flows_print_as_dpctl_dump_flows_does() {
-    let brief = FlowFormat { verbose: false, names: &NumbersOnly, extra_info: None };
+    let brief = FlowFormat::brief(&NumbersOnly);
     assert_eq!(
         format_flow(&record(), 5_000, &brief),
         "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.1.2.3/255.0.0.0,proto=6,ttl=64,frag=no),tcp(dst=80), packets:1, bytes:54, used:1.000s, flags:S, actions:set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),2"
     );
-    let verbose = FlowFormat { verbose: true, names: &Names, extra_info: Some("miniflow_bits(5,3)") };
+    let verbose = FlowFormat {
+        verbose: true,
+        packet_types: true,
+        names: &Names,
+        extra_info: Some("miniflow_bits(5,3)"),
+    };
     assert_eq!(
         format_flow(&record(), 5_000, &verbose),
         "ufid:cf257829-62ba-490e-8a42-802f3e99190e, recirc_id(0),dp_hash(0/0),skb_priority(0/0),in_port(p1),skb_mark(0/0),ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05/00:00:00:00:00:00,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.1.2.3/255.0.0.0,dst=192.168.0.2/0.0.0.0,proto=6,tos=0/0,ttl=64,frag=no),tcp(src=1234/0,dst=80),tcp_flags(0/0), packets:1, bytes:54, used:1.000s, flags:S, dp:ovs, actions:set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),p2, dp-extra-info:miniflow_bits(5,3)"
@@ -266,7 +274,7 @@ fn key_and_mask() -> impl Strategy<Value = (FlowKey, KeyMask)> {
             dp_hash: md >> 7,
         };
         flow::extract::extract(&bytes, &metadata, 2, &mut key);
-        let text = format_key_mask(&key, &random_mask(&key, mask), true, &NumbersOnly);
+        let text = format_key_mask(&key, &random_mask(&key, mask), &VERBOSE);
         parse_key_mask(&text, &NumbersOnly).unwrap_or_else(|e| panic!("{text}: {e}"))
     })
 }
@@ -306,12 +314,12 @@ proptest! {
 
     #[test]
     fn keys_survive_print_and_parse((key, mask) in key_and_mask()) {
-        let text = format_key_mask(&key, &mask, true, &NumbersOnly);
+        let text = format_key_mask(&key, &mask, &VERBOSE);
         let (again, mask_again) = parse_key_mask(&text, &NumbersOnly).unwrap();
         prop_assert_eq!(again, key, "{}", text);
         prop_assert_eq!(mask_again, mask, "{}", text);
         // Brief text leaves out what is not matched, the protocol, too; what it tells is told again.
-        let brief = |k: &FlowKey, m: &KeyMask| format_key_mask(k, m, false, &NumbersOnly);
+        let brief = |k: &FlowKey, m: &KeyMask| format_key_mask(k, m, &FlowFormat::brief(&NumbersOnly));
         let (partial, mask_partial) = parse_key_mask(&brief(&key, &mask), &NumbersOnly).unwrap();
         let told = brief(&partial, &mask_partial);
         let (last, mask_last) = parse_key_mask(&told, &NumbersOnly).unwrap();

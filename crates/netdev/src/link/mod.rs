@@ -113,6 +113,8 @@ pub struct LinkStats {
     pub rx_frame_errors: u64,
     pub rx_fifo_errors: u64,
     pub rx_missed_errors: u64,
+    pub tx_aborted_errors: u64,
+    pub tx_carrier_errors: u64,
 }
 
 /// The link of a name.

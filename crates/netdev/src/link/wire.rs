@@ -259,5 +259,7 @@ fn stats_of(value: &[u8]) -> LinkStats {
         rx_frame_errors: n(13),
         rx_fifo_errors: n(14),
         rx_missed_errors: n(15),
+        tx_aborted_errors: n(16),
+        tx_carrier_errors: n(17),
     }
 }

@@ -80,6 +80,8 @@ impl Datapath for Flows {
             recirc: true,
             explicit_drop: true,
             sample_nesting: 8,
+            set_arp_nd_icmp: true,
+            key_limits: None,
         }
     }
     fn port_add(&self, _: &PortSpec) -> Result<DpPort, DpifError> {

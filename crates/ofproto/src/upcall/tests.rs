@@ -245,6 +245,28 @@ fn a_slow_flow_is_put_as_such_and_its_packets_do_not_count_again() {
     assert_eq!(counted(&backer, bridge), 1);
 }
 
+/// What the datapath cannot do the slow path does, packet by packet.
+#[test]
+fn an_action_that_the_datapath_lacks_makes_the_flow_slow() {
+    let (mut backer, _) = backer_with("arp,actions=load:2->NXM_OF_ARP_OP[],2");
+    let put_of = |backer: &Backer, ufid: u128| {
+        let mut upcall = miss_of(0x806, ufid);
+        let mut frame = upcall.packet.data().to_vec();
+        frame[14..22].copy_from_slice(&[0, 1, 8, 0, 6, 4, 0, 1]);
+        extract(&frame, &Metadata { in_port: 1, ..Metadata::default() }, 1, &mut upcall.key);
+        let ops = handle(backer, vec![upcall], 5);
+        let [DpifOp::FlowPut(put), DpifOp::Execute(execute)] = &ops[&PmdId::Core(0)][..] else {
+            panic!("{ops:?}")
+        };
+        assert!(matches!(execute.actions[..], [DpAction::Set(_), DpAction::Output(_)]), "{execute:?}");
+        put.actions.to_vec()
+    };
+    assert!(matches!(put_of(&backer, 1)[..], [DpAction::Set(_), DpAction::Output(_)]));
+    backer.capabilities.set_arp_nd_icmp = false;
+    let slow = UserCookie::SlowPath { reasons: dpif::slow_reason::ACTION };
+    assert_eq!(put_of(&backer, 2), [DpAction::Userspace(slow)]);
+}
+
 #[test]
 fn packets_for_controllers_are_queued_or_counted_as_lost() {
     let (backer, _) = backer_with("actions=controller");

@@ -494,6 +494,10 @@ impl<'a> Ctx<'a> {
         } else if self.actions.is_empty() {
             self.actions.push(DpAction::Drop(XlateDrop::Ok));
         }
+        let can = self.host.capabilities();
+        if self.actions.iter().any(|a| a.needs_help(&can)) {
+            self.slow_reasons |= slow_reason::ACTION;
+        }
         tidy_mask(&mut self.wc, &self.original);
         Translation {
             actions: self.actions,

@@ -23,7 +23,7 @@ use crate::ports::BridgeId;
 use crate::recirc::FrozenState;
 use crate::view::View;
 use ctx::Ctx;
-use dpif::{DpAction, UserCookie, XlateDrop};
+use dpif::{Capabilities, DpAction, UserCookie, XlateDrop};
 use flow::action::Action;
 use flow::{Flow, Mask, RecircId};
 use std::sync::Arc;
@@ -48,6 +48,10 @@ pub trait XlateHost {
     /// Whether adding this rule succeeds (its table's `limit` is not reached, or it is there already). With effects
     /// allowed the rule is added.
     fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow) -> bool;
+    /// What the datapath can do.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ALL
+    }
     /// Whether a packet is translated, whose effects will be carried out, rather than a flow.
     fn has_effects(&self) -> bool {
         false

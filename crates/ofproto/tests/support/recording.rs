@@ -36,6 +36,8 @@ impl Datapath for RecordingDatapath {
             recirc: true,
             explicit_drop: true,
             sample_nesting: 0,
+            set_arp_nd_icmp: true,
+            key_limits: None,
         }
     }
 

@@ -66,6 +66,8 @@ pub struct DaemonConfig {
     pub dummies: DummyMode,
     /// Cores that are pretended, by their NUMA nodes; empty for the machine's own.
     pub dummy_numa: Vec<u16>,
+    /// Bridges of type `system` are served by the kernel's datapath, where it has one.
+    pub kernel: bool,
     /// What the fast path does without.
     pub ablation: Ablation,
 }

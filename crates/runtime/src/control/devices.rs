@@ -2,8 +2,8 @@
 //!
 //! Most are devices of the kernel; a dummy is none, and answers for itself.
 
-use crate::userspace::UserspaceDatapath;
-use dpif::{Datapath, PortKind, PortSpec};
+use crate::driver::Driver;
+use dpif::{PortKind, PortSpec};
 use flow::{DpPort, MacAddr};
 use netdev::dummy::Dummy;
 use netdev::link::{self, EthtoolLink, LinkInfo};
@@ -32,7 +32,7 @@ pub struct Device {
     /// Its interface name.
     pub name: String,
     /// The datapath it is in.
-    pub datapath: Arc<UserspaceDatapath>,
+    pub datapath: Arc<dyn Driver>,
     /// Its number there.
     pub dp_port: DpPort,
     /// Its type as in the database.
@@ -68,7 +68,7 @@ impl Device {
     /// The whole text for its row: there is no such device, or it cannot be used.
     pub fn open(
         open: &OpenInterface,
-        datapath: &Arc<UserspaceDatapath>,
+        datapath: &Arc<dyn Driver>,
         dummies: DummyMode,
     ) -> Result<(Device, OpenedInterface), String> {
         let name = &open.name;
@@ -79,9 +79,12 @@ impl Device {
             link::link_info(name).map_err(|e| failed(&os_text(&e)))?;
         }
         let dp_port = datapath.port_add(&spec).map_err(|e| failed(&e))?;
-        let body = match datapath.dummy(dp_port) {
+        let userspace = datapath.userspace();
+        let body = match userspace.and_then(|u| u.dummy(dp_port)) {
             Some(dummy) => Ok(Body::Dummy(dummy)),
-            None if datapath.is_bare(dp_port) => Ok(Body::Bare(open.device.mac.unwrap_or(address_of(name)))),
+            None if userspace.is_some_and(|u| u.is_bare(dp_port)) => {
+                Ok(Body::Bare(open.device.mac.unwrap_or(address_of(name))))
+            }
             None => link::link_info(name).map(|info| Body::Kernel(info.ifindex)),
         };
         let (type_name, options) = (open.type_name.clone(), open.device.options.clone());
@@ -194,7 +197,9 @@ impl Device {
         };
         let mut errors = Vec::new();
         let options: Vec<_> = wanted.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
-        if let Err(e) = self.datapath.port_rx_update(self.dp_port, &options, &wanted.rxq_affinity) {
+        if let Some(userspace) = self.datapath.userspace()
+            && let Err(e) = userspace.port_rx_update(self.dp_port, &options, &wanted.rxq_affinity)
+        {
             errors.push(failed("receive queues", &e));
         }
         let info = self.link().map_err(|e| failed("anything", &os_text(&e)))?;

@@ -3,11 +3,13 @@
 //! An instance starts with the first bridge of its type and ends with the last one.
 
 use crate::ablation::Ablation;
+use crate::driver::Driver;
+use crate::kernel::{KernelConfig, KernelDatapath, Mode};
 use crate::probes;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
 use crate::userspace::{PerfLog, QueueWatch, UserspaceConfig, UserspaceDatapath};
 use anyhow::{Context, Result};
-use dpif::{Datapath, DpifOp, OpBatch, OpResult, PmdId, PmdStats, PortKind, PortSpec, PortStats, ReplySink};
+use dpif::{DpifOp, OpBatch, OpResult, PmdId, PmdStats, PortKind, PortSpec, PortStats, ReplySink};
 use flow::DpPort;
 use ofproto::backer::Backer;
 use ofproto::ports::BridgeId;
@@ -19,8 +21,10 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use sync::{Ordering, lock};
 use vswitch::DummyMode;
-use vswitch::config::{GlobalConfig, ThreadPlan};
+use vswitch::config::{GlobalConfig, ThreadPlan, UpcallDispatch};
 
+/// VLAN tags that keys tell apart.
+const VLAN_LIMIT: u8 = 1;
 /// How long a forwarding thread may take to answer a command.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
@@ -29,57 +33,44 @@ pub struct Instance {
     /// What its bridges share.
     pub backer: Arc<Backer>,
     /// The datapath.
-    pub datapath: Arc<UserspaceDatapath>,
+    pub datapath: Arc<dyn Driver>,
     slow: SlowPath,
     bridges: BTreeSet<BridgeId>,
+    /// `n-handler-threads`.
+    handlers: Option<u32>,
     seen_epoch: u64,
 }
 
 impl Instance {
-    fn start(type_name: &str, settings: &Settings, wake: &Wake) -> Result<Instance> {
-        let dummies = settings.dummies;
-        let dummy = dummies.is_datapath(type_name);
+    fn start(
+        type_name: &str,
+        settings: &Settings,
+        global: Option<&GlobalConfig>,
+        wake: &Wake,
+    ) -> Result<Instance> {
         let hash_seed = sys::random::u64().context("no random numbers")?;
-        let userspace = UserspaceConfig {
-            name: format!("{type_name}@ovs-{type_name}"),
-            dummy,
-            dummies,
-            dummy_numa: settings.numa.clone(),
-            ablation: settings.ablation.clone(),
-            watch: settings.watch.clone(),
-            threads: ThreadPlan::default(),
-            vlan_limit: 1,
-            hash_seed,
-        };
         let mut backer = Backer::new(hash_seed.rotate_left(17));
         backer.observer = Some(&probes::Watch);
-        let vlan_limit = userspace.vlan_limit;
+        let vlan_limit = VLAN_LIMIT;
         backer.rewrite =
             Some(Box::new(move |packet, key, action| datapath::rewrite(packet, key, action, vlan_limit)));
-        let backer = Arc::new(backer);
-        let inline = Arc::new(InlineSlowPath {
-            backer: backer.clone(),
-            datapath: userspace.name.clone(),
-            wake: wake.clone(),
-        });
-        let datapath =
-            UserspaceDatapath::start(&userspace, inline).context("cannot start the forwarding threads")?;
-        let datapath = Arc::new(datapath);
-        if dummy {
-            // As stock switches have it: the port that stands for the datapath itself.
-            let local = PortSpec {
-                name: format!("ovs-{type_name}"),
-                kind: PortKind::Other("dummy-internal".to_string()),
-                mac: None,
-                mtu: None,
-                number: Some(DpPort(0)),
-                options: Vec::new(),
-            };
-            datapath.port_add(&local).context("cannot make the datapath's own port")?;
-        }
-        let slow =
-            SlowPath::start(&backer, &datapath, None, wake.clone()).context("cannot start the slow path")?;
-        Ok(Instance { backer, datapath, slow, bridges: BTreeSet::new(), seen_epoch: 0 })
+        let rests = global.is_some_and(|g| g.flow_restore_wait);
+        let of_kernel =
+            (type_name == "system" && !settings.dummies.is_datapath(type_name)).then(|| kernel(global));
+        let (backer, datapath) = match of_kernel.transpose()? {
+            Some(datapath) => {
+                backer.capabilities = datapath.capabilities();
+                (Arc::new(backer), datapath)
+            }
+            None => {
+                let backer = Arc::new(backer);
+                let datapath = userspace(type_name, settings, hash_seed, &backer, wake)?;
+                (backer, datapath)
+            }
+        };
+        let slow = SlowPath::start(&backer, datapath.clone(), None, rests, wake.clone())
+            .context("cannot start the slow path")?;
+        Ok(Instance { backer, datapath, slow, bridges: BTreeSet::new(), handlers: None, seen_epoch: 0 })
     }
 
     /// `type@name`.
@@ -165,11 +156,35 @@ impl Instance {
         limits.max_idle_ms.store(global.max_idle_ms, Ordering::Relaxed);
         limits.max_revalidator_ms.store(global.max_revalidator_ms, Ordering::Relaxed);
         limits.min_revalidate_pps.store(global.min_revalidate_pps, Ordering::Relaxed);
-        if let Err(e) = self.slow.set_handlers(global.handler_threads) {
+        if !global.flow_restore_wait {
+            self.slow.begin();
+        }
+        self.handlers = global.handler_threads;
+        self.set_handlers();
+        if let Some(userspace) = self.datapath.userspace()
+            && let Err(e) = userspace.configure(&global.threads)
+        {
+            log::error!(target: "dpif_netdev", "{}: {e}; the threads stay as they were", self.name());
+        }
+    }
+
+    fn set_handlers(&mut self) {
+        if let Err(e) = self.slow.set_handlers(self.handlers) {
             log::error!(target: "ofproto_dpif_upcall", "{}: not all handlers could be started: {e}", self.name());
         }
-        if let Err(e) = self.datapath.configure(&global.threads) {
-            log::error!(target: "dpif_netdev", "{}: {e}; the threads stay as they were", self.name());
+    }
+
+    /// Housekeeping, about once a second.
+    fn tick(&mut self) {
+        self.datapath.tick();
+        if self.slow.lacks_handlers() {
+            self.set_handlers();
+        }
+    }
+
+    fn set_perf_log(&self, log: PerfLog) {
+        if let Some(userspace) = self.datapath.userspace() {
+            userspace.set_perf_log(log);
         }
     }
 
@@ -184,6 +199,62 @@ impl Instance {
         }
         more
     }
+}
+
+/// The kernel's datapath.
+fn kernel(global: Option<&GlobalConfig>) -> Result<Arc<dyn Driver>> {
+    let config = KernelConfig {
+        name: "system@ovs-system".to_string(),
+        dispatch: global.and_then(|g| g.upcall_dispatch).map(|wanted| match wanted {
+            UpcallDispatch::PerCpu => Mode::PerCpu,
+            UpcallDispatch::PerPort => Mode::PerPort,
+        }),
+        keep_flows: global.is_some_and(|g| g.flow_restore_wait),
+    };
+    Ok(Arc::new(KernelDatapath::start(&config).map_err(anyhow::Error::from)?))
+}
+
+/// A userspace datapath of that type.
+fn userspace(
+    type_name: &str,
+    settings: &Settings,
+    hash_seed: u64,
+    backer: &Arc<Backer>,
+    wake: &Wake,
+) -> Result<Arc<dyn Driver>> {
+    let dummies = settings.dummies;
+    let dummy = dummies.is_datapath(type_name);
+    let config = UserspaceConfig {
+        name: format!("{type_name}@ovs-{type_name}"),
+        dummy,
+        dummies,
+        dummy_numa: settings.numa.clone(),
+        ablation: settings.ablation.clone(),
+        watch: settings.watch.clone(),
+        threads: ThreadPlan::default(),
+        vlan_limit: VLAN_LIMIT,
+        hash_seed,
+    };
+    let inline = Arc::new(InlineSlowPath {
+        backer: backer.clone(),
+        datapath: config.name.clone(),
+        wake: wake.clone(),
+    });
+    let datapath: Arc<dyn Driver> =
+        Arc::new(UserspaceDatapath::start(&config, inline).context("cannot start the forwarding threads")?);
+    if dummy {
+        // As stock switches have it: the port that stands for the datapath itself.
+        let local = PortSpec {
+            name: format!("ovs-{type_name}"),
+            kind: PortKind::Other("dummy-internal".to_string()),
+            mac: None,
+            mtu: None,
+            number: Some(DpPort(0)),
+            options: Vec::new(),
+        };
+        datapath.port_add(&local).context("cannot make the datapath's own port")?;
+    }
+    Ok(datapath)
 }
 
 /// What the command line says of datapaths.
@@ -255,11 +326,12 @@ impl Instances {
     /// The instance for a new bridge, which is started if it is the first of its type.
     pub(crate) fn add_bridge(&mut self, bridge: BridgeId, type_name: &str) -> Result<&Instance> {
         if !self.by_type.contains_key(type_name) {
-            let mut instance = Instance::start(type_name, &self.settings, &self.wake)?;
+            let mut instance =
+                Instance::start(type_name, &self.settings, self.global.as_deref(), &self.wake)?;
             if let Some(global) = &self.global {
                 instance.set_global(global);
             }
-            instance.datapath.set_perf_log(self.perf_log);
+            instance.set_perf_log(self.perf_log);
             self.by_type.insert(type_name.to_string(), instance);
         }
         let instance = self.by_type.get_mut(type_name).context("a datapath ended as it started")?;
@@ -269,12 +341,16 @@ impl Instances {
 
     /// Forgets a bridge; its datapath ends with its last one.
     pub(crate) fn remove_bridge(&mut self, bridge: BridgeId) {
-        self.by_type.retain(|_, i| {
-            if i.bridges.remove(&bridge) {
-                i.backer.remove_bridge(bridge);
+        for instance in self.by_type.values_mut() {
+            if instance.bridges.remove(&bridge) {
+                instance.backer.remove_bridge(bridge);
             }
-            !i.bridges.is_empty()
-        });
+        }
+        for (_, instance) in self.by_type.extract_if(.., |_, i| i.bridges.is_empty()) {
+            let Instance { datapath, slow, .. } = instance;
+            drop(slow);
+            datapath.remove();
+        }
     }
 
     /// Applies settings of the whole switch, to those that are yet to start as well.
@@ -285,7 +361,7 @@ impl Instances {
 
     /// Which iterations forwarding threads tell in the log, those of datapaths that are yet to start as well.
     pub(crate) fn set_perf_log(&mut self, log: PerfLog) {
-        self.iter().for_each(|i| i.datapath.set_perf_log(log));
+        self.iter().for_each(|i| i.set_perf_log(log));
         self.perf_log = log;
     }
 
@@ -304,9 +380,14 @@ impl Instances {
         self.iter().for_each(|i| i.datapath.close_devices());
     }
 
-    /// Housekeeping of the main cores, about once a second.
-    pub(crate) fn tick(&self) {
-        self.iter().for_each(|i| i.datapath.tick_main());
+    /// The ports that are wanted are there: others that a former process left go.
+    pub(crate) fn settled(&self) {
+        self.iter().for_each(|i| i.datapath.sweep_ports());
+    }
+
+    /// See [`Instance::tick`].
+    pub(crate) fn tick(&mut self) {
+        self.by_type.values_mut().for_each(Instance::tick);
     }
 }
 

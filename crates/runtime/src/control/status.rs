@@ -2,7 +2,7 @@
 
 use super::instances::Instance;
 use super::switch::Switch;
-use dpif::{Datapath, PmdId, PmdStats, PortStats};
+use dpif::{PmdId, PmdStats, PortStats};
 use flow::OfPort;
 use ofproto::view::BridgeView;
 use serde_json::{Map, Value, json};
@@ -57,6 +57,7 @@ fn thread(id: PmdId, s: &PmdStats) -> Value {
     let id = match id {
         PmdId::Main => "main".to_string(),
         PmdId::Core(n) => n.to_string(),
+        PmdId::None => "none".to_string(),
     };
     json!({
         "id": id,

@@ -13,7 +13,6 @@ use super::reactor::Reactor;
 use crate::slowpath::Wake;
 use crate::userspace::{QueueWatch, TOGETHER};
 use anyhow::{Context, Result};
-use dpif::Datapath;
 use flow::{MacAddr, OfPort};
 use netdev::link::{LinkEvent, LinkInfo, LinkMonitor};
 use ofproto::ports::BridgeId;
@@ -67,7 +66,14 @@ impl Switch {
             let _ = waker.wake();
         });
         let links = LinkMonitor::new().context("cannot watch the system's links")?;
-        let supported = SupportedTypes::userspace().with_dummies(config.dummies);
+        let mut supported = SupportedTypes::userspace();
+        if config.kernel {
+            match crate::kernel::available() {
+                Ok(version) => supported.add_kernel(&version),
+                Err(e) => log::info!(target: "dpif_netlink", "no kernel datapath: {e}"),
+            }
+        }
+        let supported = supported.with_dummies(config.dummies);
         let system_id = embedded.then(|| super::daemon::system_id(&config.config_dir)).flatten();
         Ok(Switch {
             instances: Instances::new(
@@ -221,8 +227,8 @@ impl Switch {
         for notice in self.planner.take_notices() {
             log::warn!(target: "bridge", "{} {}: {}", notice.table, notice.name, notice.message);
         }
-        if self.planner.is_settled() {
-            self.applied_once = true;
+        if self.planner.is_settled() && !std::mem::replace(&mut self.applied_once, true) {
+            self.instances.settled();
         }
         self.write_back(db, now_ms);
     }

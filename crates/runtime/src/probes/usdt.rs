@@ -13,9 +13,9 @@ sys::usdt! {
     /// A packet leaves the fast path.
     probe upcall_miss = "sluice", "upcall_miss", (upcall, port, packet, bytes, why);
     /// Its upcall is in the queue of its port.
-    probe upcall_enqueued = "sluice", "upcall_enqueued", (upcall, port, bytes, why, time_ns);
+    probe upcall_enqueued = "sluice", "upcall_enqueued", (upcall, port, bytes, why, time_ns, packet);
     /// The queue was full.
-    probe upcall_refused = "sluice", "upcall_refused", (upcall, port, bytes, why, time_ns);
+    probe upcall_refused = "sluice", "upcall_refused", (upcall, port, bytes, why, time_ns, packet);
     /// Somebody took it to translate it.
     probe upcall_received = "sluice", "upcall_received", (upcall, port, packet, bytes, why, batch, key, key_bytes);
     /// It is translated.
@@ -33,8 +33,8 @@ sys::usdt! {
 
     /// As the stock switch has it.
     probe recv_upcall = "dpif_recv", "recv_upcall", (datapath, kind, packet, bytes, key, key_bytes);
-    /// A flow is put.
-    probe op_flow_put = "dpif_netlink_operate__", "op_flow_put", (upcall, mode, key, key_bytes);
+    /// A flow is put: `put` is the address of a [`FlowPutView`].
+    probe op_flow_put = "dpif_netlink_operate__", "op_flow_put", (upcall, put, key, key_bytes);
     /// Packet and length are where the stock switch has them.
     probe op_flow_execute = "dpif_netlink_operate__", "op_flow_execute", (upcall, port, packet, bytes);
     /// A flow is removed.
@@ -85,12 +85,13 @@ pub(super) fn miss(a: About, upcall: &Upcall) {
     }
 }
 
-pub(super) fn queued(a: About, has_room: bool, time_ns: u64) {
+pub(super) fn queued(a: About, has_room: bool, time_ns: u64, packet: &[u8]) {
+    let packet = if packet.is_empty() { 0 } else { address(packet) };
     if has_room && upcall_enqueued::armed() {
-        upcall_enqueued::fire(a.upcall, a.port.into(), a.bytes.into(), why(a), time_ns);
+        upcall_enqueued::fire(a.upcall, a.port.into(), a.bytes.into(), why(a), time_ns, packet);
     }
     if !has_room && upcall_refused::armed() {
-        upcall_refused::fire(a.upcall, a.port.into(), a.bytes.into(), why(a), time_ns);
+        upcall_refused::fire(a.upcall, a.port.into(), a.bytes.into(), why(a), time_ns, packet);
     }
 }
 
@@ -153,6 +154,15 @@ pub(super) fn sent_armed() -> bool {
         | op_flow_get::armed()
 }
 
+/// What a tracer reads of a flow that is put: where the stock switch has it, at the beginning of its `struct dpif_flow_put`
+/// (lib/dpif.h). The rest of that is not here.
+#[repr(C)]
+struct FlowPutView {
+    mode: u32,
+    key: u64,
+    key_bytes: u64,
+}
+
 pub(super) fn put_sent(put: &FlowPut) {
     let a = About::put(put);
     if upcall_put_sent::armed() && put.mode == PutMode::Create {
@@ -165,7 +175,10 @@ pub(super) fn put_sent(put: &FlowPut) {
             PutMode::Create => 1,
             PutMode::Modify => 2,
         };
-        op_flow_put::fire(a.upcall, mode, address(&key), key.len() as u64);
+        let (key, key_bytes) = (address(&key), key.len() as u64);
+        let view = FlowPutView { mode, key, key_bytes };
+        let view = std::ptr::from_ref(&view).expose_provenance() as u64;
+        op_flow_put::fire(a.upcall, view, key, key_bytes);
     }
 }
 

@@ -71,7 +71,7 @@ fn each<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R>
 impl UserspaceDatapath {
     /// Opens the devices of ports that are about to be added; those that cannot be opened say why when they are added. At most
     /// [`TOGETHER`] at a time.
-    pub(crate) fn prepare(&self, specs: Vec<PortSpec>) {
+    pub(super) fn open_together(&self, specs: Vec<PortSpec>) {
         let of_system = |spec: &PortSpec| spec.kind == PortKind::System && !self.dummies.replaces("system");
         let specs: Vec<_> = specs.into_iter().filter(of_system).take(TOGETHER).collect();
         let opened = each(specs, |spec| self.open(&spec).ok().map(|opened| (spec, opened)));
@@ -86,7 +86,7 @@ impl UserspaceDatapath {
     }
 
     /// Closes what was opened in vain, and the devices of removed ports.
-    pub(crate) fn close_devices(&self) {
+    pub(super) fn close_together(&self) {
         let (unused, closing) = {
             let (mut prepared, mut closing) = (lock(&self.bulk.prepared), lock(&self.bulk.closing));
             (std::mem::take(&mut *prepared), std::mem::take(&mut *closing))
@@ -95,7 +95,7 @@ impl UserspaceDatapath {
         each(closing, Closing::end);
     }
 
-    /// A port is removed: its device is closed now or by [`UserspaceDatapath::close_devices`].
+    /// A port is removed: its device is closed now or by [`UserspaceDatapath::close_together`].
     pub(super) fn close(&self, closing: Closing) {
         if closing.open.as_ref().is_none_or(|open| open.spec.kind != PortKind::System || open.bare) {
             return closing.end();
@@ -106,7 +106,7 @@ impl UserspaceDatapath {
             all.len() >= TOGETHER
         };
         if full {
-            self.close_devices();
+            self.close_together();
         }
     }
 }

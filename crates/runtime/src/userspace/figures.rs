@@ -5,7 +5,7 @@ use super::inbox::Control;
 use super::perf::{PerfLog, PerfShown};
 use super::plan::Numa;
 use super::replan::State;
-use dpif::{DpifOp, OpBatch, PmdId, PmdStats, PortStats};
+use dpif::{DpifOp, OpBatch, PmdId, PortStats};
 use flow::DpPort;
 use sync::lock;
 
@@ -24,21 +24,6 @@ impl UserspaceDatapath {
         let threads = s.running.values().map(|r| &r.thread);
         self.ask(threads, |reply| Control::PortStats(port, reply)).iter().for_each(|stats| sum.add(stats));
         Some(sum)
-    }
-
-    /// What ports counted that were removed.
-    pub(crate) fn removed_ports(&self) -> PortStats {
-        lock(&self.state).removed
-    }
-
-    /// What threads counted that have ended.
-    pub(crate) fn ended_threads(&self) -> PmdStats {
-        lock(&self.state).ended
-    }
-
-    /// Upcalls of a port that wait for a handler.
-    pub(crate) fn upcalls_waiting(&self, port: DpPort) -> u64 {
-        lock(&self.state).ports.get(port).map_or(0, |p| p.upcalls.waiting())
     }
 
     /// What the iterations of the threads cost, of one core or of all, with the last so many iterations and milliseconds.

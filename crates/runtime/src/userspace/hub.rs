@@ -5,6 +5,7 @@
 //! with that handler once; the handler takes it off its list when it finds them empty, and looks once more afterwards: what
 //! came in between has either been seen or lists the port again. So ports without upcalls cost a handler nothing.
 
+use crate::driver::{Receiver, Waker};
 use dpif::{Upcall, UpcallKind};
 use flow::DpPort;
 use ofproto::upcall::{BATCH_MAX_UPCALLS, DeficitRoundRobin};
@@ -203,14 +204,13 @@ impl UpcallHub {
     }
 }
 
-impl Handler {
-    /// Wakes it.
-    pub(crate) fn unparker(&self) -> Unparker {
-        self.parker.unparker().clone()
+impl Receiver for Handler {
+    fn waker(&self) -> Waker {
+        let unparker = self.parker.unparker().clone();
+        Arc::new(move || unparker.unpark())
     }
 
-    /// Up to a batch of upcalls, fairly from all ports; waits for `timeout` when there are none.
-    pub(crate) fn take(&mut self, timeout: Duration) -> dpif::Upcalls {
+    fn take(&mut self, timeout: Duration) -> dpif::Upcalls {
         let taken = self.take_now();
         if !taken.is_empty() {
             return taken;
@@ -219,11 +219,12 @@ impl Handler {
         self.take_now()
     }
 
-    /// Waits until it is woken, or for `timeout`.
-    pub(crate) fn wait(&self, timeout: Duration) {
+    fn wait(&mut self, timeout: Duration) {
         self.parker.park_timeout(timeout);
     }
+}
 
+impl Handler {
     fn take_now(&mut self) -> dpif::Upcalls {
         while let Some(port) = self.listing.ports.pop() {
             self.drr.enter(port);

@@ -24,12 +24,13 @@ mod watch;
 mod tests;
 
 use crate::ablation::{Ablation, Optimisation};
+use crate::driver::{Driver, Receiver};
 use crate::probes;
 use bulk::Closing;
 use datapath::DpShared;
 use dpif::{
     Capabilities, Datapath, DpifError, DpifOp, FlowRecord, MeterConfig, MeterStats, OpBatch, OpResult, PmdId,
-    PortInfo, PortSpec, PortStats,
+    PmdStats, PortInfo, PortSpec, PortStats,
 };
 use flow::DpPort;
 use hub::UpcallHub;
@@ -51,7 +52,6 @@ use vswitch::DummyMode;
 use vswitch::config::ThreadPlan;
 
 pub(crate) use bulk::TOGETHER;
-pub(crate) use hub::Handler;
 pub(crate) use main_core::InlineHandler;
 pub(crate) use perf::{HISTORY_LEN, PerfLog, show as show_perf};
 pub(crate) use replan::{QueueShown, ThreadShown};
@@ -98,7 +98,7 @@ pub struct UserspaceConfig {
 
 impl UserspaceDatapath {
     /// A datapath without ports: its threads start with the first port that needs one. What the main core hands up goes to
-    /// `inline` at once, the rest to handlers ([`UserspaceDatapath::set_handlers`]).
+    /// `inline` at once, the rest to handlers ([`Driver::set_handlers`]).
     pub(crate) fn start(
         config: &UserspaceConfig,
         inline: Arc<dyn InlineHandler>,
@@ -134,11 +134,6 @@ impl UserspaceDatapath {
         })
     }
 
-    /// Gives the upcalls to so many handlers; their receiving ends. The former ones must have ended.
-    pub(crate) fn set_handlers(&self, handlers: usize) -> Vec<Handler> {
-        self.hub.set_handlers(handlers)
-    }
-
     /// What controls a port that is a dummy.
     pub(crate) fn dummy(&self, port: DpPort) -> Option<Dummy> {
         lock(&self.state).ports.get(port)?.dummy.clone()
@@ -147,33 +142,6 @@ impl UserspaceDatapath {
     /// Whether the kernel knows nothing of a port's device.
     pub(crate) fn is_bare(&self, port: DpPort) -> bool {
         lock(&self.state).ports.get(port).is_some_and(|p| p.bare)
-    }
-
-    /// Takes what waits at the ports that no thread polls through the switch; `true` when there may be more.
-    pub(crate) fn run_main(&self) -> bool {
-        self.main.run()
-    }
-
-    /// Housekeeping of the main core and of the threads as a whole, about once a second.
-    pub(crate) fn tick_main(&self) {
-        self.main.tick();
-        self.balance();
-    }
-
-    /// Wakes all handlers.
-    pub(crate) fn wake_handlers(&self) {
-        self.hub.wake();
-    }
-
-    /// Whether the device that a port made still is there, be it in another network namespace; `None` when the port did not
-    /// make it.
-    pub fn own_device_exists(&self, port: DpPort) -> Option<bool> {
-        lock(&self.state).ports.get(port)?.device.exists()
-    }
-
-    /// Packets that waited for the slow path when their port was removed.
-    pub fn ended_with_port(&self) -> u64 {
-        self.hub.ended_with_port()
     }
 
     /// Sends a request to a thread.
@@ -247,6 +215,8 @@ impl Datapath for UserspaceDatapath {
             recirc: true,
             explicit_drop: true,
             sample_nesting: 8,
+            set_arp_nd_icmp: true,
+            key_limits: None,
         }
     }
 
@@ -362,6 +332,58 @@ impl Datapath for UserspaceDatapath {
 
     fn meter_stats(&self, id: u32) -> Result<MeterStats, DpifError> {
         self.makings.shared.meter_stats(id)
+    }
+}
+
+impl Driver for UserspaceDatapath {
+    fn set_handlers(&self, handlers: usize) -> std_io::Result<Vec<Box<dyn Receiver>>> {
+        let ends = self.hub.set_handlers(handlers).into_iter();
+        Ok(ends.map(|end| Box::new(end) as Box<dyn Receiver>).collect())
+    }
+
+    fn wake_handlers(&self) {
+        self.hub.wake();
+    }
+
+    fn own_device_exists(&self, port: DpPort) -> Option<bool> {
+        lock(&self.state).ports.get(port)?.device.exists()
+    }
+
+    fn ended_with_port(&self) -> u64 {
+        self.hub.ended_with_port()
+    }
+
+    fn upcalls_waiting(&self, port: DpPort) -> u64 {
+        lock(&self.state).ports.get(port).map_or(0, |p| p.upcalls.waiting())
+    }
+
+    fn removed_ports(&self) -> PortStats {
+        lock(&self.state).removed
+    }
+
+    fn ended_threads(&self) -> PmdStats {
+        lock(&self.state).ended
+    }
+
+    fn prepare(&self, specs: Vec<PortSpec>) {
+        self.open_together(specs);
+    }
+
+    fn close_devices(&self) {
+        self.close_together();
+    }
+
+    fn run_main(&self) -> bool {
+        self.main.run()
+    }
+
+    fn tick(&self) {
+        self.main.tick();
+        self.balance();
+    }
+
+    fn userspace(&self) -> Option<&UserspaceDatapath> {
+        Some(self)
     }
 }
 

@@ -88,7 +88,7 @@ fn hosts_reach_each_other_through_normal_with_offloads_on() {
         Arc::new(InlineSlowPath { backer: backer.clone(), datapath: String::new(), wake: wake.clone() });
     let datapath = UserspaceDatapath::start(&config, inline).unwrap();
     let datapath = Arc::new(datapath);
-    let slow = SlowPath::start(&backer, &datapath, Some(2), wake).unwrap();
+    let slow = SlowPath::start(&backer, datapath.clone(), Some(2), false, wake).unwrap();
     let bridge = backer.add_bridge("br0");
     let names: Vec<String> = net.hosts.iter().map(|h| h.port.clone()).collect();
     let numbers: Vec<DpPort> = net

@@ -58,7 +58,7 @@ impl Makings {
     pub(super) fn core(&self, id: PmdId) -> Pmd {
         let salt = self.started.fetch_add(1, Ordering::Relaxed) << 16;
         let number = match id {
-            PmdId::Main => 0xffff,
+            PmdId::Main | PmdId::None => 0xffff,
             PmdId::Core(n) => u64::from(n),
         };
         let seed = self.hash_seed ^ salt ^ number;
@@ -66,7 +66,9 @@ impl Makings {
         let pmd = Pmd::new(self.ablation.core(config), self.shared.clone());
         let level = pmd.level();
         match id {
-            PmdId::Main => log::info!(target: "dpif_netdev", "main loop: stages compiled for {level}"),
+            PmdId::Main | PmdId::None => {
+                log::info!(target: "dpif_netdev", "main loop: stages compiled for {level}")
+            }
             PmdId::Core(n) => log::info!(target: "dpif_netdev", "core {n}: stages compiled for {level}"),
         }
         pmd

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::{Cmd, DaemonSpec, Netns, RunDir, Signal, require_netns, require_programs, wait_for};
+use testkit::{Cmd, DaemonSpec, Netns, RunDir, Signal, patience, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, SLUICED, appctl, ping_all, serving, spec, switch, vsctl, wait_log, wait_until};
+use crate::helpers::{
+    LIMIT, SLUICED, appctl, on_kernel, ping_all, serving, spec, switch, vsctl, wait_log, wait_until,
+};
 
 /// How long an end may take that was asked for.
 const END_LIMIT: Duration = Duration::from_secs(3);
@@ -120,11 +122,11 @@ fn ends_promptly_and_leaves_nothing() {
         }
         let out = daemon.wait(END_LIMIT).unwrap();
         assert!(out.status.success(), "{how}: {:?}", out.status);
-        assert!(begin.elapsed() < END_LIMIT, "{how} took {:?}", begin.elapsed());
+        assert!(begin.elapsed() < patience(END_LIMIT), "{how} took {:?}", begin.elapsed());
         drop(flood);
-        for gone in ["br0", "tap1"] {
-            assert!(net.switch.ip(&format!("link show dev {gone}")).is_err(), "{how}: {gone} stays behind");
-        }
+        let there = ["br0", "tap1"].map(|dev| net.switch.ip(&format!("link show dev {dev}")).is_ok());
+        // The kernel's datapath stays, and forwards, for the next process, unless it is asked to go.
+        assert_eq!(there, [on_kernel() && how != "exit --cleanup", false], "{how}");
         let mut left: Vec<String> = std::fs::read_dir(dir.path())
             .unwrap()
             .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
@@ -206,7 +208,7 @@ fn under_the_name_of_ovs_vswitchd_it_only_follows() {
     }
     let begin = Instant::now();
     daemon.stop().unwrap();
-    assert!(begin.elapsed() < END_LIMIT);
+    assert!(begin.elapsed() < patience(END_LIMIT));
 }
 
 #[test]
@@ -246,7 +248,7 @@ fn an_idle_switch_rests() {
     let (window, before) = (Duration::from_secs(2), used_ticks(daemon.pid()));
     std::thread::sleep(window);
     let used = used_ticks(daemon.pid()) - before;
-    assert!(used <= 20, "{used} ticks of 10 ms in {window:?}");
+    assert!(Duration::from_millis(10 * used) <= patience(window / 10), "{used} ticks of 10 ms in {window:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use testkit::{
     wait_for,
 };
 
-use crate::helpers::{LIMIT, SLUICED, TOOLS, ping_all, spec, unreachable, vsctl, wait_log};
+use crate::helpers::{LIMIT, TOOLS, ping_all, spec, unreachable, vsctl, wait_log};
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
@@ -104,8 +104,7 @@ fn a_second_switch_is_idle_until_the_first_ends() {
     add_ports(&first, &net);
     ping_all(&one.netns, two.ipv4.into(), 3);
     let spare_dir = RunDir::new("spare").unwrap();
-    let spare = DaemonSpec::new(SLUICED).unwrap().rundir(&spare_dir).netns(&net.switch);
-    let spare = spare.args(["--pidfile", "--log-file", "-vconsole:off", &dir.db()]).start().unwrap();
+    let spare = spec(&net.switch).rundir(&spare_dir).args([dir.db()]).start().unwrap();
     wait_log(&spare, "stays idle");
     vsctl(&first, "add-port br0 more -- set Interface more type=internal");
     ping_all(&one.netns, two.ipv4.into(), 3);

@@ -1,12 +1,13 @@
 //! What the tests share: a daemon in a namespace, the stock tools in one line, frames made by hand.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use testkit::{Capture, Daemon, DaemonSpec, Host, Netns, Output, Topology, wait_for};
+use testkit::{Capture, Daemon, DaemonSpec, Host, Netns, Output, Topology, patience, wait_for};
 
-/// How long anything may take that a user would wait for.
+/// How long anything may take that a user would wait for (in a guest six times as long: `testkit::patience`).
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 /// The binary under test.
@@ -20,7 +21,40 @@ pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
 /// A daemon in a namespace, with pid file and log.
 pub(crate) fn spec(netns: &Netns) -> DaemonSpec {
-    DaemonSpec::new(SLUICED).unwrap().netns(netns).args(["--pidfile", "--log-file", "-vconsole:off"])
+    let spec = DaemonSpec::new(SLUICED).unwrap().netns(netns);
+    let spec = spec.args(["--pidfile", "--log-file", "-vconsole:off"]);
+    // Bridges are of the default type in nearly all tests, which then are of either datapath.
+    if on_kernel() { spec } else { spec.args(["--disable-system"]) }
+}
+
+/// Whether the tests are to run on the kernel's datapath (`SLUICE_DATAPATH=kernel`), not on the userspace one.
+pub(crate) fn on_kernel() -> bool {
+    std::env::var_os("SLUICE_DATAPATH").is_some_and(|v| v == "kernel")
+}
+
+/// Returns from a test of what only the userspace datapath has, with a line `SKIP: …`, where tests run on the kernel's.
+macro_rules! require_userspace {
+    ($why:literal) => {
+        if !$crate::helpers::userspace_or_skip(std::thread::current().name().unwrap_or(module_path!()), $why)
+        {
+            return;
+        }
+    };
+}
+pub(crate) use require_userspace;
+
+/// The work of [`require_userspace!`].
+pub(crate) fn userspace_or_skip(test: &str, why: &str) -> bool {
+    if on_kernel() {
+        // Not by `testkit::skip`: the machine lacks nothing.
+        let _unwritten = writeln!(std::io::stderr(), "SKIP: {test}: of the userspace datapath alone: {why}");
+    }
+    !on_kernel()
+}
+
+/// The datapath of bridges of the default type, as commands name it.
+pub(crate) fn datapath_name() -> &'static str {
+    if on_kernel() { "system@ovs-system" } else { "netdev@ovs-netdev" }
 }
 
 /// Starts a daemon in a namespace, with a database of its own.
@@ -73,9 +107,9 @@ pub(crate) fn appctl_output(daemon: &Daemon, line: &str) -> Output {
 
 /// Waits for a record to become what `condition` says (as `ovs-vsctl wait-until` has it).
 pub(crate) fn wait_until(daemon: &Daemon, condition: &str) {
-    if let Err(why) =
-        daemon.tool("ovs-vsctl").args(["--timeout=10", "wait-until"]).args(condition.split_whitespace()).run()
-    {
+    let timeout = format!("--timeout={}", patience(LIMIT).as_secs());
+    let wait = daemon.tool("ovs-vsctl").args([&timeout, "wait-until"]).args(condition.split_whitespace());
+    if let Err(why) = wait.run() {
         panic!("{why:#}\n{}", vsctl(daemon, "list Interface"));
     }
 }

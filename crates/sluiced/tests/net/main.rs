@@ -12,6 +12,8 @@ mod dummy;
 mod events;
 mod external_db;
 mod helpers;
+mod kernel;
+mod kernel_cost;
 mod links;
 mod openflow;
 mod port_types;

@@ -1,10 +1,11 @@
 //! Ports of other makes: capture files, nothing at all, AF_XDP.
 
-use crate::helpers::{LIMIT, capture, start, switch, vsctl, vsctl_output, wait_until};
+use crate::helpers::{LIMIT, capture, require_userspace, start, switch, vsctl, vsctl_output, wait_until};
 use testkit::{Netns, TempDir, require_netns, require_programs, wait_for};
 
 #[test]
 fn captured_frames_come_in_again_and_again_and_go_out() {
+    require_userspace!("ports of type pcap and null");
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl");
     let netns = Netns::new("pcap").unwrap();
@@ -59,6 +60,7 @@ fn captured_frames_come_in_again_and_again_and_go_out() {
 
 #[test]
 fn frames_cross_by_af_xdp() {
+    require_userspace!("ports of type afxdp");
     require_netns!();
     require_programs!("ovs-vsctl", "ethtool");
     let (net, daemon) = switch(2);

@@ -1,6 +1,8 @@
 //! The slow path: how many handlers there are, floods of new flows, and what a change of the rules reaches.
 
-use crate::helpers::{LIMIT, PYTHON, appctl, capture, ping_all, start, switch, vsctl};
+use crate::helpers::{
+    LIMIT, PYTHON, appctl, capture, on_kernel, ping_all, require_userspace, start, switch, vsctl,
+};
 use serde_json::Value;
 use std::time::Duration;
 use testkit::{Daemon, Netns, TempDir, require_netns, require_programs, wait_for};
@@ -79,7 +81,10 @@ fn handlers_come_and_go_by_the_setting_and_cost_no_descriptor() {
         appctl(&daemon, "revalidator/purge");
         let out = pings.wait(LIMIT).unwrap().stdout;
         assert!(out.contains("40 packets transmitted, 40 received, 0% packet loss"), "{wanted}: {out}");
-        assert_eq!(descriptors(&daemon), before, "with {wanted} handlers");
+        if !on_kernel() {
+            // There a handler waits for sockets: what they cost is in `kernel`.
+            assert_eq!(descriptors(&daemon), before, "with {wanted} handlers");
+        }
     }
     vsctl(&daemon, "remove Open_vSwitch . other_config n-handler-threads");
     wait_for(LIMIT, "the usual number", || threads(&daemon, "handler") == usual).unwrap();
@@ -165,6 +170,7 @@ print(len(seen), flush=True)
 
 #[test]
 fn a_flood_of_new_flows_takes_nothing_from_other_ports() {
+    require_userspace!("ports of type pcap and null");
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ping", PYTHON);
     let (net, daemon) = switch(2);
@@ -202,6 +208,7 @@ fn a_flood_of_new_flows_takes_nothing_from_other_ports() {
 
 #[test]
 fn a_change_of_a_rule_reaches_every_megaflow() {
+    require_userspace!("ports of type pcap and null");
     const FLOWS: u32 = 20_000;
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");

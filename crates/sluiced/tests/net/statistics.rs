@@ -1,6 +1,8 @@
 //! Every packet that ends is counted once, by its reason, at its port, in the totals and in the database.
 
-use crate::helpers::{BROADCAST, Frame, LIMIT, TOOLS, appctl, send, switch, vsctl, wait_until};
+use crate::helpers::{
+    BROADCAST, Frame, LIMIT, TOOLS, appctl, require_userspace, send, switch, vsctl, wait_until,
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use testkit::{Daemon, require_netns, require_programs, wait_for};
@@ -26,6 +28,7 @@ fn counter(daemon: &Daemon, name: &str) -> u64 {
 
 #[test]
 fn drops_are_counted_by_reason_at_their_ports() {
+    require_userspace!("the kernel counts what it drops by no reason of ours");
     require_netns!();
     require_programs!(TOOLS[0], TOOLS[1], "ovs-ofctl", "ping");
     let (net, daemon) = switch(2);

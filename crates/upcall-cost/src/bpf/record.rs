@@ -5,6 +5,18 @@ use upcall_events::{Event, Stage, Why};
 /// Bytes of a record without packet and key.
 const HEAD_BYTES: usize = 64;
 
+/// Says that the name is that of the port (`enum named`).
+const NAMED_PORT: u8 = 1;
+
+/// What a record names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Named {
+    /// The thread that told it.
+    Thread(String),
+    /// The device of the event's port; the kernel told it on whichever thread it worked.
+    Port(String),
+}
+
 /// How much of packets and keys a record has room for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
@@ -13,8 +25,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The event and the name of its thread; `None` when the bytes are no record.
-    pub(super) fn read(self, bytes: &[u8]) -> Option<(Event, String)> {
+    /// The event and the name of its thread or port; `None` when the bytes are no record.
+    pub(super) fn read(self, bytes: &[u8]) -> Option<(Event, Named)> {
         let (head, data) = bytes.split_at_checked(HEAD_BYTES)?;
         let mut at = Fields(head);
         let (time_ns, upcall) = (at.u64()?, at.u64()?);
@@ -22,7 +34,7 @@ impl Layout {
         let (cpu, batch) = (at.u16()?, at.u16()?);
         let (packet_held, key_held) = (usize::from(at.u16()?), usize::from(at.u16()?));
         let [stage, why] = at.take()?;
-        let _pad: [u8; 6] = at.take()?;
+        let [named, _pad @ ..]: [u8; 6] = at.take()?;
         let name: [u8; 16] = at.take()?;
         let key_at = self.packet_bytes.min(data.len());
         let event = Event {
@@ -40,7 +52,8 @@ impl Layout {
             key: data.get(key_at..key_at + key_held.min(self.key_bytes))?.to_vec(),
         };
         let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
-        Some((event, String::from_utf8_lossy(&name[..end]).into_owned()))
+        let name = String::from_utf8_lossy(&name[..end]).into_owned();
+        Some((event, if named == NAMED_PORT { Named::Port(name) } else { Named::Thread(name) }))
     }
 }
 

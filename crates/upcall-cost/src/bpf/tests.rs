@@ -1,5 +1,5 @@
 use super::permit::reasons;
-use super::record::Layout;
+use super::record::{Layout, Named};
 use super::*;
 use upcall_events::{Event, Why};
 
@@ -37,7 +37,10 @@ fn records_of_the_buffer_are_read_and_foreign_ones_left_out() {
         packet: b"packet".to_vec(),
         key: b"KY".to_vec(),
     };
-    assert_eq!((event, name.as_str()), (expected, "handler0"));
+    assert_eq!((event, name), (expected, Named::Thread("handler0".to_string())));
+    let mut of_port = bytes.clone();
+    of_port[42] = 1;
+    assert_eq!(layout.read(&of_port).unwrap().1, Named::Port("handler0".to_string()));
     // Held less than there is room for.
     assert_eq!(layout.read(&record(4, 1, b"pa    K ", [2, 1])).unwrap().0.packet, b"pa");
     // Without a packet and a key there is no room for them.
@@ -97,7 +100,7 @@ fn what_is_no_switch_is_refused_with_the_reason() {
 fn programs_for_the_kernels_datapath_load_and_tell_without_a_process() {
     let empty = testkit::TempDir::new("bpf").unwrap();
     let layout = Layout { packet_bytes: 64, key_bytes: 64 };
-    let object = match load(&capture(None, empty.path()), layout, u32::MAX, true) {
+    let object = match load(&capture(None, empty.path()), layout, Whom { pid: u32::MAX, net: 0 }, true) {
         Ok(object) => object,
         Err(e) => {
             let why = format!("{:#}", permit::explain(e));
@@ -107,7 +110,7 @@ fn programs_for_the_kernels_datapath_load_and_tell_without_a_process() {
         }
     };
     let taken = Rc::new(RefCell::new(Taken::default()));
-    let ring = ring(&object, layout, taken.clone()).unwrap();
+    let ring = ring(&object, layout, true, taken.clone()).unwrap();
     let program = object.progs_mut().find(|p| p.name() == "kernel_miss").unwrap();
     // Addresses that cannot be read: a miss without its packet.
     let mut arguments = [0u8; 32];

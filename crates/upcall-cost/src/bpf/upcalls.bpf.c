@@ -50,7 +50,9 @@ const volatile struct {
     u32 key_max;
     // Only this process; 0: all.
     u32 only_pid;
-} settings SEC(".rodata.settings") = {256, 64, 0};
+    // Of the kernel's misses only those of datapaths in this network namespace; 0: all.
+    u32 only_net;
+} settings SEC(".rodata.settings") = {256, 64, 0, 0};
 
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -79,10 +81,21 @@ struct head {
     u16 key_held;
     u8 stage;
     u8 why;
-    u8 pad[6];
+    // What the name is of.
+    u8 named;
+    u8 pad[5];
     char name[16];
 };
+
+// As record.rs reads `named`.
+enum named { NAMED_THREAD = 0, NAMED_PORT = 1 };
+
+#define NAME_BYTES 16
 _Static_assert(sizeof(struct head) == 64, "as record.rs reads it");
+
+// Addresses at the beginning of a frame, and the tag behind them.
+#define ADDRESS_BYTES 12
+#define TAG_BYTES 4
 
 struct told {
     enum stage stage;
@@ -98,6 +111,11 @@ struct told {
     u64 key_bytes;
     u64 batch;
     u64 error;
+    // The name of the port's device, in the kernel.
+    u64 device;
+    // A tag that stands beside the packet: as in the frame.
+    u8 tag[TAG_BYTES];
+    bool tagged;
     bool kernel;
 };
 
@@ -120,7 +138,11 @@ static __always_inline void fill(struct head *head, const struct told *t, u64 no
     head->key_held = 0;
     head->stage = t->stage;
     head->why = t->why;
-    bpf_get_current_comm(head->name, sizeof(head->name));
+    head->named = t->device ? NAMED_PORT : NAMED_THREAD;
+    if (t->device)
+        bpf_probe_read_kernel_str(head->name, sizeof(head->name), (void *)t->device);
+    else
+        bpf_get_current_comm(head->name, sizeof(head->name));
 }
 
 // Copies from user space or the kernel; how many bytes.
@@ -130,6 +152,18 @@ static __always_inline u16 copy(void *to, u32 max, u64 from, u64 bytes, bool ker
         return 0;
     long failed = kernel ? bpf_probe_read_kernel(to, held, (void *)from) : bpf_probe_read_user(to, held, (void *)from);
     return failed ? 0 : held;
+}
+
+// Copies a frame of the kernel and its tag, as user space gets it; how many bytes. `max` is twice that of both at least.
+static __always_inline u16 copy_tagged(u8 *to, u32 max, const struct told *t) {
+    u32 room = max - ADDRESS_BYTES - TAG_BYTES;
+    if (t->linear_bytes < ADDRESS_BYTES)
+        return 0;
+    u32 held = copy(to + ADDRESS_BYTES + TAG_BYTES, room, t->packet + ADDRESS_BYTES, t->linear_bytes - ADDRESS_BYTES, true);
+    if (bpf_probe_read_kernel(to, ADDRESS_BYTES, (void *)t->packet))
+        return 0;
+    __builtin_memcpy(to + ADDRESS_BYTES, t->tag, TAG_BYTES);
+    return ADDRESS_BYTES + TAG_BYTES + held;
 }
 
 static __always_inline int tell(const struct told *t) {
@@ -154,7 +188,9 @@ static __always_inline int tell(const struct told *t) {
         }
         fill(head, t, now_ns);
         u8 *data = (u8 *)(head + 1);
-        if (t->packet)
+        if (t->tagged)
+            head->packet_held = copy_tagged(data, settings.packet_max, t);
+        else if (t->packet)
             head->packet_held = copy(data, settings.packet_max, t->packet, t->kernel ? t->linear_bytes : t->packet_bytes, t->kernel);
         if (t->key)
             head->key_held = copy(data + settings.packet_max, settings.key_max, t->key, t->key_bytes, t->kernel);
@@ -176,15 +212,16 @@ int BPF_USDT(miss, u64 upcall, u64 port, u64 packet, u64 bytes, u64 why) {
 }
 
 SEC("usdt")
-int BPF_USDT(enqueued, u64 upcall, u64 port, u64 bytes, u64 why, u64 time_ns) {
-    return TELL(.stage = ENQUEUED, .why = WHY(why), .time_ns = time_ns, .upcall = upcall, .port = port, .packet_bytes = bytes);
+int BPF_USDT(enqueued, u64 upcall, u64 port, u64 bytes, u64 why, u64 time_ns, u64 packet) {
+    return TELL(.stage = ENQUEUED, .why = WHY(why), .time_ns = time_ns, .upcall = upcall, .port = port, .packet = packet,
+                .packet_bytes = bytes);
 }
 
 SEC("usdt")
-int BPF_USDT(refused, u64 upcall, u64 port, u64 bytes, u64 why, u64 time_ns) {
+int BPF_USDT(refused, u64 upcall, u64 port, u64 bytes, u64 why, u64 time_ns, u64 packet) {
     // ENOBUFS
-    return TELL(.stage = REFUSED, .why = WHY(why), .time_ns = time_ns, .upcall = upcall, .port = port, .packet_bytes = bytes,
-                .error = 105);
+    return TELL(.stage = REFUSED, .why = WHY(why), .time_ns = time_ns, .upcall = upcall, .port = port, .packet = packet,
+                .packet_bytes = bytes, .error = 105);
 }
 
 SEC("usdt")
@@ -258,11 +295,56 @@ int BPF_USDT(stock_execute_sent, u64 dpif, u64 execute, u64 packet, u64 bytes) {
 
 // The kernel's datapath.
 
+struct net_device {
+    char name[NAME_BYTES];
+} __attribute__((preserve_access_index));
+
 struct sk_buff {
+    struct net_device *dev;
     unsigned int len;
     unsigned int data_len;
     unsigned char *data;
+    u16 vlan_proto;
+    u16 vlan_tci;
+    // Since Linux 6.2 there is a tag where vlan_proto is not 0.
+    u8 vlan_present : 1;
 } __attribute__((preserve_access_index));
+
+struct ns_common {
+    unsigned int inum;
+} __attribute__((preserve_access_index));
+
+struct net {
+    struct ns_common ns;
+} __attribute__((preserve_access_index));
+
+// Types of the module.
+
+struct net_pointer {
+    struct net *net;
+} __attribute__((preserve_access_index));
+
+struct datapath {
+    struct net_pointer net;
+} __attribute__((preserve_access_index));
+
+struct flow_key_phy {
+    u16 in_port;
+} __attribute__((preserve_access_index));
+
+struct sw_flow_key {
+    struct flow_key_phy phy;
+} __attribute__((preserve_access_index));
+
+struct dp_upcall_info {
+    u8 cmd;
+} __attribute__((preserve_access_index));
+
+// OVS_PACKET_CMD_*
+#define CMD_MISS 1
+#define CMD_ACTION 2
+// The packet came by no port.
+#define IN_PORT_NONE 0xffff
 
 struct genl_info {
     struct nlattr **attrs;
@@ -278,14 +360,52 @@ struct nlattr {
 #define KEY_ATTR 2
 #define ATTR_HEADER_BYTES 4
 
+// The tag that the device took out of the frame, if it did; user space gets the frame with it.
+static __always_inline void tag_of(struct sk_buff *skb, struct told *t) {
+    u16 type = BPF_CORE_READ(skb, vlan_proto), tci = BPF_CORE_READ(skb, vlan_tci);
+    if (bpf_core_field_exists(skb->vlan_present))
+        t->tagged = BPF_CORE_READ_BITFIELD_PROBED(skb, vlan_present);
+    else
+        t->tagged = type != 0;
+    if (!t->tagged)
+        return;
+    t->tag[0] = (u8)type;
+    t->tag[1] = type >> 8;
+    t->tag[2] = tci >> 8;
+    t->tag[3] = (u8)tci;
+    t->packet_bytes += TAG_BYTES;
+}
+
 // trace_ovs_dp_upcall(datapath, skb, key, upcall_info)
 SEC("raw_tp/ovs_dp_upcall")
 int kernel_miss(struct bpf_raw_tracepoint_args *ctx) {
+    struct datapath *datapath = (struct datapath *)ctx->args[0];
     struct sk_buff *skb = (struct sk_buff *)ctx->args[1];
-    u32 bytes = BPF_CORE_READ(skb, len);
-    u32 linear_bytes = bytes - BPF_CORE_READ(skb, data_len);
-    return TELL(.stage = MISS, .why = WHY_UNKNOWN, .port = NO_PORT, .kernel = true, .packet = (u64)BPF_CORE_READ(skb, data),
-                .packet_bytes = bytes, .linear_bytes = linear_bytes);
+    struct sw_flow_key *key = (struct sw_flow_key *)ctx->args[2];
+    struct dp_upcall_info *info = (struct dp_upcall_info *)ctx->args[3];
+    // A kernel without type information of its modules says less.
+    if (settings.only_net && bpf_core_field_exists(datapath->net) &&
+        BPF_CORE_READ(datapath, net.net, ns.inum) != settings.only_net)
+        return 0;
+    struct told t = {.stage = MISS, .why = WHY_UNKNOWN, .port = NO_PORT, .kernel = true};
+    t.packet = (u64)BPF_CORE_READ(skb, data);
+    t.packet_bytes = BPF_CORE_READ(skb, len);
+    t.linear_bytes = t.packet_bytes - BPF_CORE_READ(skb, data_len);
+    tag_of(skb, &t);
+    if (bpf_core_field_exists(info->cmd)) {
+        u8 cmd = BPF_CORE_READ(info, cmd);
+        t.why = cmd == CMD_MISS ? WHY_MISS : cmd == CMD_ACTION ? WHY_ACTION : WHY_UNKNOWN;
+    }
+    if (bpf_core_field_exists(key->phy.in_port)) {
+        u16 port = BPF_CORE_READ(key, phy.in_port);
+        struct net_device *dev = BPF_CORE_READ(skb, dev);
+        if (port != IN_PORT_NONE)
+            t.port = port;
+        // Actions may have changed the device.
+        if (port != IN_PORT_NONE && t.why == WHY_MISS && dev)
+            t.device = (u64)dev + bpf_core_field_offset(dev->name);
+    }
+    return tell(&t);
 }
 
 // ovs_packet_cmd_execute(skb, info)

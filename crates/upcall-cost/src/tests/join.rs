@@ -49,6 +49,19 @@ fn events_join_by_id_packet_and_port() {
             &["miss 10, received 21, translated 30", "miss 11, received 20"],
         ),
         (
+            "the kernel's miss joins what a handler read by its packet and port, and the execute comes back by packet and thread",
+            "10 miss packet=A port=1\n11 miss packet=A port=2\n20 enqueued id=1 packet=A port=2 thread=5\n\
+             21 enqueued id=2 packet=A port=1 thread=5\n30 received id=1 packet=A port=2 thread=5\n\
+             40 execute-sent id=1 packet=A thread=5\n50 executed packet=A thread=5",
+            &["miss 10, enqueued 21", "miss 11, enqueued 20, received 30, execute-sent 40, executed 50"],
+        ),
+        (
+            "one packet that the kernel told twice before a handler read the first is not guessed",
+            "10 miss packet=A port=1\n11 miss packet=A port=1\n20 enqueued id=1 packet=A port=1 thread=5\n\
+             21 enqueued id=2 packet=A port=1 thread=5\n30 received id=1 thread=5 packet=A\n31 received id=2 thread=5 packet=A",
+            &["?miss 10, enqueued 20, received 30", "?miss 11, enqueued 21, received 31"],
+        ),
+        (
             "an id goes before a packet",
             "10 miss packet=A\n11 enqueued id=1\n20 received id=1 thread=5 packet=A",
             &["miss 10", "enqueued 11, received 20"],
@@ -148,6 +161,31 @@ fn packets_cut_at_different_lengths_are_compared_by_what_all_have() {
     // By what is left the two are the same.
     let text = "10 miss packet=A1\n11 miss packet=A2\n20 received thread=5 packet=A1";
     assert_eq!(cut(text), [(2, true), (1, true)]);
+}
+
+#[test]
+fn a_checksum_that_is_still_to_come_keeps_nothing_apart() {
+    let frame = |checksum: [u8; 2], last: u8| {
+        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x81, 0, 0, 7, 8, 0];
+        frame.extend_from_slice(&[0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.extend_from_slice(&[0, 7, 0, 9, 0, 9, checksum[0], checksum[1], last]);
+        frame
+    };
+    let joined = |received: Vec<u8>| {
+        let mut gathered = gathered("");
+        for (stage, packet) in
+            [("10 miss packet=A", frame([1, 2], 0)), ("20 received thread=5 packet=A", received)]
+        {
+            for mut record in super::scenario::records(stage) {
+                if let upcall_events::Record::Event(event) = &mut record {
+                    (event.packet, event.packet_bytes) = (packet.clone(), packet.len() as u32);
+                }
+                gathered.take(&record);
+            }
+        }
+        join(&mut gathered, &mut |_| {}).ways.len()
+    };
+    assert_eq!([joined(frame([3, 4], 0)), joined(frame([1, 2], 9))], [1, 2]);
 }
 
 #[test]

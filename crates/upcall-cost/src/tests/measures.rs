@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::packet::brief;
+use crate::packet::{brief, checksum};
 use crate::stats::{Bucket, Summary, histogram, jain, percentile};
 
 #[test]
@@ -71,7 +71,26 @@ proptest! {
     #[test]
     fn any_frame_has_words(frame in proptest::collection::vec(any::<u8>(), 0..120)) {
         prop_assert!(!brief(&frame).is_empty());
+        prop_assert!(checksum(&frame).is_none_or(|at| at.start < at.end && at.end <= frame.len()));
     }
+}
+
+#[test]
+fn checksums_of_transport_headers_are_found() {
+    let frame = |kind: [u8; 2], header: &[u8]| {
+        let mut frame = [&[0; 12][..], &kind, header].concat();
+        frame.resize(100, 0);
+        frame
+    };
+    let v4 = |protocol: u8, fragment: u8| frame([8, 0], &[0x46, 0, 0, 50, 0, 0, 0, fragment, 64, protocol]);
+    let v6 = frame([0x86, 0xdd], &[0x60, 0, 0, 0, 0, 8, 17, 64]);
+    assert_eq!(
+        [v4(6, 0), v4(17, 0), v4(132, 0), v6.clone()].map(|f| checksum(&f)),
+        [Some(54..56), Some(44..46), Some(46..50), Some(60..62)]
+    );
+    assert_eq!([v4(1, 0), v4(17, 1), frame([8, 6], &[])].map(|f| checksum(&f)), [None, None, None]);
+    // Cut off within it, and before.
+    assert_eq!([checksum(&v6[..61]), checksum(&v6[..60])], [Some(60..61), None]);
 }
 
 #[test]

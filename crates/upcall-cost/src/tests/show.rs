@@ -149,3 +149,19 @@ fn without_a_font_the_way_out_is_told() {
     let error = plot::find_font(&[folder.path().to_owned()]).unwrap_err();
     assert!(error.to_string().contains("have the figure as .svg"), "{error}");
 }
+
+#[test]
+fn a_switch_without_probes_is_shown_as_far_as_the_kernel_tells() {
+    let report = analysed(
+        "start ovs-vswitchd bpf\nport 1 veth1\n10 miss packet=A port=1\n30 miss packet=B port=1\n50 executed thread=5 packet=A",
+    )
+    .report;
+    assert_eq!((report.upcalls.matched, report.upcalls.single), (1, 1));
+    assert_eq!((report.ports[0].upcalls, report.ports[0].untaken, report.ports[0].road.mean), (2, 1, 40.0));
+    let full = text::full(&report, 5, 10);
+    assert!(full.contains("NOTE: no handler told what it took"), "{full}");
+    assert!(
+        full.contains("Upcalls handled per thread (wait: miss to handler, way: the whole; µs)\n  not told"),
+        "{full}"
+    );
+}

@@ -29,8 +29,11 @@ pub struct GlobalConfig {
     pub stats_update_interval_ms: u64,
     /// `userspace-tso-enable`: offloads are always on, so it changes nothing.
     pub userspace_tso_enable: bool,
-    /// `flow-restore-wait`: upcalls and controllers rest until flows are restored.
+    /// `flow-restore-wait`: when a datapath starts, its flows stay as they are, and upcalls and controllers rest until it is
+    /// false.
     pub flow_restore_wait: bool,
+    /// `upcall-dispatch`: which sockets the kernel's datapath hands packets up by; `None` leaves it to the kernel.
+    pub upcall_dispatch: Option<UpcallDispatch>,
     /// `enable-statistics`: fill `Open_vSwitch.statistics`.
     pub enable_statistics: bool,
     /// All of `other_config`, for settings of single parts of the switch.
@@ -51,16 +54,41 @@ impl Default for GlobalConfig {
             stats_update_interval_ms: 5000,
             userspace_tso_enable: false,
             flow_restore_wait: false,
+            upcall_dispatch: None,
             enable_statistics: false,
             other_config: StringMap::new(),
         }
     }
 }
 
+/// Which sockets the kernel's datapath hands packets up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpcallDispatch {
+    /// One for each processor.
+    PerCpu,
+    /// One for each port.
+    PerPort,
+}
+
 /// Most threads of a kind that a row may ask for.
 const MAX_THREADS: u64 = 1024;
 
 impl<'a> Reader<'a> {
+    fn upcall_dispatch(&mut self, row: RowView<'a>) -> Option<UpcallDispatch> {
+        match strings(row, "other_config").get("upcall-dispatch").map(String::as_str) {
+            None => None,
+            Some("per-cpu") => Some(UpcallDispatch::PerCpu),
+            Some("per-port") => Some(UpcallDispatch::PerPort),
+            Some(other) => {
+                self.notice(
+                    row,
+                    format!("other_config:upcall-dispatch={other}: there are per-cpu and per-port"),
+                );
+                None
+            }
+        }
+    }
+
     pub(super) fn global(&mut self, row: RowView<'a>) -> GlobalConfig {
         let default = GlobalConfig::default();
         let u32_max = u64::from(u32::MAX);
@@ -92,6 +120,7 @@ impl<'a> Reader<'a> {
             ),
             userspace_tso_enable: flag(row, "other_config", "userspace-tso-enable"),
             flow_restore_wait: flag(row, "other_config", "flow-restore-wait"),
+            upcall_dispatch: self.upcall_dispatch(row),
             enable_statistics: flag(row, "other_config", "enable-statistics")
                 || flag(row, "other_config", "statistics-enable"),
             other_config: strings(row, "other_config"),

@@ -26,7 +26,7 @@ use ovsdb::value::Uuid;
 pub use bridge::{BridgeConfig, BridgeOptions, FailMode, FlowTableConfig, OpenFlowVersion};
 pub use changes::affects_desired;
 pub use controller::{ConnectionMode, ControllerConfig, ControllerKind};
-pub use global::GlobalConfig;
+pub use global::{GlobalConfig, UpcallDispatch};
 pub use interface::InterfaceConfig;
 pub use port::{BondConfig, PortConfig};
 pub use supported::{DatapathSupport, DummyMode, SupportedTypes};

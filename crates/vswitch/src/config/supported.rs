@@ -104,6 +104,17 @@ impl SupportedTypes {
         types
     }
 
+    /// Has the kernel's datapath, of that version, serve bridges of type `system`.
+    pub fn add_kernel(&mut self, version: &str) {
+        let support = DatapathSupport {
+            served_by: "system".into(),
+            notice: None,
+            version: version.into(),
+            long_names: false,
+        };
+        self.datapaths.insert("system".into(), support);
+    }
+
     /// The same with what `--enable-dummy` adds or replaces.
     pub fn with_dummies(mut self, mode: DummyMode) -> Self {
         if mode == DummyMode::Off {

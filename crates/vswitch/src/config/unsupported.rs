@@ -69,7 +69,6 @@ const OF_SWITCH: &[(Asked, &str)] = &[
         "more than one revalidator (other_config:n-revalidator-threads)",
     ),
     (|row| is_set(row, "vlan-limit"), "another limit of matched VLAN tags than 1 (other_config:vlan-limit)"),
-    (|row| flag(row, "other_config", "flow-restore-wait"), "other_config:flow-restore-wait"),
     (
         |row| {
             flag(row, "other_config", "enable-statistics") || flag(row, "other_config", "statistics-enable")

@@ -6,9 +6,12 @@ use super::Answer;
 use crate::control::daemon::Daemon;
 use crate::control::instances::Instance;
 use crate::control::switch::Switch;
+use crate::kernel::Masks;
+use crate::userspace::UserspaceDatapath;
 use dpif::text::PortNames;
-use dpif::{Datapath, DpifOp, FlowRecord, OpResult, PmdId, PortInfo, PortStats};
+use dpif::{DpifOp, FlowRecord, OpResult, PmdId, PortInfo, PortStats};
 use flow::{DpPort, OfPort};
+use netdev::link::{LinkStats, link_stats};
 use ofproto::view::BridgeView;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,21 +21,28 @@ use std::sync::Arc;
 const DUMP_FLOWS: usize = 512;
 
 /// Names of the datapath's ports.
-pub(super) struct Names(BTreeMap<DpPort, String>);
+pub(super) struct Names {
+    ports: BTreeMap<DpPort, String>,
+    /// Its keys tell packet types.
+    pub(super) packet_types: bool,
+}
 
 impl Names {
     pub(super) fn of(instance: &Instance) -> Names {
-        Names(instance.datapath.ports().into_iter().map(|p| (p.number, p.name)).collect())
+        Names {
+            ports: instance.datapath.ports().into_iter().map(|p| (p.number, p.name)).collect(),
+            packet_types: instance.datapath.kernel().is_none(),
+        }
     }
 }
 
 impl PortNames for Names {
     fn name(&self, port: DpPort) -> Option<String> {
-        self.0.get(&port).cloned()
+        self.ports.get(&port).cloned()
     }
 
     fn number(&self, name: &str) -> Option<DpPort> {
-        self.0.iter().find(|(_, n)| *n == name).map(|(p, _)| *p)
+        self.ports.iter().find(|(_, n)| *n == name).map(|(p, _)| *p)
     }
 }
 
@@ -40,6 +50,7 @@ pub(super) fn thread_name(pmd: PmdId) -> String {
     match pmd {
         PmdId::Main => "the main thread:".to_string(),
         PmdId::Core(n) => format!("pmd on cpu core: {n}"),
+        PmdId::None => "no thread".to_string(),
     }
 }
 
@@ -47,6 +58,24 @@ pub(super) fn thread_name(pmd: PmdId) -> String {
 pub(super) fn datapath<'a>(switch: &'a Switch, name: Option<&String>) -> Result<&'a Instance, String> {
     switch.instances().named(name.map(String::as_str))
 }
+
+/// The userspace datapath of a name given on the command line, or all of them.
+///
+/// # Errors
+/// There is no such datapath, or it has no threads of ours.
+pub(super) fn userspace<'a>(switch: &'a Switch, name: Option<&String>) -> Result<Vec<Userspace<'a>>, String> {
+    let of = |i: &'a Instance| Some((i, i.datapath.userspace()?));
+    match name {
+        None => Ok(switch.instances().iter().filter_map(of).collect()),
+        Some(name) => {
+            let found = of(datapath(switch, Some(name))?);
+            Ok(vec![found.ok_or_else(|| format!("{name}: not a userspace datapath"))?])
+        }
+    }
+}
+
+/// A datapath with forwarding threads.
+pub(super) type Userspace<'a> = (&'a Instance, &'a UserspaceDatapath);
 
 /// The bridge of that name and the datapath that serves it.
 pub(super) fn of_bridge<'a>(
@@ -97,6 +126,9 @@ fn show_ports(instance: &Instance, with_stats: bool) -> String {
     let (hit, missed, lost, flows) = totals(instance);
     let name = instance.name();
     let mut out = format!("{name}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n");
+    if let Some(masks) = instance.datapath.kernel().and_then(|k| k.masks().ok()) {
+        out += &show_masks(&masks);
+    }
     for port in instance.datapath.ports() {
         let _ = write!(out, "  port {}: {}", port.number, port.name);
         match port.type_name.as_str() {
@@ -107,7 +139,10 @@ fn show_ports(instance: &Instance, with_stats: bool) -> String {
         }
         if with_stats {
             out += &match instance.datapath.port_stats(port.number) {
-                Ok(stats) => port_stats(&stats),
+                Ok(stats) => {
+                    let of_kernel = instance.datapath.kernel().is_some();
+                    port_stats(&stats, of_kernel.then(|| link_stats(&port.name).ok()).flatten())
+                }
                 Err(e) => format!("    no statistics ({e})\n"),
             };
         }
@@ -115,23 +150,40 @@ fn show_ports(instance: &Instance, with_stats: bool) -> String {
     out
 }
 
-/// The counters of a port, as interface tools word them; those that no device tells are question marks.
-fn port_stats(s: &PortStats) -> String {
+/// How packets found their masks in the kernel.
+fn show_masks(m: &Masks) -> String {
+    let share = |part: u64| if m.packets == 0 { 0.0 } else { part as f64 / m.packets as f64 };
+    let mut out = format!("  masks: hit:{} total:{} hit/pkt:{:.2}\n", m.visited, m.masks, share(m.visited));
+    if let Some(size) = m.cache_size {
+        let rate = share(m.cache_hits) * 100.0;
+        let _ = writeln!(out, "  cache: hit:{} hit-rate:{rate:.2}%", m.cache_hits);
+        let _ = writeln!(out, "  caches:\n    masks-cache: size:{size}");
+    }
+    out
+}
+
+/// The counters of a port, as interface tools word them; those that nobody tells are question marks.
+fn port_stats(s: &PortStats, link: Option<LinkStats>) -> String {
     let n = |count: u64| if count == u64::MAX { "?".to_string() } else { count.to_string() };
+    let of_link = |count: fn(&LinkStats) -> u64| n(link.as_ref().map_or(u64::MAX, count));
     let lines = [
         format!(
-            "RX packets:{} errors:{} dropped:{} overruns:? frame:?",
+            "RX packets:{} errors:{} dropped:{} overruns:{} frame:{}",
             n(s.rx_packets),
             n(s.rx_errors),
-            n(s.rx_dropped)
+            n(s.rx_dropped),
+            of_link(|l| l.rx_over_errors),
+            of_link(|l| l.rx_frame_errors)
         ),
         format!(
-            "TX packets:{} errors:{} dropped:{} aborted:? carrier:?",
+            "TX packets:{} errors:{} dropped:{} aborted:{} carrier:{}",
             n(s.tx_packets),
             n(s.tx_errors),
-            n(s.tx_dropped)
+            n(s.tx_dropped),
+            of_link(|l| l.tx_aborted_errors),
+            of_link(|l| l.tx_carrier_errors)
         ),
-        "collisions:?".to_string(),
+        format!("collisions:{}", of_link(|l| l.collisions)),
         format!("RX bytes:{}  TX bytes:{}", size(s.rx_bytes), size(s.tx_bytes)),
     ];
     lines.iter().map(|line| format!("    {line}\n")).collect()
@@ -162,7 +214,12 @@ pub(super) fn dpif_show(daemon: &mut Daemon, _: &[String]) -> Answer {
 
 fn show_bridges(switch: &Switch, instance: &Instance) -> String {
     let (hit, missed, ..) = totals(instance);
-    let mut out = format!("{}: hit:{hit} missed:{missed}\n", instance.name());
+    let mut out = format!("{}: hit:{hit} missed:{missed}", instance.name());
+    if let Some(kernel) = instance.datapath.kernel() {
+        let (sockets, handlers) = kernel.sockets_and_handlers();
+        let _ = write!(out, " dispatch:{} sockets:{sockets} handlers:{handlers}", kernel.mode().name());
+    }
+    out.push('\n');
     let types: BTreeMap<_, _> =
         instance.datapath.ports().into_iter().map(|p| (p.number, p.type_name)).collect();
     let view = instance.backer.view();

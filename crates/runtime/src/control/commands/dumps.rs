@@ -6,7 +6,7 @@ use crate::control::daemon::Daemon;
 use crate::control::instances::Instance;
 use crate::control::switch::Switch;
 use dpif::text::{FlowFormat, NumbersOnly, format_actions, format_flow, format_key_mask, format_stats};
-use dpif::{Datapath, DpifOp, FlowRecord, PmdId};
+use dpif::{DpifOp, FlowRecord, PmdId};
 use flow::text::{PortNames, parse_match_unchecked};
 use flow::{DpPort, Match, OfPort};
 use std::fmt::Write as _;
@@ -35,8 +35,9 @@ impl Style {
     /// How to print, with the names of these ports.
     pub(super) fn format<'a>(&self, names: &'a Names) -> FlowFormat<'a> {
         let with_names = self.names.unwrap_or(self.verbose);
+        let packet_types = names.packet_types;
         let names: &dyn dpif::text::PortNames = if with_names { names } else { &NumbersOnly };
-        FlowFormat { verbose: self.verbose, names, extra_info: None }
+        FlowFormat { verbose: self.verbose, packet_types, names, extra_info: None }
     }
 }
 
@@ -144,7 +145,7 @@ fn dump(switch: &Switch, args: &[String]) -> Result<String, String> {
     for pmd in instance.datapath.pmds().into_iter().filter(|p| wanted.pmd.is_none_or(|w| w == *p)) {
         let mut flows = flows_of(instance, pmd)?;
         flows.retain(|f| filter.as_ref().is_none_or(|m| could_match(m, f)));
-        if !flows.is_empty() && wanted.pmd.is_none() {
+        if !flows.is_empty() && wanted.pmd.is_none() && pmd != PmdId::None {
             let _ = writeln!(out, "flow-dump from {}", thread_name(pmd));
         }
         flows.iter().for_each(|f| out += &(format_flow(f, now_ms, &format) + "\n"));
@@ -155,7 +156,7 @@ fn dump(switch: &Switch, args: &[String]) -> Result<String, String> {
 /// A flow as commands about a bridge have it.
 fn bridge_line(f: &FlowRecord, now_ms: u64, format: &FlowFormat<'_>) -> String {
     let ufid = if format.verbose { format!("ufid:{} ", f.ufid) } else { String::new() };
-    let key = format_key_mask(&f.key, &f.mask, format.verbose, format.names);
+    let key = format_key_mask(&f.key, &f.mask, format);
     let actions = format_actions(&f.actions, format.names);
     format!("{ufid}{key}, {}, actions:{actions}\n", format_stats(&f.stats, now_ms))
 }

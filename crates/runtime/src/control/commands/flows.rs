@@ -9,7 +9,7 @@ use crate::control::daemon::Daemon;
 use crate::control::instances::Instance;
 use crate::control::switch::Switch;
 use dpif::text::{format_flow, parse_actions, parse_key_mask};
-use dpif::{Datapath, DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
+use dpif::{DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
 use flow::text::{NoPortNames, format_actions, format_match};
 use flow::{FlowKey, TableId, Ufid};
 use std::fmt::Write as _;

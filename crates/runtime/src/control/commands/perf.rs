@@ -1,9 +1,8 @@
 //! `dpif-netdev/pmd-perf-show` and `dpif-netdev/pmd-perf-log-set`.
 
 use super::Answer;
-use super::datapath::datapath;
+use super::datapath::{Userspace, userspace};
 use crate::control::daemon::Daemon;
-use crate::control::instances::Instance;
 use crate::userspace::{HISTORY_LEN, PerfLog, show_perf};
 use std::str::FromStr;
 
@@ -17,7 +16,7 @@ fn number<T: FromStr>(args: &mut Args<'_>, option: &str) -> Result<T, String> {
 }
 
 struct Asked<'a> {
-    instances: Vec<&'a Instance>,
+    datapaths: Vec<Userspace<'a>>,
     core: Option<u16>,
     histograms: bool,
     iterations: usize,
@@ -26,8 +25,8 @@ struct Asked<'a> {
 
 fn asked<'a>(daemon: &'a Daemon, args: &[String]) -> Result<Asked<'a>, String> {
     let switch = &daemon.switch;
-    let instances = switch.instances().iter().collect();
-    let mut asked = Asked { instances, core: None, histograms: true, iterations: 0, milliseconds: 0 };
+    let datapaths = userspace(switch, None)?;
+    let mut asked = Asked { datapaths, core: None, histograms: true, iterations: 0, milliseconds: 0 };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -38,7 +37,7 @@ fn asked<'a>(daemon: &'a Daemon, args: &[String]) -> Result<Asked<'a>, String> {
             option if option.starts_with('-') => {
                 return Err(format!("{option}: unknown option; there are -nh, -it, -ms and -pmd"));
             }
-            _ => asked.instances = vec![datapath(switch, Some(arg))?],
+            _ => asked.datapaths = userspace(switch, Some(arg))?,
         }
     }
     Ok(asked)
@@ -49,8 +48,8 @@ pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
         let asked = asked(daemon, args)?;
         let lengths = [asked.iterations, asked.milliseconds].map(|n| n.min(HISTORY_LEN));
         let mut out = String::new();
-        for instance in &asked.instances {
-            for t in instance.datapath.perf(asked.core, lengths) {
+        for (_, datapath) in &asked.datapaths {
+            for t in datapath.perf(asked.core, lengths) {
                 let head = format!("pmd thread numa_id {} core_id {}:\n", t.numa.0, t.core);
                 out += &show_perf(&t.perf, &time_of_day(sys::clock::wall_ms()), &head, asked.histograms);
             }

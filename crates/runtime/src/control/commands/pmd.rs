@@ -1,42 +1,43 @@
 //! Commands about forwarding threads.
 
 use super::Answer;
-use super::datapath::datapath;
+use super::datapath::{Userspace, userspace};
 use crate::control::daemon::Daemon;
-use crate::control::instances::Instance;
 use crate::control::switch::Switch;
 use dpif::PmdId;
 use std::fmt::Write as _;
 
 /// `-pmd N` and a datapath name: which threads, of which datapaths.
-fn pmd_filter<'a>(switch: &'a Switch, args: &[String]) -> Result<(Vec<&'a Instance>, Option<u16>), String> {
-    let (mut filter, mut instances) = (None, switch.instances().iter().collect());
+fn pmd_filter<'a>(switch: &'a Switch, args: &[String]) -> Result<(Vec<Userspace<'a>>, Option<u16>), String> {
+    let (mut filter, mut datapaths) = (None, userspace(switch, None)?);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         if arg == "-pmd" {
             let n = args.next().and_then(|n| n.parse().ok());
             filter = Some(n.ok_or("-pmd needs the number of a core")?);
         } else {
-            instances = vec![datapath(switch, Some(arg))?];
+            datapaths = userspace(switch, Some(arg))?;
         }
     }
-    Ok((instances, filter))
+    Ok((datapaths, filter))
 }
 
 pub(super) fn pmd_stats_show(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let (instances, filter) = match pmd_filter(&daemon.switch, args) {
+    let (datapaths, filter) = match pmd_filter(&daemon.switch, args) {
         Ok(found) => found,
         Err(e) => return Answer::Now(Err(e)),
     };
     let mut out = String::new();
-    let mut stats: Vec<_> =
-        instances.iter().flat_map(|i| i.pmd_stats().into_iter().map(move |(pmd, s)| (i, pmd, s))).collect();
+    let mut stats: Vec<_> = datapaths
+        .iter()
+        .flat_map(|(i, u)| i.pmd_stats().into_iter().map(move |(pmd, s)| (i.name(), u, pmd, s)))
+        .collect();
     // The main thread of each datapath last, as stock switches have it.
-    stats.sort_by_key(|(i, pmd, _)| (i.name(), *pmd == PmdId::Main));
-    for (instance, pmd, s) in stats {
+    stats.sort_by_key(|(name, _, pmd, _)| (*name, *pmd == PmdId::Main));
+    for (_, datapath, pmd, s) in stats {
         match pmd {
             PmdId::Core(n) if filter.is_none_or(|f| f == n) => {
-                let _ = writeln!(out, "pmd thread numa_id {} core_id {n}:", instance.datapath.numa(n).0);
+                let _ = writeln!(out, "pmd thread numa_id {} core_id {n}:", datapath.numa(n).0);
             }
             PmdId::Main if filter.is_none() => out += "main thread:\n",
             _ => continue,
@@ -78,8 +79,8 @@ fn pmd_stats(out: &mut String, s: &dpif::PmdStats) {
 pub(super) fn pmd_stats_clear(daemon: &mut Daemon, args: &[String]) -> Answer {
     let switch = &daemon.switch;
     let clear = || {
-        let (instances, filter) = pmd_filter(switch, args)?;
-        instances.iter().for_each(|instance| instance.datapath.clear_stats(filter));
+        let (datapaths, filter) = pmd_filter(switch, args)?;
+        datapaths.iter().for_each(|(_, datapath)| datapath.clear_stats(filter));
         Ok(String::new())
     };
     Answer::Now(clear())

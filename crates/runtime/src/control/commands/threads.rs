@@ -1,9 +1,8 @@
 //! Commands about forwarding threads: which polls what, and what that costs.
 
 use super::Answer;
-use super::datapath::datapath;
+use super::datapath::{Userspace, userspace};
 use crate::control::daemon::Daemon;
-use crate::control::instances::Instance;
 use crate::userspace::{QueueShown, ThreadShown};
 use dpif::PmdStats;
 use std::fmt::Write as _;
@@ -14,13 +13,13 @@ const MAX_S: u32 = 60;
 
 /// What a command line of this module asks for.
 struct Asked<'a> {
-    instances: Vec<&'a Instance>,
+    datapaths: Vec<Userspace<'a>>,
     core: Option<u16>,
     secs: u32,
 }
 
 fn asked<'a>(daemon: &'a Daemon, args: &[String]) -> Result<Asked<'a>, String> {
-    let mut asked = Asked { instances: daemon.switch.instances().iter().collect(), core: None, secs: MAX_S };
+    let mut asked = Asked { datapaths: userspace(&daemon.switch, None)?, core: None, secs: MAX_S };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -34,7 +33,7 @@ fn asked<'a>(daemon: &'a Daemon, args: &[String]) -> Result<Asked<'a>, String> {
                 asked.secs = secs.ok_or("-secs needs a number of seconds")?.clamp(INTERVAL_S, MAX_S);
                 asked.secs = asked.secs.next_multiple_of(INTERVAL_S);
             }
-            _ => asked.instances = vec![datapath(&daemon.switch, Some(arg))?],
+            _ => asked.datapaths = userspace(&daemon.switch, Some(arg))?,
         }
     }
     Ok(asked)
@@ -44,11 +43,11 @@ pub(super) fn rxq_show(daemon: &mut Daemon, args: &[String]) -> Answer {
     let show = || {
         let asked = asked(daemon, args)?;
         let mut shown = String::new();
-        for instance in asked.instances {
-            let threads = instance.datapath.threads_shown((asked.secs / INTERVAL_S) as usize);
+        for (_, datapath) in asked.datapaths {
+            let threads = datapath.threads_shown((asked.secs / INTERVAL_S) as usize);
             let wanted = |t: &&ThreadShown| asked.core.is_none_or(|core| core == t.core);
             threads.iter().filter(wanted).for_each(|t| thread(&mut shown, t));
-            if let Some(queues) = instance.datapath.main_queues().filter(|_| asked.core.is_none()) {
+            if let Some(queues) = datapath.main_queues().filter(|_| asked.core.is_none()) {
                 shown += "main thread (there are no forwarding threads: --without=threads):\n";
                 queues.iter().for_each(|q| queue(&mut shown, q));
             }
@@ -88,8 +87,8 @@ fn queue(out: &mut String, q: &QueueShown) {
 
 pub(super) fn rxq_rebalance(daemon: &mut Daemon, args: &[String]) -> Answer {
     let rebalance = || {
-        for instance in asked(daemon, args)?.instances {
-            instance.datapath.rebalance();
+        for (_, datapath) in asked(daemon, args)?.datapaths {
+            datapath.rebalance();
         }
         Ok("pmd rxq rebalance requested.\n".to_string())
     };
@@ -99,10 +98,10 @@ pub(super) fn rxq_rebalance(daemon: &mut Daemon, args: &[String]) -> Answer {
 pub(super) fn sleep_show(daemon: &mut Daemon, args: &[String]) -> Answer {
     let show = || {
         let mut out = String::new();
-        for instance in asked(daemon, args)?.instances {
-            let default_us = instance.datapath.sleep_max_default_us();
+        for (_, datapath) in asked(daemon, args)?.datapaths {
+            let default_us = datapath.sleep_max_default_us();
             let _ = writeln!(out, "Default max sleep: {default_us:4} us");
-            for t in instance.datapath.threads_shown(1) {
+            for t in datapath.threads_shown(1) {
                 head(&mut out, &t);
                 let _ = writeln!(out, "  max sleep: {:4} us", t.sleep_max_us);
             }

@@ -8,7 +8,7 @@ use super::trace_args::{FlowText, PacketText, TraceArgs};
 use crate::control::daemon::Daemon;
 use crate::control::instances::{Instance, Instances};
 use dpif::text::{NumbersOnly, format_actions, parse_key_mask};
-use dpif::{Datapath, DpAction, DpifOp, Execute, OpBatch, PmdId, UserCookie, XlateDrop, slow_reason};
+use dpif::{DpAction, DpifOp, Execute, OpBatch, PmdId, UserCookie, XlateDrop, slow_reason};
 use flow::action::Action;
 use flow::compose::compose;
 use flow::extract::{Metadata, extract};
@@ -199,6 +199,7 @@ fn summary(subject: &Subject<'_>, t: &Translation) -> String {
     let reasons = [
         (slow_reason::CONTROLLER, "Sends \"packet-in\" messages to the OpenFlow controller."),
         (slow_reason::ACTION, "Uses action(s) not supported by datapath."),
+        (slow_reason::MATCH, "Needs more specific matching than the datapath supports."),
         (slow_reason::PROTOCOL, "Consists of packets of a protocol that the switch speaks itself."),
     ];
     if t.slow_reasons != 0 {

@@ -48,7 +48,7 @@ impl Rig {
             Arc::new(InlineSlowPath { backer: backer.clone(), datapath: String::new(), wake: wake.clone() });
         let datapath = UserspaceDatapath::start(&config, inline).unwrap();
         let datapath = Arc::new(datapath);
-        let slow = SlowPath::start(&backer, &datapath, Some(2), wake).unwrap();
+        let slow = SlowPath::start(&backer, datapath.clone(), Some(2), false, wake).unwrap();
         let bridge = backer.add_bridge("br0");
         let mut rig = Rig { datapath, backer, bridge, ports: Vec::new(), sent: Arc::default(), _slow: slow };
         for n in 1..=ports {

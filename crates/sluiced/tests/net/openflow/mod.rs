@@ -12,7 +12,8 @@ mod trace;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use testkit::{Capture, Daemon, DaemonSpec, Host, Running, Topology, wait_for};
+use crate::helpers;
+use testkit::{Capture, Daemon, Host, Running, Topology, wait_for};
 
 /// How long anything may take that a user would wait for.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -51,11 +52,7 @@ impl Lab {
                 )
                 .unwrap();
         }
-        let args = ["--pidfile", "--log-file", "-vconsole:off"];
-        let spec = DaemonSpec::new(env!("CARGO_BIN_EXE_sluiced")).unwrap().netns(&net.switch).args(args);
-        let daemon = spec.start().unwrap();
-        let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
-        wait_for(LIMIT, "the control socket", || socket.exists()).unwrap();
+        let daemon = helpers::start(&net.switch);
         let lab = Lab { net, daemon };
         let mut line = "add-br br0 -- set bridge br0 fail_mode=secure".to_string();
         for (n, port) in (1..).zip(lab.net.ports()) {

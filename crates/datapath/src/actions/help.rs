@@ -1,0 +1,107 @@
+//! Actions that another datapath lacks, carried out on one packet in its stead ([`with_help`]).
+//!
+//! Rewrites are done here on a copy of the packet; what sends it somewhere stays that datapath's work, so its ports, meters,
+//! connections and flows see what they would have seen.
+
+use super::{ACTIONS_MAX, delivers, rewrite};
+use crate::hash::split_mix;
+use dpif::{Capabilities, DpAction};
+use flow::FlowKey;
+use packet::Packet;
+
+/// A packet as it stands, its key, and what is left for the other datapath to do with it.
+#[derive(Debug)]
+pub struct Part {
+    /// The packet, rewritten.
+    pub packet: Packet,
+    /// Its key.
+    pub key: FlowKey,
+    /// None of them needs help.
+    pub actions: Vec<DpAction>,
+}
+
+/// Carries out those of `actions` that a datapath with capabilities `can` lacks, and all rewrites before them; the parts that it
+/// is to execute, in order. Samples around such an action are decided by `random`, which moves on. A meter or truncation before
+/// one goes with the next part.
+///
+/// # Errors
+/// An action does not fit the packet, or they make more parts than [`ACTIONS_MAX`]: nothing is to be executed.
+pub fn with_help(
+    packet: Packet,
+    key: &FlowKey,
+    actions: &[DpAction],
+    can: &Capabilities,
+    random: &mut u64,
+) -> Result<Vec<Part>, NoHelp> {
+    let mut helper = Helper { can, random, parts: Vec::new() };
+    helper.run(packet, *key, actions, Vec::new())?;
+    Ok(helper.parts)
+}
+
+/// An action does not fit its packet, or there are too many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoHelp;
+
+struct Helper<'a> {
+    can: &'a Capabilities,
+    random: &'a mut u64,
+    parts: Vec<Part>,
+}
+
+impl Helper<'_> {
+    /// `first` goes before the actions of the next part.
+    fn run(
+        &mut self,
+        mut packet: Packet,
+        mut key: FlowKey,
+        actions: &[DpAction],
+        mut first: Vec<DpAction>,
+    ) -> Result<(), NoHelp> {
+        let helped = actions.iter().rposition(|a| a.needs_help(self.can)).map_or(0, |last| last + 1);
+        let (with_help, without) = actions.split_at(helped);
+        for action in with_help {
+            match action {
+                DpAction::Set(_) | DpAction::PushVlan { .. } | DpAction::PopVlan => {
+                    if !rewrite(&mut packet, &mut key, action, self.can.max_vlan_headers) {
+                        return Err(NoHelp);
+                    }
+                }
+                DpAction::Trunc(_) | DpAction::Meter(_) => first.push(action.clone()),
+                DpAction::Drop(_) => return Ok(()),
+                DpAction::Clone(inner) if action.needs_help(self.can) => {
+                    self.run(copy(&packet), key, inner, std::mem::take(&mut first))?;
+                }
+                DpAction::Sample { probability, actions: inner } if action.needs_help(self.can) => {
+                    if *probability != 0 && (split_mix(self.random) >> 32) as u32 <= *probability {
+                        self.run(copy(&packet), key, inner, std::mem::take(&mut first))?;
+                    }
+                }
+                DpAction::Output(_)
+                | DpAction::Userspace(_)
+                | DpAction::Recirc(_)
+                | DpAction::Clone(_)
+                | DpAction::Sample { .. } => {
+                    first.push(action.clone());
+                    self.part(copy(&packet), key, std::mem::take(&mut first))?;
+                }
+            }
+        }
+        first.extend_from_slice(without);
+        if first.iter().any(delivers) { self.part(packet, key, first) } else { Ok(()) }
+    }
+
+    fn part(&mut self, packet: Packet, key: FlowKey, actions: Vec<DpAction>) -> Result<(), NoHelp> {
+        if self.parts.len() >= ACTIONS_MAX {
+            return Err(NoHelp);
+        }
+        self.parts.push(Part { packet, key, actions });
+        Ok(())
+    }
+}
+
+fn copy(packet: &Packet) -> Packet {
+    Packet::from_slice(packet.data())
+}
+
+#[cfg(test)]
+mod tests;

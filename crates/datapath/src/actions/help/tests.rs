@@ -1,0 +1,66 @@
+//! The parts that are left are what a datapath that can do all would have done.
+
+use super::*;
+use dpif::text::{NumbersOnly, format_actions, parse_actions};
+use flow::extract::{Metadata, extract};
+
+/// An ARP request on port 1.
+fn arp() -> (Packet, FlowKey) {
+    let mut frame = vec![0xff; 6];
+    frame.extend([2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    frame.extend([2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2]);
+    frame.resize(60, 0);
+    let mut key = FlowKey::default();
+    extract(&frame, &Metadata { in_port: 1, ..Metadata::default() }, 1, &mut key);
+    (Packet::from_slice(&frame), key)
+}
+
+/// What the actions leave: for each part its ARP opcode, VLAN tag and actions.
+fn left(actions: &str) -> Vec<String> {
+    let (packet, key) = arp();
+    let actions = parse_actions(actions, &NumbersOnly).expect(actions);
+    let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ALL };
+    let parts = with_help(packet, &key, &actions, &can, &mut 7).expect("they fit");
+    let tell = |p: Part| {
+        let tci = p.key.base.vlan_tci & 0xfff;
+        format!("op{} vlan{tci} {}", p.key.base.nw_proto, format_actions(&p.actions, &NumbersOnly))
+    };
+    parts.into_iter().map(tell).collect()
+}
+
+#[test]
+fn rewrites_come_before_what_follows_them_alone() {
+    assert_eq!(left("2,set(arp(op=2)),3,4"), ["op1 vlan0 2", "op2 vlan0 3,4"]);
+    assert_eq!(
+        left("push_vlan(vid=5,pcp=0),2,set(arp(op=2)),recirc(0x9)"),
+        ["op1 vlan5 2", "op2 vlan5 recirc(0x9)"]
+    );
+    assert_eq!(left("set(arp(op=2)),pop_vlan,2"), ["op2 vlan0 pop_vlan,2"]);
+    // Nothing is left to do.
+    assert!(left("set(arp(op=2))").is_empty());
+    assert_eq!(left("2,3"), ["op1 vlan0 2,3"]);
+}
+
+#[test]
+fn nested_lists_see_the_packet_of_their_place() {
+    assert_eq!(
+        left("clone(set(arp(op=2)),2),3,clone(set(arp(op=2)),4),5"),
+        ["op2 vlan0 2", "op1 vlan0 3", "op2 vlan0 4", "op1 vlan0 5"]
+    );
+    assert_eq!(left("sample(sample=100.0%,actions(set(arp(op=2)),2)),3"), ["op2 vlan0 2", "op1 vlan0 3"]);
+    assert_eq!(left("sample(sample=0.0%,actions(set(arp(op=2)),2)),3"), ["op1 vlan0 3"]);
+}
+
+#[test]
+fn a_meter_and_a_truncation_go_with_the_next_part() {
+    assert_eq!(left("meter(3),set(arp(op=2)),2"), ["op2 vlan0 meter(3),2"]);
+    assert_eq!(left("trunc(20),set(arp(op=2)),2,3"), ["op2 vlan0 trunc(20),2,3"]);
+}
+
+#[test]
+fn what_does_not_fit_is_told() {
+    let (packet, key) = arp();
+    let actions = parse_actions("set(icmp(type=3)),2", &NumbersOnly).unwrap();
+    let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ALL };
+    assert_eq!(with_help(packet, &key, &actions, &can, &mut 7).map(|p| p.len()), Err(NoHelp));
+}

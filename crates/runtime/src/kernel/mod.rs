@@ -1,0 +1,484 @@
+//! The kernel's datapath (the Linux module `openvswitch`) behind [`dpif::Datapath`]: packets are forwarded in the kernel, and this
+//! room carries operations to it and upcalls from it.
+//!
+//! - `ops`: operations as netlink requests; answers come at once, within [`Datapath::operate`];
+//! - `dispatch`, `source`, `queues`: upcalls, from the kernel's sockets to handlers;
+//! - `probe`: what this kernel can do;
+//! - `upkeep`: puts back what somebody else removed.
+//!
+//! The datapath belongs to the kernel, not to the process: it stays, with its ports and flows, when the process ends, and is
+//! taken over by the next one. It goes with the last bridge ([`Driver::remove`]). One that somebody else removed is made
+//! anew, with its ports.
+
+mod dispatch;
+mod ops;
+mod probe;
+mod queues;
+mod source;
+mod upkeep;
+
+pub use dispatch::Mode;
+
+use crate::driver::{Driver, Receiver};
+use crate::probes;
+use dispatch::Dispatch;
+use dpif::{
+    Capabilities, Datapath, DpAction, DpifError, DropReason, MeterConfig, MeterStats, OpBatch, PmdId,
+    PortInfo, PortKind, PortSpec, PortStats,
+};
+use flow::DpPort;
+use flow::nlkey::KeyLimits;
+use netdev::TapOptions;
+use netlink::Ovs;
+use netlink::ovs::{
+    DpInfo, DpName, DpNew, DpSet, FlowDel, FlowName, FlowParts, Request, VportInfo, VportKind, VportMonitor,
+    VportNew, VportSet, features,
+};
+use ops::Dumps;
+use source::{KernelSource, Shared};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+
+/// How the kernel datapath is made.
+#[derive(Clone, Debug)]
+pub struct KernelConfig {
+    /// `type@name`.
+    pub name: String,
+    /// Sockets for upcalls as that says; `None`: as the kernel can.
+    pub dispatch: Option<Mode>,
+    /// Flows of a former process stay.
+    pub keep_flows: bool,
+}
+
+/// Whether the kernel has a datapath that this process may use: its version.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn available() -> Result<String, String> {
+    Ovs::open().map(|_| probe::version()).map_err(|e| e.to_string())
+}
+
+/// How packets found their masks.
+#[derive(Clone, Copy, Debug)]
+pub struct Masks {
+    /// Packets that a flow was looked up for.
+    pub packets: u64,
+    /// Masks looked at for them.
+    pub visited: u64,
+    /// Masks now.
+    pub masks: u32,
+    /// Packets whose mask the cache knew.
+    pub cache_hits: u64,
+    /// Masks that the cache holds; `None` where the kernel does not tell.
+    pub cache_size: Option<u32>,
+}
+
+struct Port {
+    info: PortInfo,
+    kind: VportKind,
+    /// The device of a port of type `tap`, which ends when this does. Nobody reads it: what the host, or the datapath, sends to it
+    /// waits in its queue and is lost there, as with the stock switch.
+    tap: Option<netdev::Port>,
+}
+
+/// See the module.
+pub struct KernelDatapath {
+    name: String,
+    ovs: Ovs,
+    ifindex: AtomicU64,
+    can: Capabilities,
+    limits: KeyLimits,
+    shared: Arc<Shared>,
+    dispatch: Arc<Dispatch>,
+    ports: Mutex<BTreeMap<DpPort, Port>>,
+    removed: Mutex<PortStats>,
+    dumps: Mutex<Dumps>,
+    /// Packets that the kernel did not execute.
+    lost_executes: AtomicU64,
+    random: AtomicU64,
+    /// When something was last told that the kernel refused.
+    complained_ms: AtomicU64,
+    /// The kernel said that the datapath is not there.
+    suspect: AtomicBool,
+    /// Tells of ports that go; `None` where nobody can listen.
+    gone: Mutex<Option<VportMonitor>>,
+}
+
+impl KernelDatapath {
+    /// Takes the datapath of the network namespace over, or makes it. Its ports are those that it has; who uses them adds them.
+    ///
+    /// # Errors
+    /// There is no module, or it may not be used, or descriptors cannot be had; in words for whoever made a bridge.
+    pub fn start(config: &KernelConfig) -> Result<KernelDatapath, DpifError> {
+        let failed = |e: netlink::Error| DpifError::Device(e.to_string());
+        let system = |e: io::Error| DpifError::Device(e.to_string());
+        let ovs = Ovs::open().map_err(failed)?;
+        let short = short_name(&config.name);
+        let info = match ovs.dp_get(DpName::Name(short)) {
+            Ok(info) => {
+                log::info!(target: "dpif_netlink", "{}: takes over the kernel's datapath, which has {} flows", config.name, info.stats.flows);
+                info
+            }
+            Err(e) if e.is_no_device() => ovs
+                .dp_new(&DpNew {
+                    name: short.to_string(),
+                    user_features: features::UNALIGNED,
+                    ..DpNew::default()
+                })
+                .map_err(failed)?,
+            Err(e) => return Err(failed(e)),
+        };
+        let mode = probe::dispatch(&ovs, info.dp_ifindex, config.dispatch)?;
+        if config.keep_flows {
+            forget_recirculation(&ovs, info.dp_ifindex).map_err(failed)?;
+        } else {
+            ovs.flow_flush(info.dp_ifindex).map_err(failed)?;
+        }
+        let found = probe::capabilities(&ovs, info.dp_ifindex);
+        let datapath = KernelDatapath {
+            name: config.name.clone(),
+            ifindex: AtomicU64::new(info.dp_ifindex.into()),
+            can: found.can,
+            limits: found.limits,
+            shared: Arc::new(Shared::new().map_err(system)?),
+            dispatch: Arc::new(Dispatch::new(mode)),
+            ports: Mutex::default(),
+            removed: Mutex::default(),
+            dumps: Mutex::default(),
+            lost_executes: AtomicU64::new(0),
+            random: AtomicU64::new(sys::random::u64().map_err(system)?),
+            complained_ms: AtomicU64::new(0),
+            suspect: AtomicBool::new(false),
+            gone: Mutex::new(upkeep::listen(&ovs)),
+            ovs,
+        };
+        datapath.open_cpu_sockets()?;
+        datapath.port_add(&PortSpec {
+            name: short.to_string(),
+            kind: PortKind::Internal,
+            mac: None,
+            mtu: None,
+            number: Some(DpPort(0)),
+            options: Vec::new(),
+        })?;
+        Ok(datapath)
+    }
+
+    /// How upcalls come.
+    pub fn mode(&self) -> Mode {
+        self.dispatch.mode()
+    }
+
+    /// Sockets that upcalls come by, and handlers.
+    pub fn sockets_and_handlers(&self) -> (usize, usize) {
+        (self.dispatch.sockets(), self.dispatch.handlers())
+    }
+
+    /// How packets found their masks.
+    ///
+    /// # Errors
+    /// The datapath is not there.
+    pub fn masks(&self) -> Result<Masks, DpifError> {
+        let info = self.info().map_err(|e| self.error(&e, None))?;
+        let m = info.megaflow_stats;
+        Ok(Masks {
+            packets: info.stats.hit + info.stats.missed,
+            visited: m.mask_hit,
+            masks: m.masks,
+            cache_hits: m.cache_hit,
+            cache_size: info.masks_cache_size,
+        })
+    }
+
+    fn dp_ifindex(&self) -> u32 {
+        self.ifindex.load(Ordering::Relaxed) as u32
+    }
+
+    fn info(&self) -> Result<DpInfo, netlink::Error> {
+        self.ovs.dp_get(DpName::Ifindex(self.dp_ifindex()))
+    }
+
+    /// Where each processor has a socket: opens them and tells the kernel.
+    fn open_cpu_sockets(&self) -> Result<(), DpifError> {
+        if self.mode() != Mode::PerCpu {
+            return Ok(());
+        }
+        let cpus = probe::Cpus::of_machine().map_err(|e| DpifError::Device(e.to_string()))?;
+        let mut pids = BTreeMap::new();
+        for cpu in &cpus.present {
+            let source = self.source()?;
+            pids.insert(*cpu, dispatch::Source::pid(&source));
+            self.dispatch.cpu_add(*cpu, Box::new(source)).map_err(|e| DpifError::Device(e.to_string()))?;
+        }
+        self.set_cpu_pids(cpus.pids(&pids))
+    }
+
+    fn set_cpu_pids(&self, pids: Vec<u32>) -> Result<(), DpifError> {
+        let change = DpSet {
+            user_features: Some(features::UNALIGNED | features::DISPATCH_UPCALL_PER_CPU),
+            masks_cache_size: None,
+            per_cpu_pids: Some(pids),
+        };
+        let set = self.ovs.dp_set(DpName::Ifindex(self.dp_ifindex()), &change);
+        set.map(drop).map_err(|e| DpifError::Device(e.to_string()))
+    }
+
+    fn source(&self) -> Result<KernelSource, DpifError> {
+        KernelSource::open(&self.ovs, &self.shared).map_err(|e| DpifError::Device(e.to_string()))
+    }
+
+    /// The port of the kernel for `spec`: one that is there already, or a new one.
+    fn vport(&self, spec: &PortSpec, kind: VportKind, pids: Vec<u32>) -> Result<VportInfo, DpifError> {
+        let failed = |e: netlink::Error| self.error(&e, None);
+        match self.ovs.vport_get_by_name(&spec.name) {
+            Ok(there) if there.dp_ifindex == self.dp_ifindex() && there.kind == kind => {
+                let change = VportSet { upcall_pids: Some(pids), tunnel: None };
+                return self.ovs.vport_set(there.dp_ifindex, there.number, &change).map_err(failed);
+            }
+            Ok(there) if there.dp_ifindex == self.dp_ifindex() => {
+                self.ovs.vport_del(there.dp_ifindex, there.number).map_err(failed)?;
+            }
+            Ok(_) => {
+                return Err(DpifError::Device(format!("{} is a port of another datapath", spec.name)));
+            }
+            // There is none.
+            Err(_) => {}
+        }
+        let new =
+            VportNew { name: spec.name.clone(), kind, number: spec.number, upcall_pids: pids, tunnel: None };
+        self.ovs.vport_new(self.dp_ifindex(), &new).map_err(failed)
+    }
+
+    /// Counters of a port, its upcalls among them.
+    fn counters(&self, port: DpPort) -> Result<PortStats, DpifError> {
+        let vport = self.ovs.vport_get(self.dp_ifindex(), port).map_err(|e| self.error(&e, None))?;
+        let s = vport.stats;
+        let mut stats = PortStats {
+            rx_packets: s.rx_packets,
+            rx_bytes: s.rx_bytes,
+            rx_dropped: s.rx_dropped,
+            rx_errors: s.rx_errors,
+            tx_packets: s.tx_packets,
+            tx_bytes: s.tx_bytes,
+            tx_dropped: s.tx_dropped,
+            tx_errors: s.tx_errors,
+            ..PortStats::default()
+        };
+        if let Some(upcalls) = self.dispatch.port(port) {
+            // Kernels since 6.3 count what they could not hand up; before, only that there was no room is known.
+            let lost = vport.upcall_stats.map_or(upcalls.overruns.load(Ordering::Relaxed), |s| s.fail);
+            stats.drops[DropReason::UpcallQueueFull as usize] =
+                upcalls.refused.load(Ordering::Relaxed) + lost;
+        }
+        Ok(stats)
+    }
+}
+
+/// Removes flows that recirculate or were recirculated to, and those without a name: what their ids stood for went with the
+/// process that made them, and this one gives the same ids to others.
+fn forget_recirculation(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
+    fn recirculates(actions: &[DpAction]) -> bool {
+        actions.iter().any(|action| match action {
+            DpAction::Recirc(_) => true,
+            DpAction::Sample { actions, .. } | DpAction::Clone(actions) => recirculates(actions),
+            _ => false,
+        })
+    }
+    let mut kept = 0;
+    let mut going = Vec::new();
+    for flow in ovs.flow_dump(ifindex, FlowParts::ALL)? {
+        let flow = flow?;
+        let keyed = flow.key_and_mask(source::VLAN_LIMIT).is_ok_and(|(key, ..)| key.base.recirc_id == 0);
+        let stays = keyed && flow.dp_actions().is_ok_and(|actions| !recirculates(&actions));
+        match (flow.ufid, flow.key) {
+            (Some(_), _) if stays => kept += 1,
+            (Some(ufid), _) => going.push(FlowName::Ufid(ufid)),
+            (None, Some(key)) => going.push(FlowName::Key(key)),
+            (None, None) => {}
+        }
+    }
+    let gone = going.len();
+    let requests: Vec<_> =
+        going.into_iter().map(|name| Request::FlowDel(FlowDel { name, stats: false })).collect();
+    for result in ovs.operate(ifindex, &requests) {
+        result.map(drop).or_else(|e| if e.is_not_found() { Ok(()) } else { Err(e) })?;
+    }
+    log::info!(target: "dpif_netlink", "{kept} flows of a former process stay until rules are restored; {gone} that recirculate, or are of another program, went");
+    Ok(())
+}
+
+/// Makes the device of a port of type `tap`.
+fn make_tap(spec: &PortSpec) -> Result<netdev::Port, DpifError> {
+    let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
+    netdev::Port::open_tap(&spec.name, &options).map_err(|e| DpifError::Device(e.to_string()))
+}
+
+/// `ovs-system` of `system@ovs-system`.
+fn short_name(name: &str) -> &str {
+    name.split_once('@').map_or(name, |(_, short)| short)
+}
+
+impl Datapath for KernelDatapath {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.can
+    }
+
+    fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
+        let kind = match &spec.kind {
+            PortKind::System | PortKind::Tap => VportKind::Netdev,
+            PortKind::Internal => VportKind::Internal,
+            PortKind::Other(name) => {
+                return Err(DpifError::Unsupported(format!(
+                    "interface type {name} needs the userspace datapath: set the bridge's datapath_type to netdev"
+                )));
+            }
+        };
+        let source = match self.mode() {
+            Mode::PerCpu => None,
+            Mode::PerPort => Some(self.source()?),
+        };
+        let tap = match &spec.kind {
+            PortKind::Tap => Some(make_tap(spec)?),
+            _ => None,
+        };
+        let pids = source.as_ref().map(dispatch::Source::pid).into_iter().collect();
+        let vport = self.vport(spec, kind, pids)?;
+        let number = vport.number;
+        let boxed = source.map(|s| Box::new(s) as Box<dyn dispatch::Source>);
+        if let Err(e) = self.dispatch.port_add(number, boxed) {
+            self.dispatch.port_del(number);
+            // Nobody would get its upcalls.
+            let _ = self.ovs.vport_del(self.dp_ifindex(), number);
+            return Err(DpifError::Device(format!("cannot wait for upcalls: {e}")));
+        }
+        let type_name = match &spec.kind {
+            PortKind::Internal => "internal",
+            PortKind::Tap => "tap",
+            _ => "system",
+        };
+        let info = PortInfo { number, name: spec.name.clone(), type_name: type_name.to_string() };
+        lock(&self.ports).insert(number, Port { info, kind, tap });
+        probes::port_added(number, &spec.name);
+        Ok(number)
+    }
+
+    fn port_del(&self, port: DpPort) -> Result<(), DpifError> {
+        if lock(&self.ports).remove(&port).is_none() {
+            return Err(DpifError::NotFound("port"));
+        }
+        let counted = self.counters(port).unwrap_or_default();
+        lock(&self.removed).add(&counted);
+        let gone = self.ovs.vport_del(self.dp_ifindex(), port);
+        self.dispatch.port_del(port);
+        probes::port_removed(port);
+        match gone {
+            // It went with its interface.
+            Err(e) if e.is_no_device() => Ok(()),
+            Err(e) => Err(self.error(&e, None)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn ports(&self) -> Vec<PortInfo> {
+        lock(&self.ports).values().map(|p| p.info.clone()).collect()
+    }
+
+    fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError> {
+        self.counters(port)
+    }
+
+    fn pmds(&self) -> Vec<PmdId> {
+        vec![PmdId::None]
+    }
+
+    fn operate(&self, batch: OpBatch) {
+        probes::sent(&batch.ops);
+        let results = self.carry_out(&batch.ops);
+        probes::answered(&batch.ops, &results);
+        if let Some(reply) = batch.reply {
+            reply.done(batch.pmd, batch.tag, results);
+        }
+    }
+
+    fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError> {
+        self.ovs.meter_set(self.dp_ifindex(), id, config).map_err(|e| self.error(&e, None))
+    }
+
+    fn meter_del(&self, id: u32) -> Result<(), DpifError> {
+        self.ovs.meter_del(self.dp_ifindex(), id).map(drop).map_err(|e| self.error(&e, None))
+    }
+
+    fn meter_stats(&self, id: u32) -> Result<MeterStats, DpifError> {
+        self.ovs.meter_get(self.dp_ifindex(), id).map(|m| m.stats).map_err(|e| self.error(&e, None))
+    }
+}
+
+impl Driver for KernelDatapath {
+    fn set_handlers(&self, handlers: usize) -> io::Result<Vec<Box<dyn Receiver>>> {
+        let ends = self.dispatch.set_handlers(handlers)?;
+        log::info!(
+            target: "dpif_netlink",
+            "{}: upcalls come {} by {} sockets to {} handlers",
+            self.name,
+            self.mode().name(),
+            self.dispatch.sockets(),
+            ends.len()
+        );
+        Ok(ends)
+    }
+
+    fn wake_handlers(&self) {
+        self.dispatch.wake();
+    }
+
+    fn own_device_exists(&self, port: DpPort) -> Option<bool> {
+        let ours = lock(&self.ports).get(&port).map(|p| p.kind == VportKind::Internal || p.tap.is_some())?;
+        ours.then(|| self.ovs.vport_get(self.dp_ifindex(), port).is_ok())
+    }
+
+    fn ended_with_port(&self) -> u64 {
+        self.dispatch.ended_with_port()
+    }
+
+    fn upcalls_waiting(&self, port: DpPort) -> u64 {
+        self.dispatch.port(port).map_or(0, |p| p.waiting.load(Ordering::Relaxed))
+    }
+
+    fn removed_ports(&self) -> PortStats {
+        *lock(&self.removed)
+    }
+
+    fn tick(&self) {
+        self.look_after_ports();
+        if let Err(e) = self.look_after() {
+            self.suspect.store(true, Ordering::Relaxed);
+            log::error!(target: "dpif_netlink", "{}: {e}", self.name);
+        }
+    }
+
+    fn sweep_ports(&self) {
+        let Ok(all) = self.ovs.vport_dump(self.dp_ifindex()) else { return };
+        for left in all.iter().filter(|p| !lock(&self.ports).contains_key(&p.number)) {
+            log::info!(target: "dpif_netlink", "{}: port {} of a former process goes", self.name, left.name);
+            if let Err(e) = self.ovs.vport_del(left.dp_ifindex, left.number) {
+                log::warn!(target: "dpif_netlink", "{}: {e}", self.name);
+            }
+        }
+    }
+
+    fn kernel(&self) -> Option<&KernelDatapath> {
+        Some(self)
+    }
+
+    fn remove(&self) {
+        if let Err(e) = self.ovs.dp_del(DpName::Ifindex(self.dp_ifindex())) {
+            log::warn!(target: "dpif_netlink", "{}: {e}", self.name);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Operations of the slow path as requests to the kernel, in their order, many by one system call.
+
+use super::KernelDatapath;
+use super::source::VLAN_LIMIT;
+use datapath::with_help;
+use dpif::{DpAction, DpifError, DpifOp, Execute, FlowPut, FlowRecord, OpResult, PmdStats, PutMode};
+use flow::{DpPort, FlowKey, KeyMask, OfPort, Ufid};
+use netlink::actions::{ActionContext, ActionError, actions_to_bytes};
+use netlink::ovs::{self, FlowDel, FlowGet, FlowMode, FlowName, FlowParts, FlowReply, Reply, Request};
+use std::collections::VecDeque;
+use sync::{Ordering, lock};
+
+/// Dumps under way at once: the oldest is given up for a new one.
+const DUMPS_MAX: usize = 16;
+
+/// Dumps of which only a part was asked for so far.
+#[derive(Default)]
+pub(super) struct Dumps {
+    next: u64,
+    under_way: VecDeque<(u64, VecDeque<FlowReply>)>,
+}
+
+/// An operation on its way.
+enum Sent<'a> {
+    /// The flow of that name is made, changed, deleted or asked for.
+    Flow(Ufid, Vec<Request<'a>>),
+    /// A packet is executed, in parts if it needs help.
+    Packet(Vec<Request<'a>>),
+    /// Known without the kernel.
+    Known(OpResult),
+}
+
+impl Sent<'_> {
+    fn requests(&self) -> usize {
+        match self {
+            Sent::Flow(_, requests) | Sent::Packet(requests) => requests.len(),
+            Sent::Known(_) => 0,
+        }
+    }
+}
+
+impl KernelDatapath {
+    /// Carries operations out; a result each.
+    pub(super) fn carry_out(&self, ops: &[DpifOp]) -> Vec<OpResult> {
+        let mut results = Vec::with_capacity(ops.len());
+        for run in ops.chunk_by(|a, b| is_request(a) && is_request(b)) {
+            match run {
+                [op] if !is_request(op) => results.push(self.other(op)),
+                _ => self.requests(run, &mut results),
+            }
+        }
+        results
+    }
+
+    fn requests(&self, ops: &[DpifOp], results: &mut Vec<OpResult>) {
+        // Packets as help left them, which requests point into.
+        let parts: Vec<Vec<datapath::Part>> = ops.iter().map(|op| self.parts(op)).collect();
+        let mut sent: Vec<Sent<'_>> = ops.iter().zip(&parts).map(|(op, p)| self.request(op, p)).collect();
+        let mut all = Vec::with_capacity(ops.len());
+        let counts: Vec<usize> = sent.iter().map(Sent::requests).collect();
+        for one in &mut sent {
+            if let Sent::Flow(_, requests) | Sent::Packet(requests) = one {
+                all.append(requests);
+            }
+        }
+        let mut replies = self.ovs.operate(self.dp_ifindex(), &all).into_iter();
+        for (one, count) in sent.into_iter().zip(counts) {
+            let mine: Result<Vec<Reply>, netlink::Error> = replies.by_ref().take(count).collect();
+            results.push(match (one, mine) {
+                (Sent::Known(result), _) => result,
+                (Sent::Flow(ufid, _), Ok(mut replies)) => self.flow_result(ufid, replies.pop()),
+                (Sent::Flow(ufid, _), Err(e)) => {
+                    if !(e.is_exists() || e.is_not_found()) {
+                        self.complain(&format!("flow ufid:{ufid}"), &e);
+                    }
+                    OpResult::Failed(self.error(&e, Some(ufid)))
+                }
+                (Sent::Packet(_), Ok(_)) => OpResult::Done,
+                (Sent::Packet(_), Err(e)) => {
+                    self.complain("packet", &e);
+                    self.lost_executes.fetch_add(1, Ordering::Relaxed);
+                    OpResult::Failed(self.error(&e, None))
+                }
+            });
+        }
+    }
+
+    /// Tells the log what the kernel refused, once a second at most.
+    fn complain(&self, what: &str, e: &netlink::Error) {
+        let now_ms = sys::clock::monotonic_ms();
+        let told_ms = self.complained_ms.load(Ordering::Relaxed);
+        let due = told_ms == 0 || now_ms >= told_ms + 1000;
+        if due
+            && self
+                .complained_ms
+                .compare_exchange(told_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
+            log::warn!(target: "dpif_netlink", "{}: {what}: {e}", self.name);
+        }
+    }
+
+    /// What is left of a packet's actions when those are done that the kernel lacks; nothing when it lacks none.
+    fn parts(&self, op: &DpifOp) -> Vec<datapath::Part> {
+        let DpifOp::Execute(e) = op else { return Vec::new() };
+        if !e.actions.iter().any(|a| a.needs_help(&self.can)) {
+            return Vec::new();
+        }
+        let mut random = self.random.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // Actions that do not fit the packet drop it.
+        with_help(e.packet.clone(), &e.key, &e.actions, &self.can, &mut random).unwrap_or_default()
+    }
+
+    fn request<'a>(&self, op: &'a DpifOp, parts: &'a [datapath::Part]) -> Sent<'a> {
+        match op {
+            DpifOp::FlowPut(put) => match self.put(put) {
+                Ok(put) => Sent::Flow(put.ufid.unwrap_or_default(), vec![Request::FlowPut(put)]),
+                Err(e) => Sent::Known(OpResult::Failed(DpifError::Unsupported(e.to_string()))),
+            },
+            DpifOp::FlowDel(ufid) => {
+                let del = FlowDel { name: FlowName::Ufid(*ufid), stats: true };
+                Sent::Flow(*ufid, vec![Request::FlowDel(del)])
+            }
+            DpifOp::FlowGet(ufid) => {
+                let get = FlowGet { name: FlowName::Ufid(*ufid), parts: FlowParts::ALL };
+                Sent::Flow(*ufid, vec![Request::FlowGet(get)])
+            }
+            DpifOp::Execute(e) if e.actions.iter().any(|a| a.needs_help(&self.can)) => {
+                let of = |p: &'a datapath::Part| self.execute(p.packet.data(), &p.key, &p.actions);
+                executes(parts.iter().map(of))
+            }
+            DpifOp::Execute(e) => executes(std::iter::once(self.execute_whole(e))),
+            _ => unreachable!("only requests come here"),
+        }
+    }
+
+    fn put(&self, put: &FlowPut) -> Result<ovs::FlowPut, ActionError> {
+        let context = self.context(put.key.in_port());
+        let made = ovs::FlowPut::new(put.ufid, &put.key, &put.mask, &put.actions, &self.limits, &context)?;
+        let mode = match put.mode {
+            PutMode::Create => FlowMode::Create,
+            PutMode::Modify => FlowMode::Modify,
+        };
+        Ok(ovs::FlowPut { mode, ..made })
+    }
+
+    fn execute_whole<'a>(&self, e: &'a Execute) -> Result<Option<Request<'a>>, ActionError> {
+        self.execute(e.packet.data(), &e.key, &e.actions)
+    }
+
+    fn execute<'a>(
+        &self,
+        packet: &'a [u8],
+        key: &FlowKey,
+        actions: &[DpAction],
+    ) -> Result<Option<Request<'a>>, ActionError> {
+        if actions.iter().all(|a| matches!(a, DpAction::Drop(_))) {
+            return Ok(None);
+        }
+        let actions = actions_to_bytes(actions, &self.context(key.in_port()))?;
+        let key = flow::nlkey::key_to_bytes(key, &self.limits);
+        Ok(Some(Request::Execute(ovs::Execute {
+            packet,
+            key,
+            actions,
+            probe: false,
+            mru: None,
+            hash: None,
+            upcall_pid: None,
+        })))
+    }
+
+    /// What actions of flows and packets from that port do not say themselves.
+    fn context(&self, port: DpPort) -> ActionContext {
+        ActionContext {
+            // With a socket for each processor the kernel takes no notice of it.
+            upcall_pid: self.dispatch.pid_of(port).unwrap_or(u32::MAX),
+            in_port: OfPort::NONE,
+            bridge: [0; 16],
+            explicit_drop: self.can.explicit_drop,
+        }
+    }
+
+    fn flow_result(&self, ufid: Ufid, reply: Option<Reply>) -> OpResult {
+        match reply {
+            Some(Reply::Flow(flow)) => OpResult::Flow(Box::new(self.record(&flow, Some(ufid)))),
+            _ => OpResult::Done,
+        }
+    }
+
+    /// A flow as the slow path has it. What it cannot express is left out: such a flow is of another program, and is found to differ
+    /// from what is wanted.
+    fn record(&self, flow: &FlowReply, asked: Option<Ufid>) -> FlowRecord {
+        let (key, mask) = match flow.key_and_mask(VLAN_LIMIT) {
+            Ok((key, mask, _)) => (key, mask),
+            Err(_) => (FlowKey::default(), KeyMask::default()),
+        };
+        FlowRecord {
+            ufid: flow.ufid.or(asked).unwrap_or_default(),
+            key,
+            mask,
+            actions: flow.dp_actions().unwrap_or_default().into(),
+            stats: flow.stats,
+        }
+    }
+
+    /// An operation that is not a request of its own.
+    fn other(&self, op: &DpifOp) -> OpResult {
+        let done = |r: Result<OpResult, netlink::Error>| {
+            r.unwrap_or_else(|e| OpResult::Failed(self.error(&e, None)))
+        };
+        match op {
+            DpifOp::FlowDump { cursor, max_flows } => done(
+                self.dump(*cursor, FlowParts::ALL, *max_flows, |f| Some(self.record(&f, None)))
+                    .map(|(flows, next)| OpResult::Dump(flows, next)),
+            ),
+            DpifOp::FlowCounters { cursor, max_flows, since_ms } => {
+                let of = |f: FlowReply| {
+                    let wanted = *since_ms == 0 || f.stats.used_ms >= *since_ms;
+                    wanted.then_some((f.ufid?, f.stats))
+                };
+                done(
+                    self.dump(*cursor, FlowParts::TERSE, *max_flows, of)
+                        .map(|(flows, next)| OpResult::Counters(flows, next)),
+                )
+            }
+            DpifOp::FlowFlush => done(self.ovs.flow_flush(self.dp_ifindex()).map(|()| OpResult::Done)),
+            DpifOp::Stats => done(self.stats().map(|s| OpResult::Stats(Box::new(s)))),
+            // The kernel's counters cannot be cleared: readers keep what they saw.
+            _ => OpResult::Done,
+        }
+    }
+
+    /// Reads the table to its end at the first call, and gives it away in parts.
+    fn dump<T>(
+        &self,
+        cursor: u64,
+        parts: FlowParts,
+        max_flows: usize,
+        of: impl Fn(FlowReply) -> Option<T>,
+    ) -> Result<(Vec<T>, Option<u64>), netlink::Error> {
+        let mut waiting = if cursor == 0 {
+            self.ovs.flow_dump(self.dp_ifindex(), parts)?.collect::<Result<VecDeque<_>, _>>()?
+        } else {
+            let dumps = &mut *lock(&self.dumps);
+            let place = dumps.under_way.iter().position(|(name, _)| *name == cursor);
+            place.and_then(|place| dumps.under_way.remove(place)).map(|(_, flows)| flows).unwrap_or_default()
+        };
+        let mut out = Vec::with_capacity(max_flows.min(waiting.len()));
+        while out.len() < max_flows
+            && let Some(flow) = waiting.pop_front()
+        {
+            out.extend(of(flow));
+        }
+        if waiting.is_empty() {
+            return Ok((out, None));
+        }
+        let dumps = &mut *lock(&self.dumps);
+        dumps.next += 1;
+        dumps.under_way.push_back((dumps.next, waiting));
+        while dumps.under_way.len() > DUMPS_MAX {
+            dumps.under_way.pop_front();
+        }
+        Ok((out, Some(dumps.next)))
+    }
+
+    /// The counters of the datapath as those of one thread.
+    fn stats(&self) -> Result<PmdStats, netlink::Error> {
+        let info = self.info()?;
+        let (s, m) = (info.stats, info.megaflow_stats);
+        let lost = s.lost + self.dispatch.refused();
+        let mut stats = PmdStats {
+            received: s.hit + s.missed,
+            cache_hits: m.cache_hit.min(s.hit),
+            megaflow_hits: s.hit.saturating_sub(m.cache_hit),
+            subtable_lookups: m.mask_hit,
+            upcalls: s.missed.saturating_sub(lost),
+            upcalls_lost: lost,
+            flows: s.flows,
+            masks: m.masks.into(),
+            ..PmdStats::default()
+        };
+        stats.drops[dpif::DropReason::UpcallQueueFull as usize] = lost;
+        let malformed = self.shared.malformed.load(Ordering::Relaxed);
+        stats.drops[dpif::DropReason::UpcallError as usize] =
+            self.lost_executes.load(Ordering::Relaxed) + malformed;
+        Ok(stats)
+    }
+
+    /// The kernel's words as the slow path has them. One that says that the datapath is gone has it looked after.
+    pub(super) fn error(&self, e: &netlink::Error, flow: Option<Ufid>) -> DpifError {
+        match flow {
+            Some(ufid) if e.is_exists() => DpifError::Exists(ufid),
+            _ if e.is_not_found() => DpifError::NotFound("flow"),
+            _ => {
+                if e.is_no_device() {
+                    self.suspect.store(true, Ordering::Relaxed);
+                }
+                DpifError::Device(e.to_string())
+            }
+        }
+    }
+}
+
+fn is_request(op: &DpifOp) -> bool {
+    matches!(op, DpifOp::FlowPut(_) | DpifOp::FlowDel(_) | DpifOp::FlowGet(_) | DpifOp::Execute(_))
+}
+
+fn executes<'a>(all: impl Iterator<Item = Result<Option<Request<'a>>, ActionError>>) -> Sent<'a> {
+    match all.filter_map(Result::transpose).collect() {
+        Ok(requests) => Sent::Packet(requests),
+        Err(e) => Sent::Known(OpResult::Failed(DpifError::Unsupported(e.to_string()))),
+    }
+}

@@ -1,0 +1,224 @@
+//! What this kernel can do: found out by asking it for it.
+//!
+//! A flow that nothing matches is put as a trial and taken away again; the kernel refuses what it does not know.
+
+use super::source::VLAN_LIMIT;
+use super::{Capabilities, Mode};
+use dpif::text::{NumbersOnly, parse_actions, parse_key_mask};
+use dpif::{DpAction, DpifError};
+use flow::nlkey::KeyLimits;
+use flow::{OfPort, Ufid};
+use netlink::Ovs;
+use netlink::actions::ActionContext;
+use netlink::ovs::{DpName, DpSet, FlowDel, FlowMode, FlowName, FlowPut, Request, features};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Samples within each other that are tried at most.
+const NESTING_MAX: u8 = 10;
+/// MPLS labels that are tried at most: what keys of ours hold.
+const LABELS_MAX: u8 = 3;
+
+/// What was found.
+pub(super) struct Found {
+    pub(super) can: Capabilities,
+    pub(super) limits: KeyLimits,
+}
+
+/// Version of the kernel's datapath: that of the kernel, as it comes with it.
+pub(crate) fn version() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_or(String::new(), |text| text.trim().to_string())
+}
+
+/// Major and minor number of a kernel version; zeros for one that has none.
+fn major_minor(version: &str) -> (u32, u32) {
+    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// How upcalls are to come, of which the kernel is told.
+///
+/// # Errors
+/// The kernel cannot do what is wanted.
+pub(super) fn dispatch(ovs: &Ovs, ifindex: u32, wanted: Option<Mode>) -> Result<Mode, DpifError> {
+    let set = |bits| {
+        let change = DpSet { user_features: Some(bits), ..DpSet::default() };
+        ovs.dp_set(DpName::Ifindex(ifindex), &change).map(|info| info.user_features & bits == bits)
+    };
+    if wanted != Some(Mode::PerPort) {
+        // Kernels before that take any bit and do nothing about it.
+        let known = major_minor(&version()) >= (5, 15);
+        match set(features::UNALIGNED | features::DISPATCH_UPCALL_PER_CPU) {
+            Ok(true) if known => return Ok(Mode::PerCpu),
+            _ if wanted == Some(Mode::PerCpu) => {
+                let why = "this kernel cannot hand up packets per CPU (Linux 5.15 can)";
+                return Err(DpifError::Unsupported(why.to_string()));
+            }
+            _ => {}
+        }
+    }
+    set(features::UNALIGNED).map_err(|e| DpifError::Device(e.to_string()))?;
+    Ok(Mode::PerPort)
+}
+
+/// Whether the kernel takes a flow of that text.
+fn takes(ovs: &Ovs, ifindex: u32, key: &str, actions: &[DpAction]) -> bool {
+    let Ok((key, mask)) = parse_key_mask(key, &NumbersOnly) else { return false };
+    let context =
+        ActionContext { upcall_pid: u32::MAX, in_port: OfPort::NONE, bridge: [0; 16], explicit_drop: true };
+    // A name that no flow has: those of flows begin with random numbers.
+    let ufid = Ufid(1);
+    let Ok(put) = FlowPut::new(ufid, &key, &mask, actions, &KeyLimits::LINUX, &context) else { return false };
+    let put = FlowPut { mode: FlowMode::Create, probe: true, stats: false, ..put };
+    let del = Request::FlowDel(FlowDel { name: FlowName::Ufid(ufid), stats: false });
+    // One that a process left behind that ended here would stand in the way.
+    let told = ovs.operate(ifindex, &[del.clone(), Request::FlowPut(put), del]);
+    told.get(1).is_some_and(Result::is_ok)
+}
+
+/// Finds out what the kernel can do, and tells the log.
+pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
+    // A local experimental EtherType (IEEE 802): nobody sends that.
+    let try_key = |key: &str| takes(ovs, ifindex, key, &[]);
+    let try_actions = |text: &str| {
+        let actions = parse_actions(text, &NumbersOnly).unwrap_or_default();
+        !actions.is_empty() && takes(ovs, ifindex, "in_port(0),eth_type(0x88b5)", &actions)
+    };
+    let recirc = try_key("recirc_id(0x1),in_port(0),eth_type(0x88b5)");
+    let vlans = if try_key(
+        "in_port(0),eth_type(0x88a8),vlan(vid=1,pcp=0),encap(eth_type(0x8100),vlan(vid=2,pcp=0),encap(eth_type(0x88b5)))",
+    ) {
+        2
+    } else {
+        1
+    };
+    let labels = (1..=LABELS_MAX).rev().find(|n| {
+        let label = |i: u8| format!("label={i},tc=0,ttl=64,bos={}", u8::from(i == *n));
+        let all: Vec<String> = (1..=*n).map(label).collect();
+        try_key(&format!("in_port(0),eth_type(0x8847),mpls({})", all.join(",")))
+    });
+    let nested =
+        |n: u8| (0..n).fold("0".to_string(), |inner, _| format!("sample(sample=50.0%,actions({inner}))"));
+    let sample_nesting = (1..=NESTING_MAX).rev().find(|n| try_actions(&nested(*n))).unwrap_or(0);
+    let ct = try_key("ct_state(0x1/0x1),in_port(0),eth_type(0x88b5)");
+    let can = Capabilities {
+        max_vlan_headers: VLAN_LIMIT.min(vlans),
+        max_mpls_depth: labels.unwrap_or(0),
+        recirc,
+        explicit_drop: takes(
+            ovs,
+            ifindex,
+            "in_port(0),eth_type(0x88b5)",
+            &[DpAction::Drop(dpif::XlateDrop::Ok)],
+        ),
+        sample_nesting,
+        set_arp_nd_icmp: false,
+        key_limits: None,
+    };
+    let limits = KeyLimits { vlans, mpls: can.max_mpls_depth, ct, ct_labels: ct, ct_tuple: ct };
+    let can = Capabilities { key_limits: Some(limits), ..can };
+    let yes = |can: bool| if can { "yes" } else { "no" };
+    log::info!(
+        target: "ofproto_dpif",
+        "kernel {}: recirculation {}, VLAN headers {vlans}, MPLS labels {}, truncation {}, clone {}, nested samples {sample_nesting}, meters {}, drop with reason {}, conntrack state {}",
+        version(),
+        yes(recirc),
+        can.max_mpls_depth,
+        yes(try_actions("trunc(20),0")),
+        yes(try_actions("clone(0),0")),
+        yes(ovs.has_meters()),
+        yes(can.explicit_drop),
+        yes(ct),
+    );
+    Found { can, limits }
+}
+
+/// The processors of the machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Cpus {
+    /// Numbers of those that are there, also offline ones.
+    pub(super) present: Vec<u32>,
+    /// Numbers that there can be: below that.
+    possible_end: u32,
+}
+
+impl Cpus {
+    /// Those of this machine.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub(super) fn of_machine() -> io::Result<Cpus> {
+        let read = |file: &str| {
+            let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/{file}"))?;
+            parse_list(text.trim())
+                .ok_or_else(|| io::Error::other(format!("cannot read {file} CPUs: {text}")))
+        };
+        Ok(Cpus::of(read("present")?, &read("possible")?))
+    }
+
+    fn of(present: Vec<u32>, possible: &[u32]) -> Cpus {
+        let end = present.iter().chain(possible).max().map_or(1, |last| last + 1);
+        Cpus { present, possible_end: end }
+    }
+
+    /// The socket of each number that a processor can have. One that comes later shares the socket of one that is there.
+    pub(super) fn pids(&self, sockets: &BTreeMap<u32, u32>) -> Vec<u32> {
+        let all: Vec<u32> = sockets.values().copied().collect();
+        let of = |cpu: u32| {
+            let shared = all.get(cpu as usize % all.len().max(1)).copied().unwrap_or(0);
+            sockets.get(&cpu).copied().unwrap_or(shared)
+        };
+        (0..self.possible_end).map(of).collect()
+    }
+}
+
+/// Numbers of a list such as `0-3,8`; none of one that is none, or has a number that no machine has.
+fn parse_list(text: &str) -> Option<Vec<u32>> {
+    const NUMBERS_MAX: u32 = 8192;
+    let mut all = Vec::new();
+    for part in text.split(',').filter(|p| !p.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if last >= NUMBERS_MAX {
+            return None;
+        }
+        all.extend(first..=last);
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors() {
+        for (text, numbers) in [
+            ("0", Some(vec![0])),
+            ("0-3,8", Some(vec![0, 1, 2, 3, 8])),
+            ("", None),
+            ("x", None),
+            ("1-", None),
+            ("0-4000000000", None),
+        ] {
+            assert_eq!(parse_list(text), numbers, "{text}");
+        }
+    }
+
+    /// Isolated and offline ones have sockets as well; gaps and what may come later share those that are there.
+    #[test]
+    fn each_processor_has_a_socket_and_numbers_without_one_share() {
+        let cpus = Cpus::of(vec![0, 2, 3], &[0, 1, 2, 3, 4, 5]);
+        let sockets = BTreeMap::from([(0, 100), (2, 102), (3, 103)]);
+        assert_eq!(cpus.pids(&sockets), [100, 102, 102, 103, 102, 103]);
+        assert_eq!(Cpus::of(vec![0], &[0]).pids(&BTreeMap::from([(0, 9)])), [9]);
+        assert!(Cpus::of(vec![0], &[0]).pids(&BTreeMap::new()).iter().all(|pid| *pid == 0));
+    }
+
+    #[test]
+    fn versions() {
+        assert_eq!(major_minor("6.1.0-56-amd64"), (6, 1));
+        assert_eq!((major_minor("5.15"), major_minor("x")), ((5, 15), (0, 0)));
+    }
+}

@@ -1,0 +1,149 @@
+//! Upcall sockets of the kernel as [`Source`]s: messages in, [`Upcall`]s out.
+
+use super::dispatch::{READ_LEAST, Read, Source};
+use dpif::{PmdId, Upcall, UpcallKind};
+use flow::Ufid;
+use flow::extract::{Metadata, extract};
+use flow::nlkey::Fitness;
+use netlink::ovs::{RawUpcall, RecvError, UpcallBuffer, UpcallCmd};
+use netlink::{Ovs, UpcallSocket};
+use packet::Packet;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use sync::{AtomicU64, Mutex, Ordering, lock};
+
+/// Receive buffer of a socket, in bytes: a bound, not memory that is taken.
+const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+/// Messages of one system call.
+const SLOTS: usize = READ_LEAST;
+/// VLAN tags that keys tell apart.
+pub(super) const VLAN_LIMIT: u8 = 1;
+
+/// Gives flows names that no other flow has or had.
+pub(super) struct Names {
+    high: u64,
+    low: AtomicU64,
+}
+
+impl Names {
+    /// From random numbers: names of another process are others.
+    pub(super) fn new() -> std::io::Result<Names> {
+        Ok(Names { high: sys::random::u64()?, low: AtomicU64::new(sys::random::u64()?) })
+    }
+
+    fn next(&self) -> Ufid {
+        let low = self.low.fetch_add(1, Ordering::Relaxed);
+        Ufid(u128::from(self.high) << 64 | u128::from(low))
+    }
+}
+
+/// What all sockets share.
+pub(super) struct Shared {
+    pub(super) names: Names,
+    /// Messages that made no sense, or came for another datapath.
+    pub(super) malformed: AtomicU64,
+    /// Buffers that no socket reads into at the moment.
+    buffers: Mutex<Vec<UpcallBuffer>>,
+}
+
+impl Shared {
+    pub(super) fn new() -> std::io::Result<Shared> {
+        Ok(Shared { names: Names::new()?, malformed: AtomicU64::new(0), buffers: Mutex::default() })
+    }
+}
+
+/// A socket of the kernel.
+pub(super) struct KernelSource {
+    socket: UpcallSocket,
+    shared: Arc<Shared>,
+}
+
+impl KernelSource {
+    /// Opens one.
+    ///
+    /// # Errors
+    /// No descriptor can be had.
+    pub(super) fn open(ovs: &Ovs, shared: &Arc<Shared>) -> Result<KernelSource, netlink::Error> {
+        Ok(KernelSource { socket: ovs.upcall_socket(RECEIVE_BUFFER_BYTES)?, shared: shared.clone() })
+    }
+
+    fn upcall(&self, raw: &RawUpcall<'_>, received_us: u64) -> Option<Box<Upcall>> {
+        let (told, fitness) = raw.flow_key(VLAN_LIMIT).ok()?;
+        let cookie = raw.cookie().ok()?;
+        let kind = match (raw.cmd, cookie) {
+            (UpcallCmd::Miss, _) => UpcallKind::Miss,
+            (UpcallCmd::Action, info) => UpcallKind::Action(info?.cookie),
+        };
+        let key = match fitness {
+            Fitness::Perfect => told,
+            // Headers that the kernel's key does not tell are read from the packet.
+            _ => {
+                let mut key = told;
+                let metadata = Metadata {
+                    in_port: told.base.in_port,
+                    recirc_id: told.base.recirc_id,
+                    pkt_mark: told.base.pkt_mark,
+                    skb_priority: told.arp.skb_priority,
+                    dp_hash: told.base.dp_hash,
+                };
+                extract(raw.packet, &metadata, VLAN_LIMIT, &mut key);
+                key
+            }
+        };
+        Some(Box::new(Upcall {
+            kind,
+            packet: Packet::from_slice(raw.packet),
+            rx_port: key.in_port(),
+            key,
+            ufid: self.shared.names.next(),
+            pmd: PmdId::None,
+            ticket: None,
+            received_us,
+        }))
+    }
+}
+
+impl Source for KernelSource {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn pid(&self) -> u32 {
+        self.socket.pid()
+    }
+
+    fn read(&self, max: usize) -> Read {
+        let mut buffer = lock(&self.shared.buffers).pop().unwrap_or_else(|| UpcallBuffer::new(SLOTS));
+        let mut read = Read::default();
+        while read.upcalls.len() + SLOTS <= max {
+            match self.socket.recv_batch(&mut buffer) {
+                Ok(count) => {
+                    let now_us = sys::clock::machine_us();
+                    for raw in buffer.upcalls() {
+                        match raw.ok().and_then(|raw| self.upcall(&raw, now_us)) {
+                            Some(upcall) => read.upcalls.push(upcall),
+                            None => {
+                                self.shared.malformed.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
+                    }
+                    if count < SLOTS {
+                        read.emptied = true;
+                        break;
+                    }
+                }
+                Err(RecvError::Overrun) => read.overruns += 1,
+                Err(RecvError::Malformed(_)) => {
+                    self.shared.malformed.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(RecvError::Io(_)) => {
+                    // It will be told of again, if it recovers.
+                    read.emptied = true;
+                    break;
+                }
+            }
+        }
+        lock(&self.shared.buffers).push(buffer);
+        read
+    }
+}

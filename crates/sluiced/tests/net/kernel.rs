@@ -1,0 +1,485 @@
+//! The kernel's datapath with real traffic, Debian's switch and its tools beside it.
+//!
+//! These run where the kernel has the module `openvswitch`: in the machine of `cargo xtask guest`, mostly. The other tests run on
+//! it, too, with `SLUICE_DATAPATH=kernel`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use testkit::{
+    Cmd, Daemon, DaemonSpec, Host, Netns, RunDir, Running, Signal, Topology, require_netns, require_programs,
+    wait_for,
+};
+
+use crate::helpers::{LIMIT, SLUICED, appctl, ping_all, unreachable, vsctl};
+
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+/// Skips a test, visibly, where the kernel has no datapath.
+macro_rules! require_kernel {
+    () => {
+        require_netns!();
+        require_programs!("ovs-vsctl", "ovs-appctl", "ovs-dpctl", "ovs-ofctl", "ping");
+        if !$crate::kernel::has_module() {
+            return $crate::kernel::skipped();
+        }
+    };
+}
+pub(crate) use require_kernel;
+
+pub(crate) fn has_module() -> bool {
+    std::env::var_os("SLUICE_GUEST").is_some_and(|v| v == "1")
+        || Path::new("/sys/module/openvswitch").exists()
+}
+
+pub(crate) fn skipped() {
+    testkit::skip(
+        "kernel",
+        "the kernel has no module openvswitch (cargo xtask check runs these in a guest that has)",
+    );
+}
+
+fn spec(netns: &Netns, dir: &RunDir) -> DaemonSpec {
+    let spec = DaemonSpec::new(SLUICED).unwrap().netns(netns).rundir(dir);
+    spec.args(["--pidfile", "--log-file", "-vconsole:off", "--overwrite-pidfile"])
+}
+
+pub(crate) fn start(netns: &Netns, dir: &RunDir) -> Daemon {
+    serving(&spec(netns, dir))
+}
+
+fn serving(spec: &DaemonSpec) -> Daemon {
+    let daemon = spec.start().unwrap();
+    let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
+    wait_for(LIMIT, "the control socket", || socket.exists()).unwrap();
+    daemon
+}
+
+/// The line that adds `br0` with a port for each host.
+pub(crate) fn bridge(net: &Topology) -> String {
+    let ports: Vec<String> = net.ports().iter().map(|p| format!(" -- add-port br0 {p}")).collect();
+    format!("add-br br0{}", ports.concat())
+}
+
+/// What `ovs-dpctl` prints of the namespace's datapaths.
+pub(crate) fn dpctl(netns: &Netns, args: &[&str]) -> String {
+    netns.run("ovs-dpctl", args).unwrap().stdout
+}
+
+/// Flows without what changes from moment to moment.
+fn steady(flows: &str) -> BTreeSet<String> {
+    let one = |line: &str| {
+        let (key, rest) = line.split_once(", packets:").unwrap_or((line, ""));
+        let rest = rest.find("dp:ovs").or(rest.find("actions:")).map_or("", |at| &rest[at..]);
+        format!("{key}, {rest}")
+    };
+    flows.lines().map(one).collect()
+}
+
+fn ifindex(netns: &Netns, name: &str) -> String {
+    netns.run("cat", &[&format!("/sys/class/net/{name}/ifindex")]).unwrap().stdout
+}
+
+#[test]
+fn hosts_meet_and_stock_tools_see_the_same() {
+    require_kernel!();
+    let net = Topology::new(3).unwrap();
+    let [one, two, three] = &net.hosts[..] else { panic!("three hosts") };
+    let dir = RunDir::new("kernel").unwrap();
+    let daemon = start(&net.switch, &dir);
+    vsctl(&daemon, &bridge(&net));
+    assert_eq!(vsctl(&daemon, "get Open_vSwitch . datapath_types"), "[netdev, system]");
+    ping_all(&one.netns, two.ipv4.into(), 10);
+    ping_all(&two.netns, three.ipv6.into(), 10);
+    let shown = appctl(&daemon, "dpif/show");
+    assert!(shown.starts_with("system@ovs-system: hit:"), "{shown}");
+    assert!(shown.contains(" dispatch:per-"), "{shown}");
+    assert!(daemon.log().contains("system@ovs-system: upcalls come per-"), "{}", daemon.log());
+    // The same datapath, ports and flows, whoever asks.
+    let ours = appctl(&daemon, "dpctl/show");
+    let stock = dpctl(&net.switch, &["show"]);
+    let ports =
+        |text: &str| text.lines().filter(|l| l.contains("port ")).map(String::from).collect::<Vec<_>>();
+    assert_eq!(ports(&ours), ports(&stock));
+    assert_eq!(ports(&ours).len(), 5, "{ours}");
+    for options in [vec!["-m"], vec!["--names"], vec![]] {
+        let line = format!("dpctl/dump-flows {}", options.join(" "));
+        let mut words = vec!["dump-flows"];
+        words.extend(&options);
+        // A flow may come or go in between.
+        let mut last = String::new();
+        let same = wait_for(LIMIT, "both to show the same flows", || {
+            let (ours, stock) = (appctl(&daemon, line.trim()), dpctl(&net.switch, &words));
+            // An attribute that the stock tool does not know.
+            let stock = stock.replace(",key32(00 00/00 00)", "");
+            last = format!("{ours}\n--\n{stock}");
+            steady(&ours) == steady(&stock) && !ours.is_empty()
+        });
+        assert!(same.is_ok(), "{line}:\n{last}");
+    }
+    // Rules count what the kernel forwards.
+    ping_all(&one.netns, two.ipv4.into(), 20);
+    wait_for(LIMIT, "the counters", || {
+        let rules = daemon.ovs("ovs-ofctl", &["dump-flows", "br0"]).unwrap().stdout;
+        let packets = rules.split("n_packets=").nth(1).and_then(|t| t.split(',').next()?.parse::<u64>().ok());
+        packets.is_some_and(|n| n >= 60)
+    })
+    .unwrap();
+    // The last bridge takes the datapath with it.
+    vsctl(&daemon, "del-br br0");
+    wait_for(LIMIT, "the datapath to go", || dpctl(&net.switch, &["dump-dps"]).is_empty()).unwrap();
+    ports_of_rules(&net, &daemon);
+}
+
+/// Rules that drop, redirect, and answer for a host decide what the kernel does, and at once.
+fn ports_of_rules(net: &Topology, daemon: &Daemon) {
+    let [one, two, _] = &net.hosts[..] else { panic!("three hosts") };
+    vsctl(daemon, &bridge(net));
+    ping_all(&one.netns, two.ipv4.into(), 3);
+    daemon.ovs("ovs-ofctl", &["add-flow", "br0", "priority=9,icmp,actions=drop"]).unwrap();
+    unreachable(&one.netns, two.ipv4.into());
+    daemon.ovs("ovs-ofctl", &["del-flows", "br0", "icmp"]).unwrap();
+    ping_all(&one.netns, two.ipv4.into(), 3);
+}
+
+/// Answers ARP for whatever address is asked for.
+const ARP_RULE: &str = "priority=9,arp,arp_op=1,actions=move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],\
+    mod_dl_src:02:00:00:00:00:99,load:2->NXM_OF_ARP_OP[],move:NXM_NX_ARP_SHA[]->NXM_NX_ARP_THA[],\
+    load:0x020000000099->NXM_NX_ARP_SHA[],push:NXM_OF_ARP_TPA[],move:NXM_OF_ARP_SPA[]->NXM_OF_ARP_TPA[],\
+    pop:NXM_OF_ARP_SPA[],in_port";
+
+/// Waits until the host has an answer to ARP that only the rule gives.
+fn asks(host: &Host) {
+    let (mut other, dev) = (host.ipv4.octets(), &host.dev);
+    other[3] = 77;
+    let other = std::net::Ipv4Addr::from(other).to_string();
+    host.netns.ip(&format!("neigh flush dev {dev}")).unwrap();
+    let answered = || {
+        let _ = host.netns.cmd("ping").args(["-n", "-c", "1", "-W", "1", &other]).output();
+        host.netns.ip(&format!("neigh show {other} dev {dev}")).unwrap().contains("02:00:00:00:00:99")
+    };
+    wait_for(LIMIT, "an answer to ARP", answered).unwrap();
+}
+
+/// The socket that a flow's packets for the slow path go to.
+fn slow_pid(netns: &Netns) -> Option<String> {
+    let flows = dpctl(netns, &["dump-flows"]);
+    let (_, rest) = flows.split_once("userspace(pid=")?;
+    let (pid, rest) = rest.split_once(',')?;
+    assert!(rest.starts_with("slow_path(action)"), "{flows}");
+    Some(pid.to_string())
+}
+
+/// The kernel rewrites no ARP: the slow path does, packet by packet. A flow kept over a restart hands its packets to the new
+/// process.
+#[test]
+fn a_rule_answers_arp_though_the_kernel_cannot() {
+    require_kernel!();
+    let net = Topology::new(1).unwrap();
+    let host = &net.hosts[0];
+    let dir = RunDir::new("arp").unwrap();
+    let daemon = start(&net.switch, &dir);
+    vsctl(&daemon, "set Open_vSwitch . other_config:upcall-dispatch=per-port");
+    vsctl(&daemon, &bridge(&net));
+    daemon.ovs("ovs-ofctl", &["add-flow", "br0", ARP_RULE]).unwrap();
+    asks(host);
+    let before = slow_pid(&net.switch);
+    assert!(before.is_some());
+    vsctl(&daemon, "set Open_vSwitch . other_config:flow-restore-wait=true");
+    daemon.crash().unwrap();
+    let daemon = start(&net.switch, &dir);
+    daemon.ovs("ovs-ofctl", &["add-flow", "br0", ARP_RULE]).unwrap();
+    assert_eq!(slow_pid(&net.switch), before);
+    vsctl(&daemon, "remove Open_vSwitch . other_config flow-restore-wait");
+    wait_for(LIMIT, "the socket of the new process", || slow_pid(&net.switch) != before).unwrap();
+    asks(host);
+}
+
+/// Debian's switch on a database of its server.
+pub(crate) struct Stock {
+    server: Option<Running>,
+    dir: RunDir,
+}
+
+impl Stock {
+    pub(crate) fn new() -> Stock {
+        let dir = RunDir::new("stock").unwrap();
+        let file = dir.join("conf.db").to_string_lossy().into_owned();
+        dir.ovs("ovsdb-tool", &["create", &file, SCHEMA]).unwrap();
+        let server = Cmd::new("ovsdb-server")
+            .arg(&file)
+            .arg(format!("--remote=p{}", dir.db()))
+            .arg(format!("--unixctl={}", dir.join("ovsdb-server.ctl").display()))
+            .args(["-vconsole:off"])
+            .spawn()
+            .unwrap();
+        wait_for(LIMIT, "ovsdb-server", || dir.ovs("ovsdb-client", &["list-dbs", &dir.db()]).is_ok())
+            .unwrap();
+        Stock { server: Some(server), dir }
+    }
+
+    pub(crate) fn start(&self, netns: &Netns) -> Daemon {
+        // It counts no processors in the first seconds of a machine, and then has no handlers.
+        wait_for(LIMIT, "the machine to be up for a while", || {
+            let up = std::fs::read_to_string("/proc/uptime").unwrap();
+            up.split('.').next().and_then(|s| s.parse::<u32>().ok()).is_some_and(|s| s > 15)
+        })
+        .unwrap();
+        let spec = DaemonSpec::new("ovs-vswitchd").unwrap().netns(netns).rundir(&self.dir);
+        serving(&spec.args([
+            &self.dir.db(),
+            "--pidfile",
+            "--log-file",
+            "-vconsole:off",
+            "--overwrite-pidfile",
+        ]))
+    }
+}
+
+impl Drop for Stock {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            let _ = server.stop(Signal::TERM, LIMIT);
+        }
+    }
+}
+
+#[test]
+fn a_datapath_is_taken_over_from_the_stock_switch_and_back() {
+    require_kernel!();
+    require_programs!("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovsdb-client");
+    let net = Topology::new(2).unwrap();
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    let stock = Stock::new();
+    let theirs = stock.start(&net.switch);
+    vsctl(&theirs, &bridge(&net));
+    ping_all(&one.netns, two.ipv4.into(), 5);
+    let (system, local) = (ifindex(&net.switch, "ovs-system"), ifindex(&net.switch, "br0"));
+    let ports = dpctl(&net.switch, &["show"]);
+    let ports: Vec<&str> = ports.lines().filter(|l| l.contains("port ")).collect();
+    // As it is after a crash: the datapath stays, with a port that nobody knows of.
+    theirs.crash().unwrap();
+    net.switch.run("ovs-dpctl", &["add-if", "ovs-system", "left0,type=internal"]).unwrap();
+    let ours = serving(&spec(&net.switch, &stock.dir).args([stock.dir.db()]));
+    ping_all(&one.netns, two.ipv4.into(), 5);
+    assert!(ours.log().contains("takes over the kernel's datapath"), "{}", ours.log());
+    assert_eq!(
+        (ifindex(&net.switch, "ovs-system"), ifindex(&net.switch, "br0")),
+        (system.clone(), local.clone())
+    );
+    let same_ports = || {
+        let now = dpctl(&net.switch, &["show"]);
+        now.lines().filter(|l| l.contains("port ")).collect::<Vec<_>>() == ports
+    };
+    wait_for(LIMIT, "the port of nobody to go", same_ports).unwrap();
+    ours.crash().unwrap();
+    let theirs = stock.start(&net.switch);
+    ping_all(&two.netns, one.ipv6.into(), 5);
+    assert_eq!((ifindex(&net.switch, "ovs-system"), ifindex(&net.switch, "br0")), (system, local));
+    theirs.stop().unwrap();
+}
+
+#[test]
+fn established_traffic_outlives_a_kill() {
+    require_kernel!();
+    let net = Topology::new(2).unwrap();
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    let dir = RunDir::new("restart").unwrap();
+    let mut daemon = start(&net.switch, &dir);
+    vsctl(&daemon, &bridge(&net));
+    // Neighbours are known: a new question would be a new flow.
+    for (host, other) in [(one, two), (two, one)] {
+        let (ip, mac, dev) = (other.ipv4, &other.mac, &host.dev);
+        host.netns.ip(&format!("neigh replace {ip} lladdr {mac} dev {dev} nud permanent")).unwrap();
+    }
+    ping_all(&one.netns, two.ipv4.into(), 5);
+    let pings = one.netns.spawn("ping", &["-n", "-q", "-i", "0.01", &two.ipv4.to_string()]).unwrap();
+    for round in 0..2 {
+        vsctl(&daemon, "set Open_vSwitch . other_config:flow-restore-wait=true");
+        ping_all(&two.netns, one.ipv4.into(), 5);
+        daemon.crash().unwrap();
+        // Nobody is there: the kernel forwards.
+        ping_all(&two.netns, one.ipv4.into(), 5);
+        daemon = start(&net.switch, &dir);
+        wait_for(LIMIT, "the kept flows in the log", || {
+            daemon.log().contains("flows of a former process stay")
+        })
+        .unwrap();
+        ping_all(&two.netns, one.ipv4.into(), 5);
+        vsctl(&daemon, "remove Open_vSwitch . other_config flow-restore-wait");
+        wait_for(LIMIT, "the end of the restart", || daemon.log().contains("flows are restored")).unwrap();
+        appctl(&daemon, "revalidator/wait");
+        ping_all(&two.netns, one.ipv4.into(), 5);
+        println!("round {round}: {}", appctl(&daemon, "dpctl/dump-flows"));
+    }
+    let out = pings.stop(Signal::INT, LIMIT).unwrap();
+    assert!(out.stdout.contains(" 0% packet loss") && !out.stdout.contains("duplicates"), "{}", out.stdout);
+    // New traffic is served as well.
+    ping_all(&one.netns, two.ipv6.into(), 3);
+}
+
+#[test]
+fn a_datapath_that_somebody_removed_comes_back() {
+    require_kernel!();
+    let net = Topology::new(2).unwrap();
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    let dir = RunDir::new("removed").unwrap();
+    let daemon = start(&net.switch, &dir);
+    vsctl(&daemon, &bridge(&net));
+    ping_all(&one.netns, two.ipv4.into(), 3);
+    net.switch.run("ovs-dpctl", &["del-dp", "ovs-system"]).unwrap();
+    wait_for(LIMIT, "the ports to come back", || {
+        testkit::ping(&one.netns, two.ipv4.into(), 1).is_ok_and(|report| report.received == 1)
+    })
+    .unwrap();
+    assert!(daemon.log().contains("somebody removed the datapath"), "{}", daemon.log());
+    // A port alone, too, whether it is of a device or of ours.
+    for (port, to) in [(&*one.port, two.ipv4), ("br0", [10, 0, 9, 9].into())] {
+        // The bridge's own may still be on its way back with the datapath.
+        let removed = || net.switch.run("ovs-dpctl", &["del-if", "ovs-system", port]).is_ok();
+        wait_for(LIMIT, "the port to be removed", removed).unwrap();
+        wait_for(LIMIT, "the port to come back", || {
+            if port == "br0" {
+                // Its device is a new one.
+                let _ = net.switch.ip("addr replace 10.0.9.9/16 dev br0");
+                let _ = net.switch.up("br0");
+            }
+            testkit::ping(&one.netns, to.into(), 1).is_ok_and(|report| report.received == 1)
+        })
+        .unwrap();
+    }
+    let said = format!("somebody removed port {}; it is added again", one.port);
+    assert!(daemon.log().contains(&said), "{}", daemon.log());
+}
+
+/// Sockets follow the ports, or the processors, and never the handlers.
+#[test]
+fn sockets_do_not_grow_with_handlers() {
+    require_kernel!();
+    const PORTS: usize = 20;
+    for (mode, per_port) in [("per-port", true), ("per-cpu", false)] {
+        let net = Topology::new(2).unwrap();
+        let dir = RunDir::new(mode).unwrap();
+        let daemon = start(&net.switch, &dir);
+        vsctl(
+            &daemon,
+            &format!(
+                "set Open_vSwitch . other_config:upcall-dispatch={mode} other_config:n-handler-threads=2"
+            ),
+        );
+        vsctl(&daemon, &bridge(&net));
+        let internal = |n: usize| format!(" -- add-port br0 i{n} -- set Interface i{n} type=internal");
+        let many: String = (0..PORTS).map(internal).collect();
+        vsctl(&daemon, many.trim_start_matches(" -- "));
+        let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
+        let shown = |handlers: usize| {
+            let sockets = if per_port { PORTS + 4 } else { cpus() };
+            format!(" dispatch:{mode} sockets:{sockets} handlers:{handlers}\n")
+        };
+        let mut before = None;
+        for handlers in [2, 8, 2] {
+            vsctl(&daemon, &format!("set Open_vSwitch . other_config:n-handler-threads={handlers}"));
+            wait_for(LIMIT, "the handlers", || appctl(&daemon, "dpif/show").contains(&shown(handlers)))
+                .unwrap();
+            ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 3);
+            // An epoll set and a waker for each handler.
+            let without = descriptors() - 2 * handlers;
+            assert_eq!(*before.get_or_insert(without), without, "{mode}, {handlers} handlers");
+        }
+        if per_port {
+            assert!(before.unwrap() >= PORTS);
+        }
+        drop(daemon);
+        let _ = net.switch.run("ovs-dpctl", &["del-dp", "ovs-system"]);
+    }
+}
+
+fn cpus() -> usize {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/present").unwrap();
+    text.trim().rsplit('-').next().and_then(|n| n.parse::<usize>().ok()).unwrap() + 1
+}
+
+/// Ports come and go while packets of new flows come up all the time: descriptors go with them, and nobody is left waiting.
+#[test]
+fn ports_come_and_go_under_upcalls() {
+    require_kernel!();
+    let ports = if testkit::long() { 1000 } else { 60 };
+    for mode in ["per-port", "per-cpu"] {
+        let net = Topology::new(2).unwrap();
+        let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+        let dir = RunDir::new(mode).unwrap();
+        let daemon = start(&net.switch, &dir);
+        vsctl(
+            &daemon,
+            &format!(
+                "set Open_vSwitch . other_config:upcall-dispatch={mode} other_config:n-handler-threads=3"
+            ),
+        );
+        vsctl(&daemon, &bridge(&net));
+        // Each UDP port is a flow of its own.
+        let rule = "priority=9,udp,actions=move:NXM_OF_UDP_DST[]->NXM_NX_REG0[0..15],normal";
+        daemon.ovs("ovs-ofctl", &["add-flow", "br0", rule]).unwrap();
+        ping_all(&one.netns, two.ipv4.into(), 3);
+        let stop = AtomicBool::new(false);
+        let sent = std::thread::scope(|scope| {
+            let flood = scope.spawn(|| one.netns.enter(|| new_flows(two.ipv4, &stop)).unwrap());
+            let many = |verb: &str, more: &str| {
+                for chunk in (0..ports).collect::<Vec<_>>().chunks(50) {
+                    let one = |n: &usize| format!(" -- {verb} br0 i{n}{}", more.replace('@', &n.to_string()));
+                    let line: String = chunk.iter().map(one).collect();
+                    vsctl(&daemon, &format!("--timeout=120{line}"));
+                }
+            };
+            let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
+            let before = descriptors();
+            many("add-port", " -- set Interface i@ type=internal");
+            let with_ports = descriptors();
+            testkit::reachable(&two.netns, one.ipv6.into(), LIMIT).unwrap();
+            many("del-port", "");
+            wait_for(LIMIT, "the descriptors to go", || descriptors() <= before).unwrap();
+            let grown = if mode == "per-port" { ports } else { 0 };
+            assert!(
+                (grown..grown + 10).contains(&(with_ports - before)),
+                "{mode}: {before}, then {with_ports}"
+            );
+            stop.store(true, Ordering::Relaxed);
+            flood.join().unwrap()
+        });
+        assert!(sent > 100, "only {sent} packets were sent meanwhile");
+        // All that came up is served, and new flows are.
+        let waiting = || {
+            let status = appctl(&daemon, "sluice/status");
+            let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+            let bridges = status["bridges"].as_array().unwrap().clone();
+            let of = |b: &serde_json::Value| {
+                b["ports"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .filter_map(|p| p["upcalls_waiting"].as_u64())
+                    .sum::<u64>()
+            };
+            bridges.iter().map(of).sum::<u64>()
+        };
+        wait_for(LIMIT, "the queues to be empty", || waiting() == 0).unwrap();
+        testkit::reachable(&one.netns, two.ipv6.into(), LIMIT).unwrap();
+        vsctl(&daemon, "--timeout=60 del-br br0");
+        println!("{mode}: {sent} packets of new flows while {ports} ports came and went");
+    }
+}
+
+/// Sends packets of flows that nobody has seen until it is told to stop; how many.
+fn new_flows(to: std::net::Ipv4Addr, stop: &AtomicBool) -> u64 {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    let mut sent = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let port = 1024 + (sent % 60_000) as u16;
+        // What there is no room for is not sent.
+        sent += u64::from(socket.send_to(&[0; 16], (to, port)).is_ok());
+        if sent % 64 == 0 {
+            std::thread::yield_now();
+        }
+    }
+    sent
+}

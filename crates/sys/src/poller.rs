@@ -1,0 +1,153 @@
+//! Threads that wait for descriptors which they share: an epoll(7) set each, in all of which the same descriptor stands with
+//! `EPOLLEXCLUSIVE`, so that what comes wakes one that waits and not all of them.
+//!
+//! Edge-triggered: who is told of a descriptor reads until nothing is left, or comes back by itself.
+
+use crate::waker::Waker;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Of linux/eventpoll.h, since Linux 4.5. A kernel that does not know it wakes all who wait.
+const EXCLUSIVE: EventFlags = EventFlags::from_bits_retain(1 << 28);
+/// Descriptors that one wait tells of at most: what is left there, another thread may be told of.
+const TOLD_MAX: usize = 32;
+/// The name of the waker.
+const WAKER: u64 = u64::MAX;
+
+/// The set of one thread. Others may add, remove and wake.
+#[derive(Debug)]
+pub struct Poller {
+    epoll: OwnedFd,
+    waker: Arc<Waker>,
+}
+
+impl Poller {
+    /// An empty set.
+    pub fn new() -> io::Result<Poller> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let waker = Waker::new()?;
+        epoll::add(&epoll, waker.fd(), EventData::new_u64(WAKER), EventFlags::IN)?;
+        Ok(Poller { epoll, waker: Arc::new(waker) })
+    }
+
+    /// Waits for input of a descriptor too, told under a name below `u64::MAX`. One that stands in the sets of several threads
+    /// wakes one of them.
+    pub fn add(&self, fd: BorrowedFd<'_>, name: u64) -> io::Result<()> {
+        let events = EventFlags::IN | EventFlags::ET | EXCLUSIVE;
+        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(name), events)?)
+    }
+
+    /// Takes a descriptor out; one that is not in the set is no error.
+    pub fn remove(&self, fd: BorrowedFd<'_>) {
+        // The only other failure is a descriptor that was never in the set.
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// What wakes the thread out of [`Poller::wait`].
+    pub fn waker(&self) -> Arc<Waker> {
+        self.waker.clone()
+    }
+
+    /// Waits until a descriptor has input, or it is woken, or for `timeout`; the names of up to 32 descriptors go to `names`,
+    /// which is cleared before.
+    pub fn wait(&self, timeout: Duration, names: &mut Vec<u64>) {
+        names.clear();
+        let mut events: Vec<Event> = Vec::with_capacity(TOLD_MAX);
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        // Interrupted: what has input is told of the next time.
+        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout));
+        for event in &events {
+            let data = event.data;
+            match data.u64() {
+                WAKER => {
+                    self.waker.drain();
+                }
+                name => names.push(name),
+            }
+        }
+    }
+}
+
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+    const NOT: Duration = Duration::ZERO;
+
+    fn names(poller: &Poller, timeout: Duration) -> Vec<u64> {
+        let mut names = Vec::new();
+        poller.wait(timeout, &mut names);
+        names
+    }
+
+    #[test]
+    fn input_is_told_once_and_a_wake_ends_a_wait() {
+        let (poller, source) = (Poller::new().unwrap(), Waker::new().unwrap());
+        poller.add(source.fd(), 7).unwrap();
+        source.wake();
+        assert_eq!((names(&poller, LONG), names(&poller, NOT)), (vec![7], vec![]));
+        // More of it is told again.
+        source.wake();
+        assert_eq!(names(&poller, LONG), [7]);
+        poller.waker().wake();
+        assert!(names(&poller, LONG).is_empty());
+        poller.remove(source.fd());
+        source.wake();
+        assert!(names(&poller, NOT).is_empty());
+        poller.remove(source.fd());
+        // Input that was there before is told too.
+        poller.add(source.fd(), 8).unwrap();
+        assert_eq!(names(&poller, LONG), [8]);
+    }
+
+    /// Each piece of input wakes one thread of several that wait, and one that does not wait keeps it from no other.
+    #[test]
+    fn input_wakes_one_of_those_who_wait() {
+        let source = Arc::new(Waker::new().unwrap());
+        let pollers: Vec<Arc<Poller>> = (0..4).map(|_| Arc::new(Poller::new().unwrap())).collect();
+        pollers.iter().for_each(|p| p.add(source.fd(), 1).unwrap());
+        // The first of them never waits.
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (stop, waits) = (Arc::new(std::sync::atomic::AtomicBool::new(false)), pollers[1..].to_vec());
+        let threads: Vec<_> = waits
+            .into_iter()
+            .enumerate()
+            .map(|(n, poller)| {
+                let (told, stop, source) = (told.clone(), stop.clone(), source.clone());
+                std::thread::spawn(move || {
+                    while !stop.load(std::sync::atomic::Ordering::Acquire) {
+                        if !names(&poller, LONG).is_empty() && source.drain() {
+                            told.lock().unwrap().push(n);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for round in 1..=200 {
+            source.wake();
+            let end = std::time::Instant::now() + LONG;
+            while told.lock().unwrap().len() < round {
+                assert!(std::time::Instant::now() < end, "input {round} woke nobody");
+                std::thread::yield_now();
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Release);
+        pollers.iter().for_each(|p| p.waker().wake());
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(told.lock().unwrap().len(), 200);
+    }
+}
