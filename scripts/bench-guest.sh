@@ -27,7 +27,8 @@ trap clean EXIT
 # Sockets of the daemon's for generic netlink (protocol 16), all of them.
 sockets() {
     local inodes
-    inodes=$(find "/proc/$daemon/fd" -lname 'socket:*' -printf '%l\n' | tr -dc '0-9\n' | sort)
+    # Descriptors come and go meanwhile.
+    inodes=$({ find "/proc/$daemon/fd" -lname 'socket:*' -printf '%l\n' 2>/dev/null || true; } | tr -dc '0-9\n' | sort)
     ip netns exec "$netns" cat /proc/net/netlink | awk '$2 == 16 { print $10 }' | sort | comm -12 - <(echo "$inodes") | wc -l
 }
 
@@ -35,7 +36,7 @@ sockets() {
 run() {
     local name=$1 target_switch=$2
     shift 2
-    ip netns exec "$netns" "$target/sluice" upcall-bench "$target_switch" --name "$name" --rundir "$work/$name" --datapath-type system \
+    ip netns exec "$netns" "$target/sluice" upcall-bench --target "$target_switch" --name "$name" --rundir "$work/$name" --datapath-type system \
         --ports "$ports" --packets 300 --port-packets 4 --load-packets 300 --interval 5ms --load-rate 2000 --json "$out/$name.json" "$@" &
     local bench=$! most=0 now
     while kill -0 "$bench" 2>/dev/null; do

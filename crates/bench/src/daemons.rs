@@ -35,7 +35,7 @@ pub(crate) fn start_sluice(
     args: &[String],
     cpu: Option<usize>,
 ) -> Result<Daemon> {
-    on_cpu(sluiced, netns, cpu)?.args(["-vconsole:off", "--log-file"]).args(args).start()
+    on_cpu(sluiced, netns, cpu)?.args(["--disable-system", "-vconsole:off", "--log-file"]).args(args).start()
 }
 
 /// Starts a stock daemon and its database server, with settings of the `Open_vSwitch` row; the daemon comes first in the answer.

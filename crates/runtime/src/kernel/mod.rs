@@ -39,7 +39,7 @@ use source::{KernelSource, Shared};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use sync::{AtomicU64, Mutex, Ordering, lock};
 
 /// How the kernel datapath is made.
 #[derive(Clone, Debug)]
@@ -100,8 +100,6 @@ pub struct KernelDatapath {
     random: AtomicU64,
     /// When something was last told that the kernel refused.
     complained_ms: AtomicU64,
-    /// The kernel said that the datapath is not there.
-    suspect: AtomicBool,
     /// Tells of ports that go; `None` where nobody can listen.
     gone: Mutex<Option<VportMonitor>>,
 }
@@ -150,7 +148,6 @@ impl KernelDatapath {
             lost_executes: AtomicU64::new(0),
             random: AtomicU64::new(sys::random::u64().map_err(system)?),
             complained_ms: AtomicU64::new(0),
-            suspect: AtomicBool::new(false),
             gone: Mutex::new(upkeep::listen(&ovs)),
             ovs,
         };
@@ -457,7 +454,6 @@ impl Driver for KernelDatapath {
     fn tick(&self) {
         self.look_after_ports();
         if let Err(e) = self.look_after() {
-            self.suspect.store(true, Ordering::Relaxed);
             log::error!(target: "dpif_netlink", "{}: {e}", self.name);
         }
     }

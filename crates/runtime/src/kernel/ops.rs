@@ -287,17 +287,12 @@ impl KernelDatapath {
         Ok(stats)
     }
 
-    /// The kernel's words as the slow path has them. One that says that the datapath is gone has it looked after.
+    /// The kernel's words as the slow path has them.
     pub(super) fn error(&self, e: &netlink::Error, flow: Option<Ufid>) -> DpifError {
         match flow {
             Some(ufid) if e.is_exists() => DpifError::Exists(ufid),
             _ if e.is_not_found() => DpifError::NotFound("flow"),
-            _ => {
-                if e.is_no_device() {
-                    self.suspect.store(true, Ordering::Relaxed);
-                }
-                DpifError::Device(e.to_string())
-            }
+            _ => DpifError::Device(e.to_string()),
         }
     }
 }

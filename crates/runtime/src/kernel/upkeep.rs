@@ -1,6 +1,8 @@
 //! The datapath and its ports as they are to be, though others may change them: `ovs-dpctl del-dp`, `ovs-dpctl del-if`.
 //!
-//! - The datapath is looked for when an operation found it gone, and made anew with its ports.
+//! - A datapath that is gone is made anew with its ports.
+//! - Which sockets upcalls go to is a setting of the datapath, which stock `ovs-dpctl` turns to its own whenever it looks at it;
+//!   what it turned is turned back.
 //! - A port that went alone, and whose interface is there, is added again under its number, so that flows stay right.
 //! - A port whose interface went is left to whoever follows links; an internal one is opened anew by the control plane, since its
 //!   device is a new one then.
@@ -11,7 +13,7 @@ use super::{KernelDatapath, Mode, probe, short_name};
 use dpif::DpifError;
 use flow::DpPort;
 use netlink::Ovs;
-use netlink::ovs::{DpNew, VportEvent, VportKind, VportMonitor, VportNew, features};
+use netlink::ovs::{DpName, DpNew, DpSet, VportEvent, VportKind, VportMonitor, VportNew, features};
 use std::collections::BTreeSet;
 use sync::{Ordering, lock};
 
@@ -25,11 +27,10 @@ pub(super) fn listen(ovs: &Ovs) -> Option<VportMonitor> {
 impl KernelDatapath {
     /// Makes the datapath anew when somebody removed it, with its ports as far as their interfaces are there.
     pub(super) fn look_after(&self) -> Result<(), DpifError> {
-        if !self.suspect.swap(false, Ordering::Relaxed) {
-            return Ok(());
-        }
         match self.info() {
-            Ok(_) => return Ok(()),
+            Ok(info) => {
+                return self.keep_dispatch(info.user_features);
+            }
             Err(e) if e.is_no_device() => {}
             Err(e) => return Err(DpifError::Device(e.to_string())),
         }
@@ -56,6 +57,26 @@ impl KernelDatapath {
             }
         }
         Ok(())
+    }
+
+    /// Has upcalls come as they are to, if somebody set the datapath otherwise.
+    fn keep_dispatch(&self, now: u32) -> Result<(), DpifError> {
+        let by_cpu = now & features::DISPATCH_UPCALL_PER_CPU != 0;
+        if by_cpu == (self.mode() == Mode::PerCpu) {
+            return Ok(());
+        }
+        log::warn!(
+            target: "dpif_netlink",
+            "{}: somebody set another dispatch of upcalls (ovs-dpctl does); it is {} again",
+            self.name,
+            self.mode().name()
+        );
+        if by_cpu {
+            let change = DpSet { user_features: Some(features::UNALIGNED), ..DpSet::default() };
+            let set = self.ovs.dp_set(DpName::Ifindex(self.dp_ifindex()), &change);
+            return set.map(drop).map_err(|e| DpifError::Device(e.to_string()));
+        }
+        self.point_cpus_here()
     }
 
     /// Tells a new datapath of the sockets of processors.
@@ -98,7 +119,7 @@ impl KernelDatapath {
         let Some(port) = ports.get(&number).filter(|p| p.kind == VportKind::Netdev) else { return };
         if self.info().is_err() {
             // All of it went.
-            return self.suspect.store(true, Ordering::Relaxed);
+            return;
         }
         if !self.ovs.vport_get(self.dp_ifindex(), number).is_err_and(|e| e.is_no_device()) {
             return;

@@ -189,6 +189,8 @@ fn a_rule_answers_arp_though_the_kernel_cannot() {
     vsctl(&daemon, "set Open_vSwitch . other_config:flow-restore-wait=true");
     daemon.crash().unwrap();
     let daemon = start(&net.switch, &dir);
+    // Answered when the bridge is there again.
+    vsctl(&daemon, "set Bridge br0 external_ids:back=yes");
     daemon.ovs("ovs-ofctl", &["add-flow", "br0", ARP_RULE]).unwrap();
     assert_eq!(slow_pid(&net.switch), before);
     vsctl(&daemon, "remove Open_vSwitch . other_config flow-restore-wait");
