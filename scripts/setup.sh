@@ -31,13 +31,17 @@ restore_policy() {
     fi
 }
 
-# Two runs at a time would restore each other's policy. The lock is on the folder and ends with this process.
+# Two runs at a time would restore each other's policy. The lock is on the folder and ends with this process; the shells that
+# this one starts hold it with it, and would wait for it in vain if they opened the folder anew.
+locked=
 lock() {
+    [ -z "$locked" ] || return 0
     exec 9<"${policy%/*}"
     if ! flock -w 600 9; then
         say "another run has held its lock for ten minutes"
         exit 1
     fi
+    locked=yes
 }
 
 # Whether a policy-rc.d is there that already refuses to start services.

@@ -8,6 +8,8 @@ mod direction;
 mod fuzz;
 mod guest;
 mod osken;
+#[cfg(test)]
+mod setup_tests;
 mod source;
 mod stages;
 mod supply;
