@@ -154,17 +154,25 @@ pub enum DpAction {
 }
 
 impl DpAction {
-    /// Whether a datapath that can do so much cannot carry it out, nor what is nested in it: the slow path has to, packet by
+    /// Whether it, or an action nested in it, is so.
+    pub fn any(&self, is: fn(&DpAction) -> bool) -> bool {
+        let within = |actions: &[DpAction]| actions.iter().any(|a| a.any(is));
+        is(self)
+            || matches!(self, DpAction::Sample { actions, .. } | DpAction::Clone(actions) if within(actions))
+    }
+
+    /// Whether a datapath that can do so much cannot carry it out, or something nested in it: the slow path has to, packet by
     /// packet.
     pub fn needs_help(&self, can: &Capabilities) -> bool {
-        match self {
-            DpAction::Set(
-                SetAction::Arp(_) | SetAction::Nd(_) | SetAction::Icmp(_) | SetAction::Icmpv6(_),
-            ) => !can.set_arp_nd_icmp,
-            DpAction::Sample { actions, .. } | DpAction::Clone(actions) => {
-                actions.iter().any(|a| a.needs_help(can))
+        let rewrites = |a: &DpAction| match a {
+            DpAction::Set(set) => {
+                matches!(
+                    set,
+                    SetAction::Arp(_) | SetAction::Nd(_) | SetAction::Icmp(_) | SetAction::Icmpv6(_)
+                )
             }
             _ => false,
-        }
+        };
+        !can.set_arp_nd_icmp && self.any(rewrites)
     }
 }

@@ -1,7 +1,7 @@
 //! Datapath actions as attributes (`OVS_ACTION_ATTR_*` of linux/openvswitch.h) and back.
 //!
 //! Headers are rewritten by `SET_MASKED`, whose values are zero outside their masks, as the kernel demands. Nothing is left out
-//! silently: what the kernel cannot do ([`needs_help`]) or what does not fit an attribute is an error. Flows of other programs
+//! silently: what the kernel cannot do ([`DpAction::needs_help`]) or what does not fit an attribute is an error. Flows of other programs
 //! may hold actions that [`DpAction`] cannot express; reading those is an error that names the first one.
 
 mod set;
@@ -115,16 +115,6 @@ const NAMES: [&str; 26] = [
 
 fn unknown(kind: u16) -> ActionError {
     ActionError::Unknown { kind, name: NAMES.get(usize::from(kind)).copied().unwrap_or("?") }
-}
-
-/// Whether the kernel cannot do this by itself, or something within it: rewriting ARP, ICMP, ICMPv6 and neighbour discovery. Such
-/// packets have to go through the slow path.
-pub fn needs_help(action: &DpAction) -> bool {
-    match action {
-        DpAction::Set(set) => set::unsettable(set).is_some(),
-        DpAction::Sample { actions, .. } | DpAction::Clone(actions) => actions.iter().any(needs_help),
-        _ => false,
-    }
 }
 
 /// Appends a list of actions to `out`.

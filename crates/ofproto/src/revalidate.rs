@@ -475,6 +475,7 @@ impl Revalidator {
         let verdict = recheck(backer, r.ufid, &mut k, backer.epoch(), now_ms);
         push(backer, &mut k, &r.stats);
         // Where its packets for the slow path go to was told by who made it: that is to be told anew.
+        let hands_up = |a: &DpAction| a.any(|a| matches!(a, DpAction::Userspace(_)));
         let verdict = match verdict {
             Verdict::Keep if k.actions.iter().any(hands_up) => Verdict::Modify(k.actions.clone()),
             other => other,
@@ -490,15 +491,6 @@ impl Revalidator {
                 None
             }
         }
-    }
-}
-
-/// Whether an action, or one within it, hands packets up.
-fn hands_up(action: &DpAction) -> bool {
-    match action {
-        DpAction::Userspace(_) => true,
-        DpAction::Sample { actions, .. } | DpAction::Clone(actions) => actions.iter().any(hands_up),
-        _ => false,
     }
 }
 

@@ -57,6 +57,12 @@ pub trait Driver: Datapath {
         false
     }
 
+    /// How many handlers there are unless `n-handler-threads` says otherwise, with so many processors: those, less what
+    /// revalidators would take in stock switches.
+    fn usual_handlers(&self, processors: usize) -> usize {
+        processors.saturating_sub(processors / 4 + 1)
+    }
+
     /// Housekeeping, about once a second.
     fn tick(&self) {}
 

@@ -44,13 +44,6 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 /// How long a handler that ends waits for the answers to its puts.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// How many handlers there are unless `n-handler-threads` says otherwise: the processors, less those that revalidators would
-/// take in stock switches.
-fn usual_handlers() -> usize {
-    let processors = sys::thread::allowed_cpus().map_or(1, |cpus| cpus.len());
-    processors.saturating_sub(processors / 4 + 1).max(1)
-}
-
 /// The slow path's threads. Dropping ends them.
 pub struct SlowPath {
     backer: Arc<Backer>,
@@ -131,7 +124,8 @@ impl SlowPath {
     /// # Errors
     /// When threads or what they receive by cannot be had; those that could be serve their ports.
     pub(crate) fn set_handlers(&mut self, wanted: Option<u32>) -> io::Result<()> {
-        let count = wanted.map_or_else(usual_handlers, |n| n as usize).max(1);
+        let processors = || sys::thread::allowed_cpus().map_or(1, |cpus| cpus.len());
+        let count = wanted.map_or_else(|| self.datapath.usual_handlers(processors()), |n| n as usize).max(1);
         let ended = self.handlers.running.iter().filter(|thread| thread.is_finished()).count();
         if ended > 0 {
             log::error!(target: "ofproto_dpif_upcall", "{}: {ended} handlers ended; all start anew", self.datapath.name());

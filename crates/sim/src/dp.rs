@@ -476,15 +476,7 @@ impl Datapath for SimDatapath {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_vlan_headers: crate::model::VLAN_LIMIT,
-            max_mpls_depth: 3,
-            recirc: true,
-            explicit_drop: true,
-            sample_nesting: 8,
-            set_arp_nd_icmp: true,
-            key_limits: None,
-        }
+        Capabilities { max_vlan_headers: crate::model::VLAN_LIMIT, ..Capabilities::ALL }
     }
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {

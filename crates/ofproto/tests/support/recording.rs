@@ -30,15 +30,7 @@ impl Datapath for RecordingDatapath {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_vlan_headers: 2,
-            max_mpls_depth: 3,
-            recirc: true,
-            explicit_drop: true,
-            sample_nesting: 0,
-            set_arp_nd_icmp: true,
-            key_limits: None,
-        }
+        Capabilities { sample_nesting: 0, ..Capabilities::ALL }
     }
 
     fn port_add(&self, _: &PortSpec) -> Result<DpPort, DpifError> {

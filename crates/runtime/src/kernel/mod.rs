@@ -276,13 +276,8 @@ impl KernelDatapath {
 /// Removes flows that recirculate or were recirculated to, and those without a name: what their ids stood for went with the
 /// process that made them, and this one gives the same ids to others.
 fn forget_recirculation(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
-    fn recirculates(actions: &[DpAction]) -> bool {
-        actions.iter().any(|action| match action {
-            DpAction::Recirc(_) => true,
-            DpAction::Sample { actions, .. } | DpAction::Clone(actions) => recirculates(actions),
-            _ => false,
-        })
-    }
+    let recirculates =
+        |actions: &[DpAction]| actions.iter().any(|a| a.any(|a| matches!(a, DpAction::Recirc(_))));
     let mut kept = 0;
     let mut going = Vec::new();
     for flow in ovs.flow_dump(ifindex, FlowParts::ALL)? {
@@ -417,6 +412,11 @@ impl Datapath for KernelDatapath {
 }
 
 impl Driver for KernelDatapath {
+    /// One for each: the kernel forwards on all processors, without threads of the daemon's.
+    fn usual_handlers(&self, processors: usize) -> usize {
+        processors
+    }
+
     fn set_handlers(&self, handlers: usize) -> io::Result<Vec<Box<dyn Receiver>>> {
         let ends = self.dispatch.set_handlers(handlers)?;
         log::info!(

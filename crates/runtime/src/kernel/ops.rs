@@ -3,7 +3,7 @@
 use super::KernelDatapath;
 use super::source::VLAN_LIMIT;
 use datapath::with_help;
-use dpif::{DpAction, DpifError, DpifOp, Execute, FlowPut, FlowRecord, OpResult, PmdStats, PutMode};
+use dpif::{DpAction, DpifError, DpifOp, FlowPut, FlowRecord, OpResult, PmdStats, PutMode};
 use flow::{DpPort, FlowKey, KeyMask, OfPort, Ufid};
 use netlink::actions::{ActionContext, ActionError, actions_to_bytes};
 use netlink::ovs::{self, FlowDel, FlowGet, FlowMode, FlowName, FlowParts, FlowReply, Reply, Request};
@@ -54,8 +54,9 @@ impl KernelDatapath {
 
     fn requests(&self, ops: &[DpifOp], results: &mut Vec<OpResult>) {
         // Packets as help left them, which requests point into.
-        let parts: Vec<Vec<datapath::Part>> = ops.iter().map(|op| self.parts(op)).collect();
-        let mut sent: Vec<Sent<'_>> = ops.iter().zip(&parts).map(|(op, p)| self.request(op, p)).collect();
+        let parts: Vec<Option<Vec<datapath::Part>>> = ops.iter().map(|op| self.parts(op)).collect();
+        let mut sent: Vec<Sent<'_>> =
+            ops.iter().zip(&parts).map(|(op, p)| self.request(op, p.as_deref())).collect();
         let mut all = Vec::with_capacity(ops.len());
         let counts: Vec<usize> = sent.iter().map(Sent::requests).collect();
         for one in &mut sent {
@@ -100,18 +101,18 @@ impl KernelDatapath {
         }
     }
 
-    /// What is left of a packet's actions when those are done that the kernel lacks; nothing when it lacks none.
-    fn parts(&self, op: &DpifOp) -> Vec<datapath::Part> {
-        let DpifOp::Execute(e) = op else { return Vec::new() };
+    /// What is left of a packet's actions when those are done that the kernel lacks; `None` when it lacks none.
+    fn parts(&self, op: &DpifOp) -> Option<Vec<datapath::Part>> {
+        let DpifOp::Execute(e) = op else { return None };
         if !e.actions.iter().any(|a| a.needs_help(&self.can)) {
-            return Vec::new();
+            return None;
         }
         let mut random = self.random.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // Actions that do not fit the packet drop it.
-        with_help(e.packet.clone(), &e.key, &e.actions, &self.can, &mut random).unwrap_or_default()
+        Some(with_help(e.packet.clone(), &e.key, &e.actions, &self.can, &mut random).unwrap_or_default())
     }
 
-    fn request<'a>(&self, op: &'a DpifOp, parts: &'a [datapath::Part]) -> Sent<'a> {
+    fn request<'a>(&self, op: &'a DpifOp, parts: Option<&'a [datapath::Part]>) -> Sent<'a> {
         match op {
             DpifOp::FlowPut(put) => match self.put(put) {
                 Ok(put) => Sent::Flow(put.ufid.unwrap_or_default(), vec![Request::FlowPut(put)]),
@@ -125,11 +126,12 @@ impl KernelDatapath {
                 let get = FlowGet { name: FlowName::Ufid(*ufid), parts: FlowParts::ALL };
                 Sent::Flow(*ufid, vec![Request::FlowGet(get)])
             }
-            DpifOp::Execute(e) if e.actions.iter().any(|a| a.needs_help(&self.can)) => {
-                let of = |p: &'a datapath::Part| self.execute(p.packet.data(), &p.key, &p.actions);
-                executes(parts.iter().map(of))
-            }
-            DpifOp::Execute(e) => executes(std::iter::once(self.execute_whole(e))),
+            DpifOp::Execute(e) => match parts {
+                Some(parts) => {
+                    executes(parts.iter().map(|p| self.execute(p.packet.data(), &p.key, &p.actions)))
+                }
+                None => executes(std::iter::once(self.execute(e.packet.data(), &e.key, &e.actions))),
+            },
             _ => unreachable!("only requests come here"),
         }
     }
@@ -142,10 +144,6 @@ impl KernelDatapath {
             PutMode::Modify => FlowMode::Modify,
         };
         Ok(ovs::FlowPut { mode, ..made })
-    }
-
-    fn execute_whole<'a>(&self, e: &'a Execute) -> Result<Option<Request<'a>>, ActionError> {
-        self.execute(e.packet.data(), &e.key, &e.actions)
     }
 
     fn execute<'a>(

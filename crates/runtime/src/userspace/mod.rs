@@ -209,15 +209,7 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_vlan_headers: 1,
-            max_mpls_depth: 3,
-            recirc: true,
-            explicit_drop: true,
-            sample_nesting: 8,
-            set_arp_nd_icmp: true,
-            key_limits: None,
-        }
+        Capabilities { max_vlan_headers: 1, ..Capabilities::ALL }
     }
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {

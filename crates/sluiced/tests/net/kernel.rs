@@ -389,6 +389,11 @@ fn sockets_do_not_grow_with_handlers() {
             let without = descriptors() - 2 * handlers;
             assert_eq!(*before.get_or_insert(without), without, "{mode}, {handlers} handlers");
         }
+        vsctl(&daemon, "remove Open_vSwitch . other_config n-handler-threads");
+        wait_for(LIMIT, "a handler for each processor", || {
+            appctl(&daemon, "dpif/show").contains(&shown(cpus()))
+        })
+        .unwrap();
         if per_port {
             assert!(before.unwrap() >= PORTS);
         }
