@@ -85,6 +85,11 @@ impl PortQueues {
         (self.misses.len() + self.actions.len()) as u64
     }
 
+    /// Whether misses of any port wait.
+    pub(crate) fn misses_wait(&self) -> bool {
+        self.all_misses.load(Ordering::Relaxed) > 0
+    }
+
     /// Tells the port's handler of it; another one, too, if the port is given to that meanwhile.
     fn list(self: &Arc<Self>) {
         let mut handler = self.handler.load();

@@ -44,6 +44,11 @@ impl ThreadIo {
         }
     }
 
+    /// Whether misses wait for handlers.
+    pub(crate) fn misses_wait(&self) -> bool {
+        matches!(&self.upcalls, Upcalls::Queued(any) if any.misses_wait())
+    }
+
     pub(crate) fn add(&mut self, port: DpPort, side: TxSide) {
         self.ports.insert(port, side);
     }

@@ -27,6 +27,9 @@ pub(crate) use super::io::ThreadIo;
 
 /// How long an idle thread spins before it sleeps.
 const SPIN_US: u64 = 50;
+/// The same while a miss waits for a handler. One on another processor has taken it by then; one on this processor can only run
+/// when this thread sleeps, and made first packets wait for the end of the spin.
+const SPIN_UNTAKEN_US: u64 = 8;
 /// How long bursts of some queues may keep a thread from looking at those that had nothing.
 const LOOK_US: u64 = 50;
 /// Operations after which packets have their turn.
@@ -135,7 +138,8 @@ impl PmdThread {
                 self.last_work_us = now_us;
             }
             let asleep_cycles;
-            if !worked && now_us.saturating_sub(self.last_work_us) >= SPIN_US {
+            let spin_us = if self.io.misses_wait() { SPIN_UNTAKEN_US } else { SPIN_US };
+            if !worked && now_us.saturating_sub(self.last_work_us) >= spin_us {
                 let leaving = !self.leaving.is_empty();
                 self.sleep(if leaving { SLEEP_MAX_LEAVING } else { self.wakeups.sleep_max(SLEEP_MAX) });
                 asleep_cycles = self.charge(false);

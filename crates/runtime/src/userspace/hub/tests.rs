@@ -44,10 +44,13 @@ fn what_waits_goes_to_the_new_handlers_of_its_port() {
     let queues = [1, 2, 3].map(|n| (DpPort(n), hub.port_add(DpPort(n))));
     let fill = || queues.iter().for_each(|(port, q)| q.push(miss(*port)).expect("there is room"));
     // Nobody serves them yet.
+    assert!(!queues[0].1.misses_wait());
     fill();
     let mut one = hub.set_handlers(1);
     fill();
+    assert!(queues[0].1.misses_wait());
     assert_eq!(drain(&mut one[0]).len(), 6);
+    assert!(!queues[0].1.misses_wait());
     fill();
     let mut two = hub.set_handlers(2);
     fill();
