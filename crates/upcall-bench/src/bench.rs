@@ -17,6 +17,7 @@ use crate::guard::{self, Guard};
 use crate::measure::{Numbers, Task, measure};
 use crate::model::{DaemonSeen, Idle, Measurement, PortRow, Run, Settings, TEXT_BYTES_MAX};
 use crate::options::{Options, Plan, Target, Test};
+use crate::stats::Summary;
 use crate::{plot, table};
 
 const PROGRAM: &str = "sluice upcall-bench";
@@ -26,6 +27,8 @@ const MISS_RULE: &str = "priority=1,ip,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0
 const USER_RULE: &str = "priority=1,ip,actions=controller,local";
 /// Probes of the trial before the tests.
 const TRIAL: u32 = 64;
+/// Packets to a port at a time in the test of all ports: whatever changes on the machine with time then befalls all ports alike.
+const TURN_PACKETS: u32 = 100;
 /// How long counters may take to show what has happened.
 const COUNTERS_LIMIT: Duration = Duration::from_secs(5);
 /// How long nothing may come out of the switch before a test, and how long that is waited for.
@@ -93,6 +96,17 @@ impl Lab<'_> {
         bar: &ProgressBar,
         counted: bool,
     ) -> Result<Measurement> {
+        Ok(self.measure_each(task, receiver, bar, counted)?.0)
+    }
+
+    /// The same, with all delays in ns.
+    fn measure_each(
+        &mut self,
+        task: &Task,
+        receiver: &FrameReceiver,
+        bar: &ProgressBar,
+        counted: bool,
+    ) -> Result<(Measurement, Vec<u64>)> {
         let sent_before = bar.position();
         let before =
             if counted { Some((self.lookups(), self.devices.counters(task.port.into())?)) } else { None };
@@ -123,7 +137,7 @@ impl Lab<'_> {
             let both = lookups.zip(self.lookups());
             measured.misses = both.map(|(before, now)| now.missed.saturating_sub(before.missed));
         }
-        Ok(measured)
+        Ok((measured, outcome.delays_ns))
     }
 
     /// What ends a test: the daemon's death, the user, or a device.
@@ -236,21 +250,52 @@ fn test_one(lab: &mut Lab<'_>, run: &mut Run) -> Result<()> {
 }
 
 fn test_all(lab: &mut Lab<'_>, run: &mut Run) -> Result<()> {
+    let ports = usize::from(lab.plan.ports);
+    let mut seen: Vec<SeenOfPort> = (0..ports).map(|_| SeenOfPort::default()).collect();
+    let ended = visit_all(lab, &mut seen);
+    let rows = (0..).zip(seen).filter(|(_, seen)| seen.sent > 0);
+    run.all = Some(rows.map(|(port, seen)| seen.row(port)).collect());
+    ended
+}
+
+/// What was seen of one port in the test of all ports.
+#[derive(Default)]
+struct SeenOfPort {
+    sent: u64,
+    arrived: u64,
+    delays_ns: Vec<u64>,
+}
+
+impl SeenOfPort {
+    fn row(self, port: u64) -> PortRow {
+        let delays = Summary::of(self.delays_ns);
+        PortRow {
+            port,
+            sent: self.sent,
+            arrived: self.arrived,
+            avg_ns: delays.avg_ns,
+            p50_ns: delays.p50_ns,
+            p99_ns: delays.p99_ns,
+        }
+    }
+}
+
+/// Sends to each port, [`TURN_PACKETS`] at a time, round after round.
+fn visit_all(lab: &mut Lab<'_>, seen: &mut [SeenOfPort]) -> Result<()> {
     let receiver = lab.devices.receiver(0)?;
     let packets = lab.plan.port_packets;
     let bar = bar("all ports", u64::from(packets) * u64::from(lab.plan.ports));
-    for port in 0..lab.plan.ports {
-        let measured = lab.measure(&lab.task(port, packets), &receiver, &bar, false)?;
-        lab.ended()?;
-        let row = PortRow {
-            port: port.into(),
-            sent: measured.sent,
-            arrived: measured.arrived,
-            avg_ns: measured.delays.avg_ns,
-            p50_ns: measured.delays.p50_ns,
-            p99_ns: measured.delays.p99_ns,
-        };
-        run.all.get_or_insert_default().push(row);
+    let mut left = packets;
+    while left > 0 {
+        let turn = left.min(TURN_PACKETS);
+        for (port, seen) in (0..).zip(&mut *seen) {
+            let (measured, delays_ns) = lab.measure_each(&lab.task(port, turn), &receiver, &bar, false)?;
+            seen.sent += measured.sent;
+            seen.arrived += measured.arrived;
+            seen.delays_ns.extend(delays_ns);
+            lab.ended()?;
+        }
+        left -= turn;
     }
     bar.finish_and_clear();
     Ok(())

@@ -237,6 +237,8 @@ fn receive(socket: &FrameReceiver, tally: &mut Tally, settle: Duration, shared: 
 pub struct Outcome {
     /// What was measured until the end.
     pub measured: Measurement,
+    /// All delays, in the order in which the probes came.
+    pub delays_ns: Vec<u64>,
     /// What failed: nothing could be sent any more, or the receiving device is gone.
     pub failure: Option<anyhow::Error>,
 }
@@ -303,8 +305,8 @@ pub fn measure(
         dropped_before_switch: 0,
         dropped_by_tool: receiver.take_drops()?,
         misses: None,
-        delays: Summary::of(tally.delays_ns),
+        delays: Summary::of(tally.delays_ns.clone()),
         load,
     };
-    Ok(Outcome { measured, failure: sending.and(receiving).err() })
+    Ok(Outcome { measured, delays_ns: tally.delays_ns, failure: sending.and(receiving).err() })
 }

@@ -256,9 +256,9 @@ impl Measurement {
     }
 }
 
-/// The mean of the ports' means, and the deviation of these, in ns; ports from which nothing arrived are left out.
-pub fn of_ports(rows: &[PortRow]) -> (f64, f64) {
-    mean_and_deviation(rows.iter().filter(|row| row.arrived > 0).map(|row| row.avg_ns))
+/// The mean of one figure of the ports, such as their means, and its deviation; ports from which nothing arrived are left out.
+pub fn of_ports(rows: &[PortRow], figure: fn(&PortRow) -> f64) -> (f64, f64) {
+    mean_and_deviation(rows.iter().filter(|row| row.arrived > 0).map(figure))
 }
 
 impl Run {
@@ -392,7 +392,7 @@ pub(crate) mod tests {
     #[test]
     fn deviation_between_ports_by_hand() {
         let run = sample("a", 1.0);
-        assert_eq!(of_ports(run.all.as_deref().unwrap()), (10_000.0, 1000.0));
+        assert_eq!(of_ports(run.all.as_deref().unwrap(), |row| row.avg_ns), (10_000.0, 1000.0));
         assert_eq!((lost(0, 0), lost(100, 96), lost(1, 2)), (0.0, 0.04, 0.0));
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::model::{Measurement, Run, lost, of_ports};
+use crate::model::{Measurement, PortRow, Run, lost, of_ports};
 
 /// Width below which each comparison gets a table of its own.
 const NARROW_COLUMNS: usize = 34;
@@ -95,21 +95,29 @@ const UNLOADED: &str = "idle port, no load";
 const LOADED: &str = "idle port, load";
 const DAEMON: &str = "daemon";
 
-fn all_ports() -> [Figure; 5] {
-    fn rows(run: &Run) -> Option<&[crate::model::PortRow]> {
+const AVG: fn(&PortRow) -> f64 = |row| row.avg_ns;
+
+/// The deviation of a figure between ports, as a share of its mean.
+fn relative_deviation(rows: &[PortRow], figure: fn(&PortRow) -> f64) -> Option<f64> {
+    let (mean, deviation) = of_ports(rows, figure);
+    (mean > 0.0).then(|| deviation / mean)
+}
+
+fn all_ports() -> [Figure; 6] {
+    fn rows(run: &Run) -> Option<&[PortRow]> {
         run.all.as_deref().filter(|rows| !rows.is_empty())
     }
     [
         figure(ALL, "ports", count, false, |run| Some(rows(run)?.len() as f64)),
         figure(ALL, "lost", percent, false, |run| {
-            let sum = |of: fn(&crate::model::PortRow) -> u64| Some(rows(run)?.iter().map(of).sum::<u64>());
+            let sum = |of: fn(&PortRow) -> u64| Some(rows(run)?.iter().map(of).sum::<u64>());
             Some(lost(sum(|row| row.sent)?, sum(|row| row.arrived)?))
         }),
-        figure(ALL, "avg of avgs", us, true, |run| Some(of_ports(rows(run)?).0)),
-        figure(ALL, "deviation", us, true, |run| Some(of_ports(rows(run)?).1)),
-        figure(ALL, "deviation/avg", times, false, |run| {
-            let (mean, deviation) = of_ports(rows(run)?);
-            (mean > 0.0).then(|| deviation / mean)
+        figure(ALL, "avg of avgs", us, true, |run| Some(of_ports(rows(run)?, AVG).0)),
+        figure(ALL, "deviation", us, true, |run| Some(of_ports(rows(run)?, AVG).1)),
+        figure(ALL, "deviation/avg", times, false, |run| relative_deviation(rows(run)?, AVG)),
+        figure(ALL, "of p50: deviation/avg", times, false, |run| {
+            relative_deviation(rows(run)?, |row| row.p50_ns)
         }),
     ]
 }

@@ -26,7 +26,7 @@ struct Size {
 }
 
 const SIZE: Size =
-    Size { ports: 20, packets: 2000, port_packets: 50, load_packets: 2000, load_rate: 100_000 };
+    Size { ports: 20, packets: 2000, port_packets: 500, load_packets: 2000, load_rate: 100_000 };
 const QUICK: Size = Size { ports: 4, packets: 50, port_packets: 5, load_packets: 50, load_rate: 1000 };
 
 /// A figure of a run, by row.
