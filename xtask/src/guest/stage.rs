@@ -76,9 +76,6 @@ const ALL: &[GuestTest] = &[
         target: "net",
         datapath: Under::Kernel,
         args: &[
-            // With its memory locked the daemon is killed in a machine of 1 GB.
-            "--skip",
-            "daemon::memory_is_locked_when_asked_for",
             "--skip",
             "ablation::",
             "--skip",
