@@ -1,6 +1,6 @@
 //! What the daemon tells of first packets: its probes, and its event socket with real traffic.
 
-use crate::helpers::{LIMIT, PYTHON, SLUICED, on_kernel, ping_all, spec, switch, vsctl};
+use crate::helpers::{LIMIT, PYTHON, SLUICED, on_kernel, ping_all, require_userspace, spec, switch, vsctl};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -105,6 +105,7 @@ fn whole_ways(records: &[Record]) -> Vec<Vec<&Event>> {
 
 #[test]
 fn the_way_of_a_first_packet_is_told_with_one_id() {
+    require_userspace!("all stages of a first packet");
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let (net, daemon) = switch(2);
@@ -190,6 +191,7 @@ fn told(source: &mut Bpf, what: &str, done: impl Fn(&[Record]) -> bool) -> (Vec<
 
 #[test]
 fn the_way_of_a_first_packet_is_told_by_ebpf_with_one_id() {
+    require_userspace!("all stages of a first packet");
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let (net, daemon) = switch(2);

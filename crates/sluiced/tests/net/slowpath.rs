@@ -98,6 +98,7 @@ const OWN_SOCKETS: usize = 256;
 /// them when their removal is answered.
 #[test]
 fn many_ports_cost_a_descriptor_each_and_leave_none() {
+    require_userspace!("a descriptor for each port");
     require_netns!();
     require_programs!("ovs-vsctl", "ip");
     let netns = Netns::new("many").unwrap();
