@@ -164,15 +164,7 @@ impl DpAction {
     /// Whether a datapath that can do so much cannot carry it out, or something nested in it: the slow path has to, packet by
     /// packet.
     pub fn needs_help(&self, can: &Capabilities) -> bool {
-        let rewrites = |a: &DpAction| match a {
-            DpAction::Set(set) => {
-                matches!(
-                    set,
-                    SetAction::Arp(_) | SetAction::Nd(_) | SetAction::Icmp(_) | SetAction::Icmpv6(_)
-                )
-            }
-            _ => false,
-        };
-        !can.set_arp_nd_icmp && self.any(rewrites)
+        use SetAction::{Arp, Icmp, Icmpv6, Nd};
+        !can.set_arp_nd_icmp && self.any(|a| matches!(a, DpAction::Set(Arp(_) | Nd(_) | Icmp(_) | Icmpv6(_))))
     }
 }

@@ -28,9 +28,7 @@ impl KernelDatapath {
     /// Makes the datapath anew when somebody removed it, with its ports as far as their interfaces are there.
     pub(super) fn look_after(&self) -> Result<(), DpifError> {
         match self.info() {
-            Ok(info) => {
-                return self.keep_dispatch(info.user_features);
-            }
+            Ok(info) => return self.keep_dispatch(info.user_features),
             Err(e) if e.is_no_device() => {}
             Err(e) => return Err(DpifError::Device(e.to_string())),
         }
