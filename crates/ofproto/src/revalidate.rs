@@ -2,7 +2,7 @@
 //!
 //! A state machine in the caller's time: [`Revalidator::poll`] sends operations through the [`Datapath`] and takes the
 //! replies that have come. A round starts when the epoch changed, or after `max-revalidator` for statistics and idle flows. A
-//! round has two parts: counters are read and pushed, then what is idle goes. After a change, and now and then, it reads all
+//! round has several parts: counters are read and pushed, then what is idle goes, then what the datapath lost is forgotten. After a change, and now and then, it reads all
 //! flows, and translates again those that are older than the epoch (unless such rounds take long: then slow flows go,
 //! `min-revalidate-pps`); else only those that had packets since the last
 //! round, so that it costs what the traffic of the moment costs and not what is installed. A flow that was installed when its
@@ -13,7 +13,7 @@
 //! else, it is sent again: what is carried out last is what was meant last.
 
 use crate::backer::{Backer, IDLE_LEAST_MS, Rechecked};
-use crate::ukey::{Ukey, UkeyState};
+use crate::ukey::{Ukey, UkeyState, Walk};
 use crate::xlate::{Request, Start, XlateCache};
 use dpif::{
     Datapath, DpAction, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode,
@@ -92,7 +92,22 @@ pub struct RevalidatorStats {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Counters,
-    Idle,
+    /// Idle flows are looked for; deletes go out meanwhile.
+    Idle(Idle),
+    /// The last deletes are answered.
+    Deletes,
+    /// Flows that the datapath lost are looked for.
+    Lost(Walk),
+}
+
+/// Which flows are idle in a round.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Idle {
+    walk: Walk,
+    since_ms: u64,
+    max_idle_ms: u64,
+    /// Flows above the limit, that are still to be found.
+    excess: u64,
 }
 
 struct Round {
@@ -195,7 +210,8 @@ impl Revalidator {
         self.full_next = true;
     }
 
-    /// Does what can be done now; the time of the next call, if nothing comes before.
+    /// Does what can be done now, but for walks over all flows, of which it does a part; the time of the next call, if nothing
+    /// comes before: `now_ms` when a walk is to go on.
     pub fn poll(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) -> u64 {
         while let Some((pmd, tag, results)) = self.replies.pop() {
             // An answer may tell that a flow is gone: what it counted last is pushed before.
@@ -209,24 +225,39 @@ impl Revalidator {
             }
         }
         self.check_stale(backer, dp, now_ms);
-        if self.waits_for_nothing(Part::Counters) {
-            self.end_idle(backer, now_ms);
-        }
-        self.send_deletes(dp);
-        if self.waits_for_nothing(Part::Idle) {
-            self.finish(backer, now_ms);
-        }
+        self.go_on(backer, dp, now_ms);
         if self.round.is_none() && (now_ms >= self.next_ms || self.done_epoch != backer.epoch()) {
             self.start(backer, dp, now_ms);
         }
         match self.round {
+            Some(Round { part: Part::Idle(_) | Part::Lost(_), .. }) => now_ms,
             Some(_) => now_ms + ROUND_MS,
             None => self.next_ms,
         }
     }
 
-    fn waits_for_nothing(&self, part: Part) -> bool {
-        self.round.as_ref().is_some_and(|r| r.part == part && r.waiting == 0)
+    /// Takes the parts of the round in turn, as far as answers that it waits for allow, and one part of a walk.
+    fn go_on(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
+        let Some(round) = &mut self.round else { return };
+        if round.part == Part::Counters && round.waiting == 0 {
+            backer.dump_completed(round.started_ms);
+            round.part = Part::Idle(idle_flows(backer, round.purge, now_ms));
+        }
+        self.find_idle(backer, now_ms);
+        self.send_deletes(dp);
+        let Some(round) = &mut self.round else { return };
+        if round.part == Part::Deletes && round.waiting == 0 {
+            match round.full {
+                Some(_) => round.part = Part::Lost(Walk::default()),
+                None => return self.finish(backer, now_ms),
+            }
+        }
+        if let (Part::Lost(walk), Some(seq)) = (round.part, round.full) {
+            match forget_lost(backer, walk, seq, now_ms) {
+                Some(next) => round.part = Part::Lost(next),
+                None => self.finish(backer, now_ms),
+            }
+        }
     }
 
     /// Checks flows that were installed after their epoch was over. Where a round is still to begin, it sees them.
@@ -297,29 +328,20 @@ impl Revalidator {
         }
     }
 
-    /// The second part of a round: flows without packets for too long go.
-    fn end_idle(&mut self, backer: &Backer, now_ms: u64) {
-        let Some(round) = &mut self.round else { return };
-        round.part = Part::Idle;
-        let purge = round.purge;
-        backer.dump_completed(round.started_ms);
-        let flows = backer.ukeys.len();
-        let max_idle_ms = backer.limits.idle_ms(flows);
-        let mut excess = flows.saturating_sub(backer.limits.flow_limit.load(Ordering::Relaxed));
-        let since_ms = match (purge, excess) {
-            (true, _) => u64::MAX,
-            (_, 0) => now_ms.saturating_sub(max_idle_ms),
-            _ => now_ms.saturating_sub(max_idle_ms.min(IDLE_LEAST_MS)),
-        };
+    /// Some of the walk over flows without packets for too long, which are to go.
+    fn find_idle(&mut self, backer: &Backer, now_ms: u64) {
+        let Some(Round { part, purge, .. }) = &mut self.round else { return };
+        let Part::Idle(mut idle) = *part else { return };
         let mut going: BTreeMap<PmdId, Vec<Ufid>> = BTreeMap::new();
-        backer.ukeys.each_idle(since_ms, |ufid, pmd, k| {
-            let over = purge || excess > 0 || k.last_ms() + max_idle_ms <= now_ms;
+        let next = backer.ukeys.each_idle(idle.walk, idle.since_ms, |ufid, pmd, k| {
+            let over = *purge || idle.excess > 0 || k.last_ms() + idle.max_idle_ms <= now_ms;
             if k.state == UkeyState::Operational && over {
                 k.state = UkeyState::Evicting;
-                excess = excess.saturating_sub(1);
+                idle.excess = idle.excess.saturating_sub(1);
                 going.entry(pmd).or_default().push(ufid);
             }
         });
+        *part = next.map_or(Part::Deletes, |walk| Part::Idle(Idle { walk, ..idle }));
         for (pmd, names) in going {
             self.to_delete.extend(names.chunks(DELETE_FLOWS).map(|some| (pmd, some.to_vec())));
         }
@@ -327,7 +349,7 @@ impl Revalidator {
 
     /// Sends what is to be deleted, a little at a time.
     fn send_deletes(&mut self, dp: &dyn Datapath) {
-        while self.round.as_ref().is_some_and(|r| r.part == Part::Idle && r.waiting < DELETES_UNDER_WAY)
+        while self.round.as_ref().is_some_and(|r| r.waiting < DELETES_UNDER_WAY)
             && let Some((pmd, names)) = self.to_delete.pop_front()
         {
             let deletes = names.into_iter().map(|ufid| (ufid, Sent::Delete, DpifOp::FlowDel(ufid)));
@@ -341,8 +363,7 @@ impl Revalidator {
         self.done_epoch = round.epoch;
         self.next_ms = now_ms + backer.limits.max_revalidator_ms.load(Ordering::Relaxed);
         let duration_ms = now_ms.saturating_sub(round.started_ms).max(1);
-        if let Some(seq) = round.full {
-            forget_lost(backer, seq, now_ms);
+        if round.full.is_some() {
             backer.limits.adapt(duration_ms);
             self.full_round_ms = duration_ms;
         }
@@ -494,10 +515,23 @@ impl Revalidator {
     }
 }
 
-/// Forgets flows that the datapath lost without us: their thread ended, or somebody deleted them. `seq`: how many rounds that
-/// read all flows there have been.
-fn forget_lost(backer: &Backer, seq: u64, now_ms: u64) {
-    let lost = backer.ukeys.sweep(|_, _, k| {
+/// Which flows go now for want of packets, or for want of room.
+fn idle_flows(backer: &Backer, purge: bool, now_ms: u64) -> Idle {
+    let flows = backer.ukeys.len();
+    let max_idle_ms = backer.limits.idle_ms(flows);
+    let excess = flows.saturating_sub(backer.limits.flow_limit.load(Ordering::Relaxed));
+    let since_ms = match (purge, excess) {
+        (true, _) => u64::MAX,
+        (_, 0) => now_ms.saturating_sub(max_idle_ms),
+        _ => now_ms.saturating_sub(max_idle_ms.min(IDLE_LEAST_MS)),
+    };
+    Idle { walk: Walk::default(), since_ms, max_idle_ms, excess }
+}
+
+/// Forgets, among some of the flows, those that the datapath lost without us: their thread ended, or somebody deleted them.
+/// `seq`: how many rounds that read all flows there have been. Where to go on; `None` at the end.
+fn forget_lost(backer: &Backer, from: Walk, seq: u64, now_ms: u64) -> Option<Walk> {
+    let (lost, next) = backer.ukeys.sweep(from, |_, _, k| {
         if k.dump_seq == 0 {
             // This round may have begun before the flow was there: only the next ones can miss it.
             k.dump_seq = seq;
@@ -510,6 +544,7 @@ fn forget_lost(backer: &Backer, seq: u64, now_ms: u64) {
     for k in &lost {
         backer.ukeys.defer_release(&k.recircs);
     }
+    next
 }
 
 /// The operation that a verdict on a flow asks for.

@@ -11,7 +11,9 @@ use rapidhash::RapidHashMap;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 
-const SHARDS: usize = 64;
+const SHARDS: usize = 256;
+/// Flows that one of the walks over all of them looks at before others have their turn.
+const WALK_FLOWS: usize = 2048;
 
 /// Life of an installed flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -80,6 +82,11 @@ fn hash_of(ufid: Ufid) -> u64 {
     let spread = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     spread ^ spread >> 32
 }
+
+/// A place in a walk over all flows, which is done in parts so that the walker's processor serves others meanwhile. Flows
+/// that come or go meanwhile may or may not be seen; the others are, once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Walk(usize);
 
 /// Flows of each port, and how much of the ports' shares they take up.
 #[derive(Default)]
@@ -280,23 +287,44 @@ impl Ukeys {
         std::mem::replace(&mut d.old, young)
     }
 
-    /// Looks at the flows that had their last packet then or earlier, a shard at a time under its lock.
-    pub fn each_idle(&self, since_ms: u64, mut f: impl FnMut(Ufid, PmdId, &mut Ukey)) {
-        for shard in &self.shards {
-            let mut shard = lock(shard);
-            let idle = shard.iter_mut().filter(|e| e.last_ms <= since_ms);
-            idle.for_each(|e| f(e.ufid, e.pmd, &mut e.ukey));
+    /// Part of a walk over all flows, a shard at a time under its lock. Where to go on; `None` at the end.
+    fn walk(&self, from: Walk, mut f: impl FnMut(&mut Shard)) -> Option<Walk> {
+        let mut seen = 0;
+        for n in from.0..SHARDS {
+            let mut shard = lock(&self.shards[n]);
+            seen += shard.len();
+            f(&mut shard);
+            if seen >= WALK_FLOWS && n + 1 < SHARDS {
+                return Some(Walk(n + 1));
+            }
         }
+        None
     }
 
-    /// Removes and returns the flows that `gone` says so of.
-    pub fn sweep(&self, mut gone: impl FnMut(Ufid, PmdId, &mut Ukey) -> bool) -> Vec<Ukey> {
+    /// Looks at some of the flows that had their last packet then or earlier. Where to go on; `None` at the end.
+    pub fn each_idle(
+        &self,
+        from: Walk,
+        since_ms: u64,
+        mut f: impl FnMut(Ufid, PmdId, &mut Ukey),
+    ) -> Option<Walk> {
+        self.walk(from, |shard| {
+            let idle = shard.iter_mut().filter(|e| e.last_ms <= since_ms);
+            idle.for_each(|e| f(e.ufid, e.pmd, &mut e.ukey));
+        })
+    }
+
+    /// Looks at some flows, removes those that `gone` says so of, and returns them, with where to go on; `None` at the end.
+    pub fn sweep(
+        &self,
+        from: Walk,
+        mut gone: impl FnMut(Ufid, PmdId, &mut Ukey) -> bool,
+    ) -> (Vec<Ukey>, Option<Walk>) {
         let mut out: Vec<Ukey> = Vec::new();
-        for shard in &self.shards {
-            let mut shard = lock(shard);
+        let next = self.walk(from, |shard| {
             out.extend(shard.extract_if(|e| gone(e.ufid, e.pmd, &mut e.ukey)).map(|e| *e.ukey));
-        }
+        });
         self.free(out.iter().map(|k| k.flow.in_port()));
-        out
+        (out, next)
     }
 }

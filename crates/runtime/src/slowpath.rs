@@ -196,8 +196,9 @@ fn revalidator_thread(
         }
         let idle = revalidator.is_idle();
         let held = state.paused.load(Ordering::Acquire) || state.resting.load(Ordering::Acquire);
+        let mut goes_on = false;
         if !(idle && held) {
-            revalidator.poll(backer, &**datapath, now_ms);
+            goes_on = revalidator.poll(backer, &**datapath, now_ms) <= now_ms;
         }
         let finished = revalidator.stats.rounds;
         if now_ms >= next_expiry_ms || finished > expired_round && finished <= wanted {
@@ -211,6 +212,11 @@ fn revalidator_thread(
         state.begun.store(revalidator.rounds(), Ordering::Release);
         if state.finished.swap(finished, Ordering::AcqRel) < finished && finished <= wanted {
             wake();
+        }
+        if goes_on {
+            // Threads that packets wait for come first, should they want this processor.
+            std::thread::yield_now();
+            continue;
         }
         if revalidator.is_idle() && revalidator.rounds() < wanted && !held {
             continue;

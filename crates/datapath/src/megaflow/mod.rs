@@ -8,6 +8,7 @@
 //! Invariants: a flow's slot id is stable while it lives; every live flow is in exactly one subtable, in the ufid index
 //! and counted in its port's list; a subtable without flows is gone from all lists.
 
+mod lines;
 mod slab;
 mod subtable;
 
@@ -18,6 +19,7 @@ use crate::hash::KeyHasher;
 use dpif::{DpAction, FlowRecord};
 use flow::{DpPort, FlowKey, KeyMask, Ufid};
 use hashbrown::HashTable;
+use lines::LineTable;
 use std::sync::Arc;
 
 /// Up to so many flows (512 KiB) the second-level cache of a processor has them.
@@ -43,7 +45,7 @@ pub(crate) struct MegaflowTable {
     subtables: Vec<Subtable>,
     free_subtables: Vec<u32>,
     by_mask: HashTable<u32>,
-    by_ufid: HashTable<u32>,
+    by_ufid: LineTable,
     ranks: HashTable<PortRank>,
     flow_limit: usize,
     masks_per_port_max: usize,
@@ -78,7 +80,7 @@ impl MegaflowTable {
             subtables: Vec::new(),
             free_subtables: Vec::new(),
             by_mask: HashTable::new(),
-            by_ufid: HashTable::new(),
+            by_ufid: LineTable::default(),
             ranks: HashTable::new(),
             flow_limit: flow_limit.min(crate::line::ID_LIMIT as usize - 1),
             masks_per_port_max: usize::MAX,
@@ -227,7 +229,7 @@ impl MegaflowTable {
 
     /// The slot of the flow of that name.
     pub(crate) fn by_ufid(&self, ufid: Ufid) -> Option<u32> {
-        self.by_ufid.find(self.hasher.wide(ufid.0), |id| self.slab.ufid(*id) == Some(ufid)).copied()
+        self.by_ufid.find(self.hasher.wide(ufid.0), |id| self.slab.ufid(id) == Some(ufid))
     }
 
     /// Adds a flow. The caller has checked that there is room, that no flow matches and that the ufid is new.
@@ -245,8 +247,7 @@ impl MegaflowTable {
         let slab = &self.slab;
         self.subtables[subtable as usize].insert(hash, id, |id| slab.place(id).map_or(0, |(_, hash)| hash));
         let (hasher, slab) = (&self.hasher, &self.slab);
-        self.by_ufid
-            .insert_unique(hasher.wide(ufid.0), id, |id| hasher.wide(slab.ufid(*id).map_or(0, |u| u.0)));
+        self.by_ufid.insert(hasher.wide(ufid.0), id, |id| hasher.wide(slab.ufid(id).map_or(0, |u| u.0)));
         self.rank_add(key, subtable);
         id
     }
@@ -255,9 +256,7 @@ impl MegaflowTable {
     pub(crate) fn remove(&mut self, id: u32) -> Option<FlowRecord> {
         let record = self.record(id)?;
         let (subtable, hash) = self.slab.place(id)?;
-        if let Ok(entry) = self.by_ufid.find_entry(self.hasher.wide(record.ufid.0), |other| *other == id) {
-            entry.remove();
-        }
+        self.by_ufid.remove(self.hasher.wide(record.ufid.0), id);
         self.subtables[subtable as usize].remove(hash, id);
         self.rank_remove(record.key.base.in_port, subtable);
         if self.subtables[subtable as usize].len() == 0 {

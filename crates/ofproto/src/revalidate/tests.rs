@@ -547,3 +547,52 @@ fn deletes_of_many_flows_come_a_little_at_a_time() {
     // The round lasts until the last of them is answered.
     assert!(rig.revalidator.is_idle() && rig.dp.actions().is_empty());
 }
+
+#[test]
+fn walks_over_many_flows_are_done_in_parts() {
+    let mut rig = Rig::new("actions=2");
+    for n in 0..6000 {
+        rig.install(0x88cc, n);
+    }
+    rig.settle();
+    // Idle ones are found a few thousand at a time, while the first deletes are under way.
+    rig.now_ms += 20_000;
+    rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
+    rig.dp.work();
+    let (mut found, mut parts) = (0, 0);
+    loop {
+        let goes_on = rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms) == rig.now_ms;
+        let to_delete: usize = rig.revalidator.to_delete.iter().map(|(_, names)| names.len()).sum();
+        let under_way: usize = lock(&rig.dp.waiting).iter().map(|b| b.ops.len()).sum();
+        parts += 1;
+        assert!(
+            (1..3000).contains(&(to_delete + under_way - found)),
+            "part {parts}: {to_delete} {under_way}"
+        );
+        found = to_delete + under_way;
+        if !goes_on {
+            break;
+        }
+    }
+    assert_eq!((found, parts), (6000, 3));
+    while !rig.backer.ukeys.is_empty() {
+        rig.settle();
+    }
+    // So are those that the datapath lost, once it has not shown them for long enough.
+    for n in 0..6000 {
+        rig.install(0x88cc, n);
+    }
+    rig.settle();
+    lock(&rig.dp.flows).clear();
+    let mut most_at_once = 0;
+    while !rig.backer.ukeys.is_empty() {
+        (rig.revalidator.full_next, rig.now_ms) = (true, rig.now_ms + 600);
+        for _ in 0..20 {
+            let before = rig.backer.ukeys.len();
+            rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
+            rig.dp.work();
+            most_at_once = most_at_once.max(before - rig.backer.ukeys.len());
+        }
+    }
+    assert!((2000..3000).contains(&most_at_once), "{most_at_once}");
+}

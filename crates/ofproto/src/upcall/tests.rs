@@ -222,7 +222,7 @@ fn a_port_that_makes_many_flows_leaves_others_their_share() {
     let few = (200..400).filter(|n| put(2, *n)).count() as u64;
     assert_eq!((few, backer.ukeys.port_len(flow::DpPort(2))), (share, share));
     // What ends makes room again.
-    backer.ukeys.sweep(|_, _, k| k.flow.in_port() == flow::DpPort(1));
+    backer.ukeys.sweep(crate::ukey::Walk::default(), |_, _, k| k.flow.in_port() == flow::DpPort(1));
     assert_eq!(backer.ukeys.port_len(flow::DpPort(1)), 0);
     assert!(put(2, 500));
 }
