@@ -31,6 +31,7 @@ pub struct DeficitRoundRobin<Q> {
     old: VecDeque<Q>,
     /// What the queue whose turn it is may still have served.
     left: usize,
+    ahead: usize,
 }
 
 /// How many upcalls a queue may have served before the next queue's turn.
@@ -38,7 +39,7 @@ pub const QUANTUM: usize = 2;
 
 impl<Q> Default for DeficitRoundRobin<Q> {
     fn default() -> DeficitRoundRobin<Q> {
-        DeficitRoundRobin { new: VecDeque::new(), old: VecDeque::new(), left: QUANTUM }
+        DeficitRoundRobin { new: VecDeque::new(), old: VecDeque::new(), left: QUANTUM, ahead: 0 }
     }
 }
 
@@ -57,12 +58,14 @@ impl<Q> DeficitRoundRobin<Q> {
         mut emptied: impl FnMut(Q) -> Option<Q>,
     ) -> Vec<T> {
         let mut out = Vec::new();
+        self.ahead = 0;
         while out.len() < max {
             let is_new = !self.new.is_empty();
             let turns = if is_new { &mut self.new } else { &mut self.old };
             let Some(queue) = turns.front() else { break };
             let value = pop(queue);
             let is_empty = value.is_none();
+            self.ahead += usize::from(is_new && !is_empty);
             out.extend(value);
             self.left -= usize::from(!is_empty);
             if is_empty || self.left == 0 {
@@ -73,6 +76,11 @@ impl<Q> DeficitRoundRobin<Q> {
             }
         }
         out
+    }
+
+    /// How many of the values taken last came from queues that had been empty: they are the first of them.
+    pub fn ahead(&self) -> usize {
+        self.ahead
     }
 }
 

@@ -6,8 +6,9 @@
 
 use crate::kernel::KernelDatapath;
 use crate::userspace::UserspaceDatapath;
-use dpif::{Datapath, PmdStats, PortSpec, PortStats, Upcalls};
+use dpif::{Datapath, OpBatch, PmdStats, PortSpec, PortStats, Upcalls};
 use flow::DpPort;
+use ofproto::upcall::BATCH_MAX_UPCALLS;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +64,17 @@ pub trait Driver: Datapath {
         processors.saturating_sub(processors / 4 + 1)
     }
 
+    /// Upcalls after which a handler hands over what is to be done, when it has taken more: few where that costs next to nothing,
+    /// so that the first packet of a batch does not wait for the last one's translation.
+    fn upcalls_at_once(&self) -> usize {
+        BATCH_MAX_UPCALLS
+    }
+
+    /// [`Datapath::operate`], ahead of operations that wait already, where they wait.
+    fn operate_ahead(&self, batch: OpBatch) {
+        self.operate(batch);
+    }
+
     /// Housekeeping, about once a second.
     fn tick(&self) {}
 
@@ -90,6 +102,9 @@ pub trait Receiver: Send {
 
     /// Up to a batch of upcalls, fairly from all ports; waits for `timeout` when there are none.
     fn take(&mut self, timeout: Duration) -> Upcalls;
+
+    /// How many of the upcalls taken last came from ports that had had none: they are the first of them.
+    fn ahead(&self) -> usize;
 
     /// Waits until it is woken, or for `timeout`.
     fn wait(&mut self, timeout: Duration);

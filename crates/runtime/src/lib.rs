@@ -18,5 +18,7 @@ pub mod fuzz;
 pub mod kernel;
 mod probes;
 pub mod slowpath;
+#[cfg(test)]
+mod testing;
 pub mod userspace;
 pub mod vlog;

@@ -3,7 +3,7 @@
 use crate::driver::{Driver, Receiver};
 use crate::probes;
 use crate::userspace::InlineHandler;
-use dpif::{DpifOp, OpBatch, OpResult, PmdId, ReplySink};
+use dpif::{DpifOp, OpBatch, OpResult, PmdId, ReplySink, UpcallKind, Upcalls};
 use flow::Ufid;
 use ofproto::backer::Backer;
 use ofproto::revalidate::{Replies, ReplyQueue, Revalidator, RevalidatorStats};
@@ -257,6 +257,23 @@ impl InlineHandler for InlineSlowPath {
     }
 }
 
+/// Cuts a batch into parts, each with whether its operations go ahead of others. Parts are of `at_once` upcalls at most when
+/// several ports wait. Only first packets go ahead: what follows them in their flow waits in the datapath, while of packets that
+/// an action hands up, one could overtake another of its flow.
+fn parts(mut upcalls: Upcalls, ahead: usize, at_once: usize) -> impl Iterator<Item = (Upcalls, bool)> {
+    let alone = upcalls.iter().all(|u| u.rx_port == upcalls[0].rx_port);
+    let at_once = if alone { upcalls.len() } else { at_once };
+    let mut ahead = upcalls.iter().take(ahead).take_while(|u| u.kind == UpcallKind::Miss).count();
+    std::iter::from_fn(move || {
+        let goes_ahead = ahead > 0;
+        let part = if goes_ahead { ahead.min(at_once) } else { at_once };
+        let rest = upcalls.split_off(part.min(upcalls.len()));
+        let part = std::mem::replace(&mut upcalls, rest);
+        ahead = ahead.saturating_sub(part.len());
+        (!part.is_empty()).then_some((part, goes_ahead))
+    })
+}
+
 struct HandlerThread {
     backer: Arc<Backer>,
     datapath: Arc<dyn Driver>,
@@ -307,17 +324,7 @@ impl HandlerThread {
                 continue;
             }
             probes::received(self.datapath.name(), &upcalls);
-            let epoch = self.backer.epoch();
-            let ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
-            if self.backer.epoch() != epoch {
-                self.revalidator.unpark();
-            }
-            if !self.backer.packet_ins.is_empty() {
-                wake();
-            }
-            for (pmd, ops) in ops {
-                self.send(pmd, ops);
-            }
+            self.serve(upcalls, handler.ahead(), wake);
         }
         let end = Instant::now() + LAST_ANSWERS;
         while !self.sent.is_empty() && Instant::now() < end {
@@ -326,13 +333,31 @@ impl HandlerThread {
         }
     }
 
-    fn send(&mut self, pmd: PmdId, ops: Vec<DpifOp>) {
+    /// Serves a batch of upcalls in parts. The first `ahead` of them are of ports that ask for little: their operations go ahead
+    /// of those on their way.
+    fn serve(&mut self, upcalls: Upcalls, ahead: usize, wake: &Wake) {
+        let epoch = self.backer.epoch();
+        for (part, ahead) in parts(upcalls, ahead, self.datapath.upcalls_at_once()) {
+            for (pmd, ops) in upcall::handle(&self.backer, part, sys::clock::monotonic_ms()) {
+                self.send(pmd, ops, ahead);
+            }
+        }
+        if self.backer.epoch() != epoch {
+            self.revalidator.unpark();
+        }
+        if !self.backer.packet_ins.is_empty() {
+            wake();
+        }
+    }
+
+    fn send(&mut self, pmd: PmdId, ops: Vec<DpifOp>, ahead: bool) {
         let puts = ops.iter().enumerate().filter_map(|(i, op)| Some((i, op.creates()?))).collect();
         let tag = self.next_tag;
         self.next_tag += 1;
         self.under_way += ops.len();
         self.sent.insert(tag, Sent { ops: ops.len(), puts });
-        self.datapath.operate(OpBatch { pmd, ops, tag, reply: Some(self.sink.clone()) });
+        let batch = OpBatch { pmd, ops, tag, reply: Some(self.sink.clone()) };
+        if ahead { self.datapath.operate_ahead(batch) } else { self.datapath.operate(batch) }
     }
 
     /// Waits until few operations are under way; not for ever, should a thread hang that has them.
@@ -358,3 +383,6 @@ impl HandlerThread {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -148,10 +148,11 @@ fn who_asks_for_little_comes_first_once_a_round() {
     let mut pop = |i: &i32| if *i == 99 { one.replace(false).then_some(99) } else { Some(*i) };
     drr.enter(99);
     assert_eq!(drr.take(2, &mut pop, |_| None), [99, 0]);
+    assert_eq!(drr.ahead(), 1);
     // One more: it did not leave, so it waits for its turn, and all others have theirs before.
     one.set(true);
     let round = drr.take(10 * QUANTUM, &mut pop, |_| None);
-    assert_eq!(round.last(), Some(&99));
+    assert_eq!((round.last(), drr.ahead()), (Some(&99), 0));
     for i in flooding {
         assert_eq!(round.iter().filter(|n| **n == i).count(), QUANTUM - usize::from(i == 0), "{i}");
     }

@@ -384,6 +384,10 @@ impl Receiver for Handler {
         self.queues.take(BATCH_MAX_UPCALLS)
     }
 
+    fn ahead(&self) -> usize {
+        self.queues.ahead()
+    }
+
     fn wait(&mut self, timeout: Duration) {
         self.gather(timeout);
     }

@@ -128,6 +128,11 @@ impl Queues {
         taken
     }
 
+    /// See [`DeficitRoundRobin::ahead`].
+    pub(super) fn ahead(&self) -> usize {
+        self.order.ahead()
+    }
+
     /// All upcalls, in the order of each port.
     pub(super) fn drain(&mut self) -> Upcalls {
         let mut all = Vec::new();

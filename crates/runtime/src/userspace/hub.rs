@@ -224,6 +224,10 @@ impl Receiver for Handler {
         self.take_now()
     }
 
+    fn ahead(&self) -> usize {
+        self.drr.ahead()
+    }
+
     fn wait(&mut self, timeout: Duration) {
         self.parker.park_timeout(timeout);
     }

@@ -21,6 +21,8 @@ use sync::{AtomicBool, BoundedQueue, Ordering, ReplyRing};
 
 /// Batches of operations that may wait for a forwarding thread.
 const INBOX_BATCHES: usize = 4096;
+/// The same of those that go ahead: each handler has a few of them under way.
+const AHEAD_BATCHES: usize = 512;
 
 /// What a thread has of a port to send.
 pub(crate) struct TxSide {
@@ -98,6 +100,8 @@ pub(crate) enum Control {
 
 /// The way to a forwarding thread.
 pub(crate) struct Inbox {
+    /// Operations for packets of ports that ask for little.
+    ahead: BoundedQueue<OpBatch>,
     ops: BoundedQueue<OpBatch>,
     requests: ReplyRing<Control>,
     /// Something is in `requests`.
@@ -110,6 +114,7 @@ pub(crate) struct Inbox {
 impl Inbox {
     pub(crate) fn new() -> io::Result<Inbox> {
         Ok(Inbox {
+            ahead: BoundedQueue::new(AHEAD_BATCHES),
             ops: BoundedQueue::new(INBOX_BATCHES),
             requests: ReplyRing::default(),
             requested: AtomicBool::new(false),
@@ -130,8 +135,8 @@ impl Inbox {
 
     /// Sends operations, or gives them back when the queue is full. If the thread has ended, what is left in the queue, this
     /// batch with it, is given back to be answered.
-    pub(crate) fn offer(&self, batch: OpBatch) -> Result<Vec<OpBatch>, OpBatch> {
-        self.ops.push(batch)?;
+    pub(crate) fn offer(&self, batch: OpBatch, ahead: bool) -> Result<Vec<OpBatch>, OpBatch> {
+        if ahead { &self.ahead } else { &self.ops }.push(batch)?;
         self.notify();
         Ok(self.leftovers())
     }
@@ -140,7 +145,7 @@ impl Inbox {
     pub(crate) fn leftovers(&self) -> Vec<OpBatch> {
         let mut left = Vec::new();
         if self.closed.load(Ordering::SeqCst) {
-            left.extend(std::iter::from_fn(|| self.ops.pop()));
+            left.extend(std::iter::from_fn(|| self.next_ops()));
             let requests = std::iter::from_fn(|| self.requests.pop());
             left.extend(
                 requests.filter_map(|r| if let Control::Ops(batch) = r { Some(batch) } else { None }),
@@ -160,7 +165,12 @@ impl Inbox {
 
     /// The next batch of operations.
     pub(crate) fn next_ops(&self) -> Option<OpBatch> {
-        self.ops.pop()
+        self.ahead.pop().or_else(|| self.ops.pop())
+    }
+
+    /// The next batch of those that go ahead.
+    pub(crate) fn next_ahead(&self) -> Option<OpBatch> {
+        self.ahead.pop()
     }
 
     /// The next request. Cheap when there is none.
@@ -180,7 +190,7 @@ impl Inbox {
     /// Runs `sleep`, which returns when the waker wakes, unless something has come.
     pub(crate) fn sleep(&self, sleep: impl FnOnce(&sys::Waker)) {
         self.sleeping.store(true, Ordering::SeqCst);
-        if self.ops.is_empty() && !self.requested.load(Ordering::SeqCst) {
+        if self.ahead.is_empty() && self.ops.is_empty() && !self.requested.load(Ordering::SeqCst) {
             sleep(&self.waker);
         }
         self.sleeping.store(false, Ordering::SeqCst);

@@ -57,6 +57,9 @@ pub(crate) use perf::{HISTORY_LEN, PerfLog, show as show_perf};
 pub(crate) use replan::{QueueShown, ThreadShown};
 pub use watch::QueueWatch;
 
+/// Upcalls whose operations go to a forwarding thread together.
+const UPCALLS_AT_ONCE: usize = 16;
+
 /// The userspace datapath.
 pub struct UserspaceDatapath {
     name: String,
@@ -290,24 +293,7 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn operate(&self, batch: OpBatch) {
-        probes::sent(&batch.ops);
-        if batch.pmd == PmdId::Main {
-            return self.main.operate(batch);
-        }
-        let threads = self.threads.load();
-        let Some(thread) = threads.iter().find(|t| t.id == batch.pmd) else {
-            return self.without_thread(batch);
-        };
-        match thread.inbox.offer(batch) {
-            Ok(left) => left.into_iter().for_each(|batch| self.without_thread(batch)),
-            Err(batch) if batch.ops.iter().all(|op| matches!(op, DpifOp::FlowPut(_))) => {
-                if let Some(reply) = &batch.reply {
-                    reply.done(batch.pmd, batch.tag, inbox::refused(&batch.ops));
-                }
-            }
-            // Deletes and dumps are never lost, and an execute carries packets that wait for it.
-            Err(batch) => self.request(thread, Control::Ops(batch)),
-        }
+        self.send(batch, false);
     }
 
     fn next_purged(&self) -> Option<(PmdId, FlowRecord)> {
@@ -327,7 +313,38 @@ impl Datapath for UserspaceDatapath {
     }
 }
 
+impl UserspaceDatapath {
+    fn send(&self, batch: OpBatch, ahead: bool) {
+        probes::sent(&batch.ops);
+        if batch.pmd == PmdId::Main {
+            return self.main.operate(batch);
+        }
+        let threads = self.threads.load();
+        let Some(thread) = threads.iter().find(|t| t.id == batch.pmd) else {
+            return self.without_thread(batch);
+        };
+        match thread.inbox.offer(batch, ahead) {
+            Ok(left) => left.into_iter().for_each(|batch| self.without_thread(batch)),
+            Err(batch) if batch.ops.iter().all(|op| matches!(op, DpifOp::FlowPut(_))) => {
+                if let Some(reply) = &batch.reply {
+                    reply.done(batch.pmd, batch.tag, inbox::refused(&batch.ops));
+                }
+            }
+            // Deletes and dumps are never lost, and an execute carries packets that wait for it.
+            Err(batch) => self.request(thread, Control::Ops(batch)),
+        }
+    }
+}
+
 impl Driver for UserspaceDatapath {
+    fn upcalls_at_once(&self) -> usize {
+        UPCALLS_AT_ONCE
+    }
+
+    fn operate_ahead(&self, batch: OpBatch) {
+        self.send(batch, true);
+    }
+
     fn set_handlers(&self, handlers: usize) -> std_io::Result<Vec<Box<dyn Receiver>>> {
         let ends = self.hub.set_handlers(handlers).into_iter();
         Ok(ends.map(|end| Box::new(end) as Box<dyn Receiver>).collect())

@@ -1,9 +1,8 @@
 //! Handlers on sockets that are none: nothing is lost, nothing comes twice or out of order, whoever serves it.
 
 use super::*;
+use crate::testing;
 use dpif::{PmdId, UpcallKind};
-use flow::{FlowKey, Ufid};
-use packet::Packet;
 use std::collections::HashSet;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -38,16 +37,8 @@ impl Fake {
     }
 
     fn send(&self, port: u32, name: u64) {
-        lock(&self.inner.queue).push_back(Box::new(Upcall {
-            kind: UpcallKind::Miss,
-            packet: Packet::from_slice(&[0; 60]),
-            key: FlowKey::default(),
-            ufid: Ufid(name.into()),
-            pmd: PmdId::None,
-            rx_port: DpPort(port),
-            ticket: None,
-            received_us: 0,
-        }));
+        let upcall = testing::upcall(DpPort(port), name.into(), UpcallKind::Miss, PmdId::None);
+        lock(&self.inner.queue).push_back(upcall);
         self.inner.ready.wake();
     }
 }

@@ -1,24 +1,13 @@
 //! Bounds and fairness of the queues.
 
 use super::*;
-use dpif::{PmdId, UserCookie};
-use flow::{FlowKey, Ufid};
-use packet::Packet;
+use crate::testing::{self, SLOW};
+use dpif::PmdId;
+use flow::Ufid;
 
 fn upcall(port: u32, name: u128, kind: UpcallKind) -> Box<Upcall> {
-    Box::new(Upcall {
-        kind,
-        packet: Packet::from_slice(&[0; 60]),
-        key: FlowKey::default(),
-        ufid: Ufid(name),
-        pmd: PmdId::None,
-        rx_port: DpPort(port),
-        ticket: None,
-        received_us: 0,
-    })
+    testing::upcall(DpPort(port), name, kind, PmdId::None)
 }
-
-const SLOW: UpcallKind = UpcallKind::Action(UserCookie::SlowPath { reasons: 1 });
 
 #[test]
 fn a_flood_fills_its_own_queue_and_is_counted() {

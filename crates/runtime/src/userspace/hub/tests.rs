@@ -1,19 +1,10 @@
 //! Upcalls that end with their port.
 
 use super::*;
-use flow::FlowKey;
+use crate::testing;
 
 fn miss(port: DpPort) -> Box<Upcall> {
-    Box::new(Upcall {
-        kind: UpcallKind::Miss,
-        packet: packet::Packet::from_slice(&[0; 60]),
-        key: FlowKey::default(),
-        ufid: flow::Ufid(1),
-        pmd: dpif::PmdId::Core(0),
-        rx_port: port,
-        ticket: None,
-        received_us: 0,
-    })
+    testing::upcall(port, 1, UpcallKind::Miss, dpif::PmdId::Core(0))
 }
 
 #[test]
