@@ -2,11 +2,11 @@
 //!
 //! A state machine in the caller's time: [`Revalidator::poll`] sends operations through the [`Datapath`] and takes the
 //! replies that have come. A round starts when the epoch changed, or after `max-revalidator` for statistics and idle flows. A
-//! round has several parts: counters are read and pushed, then what is idle goes, then what the datapath lost is forgotten. After a change, and now and then, it reads all
-//! flows, and translates again those that are older than the epoch (unless such rounds take long: then slow flows go,
-//! `min-revalidate-pps`); else only those that had packets since the last
-//! round, so that it costs what the traffic of the moment costs and not what is installed. A flow that was installed when its
-//! epoch was over, and that no round is sure to see, is checked by itself.
+//! round has several parts: counters are read and pushed, then what is idle goes, then what the datapath lost is forgotten. After
+//! a change, and now and then, it reads all flows, and translates again those that are older than the epoch (unless such rounds
+//! take long: then slow flows go, `min-revalidate-pps`); else only those that had packets since the last round, so that it costs
+//! what the traffic of the moment costs and not what is installed. A flow that was installed when its epoch was over, and that no
+//! round is sure to see, is checked by itself.
 //!
 //! Operations may be carried out in another order than they were sent in (see [`Datapath::operate`]), so a change of a flow may
 //! come behind a newer one. Each answer to a change is held against what the flow is to do by then; if that is something

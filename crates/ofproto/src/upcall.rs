@@ -31,6 +31,7 @@ pub struct DeficitRoundRobin<Q> {
     old: VecDeque<Q>,
     /// What the queue whose turn it is may still have served.
     left: usize,
+    /// See [`DeficitRoundRobin::ahead`].
     ahead: usize,
 }
 

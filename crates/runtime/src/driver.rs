@@ -64,8 +64,8 @@ pub trait Driver: Datapath {
         processors.saturating_sub(processors / 4 + 1)
     }
 
-    /// Upcalls after which a handler hands over what is to be done, when it has taken more: few where that costs next to nothing,
-    /// so that the first packet of a batch does not wait for the last one's translation.
+    /// Upcalls after which a handler hands over what is to be done, when it has taken more and from several ports: few where that
+    /// costs next to nothing, so that the first packet of a batch does not wait for the last one's translation.
     fn upcalls_at_once(&self) -> usize {
         BATCH_MAX_UPCALLS
     }

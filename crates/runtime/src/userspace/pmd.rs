@@ -179,7 +179,7 @@ impl PmdThread {
             self.rx.spent(n, cycles);
             self.perf.count_burst(packets);
             // What goes ahead of other operations does not wait for all queues either.
-            while let Some(batch) = self.inbox.next_ahead() {
+            if let Some(batch) = self.inbox.next_ahead() {
                 self.apply(batch);
                 self.charge(true);
             }
