@@ -151,6 +151,14 @@ pub enum DpAction {
     Clone(Vec<DpAction>),
     /// Drop, for this reason.
     Drop(XlateDrop),
+    /// What another program had the kernel do, and this switch has no word for. Never wanted by a translation; userspace drops
+    /// the packet.
+    Foreign {
+        /// `OVS_ACTION_ATTR_*`.
+        kind: u16,
+        /// Its content.
+        content: Box<[u8]>,
+    },
 }
 
 impl DpAction {

@@ -2,11 +2,11 @@
 //!
 //! Headers are rewritten by `SET_MASKED`, whose values are zero outside their masks, as the kernel demands. Nothing is left out
 //! silently: what the kernel cannot do ([`DpAction::needs_help`]) or what does not fit an attribute is an error. Flows of other programs
-//! may hold actions that [`DpAction`] cannot express; reading those is an error that names the first one.
+//! may hold actions that this switch has no word for; those are read as [`DpAction::Foreign`], and written as they were.
 
 mod set;
 
-use crate::cookie::{CookieError, CookieInfo, parse_cookie, write_cookie};
+use crate::cookie::{CookieInfo, parse_cookie, write_cookie};
 use dpif::{DpAction, UserCookie, XlateDrop};
 use flow::nlattr::{Attr, AttrError, AttrWriter, Attrs, TooLong};
 use flow::{DpPort, OfPort, RecircId};
@@ -39,17 +39,9 @@ pub enum ActionError {
     /// The kernel cannot do this by itself.
     #[error("the kernel cannot {0}")]
     NeedsHelp(&'static str),
-    /// An action, or a detail of one, that has no [`DpAction`].
-    #[error("action {name} (type {kind}) is not one of ours")]
-    Unknown {
-        /// `OVS_ACTION_ATTR_*`.
-        kind: u16,
-        /// Its name, or "?".
-        name: &'static str,
-    },
-    /// Userdata of a userspace action that is not ours.
-    #[error("userspace action: {0}")]
-    Cookie(#[from] CookieError),
+    /// An action, or a detail of one, that this switch has no word for.
+    #[error("an action of another program")]
+    Foreign,
     /// Bytes that are no actions.
     #[error("bad actions: {0}")]
     Malformed(#[from] AttrError),
@@ -81,40 +73,6 @@ mod attr {
     /// Within SAMPLE.
     pub(super) const SAMPLE_PROBABILITY: u16 = 1;
     pub(super) const SAMPLE_ACTIONS: u16 = 2;
-}
-
-/// Names of all action types that kernels have, by number.
-const NAMES: [&str; 26] = [
-    "unspec",
-    "output",
-    "userspace",
-    "set",
-    "push_vlan",
-    "pop_vlan",
-    "sample",
-    "recirc",
-    "hash",
-    "push_mpls",
-    "pop_mpls",
-    "set_masked",
-    "ct",
-    "trunc",
-    "push_eth",
-    "pop_eth",
-    "ct_clear",
-    "push_nsh",
-    "pop_nsh",
-    "meter",
-    "clone",
-    "check_pkt_len",
-    "add_mpls",
-    "dec_ttl",
-    "drop",
-    "psample",
-];
-
-fn unknown(kind: u16) -> ActionError {
-    ActionError::Unknown { kind, name: NAMES.get(usize::from(kind)).copied().unwrap_or("?") }
 }
 
 /// Appends a list of actions to `out`.
@@ -199,6 +157,7 @@ fn write_one(
         }
         DpAction::Drop(why) if context.explicit_drop => out.u32(attr::DROP, *why as u32),
         DpAction::Drop(_) => {}
+        DpAction::Foreign { kind, content } => out.put(*kind, content),
     }
     Ok(())
 }
@@ -206,7 +165,7 @@ fn write_one(
 /// Reads a list of actions (the content of `OVS_FLOW_ATTR_ACTIONS`).
 ///
 /// # Errors
-/// All but [`ActionError::NeedsHelp`].
+/// [`ActionError::Malformed`], [`ActionError::TooDeep`].
 pub fn parse_actions(bytes: &[u8]) -> Result<Vec<DpAction>, ActionError> {
     parse_list(Attrs::parse(bytes)?, 0)
 }
@@ -219,6 +178,14 @@ fn parse_list(attrs: Attrs<'_>, depth: usize) -> Result<Vec<DpAction>, ActionErr
 }
 
 fn parse_one(a: &Attr<'_>, depth: usize) -> Result<DpAction, ActionError> {
+    match parse_own(a, depth) {
+        Err(ActionError::Foreign) => Ok(DpAction::Foreign { kind: a.kind, content: a.content.into() }),
+        other => other,
+    }
+}
+
+/// An action that this switch makes itself.
+fn parse_own(a: &Attr<'_>, depth: usize) -> Result<DpAction, ActionError> {
     Ok(match a.kind {
         attr::OUTPUT => DpAction::Output(DpPort(a.u32()?)),
         attr::USERSPACE => DpAction::Userspace(parse_userspace(a)?),
@@ -242,9 +209,9 @@ fn parse_one(a: &Attr<'_>, depth: usize) -> Result<DpAction, ActionError> {
         attr::DROP => {
             let why = a.u32()?;
             let ours = XlateDrop::ALL.into_iter().find(|d| *d as u32 == why);
-            DpAction::Drop(ours.ok_or_else(|| unknown(attr::DROP))?)
+            DpAction::Drop(ours.ok_or(ActionError::Foreign)?)
         }
-        other => return Err(unknown(other)),
+        _ => return Err(ActionError::Foreign),
     })
 }
 
@@ -252,10 +219,11 @@ fn parse_one(a: &Attr<'_>, depth: usize) -> Result<DpAction, ActionError> {
 fn parse_userspace(a: &Attr<'_>) -> Result<UserCookie, ActionError> {
     let inner = a.nested()?;
     if inner.into_iter().any(|a| !matches!(a.kind, attr::USERSPACE_PID | attr::USERSPACE_USERDATA)) {
-        return Err(unknown(attr::USERSPACE));
+        return Err(ActionError::Foreign);
     }
     inner.require(attr::USERSPACE_PID)?.u32()?;
-    Ok(parse_cookie(inner.get(attr::USERSPACE_USERDATA).map_or(&[], |a| a.content))?.cookie)
+    let userdata = inner.get(attr::USERSPACE_USERDATA).map_or(&[][..], |a| a.content);
+    parse_cookie(userdata).map(|info| info.cookie).map_err(|_| ActionError::Foreign)
 }
 
 #[cfg(test)]

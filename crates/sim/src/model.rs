@@ -365,7 +365,7 @@ impl PlainCore {
                     }
                 }
                 DpAction::Trunc(bytes) => cut = Some(*bytes),
-                DpAction::Sample { .. } | DpAction::Drop(_) => return,
+                DpAction::Sample { .. } | DpAction::Drop(_) | DpAction::Foreign { .. } => return,
             }
         }
     }

@@ -68,6 +68,7 @@ impl Helper<'_> {
                 }
                 DpAction::Trunc(_) | DpAction::Meter(_) => first.push(action.clone()),
                 DpAction::Drop(_) => return Ok(()),
+                DpAction::Foreign { .. } => return Err(NoHelp),
                 DpAction::Clone(inner) if action.needs_help(self.can) => {
                     self.run(copy(&packet), key, inner, std::mem::take(&mut first))?;
                 }

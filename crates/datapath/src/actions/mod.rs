@@ -212,6 +212,7 @@ impl Executor {
             DpAction::Set(set) => set::apply(set, &mut packet, view, self.vlan_limit),
             DpAction::PushVlan { tpid, tci } => push_vlan(&mut packet, view, *tpid, *tci),
             DpAction::PopVlan => pop_vlan(&mut packet, view),
+            DpAction::Foreign { .. } => Err(Misfit),
             DpAction::Trunc(bytes) => {
                 view.truncate = Some(*bytes);
                 Ok(())

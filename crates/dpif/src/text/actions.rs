@@ -47,7 +47,14 @@ fn format_one(action: &DpAction, names: &dyn PortNames) -> String {
         }
         DpAction::Clone(actions) => format!("clone({})", format_actions(actions, names)),
         DpAction::Drop(_) => "drop".into(),
+        DpAction::Foreign { kind, content } => format_foreign(*kind, content),
     }
+}
+
+/// An action by its number and bytes, as the stock tools print those that they do not know.
+fn format_foreign(kind: u16, content: &[u8]) -> String {
+    let bytes: Vec<String> = content.iter().map(|byte| format!("{byte:02x}")).collect();
+    if bytes.is_empty() { format!("action{kind}") } else { format!("action{kind}({})", bytes.join(" ")) }
 }
 
 fn format_push_vlan(tpid: u16, tag: VlanTag) -> String {

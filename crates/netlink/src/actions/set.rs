@@ -3,7 +3,7 @@
 //! The structures are those of keys, also with fields that cannot be set (protocol and fragment bits of IP); their masks are
 //! zero. Values are zero outside their masks: the kernel refuses others.
 
-use super::{ActionError, attr::SET_MASKED, unknown};
+use super::ActionError;
 use dpif::{EthSet, Ipv4Set, Ipv6Set, Masked, PortsSet, SetAction};
 use flow::nlattr::{Attr, AttrError, AttrWriter};
 
@@ -143,11 +143,11 @@ fn parse(kind: u16, value: &[u8], mask: &[u8]) -> Result<SetAction, ActionError>
         key::PRIORITY => {
             let m = bytes.read(|b: &[u8; 4]| u32::from_ne_bytes(*b))?;
             if m.mask != u32::MAX {
-                return Err(unknown(SET_MASKED));
+                return Err(ActionError::Foreign);
             }
             SetAction::SkbPriority(m.value)
         }
-        _ => return Err(unknown(SET_MASKED)),
+        _ => return Err(ActionError::Foreign),
     })
 }
 
@@ -181,7 +181,7 @@ impl Both<'_> {
     /// Refuses to rewrite these bytes, which have no place in a [`SetAction`].
     fn none_of(&self, places: &[usize]) -> Result<(), ActionError> {
         if places.iter().any(|at| self.mask.get(*at).is_some_and(|m| *m != 0)) {
-            return Err(unknown(SET_MASKED));
+            return Err(ActionError::Foreign);
         }
         Ok(())
     }

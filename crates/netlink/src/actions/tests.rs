@@ -125,23 +125,42 @@ fn too_much_is_an_error() {
 }
 
 #[test]
-fn foreign_actions_are_told_by_name() {
-    let unknown = |bytes: &[u8]| parse_actions(bytes).unwrap_err().to_string();
-    assert_eq!(unknown(&attribute(12, &[])), "action ct (type 12) is not one of ours");
-    assert_eq!(unknown(&attribute(99, &[])), "action ? (type 99) is not one of ours");
+fn foreign_actions_are_kept_as_they_are() {
     // Tunnels, half a priority, protocol numbers.
-    assert_eq!(unknown(&nested(3, &[attribute(16, &[])])), "action set_masked (type 11) is not one of ours");
     let half = attribute(2, &[1, 0, 0, 0, 1, 0, 0, 0]);
-    assert_eq!(unknown(&nested(11, &[half])), "action set_masked (type 11) is not one of ours");
     let mut proto = [0; 24];
     proto[20] = 0xff;
-    let set = nested(11, &[attribute(7, &proto)]);
-    assert_eq!(unknown(&set), "action set_masked (type 11) is not one of ours");
-    // Whose userdata is not ours, or there is none.
-    assert_eq!(unknown(&nested(2, &[number(1, 5)])), "userspace action: userdata has 0 bytes instead of 48");
-    let with_actions = nested(2, &[number(1, 5), attribute(4, &[])]);
-    assert_eq!(unknown(&with_actions), "action userspace (type 2) is not one of ours");
-    assert_eq!(unknown(&number(24, 1000)), "action drop (type 24) is not one of ours");
+    let foreign = [
+        attribute(12, &[]),
+        attribute(99, &[1, 2, 3]),
+        nested(3, &[attribute(16, &[])]),
+        nested(11, &[half]),
+        nested(11, &[attribute(7, &proto)]),
+        // Whose userdata is not ours, or there is none.
+        nested(2, &[number(1, 5)]),
+        nested(2, &[number(1, 5), attribute(4, &[])]),
+        number(24, 1000),
+    ];
+    for bytes in foreign {
+        // Among others, and nested.
+        let list = [number(1, 7), bytes.clone(), nested(20, &[bytes])].concat();
+        let actions = parse_actions(&list).unwrap();
+        let [DpAction::Output(DpPort(7)), foreign @ DpAction::Foreign { .. }, DpAction::Clone(inner)] =
+            &actions[..]
+        else {
+            panic!("{actions:?}")
+        };
+        assert_eq!(inner[..], *std::slice::from_ref(foreign));
+        let again = actions_to_bytes(&actions, &CONTEXT).unwrap();
+        assert_eq!(parse_actions(&again).unwrap(), actions);
+    }
+    let ct = parse_actions(&attribute(12, &[4, 0, 1, 0])).unwrap();
+    assert_eq!(ct, [DpAction::Foreign { kind: 12, content: [4, 0, 1, 0].into() }]);
+    assert_eq!(dpif::text::format_actions(&ct, &dpif::text::NumbersOnly), "action12(04 00 01 00)");
+}
+
+#[test]
+fn bytes_that_are_no_actions_are_refused() {
     for malformed in [
         attribute(1, &[1]),
         nested(2, &[]),

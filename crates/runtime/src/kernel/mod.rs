@@ -274,16 +274,15 @@ impl KernelDatapath {
 }
 
 /// Removes flows that recirculate or were recirculated to, and those without a name: what their ids stood for went with the
-/// process that made them, and this one gives the same ids to others.
+/// process that made them, and this one gives the same ids to others. Those with foreign actions, too: these may name sockets.
 fn forget_recirculation(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
-    let recirculates =
-        |actions: &[DpAction]| actions.iter().any(|a| a.any(|a| matches!(a, DpAction::Recirc(_))));
+    let goes = |a: &DpAction| a.any(|a| matches!(a, DpAction::Recirc(_) | DpAction::Foreign { .. }));
     let mut kept = 0;
     let mut going = Vec::new();
     for flow in ovs.flow_dump(ifindex, FlowParts::ALL)? {
         let flow = flow?;
         let keyed = flow.key_and_mask(source::VLAN_LIMIT).is_ok_and(|(key, ..)| key.base.recirc_id == 0);
-        let stays = keyed && flow.dp_actions().is_ok_and(|actions| !recirculates(&actions));
+        let stays = keyed && flow.dp_actions().is_ok_and(|actions| !actions.iter().any(goes));
         match (flow.ufid, flow.key) {
             (Some(_), _) if stays => kept += 1,
             (Some(ufid), _) => going.push(FlowName::Ufid(ufid)),

@@ -118,6 +118,7 @@ fn hosts_meet_and_stock_tools_see_the_same() {
         });
         assert!(same.is_ok(), "{line}:\n{last}");
     }
+    foreign_actions_are_shown(&net, &daemon);
     // Rules count what the kernel forwards.
     ping_all(&one.netns, two.ipv4.into(), 20);
     wait_for(LIMIT, "the counters", || {
@@ -130,6 +131,17 @@ fn hosts_meet_and_stock_tools_see_the_same() {
     vsctl(&daemon, "del-br br0");
     wait_for(LIMIT, "the datapath to go", || dpctl(&net.switch, &["dump-dps"]).is_empty()).unwrap();
     ports_of_rules(&net, &daemon);
+}
+
+/// A flow of another program with an action that this switch has no word for is not shown as something else.
+fn foreign_actions_are_shown(net: &Topology, daemon: &Daemon) {
+    let key = "in_port(1),eth(src=02:00:00:00:00:77,dst=02:00:00:00:00:78),eth_type(0x88cc)";
+    dpctl(&net.switch, &["add-flow", "ovs-system", key, "ct_clear,2"]);
+    let of = |flows: String| flows.lines().find(|l| l.contains("00:77")).unwrap_or_default().to_string();
+    let (ours, stock) = (of(appctl(daemon, "dpctl/dump-flows")), of(dpctl(&net.switch, &["dump-flows"])));
+    assert!(stock.ends_with("actions:ct_clear,2"), "{stock}");
+    assert_eq!(ours, stock.replace("ct_clear", "action16"));
+    dpctl(&net.switch, &["del-flow", "ovs-system", key]);
 }
 
 /// Rules that drop, redirect, and answer for a host decide what the kernel does, and at once.
