@@ -2,7 +2,7 @@
 //!
 //! Extendible hashing (Fagin, Nievergelt, Pippenger, Strong 1979): the low bits of a hash choose an entry of the directory,
 //! which names a segment of sixteen [`Line`]s; other bits choose the line there. A segment that is three quarters full is
-//! split in two by the next bit of the hash, which moves at most 144 entries whatever the size of the table; the directory,
+//! split in two by the next bit of the hash, which moves some 144 entries whatever the size of the table; the directory,
 //! four bytes for some ninety entries, doubles when a segment is split that only one of its entries names. The first
 //! segment begins with one line, since most masks have few flows.
 //!
@@ -149,16 +149,15 @@ impl LineTable {
 
     /// Adds an entry. `hash_of` gives the hashes of those that are there, when they have to move.
     pub(super) fn insert(&mut self, hash: u64, id: u32, hash_of: impl Fn(u32) -> u64) {
-        if self.directory.is_empty() {
-            self.directory.push(0);
-            self.segments.push(Segment::new(1, 0));
+        match self.segment_number(hash) {
+            None => {
+                self.directory.push(0);
+                self.segments.push(Segment::new(1, 0));
+            }
+            Some(n) if self.segments[n].is_full() => self.make_room(n, hash, hash_of),
+            Some(_) => {}
         }
-        let named = |table: &LineTable| table.segment_number(hash).expect("the directory is not empty");
-        let n = named(self);
-        if self.segments[n].is_full() {
-            self.make_room(n, hash, hash_of);
-        }
-        let n = named(self);
+        let n = self.segment_number(hash).expect("the directory is not empty");
         self.segments[n].place(hash, id);
         self.len += 1;
     }

@@ -213,7 +213,7 @@ impl FlowReply {
     /// Actions as values; empty when they were left out.
     ///
     /// # Errors
-    /// Actions that [`DpAction`] cannot express.
+    /// Bytes that are no actions, or nest too deep.
     pub fn dp_actions(&self) -> Result<Vec<DpAction>, ActionError> {
         self.actions.as_deref().map_or(Ok(Vec::new()), parse_actions)
     }

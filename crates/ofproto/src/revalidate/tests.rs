@@ -141,6 +141,12 @@ impl Rig {
         put_done(&self.backer, CORE, Ufid(ufid), true);
     }
 
+    /// So many flows, all of which the datapath has.
+    fn install_many(&mut self, flows: u128) {
+        (0..flows).for_each(|n| self.install(0x88cc, n));
+        self.settle();
+    }
+
     /// Rounds until nothing is to be done.
     fn settle(&mut self) {
         for _ in 0..20 {
@@ -525,10 +531,7 @@ fn a_flow_made_from_what_is_no_more_is_checked_as_soon_as_it_is_there() {
 #[test]
 fn deletes_of_many_flows_come_a_little_at_a_time() {
     let mut rig = Rig::new("actions=2");
-    for n in 0..1000 {
-        rig.install(0x88cc, n);
-    }
-    rig.settle();
+    rig.install_many(1000);
     rig.backer.limits.purge.store(true, Ordering::Release);
     rig.revalidator.hurry();
     let mut turns = 0;
@@ -551,10 +554,7 @@ fn deletes_of_many_flows_come_a_little_at_a_time() {
 #[test]
 fn walks_over_many_flows_are_done_in_parts() {
     let mut rig = Rig::new("actions=2");
-    for n in 0..6000 {
-        rig.install(0x88cc, n);
-    }
-    rig.settle();
+    rig.install_many(6000);
     // Idle ones are found a few thousand at a time, while the first deletes are under way.
     rig.now_ms += 20_000;
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
@@ -579,10 +579,7 @@ fn walks_over_many_flows_are_done_in_parts() {
         rig.settle();
     }
     // So are those that the datapath lost, once it has not shown them for long enough.
-    for n in 0..6000 {
-        rig.install(0x88cc, n);
-    }
-    rig.settle();
+    rig.install_many(6000);
     lock(&rig.dp.flows).clear();
     let mut most_at_once = 0;
     while !rig.backer.ukeys.is_empty() {

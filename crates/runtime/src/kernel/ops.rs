@@ -186,8 +186,8 @@ impl KernelDatapath {
         }
     }
 
-    /// A flow as the slow path has it. What it cannot express is left out: such a flow is of another program, and is found to differ
-    /// from what is wanted.
+    /// A flow as the slow path has it. A key that it cannot express is left out: such a flow is of another program, and is found to
+    /// differ from what is wanted, as one with foreign actions is.
     fn record(&self, flow: &FlowReply, asked: Option<Ufid>) -> FlowRecord {
         let (key, mask) = match flow.key_and_mask(VLAN_LIMIT) {
             Ok((key, mask, _)) => (key, mask),
