@@ -25,7 +25,9 @@ mod process;
 mod stages;
 mod tuning;
 
-pub use actions::{ACTION_NESTING_MAX, ACTIONS_MAX, NoHelp, Part, RECIRC_DEPTH_MAX, rewrite, with_help};
+pub use actions::{
+    ACTION_NESTING_MAX, ACTIONS_MAX, NoHelp, Part, RECIRC_DEPTH_MAX, re_extract, rewrite, with_help,
+};
 pub use ledger::Ledger;
 pub use meter::{DpShared, METER_BANDS_MAX, METERS_MAX};
 pub use pmd::{CacheStats, Pmd, PmdConfig};

@@ -4,7 +4,7 @@
 use crate::drops::XlateDrop;
 use crate::ops::Capabilities;
 use crate::upcall::UserCookie;
-use flow::{DpPort, RecircId};
+use flow::{DpPort, RecircId, Tunnel};
 
 /// A value of which only the bits of `mask` are written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -114,6 +114,8 @@ pub enum SetAction {
     SkbMark(Masked<u32>),
     /// Packet priority.
     SkbPriority(u32),
+    /// Outer headers for the tunnel port that the packet is sent out of next.
+    Tunnel(Tunnel),
 }
 
 /// One datapath action. A list of none drops.

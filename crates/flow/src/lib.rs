@@ -25,6 +25,7 @@ pub mod nlkey;
 mod packed;
 pub mod template;
 pub mod text;
+mod tunnel;
 mod types;
 
 pub use flow::{FLOW_WORDS, Flow, Mask, Stage, TcpFlags, VlanTag, ct_state, nw_frag};
@@ -32,6 +33,7 @@ pub use key::{ArpBlock, BaseBlock, CtBlock, FlowKey, Ipv6Block, KeyMask, TunnelB
 pub use matching::Match;
 pub use nlkey::key_attributes;
 pub use packed::{PackedFlow, PackedKey};
+pub use tunnel::{Tunnel, tunnel_flags};
 pub use types::{DpPort, MacAddr, OfPort, RecircId, TableId, Ufid, VlanId};
 
 #[cfg(test)]

@@ -5,15 +5,17 @@
 //!   [`kernel_mask`] is the mask that it will hold, [`mask_fits`] whether it can tell apart what the mask tells apart.
 //! - [`parse_key`], [`parse_mask`]: what the kernel datapath says, with how well a [`FlowKey`] holds that ([`Fitness`]).
 //!
-//! Lengths, types and plain numbers are in the machine's byte order, header fields in the network's. Not written: tunnels and
-//! what has no attribute.
+//! Lengths, types and plain numbers are in the machine's byte order, header fields in the network's. Not written: what has no
+//! attribute.
 
 mod mask;
 mod parse;
+mod tunnel;
 mod write;
 
 pub use mask::{kernel_mask, mask_fits};
 pub use parse::{parse_key, parse_mask};
+pub use tunnel::{parse_tunnel, write_tunnel};
 pub use write::{key_to_bytes, mask_to_bytes};
 
 use crate::flow::{VlanTag, nw_frag};
@@ -67,8 +69,8 @@ const CT_STATE_BITS: u32 = 0xff;
 pub enum Fitness {
     /// Exactly.
     Perfect,
-    /// The kernel's key says more (a tunnel, IPv6 extension headers, a tag beyond the limit): a flow made from ours matches packets
-    /// that differ in that, too.
+    /// The kernel's key says more (options of a tunnel, IPv6 extension headers, a tag beyond the limit): a flow made from ours
+    /// matches packets that differ in that, too.
     TooMuch,
     /// The kernel's key says less (IGMP): our key holds zeros for fields that were not told. A mask with such bits cannot be
     /// written; packets that need them go through the slow path.

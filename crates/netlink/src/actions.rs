@@ -139,7 +139,7 @@ fn write_one(
             if let Some(what) = set::unsettable(set) {
                 return Err(ActionError::NeedsHelp(what));
             }
-            out.nested(attr::SET_MASKED, |out| set::write(out, set));
+            set::write(out, set);
         }
         DpAction::PushVlan { tpid, tci } => {
             out.put(attr::PUSH_VLAN, &[tpid.to_be_bytes(), tci.to_be_bytes()].concat());

@@ -343,6 +343,7 @@ impl Backer {
         self.change(|view| {
             view.bridges.remove(&id);
             view.dp_ports.retain(|_, (bridge, _)| *bridge != id);
+            view.tunnels.set(id, std::iter::empty());
         });
     }
 
@@ -372,8 +373,10 @@ impl Backer {
                 macs.forget_bundle(bundle);
             }
             drop(macs);
+            let devices = ports.ports.values().filter(|p| p.tunnel.is_none());
             let dp_ports: Vec<(DpPort, OfPort)> =
-                ports.ports.values().filter_map(|p| Some((p.dp_port?, p.of_port))).collect();
+                devices.filter_map(|p| Some((p.dp_port?, p.of_port))).collect();
+            view.tunnels.set(id, ports.ports.values());
             Arc::make_mut(bridge).ports = Arc::new(ports);
             view.dp_ports.retain(|_, (b, _)| *b != id);
             view.dp_ports.extend(dp_ports.into_iter().map(|(d, o)| (d, (id, o))));

@@ -14,6 +14,7 @@ pub mod recirc;
 pub mod revalidate;
 pub mod rule;
 pub mod tables;
+pub mod tunnel;
 pub mod ukey;
 pub mod upcall;
 pub mod view;

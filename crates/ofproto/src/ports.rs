@@ -1,5 +1,6 @@
 //! Ports and bundles of a bridge, as translation sees them.
 
+use crate::tunnel::TunnelConfig;
 use flow::{DpPort, MacAddr, OfPort};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,6 +83,13 @@ pub enum PriorityTags {
     Always,
 }
 
+impl Port {
+    /// Whether its packets are counted by translation, since no device does.
+    pub fn is_counted_here(&self) -> bool {
+        self.dp_port.is_none() || self.tunnel.is_some()
+    }
+}
+
 impl Bundle {
     /// Whether the bundle carries `vlan`.
     pub fn includes_vlan(&self, vlan: u16) -> bool {
@@ -113,12 +121,12 @@ pub struct PortConfigBits {
     pub no_recv_stp: bool,
 }
 
-/// Counters of a patch port, which no device counts for.
+/// Counters of a port that no device counts for: of a patch port, or of one of the tunnels that share a device.
 #[derive(Debug, Default)]
-pub struct PatchCounters {
-    /// Packets and bytes that came in from the peer.
+pub struct PortCounters {
+    /// Packets and bytes that came in.
     pub rx: [AtomicU64; 2],
-    /// Packets and bytes sent to the peer.
+    /// Packets and bytes sent.
     pub tx: [AtomicU64; 2],
 }
 
@@ -127,7 +135,7 @@ pub struct PatchCounters {
 pub struct Port {
     /// OpenFlow number.
     pub of_port: OfPort,
-    /// Datapath number; a patch port has none.
+    /// Datapath number; a patch port has none, and tunnels may share one.
     pub dp_port: Option<DpPort>,
     /// Name.
     pub name: String,
@@ -139,8 +147,10 @@ pub struct Port {
     pub bundle: BundleId,
     /// The other end of a patch port, when it is there.
     pub patch_peer: Option<(BridgeId, OfPort)>,
-    /// Counters of a patch port.
-    pub patch_counters: Arc<PatchCounters>,
+    /// Counters of a patch port or tunnel.
+    pub counters: Arc<PortCounters>,
+    /// How a tunnel port wraps packets.
+    pub tunnel: Option<Arc<TunnelConfig>>,
     /// Configuration bits.
     pub config: PortConfigBits,
     /// The link has no carrier.

@@ -5,7 +5,7 @@
 
 use crate::ports::BridgeId;
 use flow::action::Action;
-use flow::{RecircId, TableId};
+use flow::{RecircId, TableId, Tunnel};
 use hashbrown::HashTable;
 use rapidhash::fast::RandomState;
 use std::collections::HashMap;
@@ -39,8 +39,8 @@ pub struct FrozenState {
     pub metadata: u64,
     /// Registers.
     pub regs: [u32; 16],
-    /// Tunnel key set so far.
-    pub tun_id: u64,
+    /// Tunnel fields, as they came or were set so far.
+    pub tunnel: Tunnel,
     /// Stack of `push` actions.
     pub stack: Vec<Vec<u8>>,
     /// What is left to do, innermost first.

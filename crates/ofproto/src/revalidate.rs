@@ -634,7 +634,7 @@ fn recheck(backer: &Backer, ufid: Ufid, k: &mut Ukey, epoch: u64, now_ms: u64) -
 
 fn translate_again(backer: &Backer, k: &mut Ukey, key: &FlowKey, epoch: u64, now_ms: u64) -> Verdict {
     let view = backer.view();
-    let Some((bridge, of_port)) = view.of_port(key.in_port()) else { return Verdict::Delete };
+    let Some((bridge, of_port)) = view.receiver(key) else { return Verdict::Delete };
     let flow = key.to_flow(of_port);
     let request = Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
     let t = backer.translate(&request, key, &mut backer.xlate_host(false, now_ms));

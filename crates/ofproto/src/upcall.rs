@@ -115,7 +115,7 @@ pub fn handle(backer: &Backer, upcalls: dpif::Upcalls, now_ms: u64) -> OpsByPmd 
 
 /// Translates the packet of an upcall.
 fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now_ms: u64) -> Translation {
-    let Some((bridge, of_port)) = view.of_port(key.in_port()) else {
+    let Some((bridge, of_port)) = view.receiver(key) else {
         return dropped(&key.to_flow(flow::OfPort::NONE), XlateDrop::BridgeNotFound);
     };
     let flow = key.to_flow(of_port);

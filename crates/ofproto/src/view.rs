@@ -3,7 +3,8 @@
 use crate::mac_table::MacTable;
 use crate::ports::{BridgeId, PortTable};
 use crate::tables::Tables;
-use flow::{DpPort, OfPort};
+use crate::tunnel::TunnelPorts;
+use flow::{DpPort, FlowKey, OfPort};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, Ordering};
@@ -59,8 +60,10 @@ pub struct BridgeView {
 pub struct View {
     /// Bridges by number.
     pub bridges: BTreeMap<BridgeId, Arc<BridgeView>>,
-    /// Which bridge and OpenFlow port a datapath port is.
+    /// Which bridge and OpenFlow port a datapath port is, unless it is one of tunnels.
     pub dp_ports: BTreeMap<DpPort, (BridgeId, OfPort)>,
+    /// The same for tunnels.
+    pub tunnels: TunnelPorts,
 }
 
 impl View {
@@ -74,9 +77,10 @@ impl View {
         self.bridges.values().find(|b| &*b.name == name)
     }
 
-    /// Bridge and OpenFlow port of a datapath port.
-    pub fn of_port(&self, dp_port: DpPort) -> Option<(&Arc<BridgeView>, OfPort)> {
-        let (bridge, of_port) = self.dp_ports.get(&dp_port)?;
-        Some((self.bridges.get(bridge)?, *of_port))
+    /// Bridge and OpenFlow port that a packet of this key came in by.
+    pub fn receiver(&self, key: &FlowKey) -> Option<(&Arc<BridgeView>, OfPort)> {
+        let of_device = || self.dp_ports.get(&key.in_port()).copied();
+        let (bridge, of_port) = self.tunnels.receiver(key).or_else(of_device)?;
+        Some((self.bridges.get(&bridge)?, of_port))
     }
 }

@@ -12,7 +12,7 @@ use flow::{DpPort, MacAddr, OfPort};
 use ofproto::backer::{Backer, PacketInEvent};
 use ofproto::connmgr::{ConnId, ConnKind, Connmgr, Ctx, FailMode, RemoteConfig};
 use ofproto::ports::{
-    Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode,
+    Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode,
 };
 use openflow::VersionSet;
 use openflow::msg::stats::SwitchDesc;
@@ -51,7 +51,8 @@ fn ports() -> PortTable {
             mac: MacAddr([0xaa, 0x55, 0xaa, 0x55, 0, mac]),
             bundle,
             patch_peer: None,
-            patch_counters: Arc::new(PatchCounters::default()),
+            counters: Arc::new(PortCounters::default()),
+            tunnel: None,
             config: PortConfigBits::default(),
             link_down: false,
             speed_mbps: 0,

@@ -40,7 +40,7 @@ impl World {
     /// What the tables say now about packets of that key.
     fn outcome(&self, key: &FlowKey, held: &mut Vec<RecircId>) -> Option<Outcome> {
         let view = self.backer.view();
-        let (bridge, of_port) = view.of_port(key.in_port())?;
+        let (bridge, of_port) = view.receiver(key)?;
         let flow = key.to_flow(of_port);
         let request =
             Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
@@ -254,7 +254,7 @@ impl World {
         for bridge in view.bridges.values() {
             lookups += bridge.tables.table(flow::TableId(0)).map_or(0, |t| t.counters.counts().0);
             let ports = bridge.ports.ports.values();
-            crossed += ports.map(|p| p.patch_counters.rx[0].load(Ordering::Relaxed)).sum::<u64>();
+            crossed += ports.map(|p| p.counters.rx[0].load(Ordering::Relaxed)).sum::<u64>();
         }
         let expected = hits + self.counts.first_pass_misses + self.counts.table_outs + crossed;
         if lookups != expected {

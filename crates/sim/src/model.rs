@@ -472,6 +472,7 @@ fn rewrite(frame: &mut [u8], set: &SetAction) -> Option<()> {
         }
         SetAction::Nd(m) => rewrite_nd(frame, &key, layout, m),
         SetAction::SkbMark(_) | SetAction::SkbPriority(_) => Some(()),
+        SetAction::Tunnel(_) => None,
     }
 }
 

@@ -18,7 +18,7 @@ use flow::action::Action;
 use flow::extract::Metadata;
 use flow::{DpPort, OfPort, TableId, Ufid};
 use ofproto::backer::{Backer, RemovedReason};
-use ofproto::ports::{BridgeId, PatchCounters, PortConfigBits};
+use ofproto::ports::{BridgeId, PortConfigBits, PortCounters};
 use ofproto::revalidate::{Replies, ReplyQueue, Revalidator};
 use ofproto::rule::Rule;
 use ofproto::upcall;
@@ -81,7 +81,7 @@ pub(crate) struct World {
     scenario: Scenario,
     handlers: Vec<HandlerState>,
     bridges: [BridgeId; 2],
-    patches: [Arc<PatchCounters>; 2],
+    patches: [Arc<PortCounters>; 2],
     vlan_modes: [u8; ALL_PORTS as usize],
     port_configs: [PortConfigBits; ALL_PORTS as usize],
     /// Until which step each core, and the revalidator, does not work off its messages.

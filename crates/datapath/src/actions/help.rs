@@ -5,7 +5,7 @@
 
 use super::{ACTIONS_MAX, delivers, rewrite};
 use crate::hash::split_mix;
-use dpif::{Capabilities, DpAction};
+use dpif::{Capabilities, DpAction, SetAction};
 use flow::FlowKey;
 use packet::Packet;
 
@@ -22,7 +22,7 @@ pub struct Part {
 
 /// Carries out those of `actions` that a datapath with capabilities `can` lacks, and all rewrites before them; the parts that it
 /// is to execute, in order. Samples around such an action are decided by `random`, which moves on. A meter or truncation before
-/// one goes with the next part.
+/// one goes with the next part, outer headers for a tunnel with all that follow.
 ///
 /// # Errors
 /// An action does not fit the packet, or they make more parts than [`ACTIONS_MAX`]: nothing is to be executed.
@@ -34,13 +34,29 @@ pub fn with_help(
     random: &mut u64,
 ) -> Result<Vec<Part>, NoHelp> {
     let mut helper = Helper { can, random, parts: Vec::new() };
-    helper.run(packet, *key, actions, Vec::new())?;
+    helper.run(packet, *key, actions, Before::default())?;
     Ok(helper.parts)
 }
 
 /// An action does not fit its packet, or there are too many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoHelp;
+
+/// What goes before the actions of a part.
+#[derive(Clone, Default)]
+struct Before {
+    /// Of the next one.
+    once: Vec<DpAction>,
+    /// Of all: a packet that is executed again has no outer headers yet.
+    outer: Option<DpAction>,
+}
+
+impl Before {
+    /// For a part now.
+    fn take(&mut self) -> Before {
+        Before { once: std::mem::take(&mut self.once), outer: self.outer.clone() }
+    }
+}
 
 struct Helper<'a> {
     can: &'a Capabilities,
@@ -49,32 +65,32 @@ struct Helper<'a> {
 }
 
 impl Helper<'_> {
-    /// `first` goes before the actions of the next part.
     fn run(
         &mut self,
         mut packet: Packet,
         mut key: FlowKey,
         actions: &[DpAction],
-        mut first: Vec<DpAction>,
+        mut before: Before,
     ) -> Result<(), NoHelp> {
         let helped = actions.iter().rposition(|a| a.needs_help(self.can)).map_or(0, |last| last + 1);
         let (with_help, without) = actions.split_at(helped);
         for action in with_help {
             match action {
+                DpAction::Set(SetAction::Tunnel(_)) => before.outer = Some(action.clone()),
                 DpAction::Set(_) | DpAction::PushVlan { .. } | DpAction::PopVlan => {
                     if !rewrite(&mut packet, &mut key, action, self.can.max_vlan_headers) {
                         return Err(NoHelp);
                     }
                 }
-                DpAction::Trunc(_) | DpAction::Meter(_) => first.push(action.clone()),
+                DpAction::Trunc(_) | DpAction::Meter(_) => before.once.push(action.clone()),
                 DpAction::Drop(_) => return Ok(()),
                 DpAction::Foreign { .. } => return Err(NoHelp),
                 DpAction::Clone(inner) if action.needs_help(self.can) => {
-                    self.run(copy(&packet), key, inner, std::mem::take(&mut first))?;
+                    self.run(copy(&packet), key, inner, before.take())?;
                 }
                 DpAction::Sample { probability, actions: inner } if action.needs_help(self.can) => {
                     if *probability != 0 && (split_mix(self.random) >> 32) as u32 <= *probability {
-                        self.run(copy(&packet), key, inner, std::mem::take(&mut first))?;
+                        self.run(copy(&packet), key, inner, before.take())?;
                     }
                 }
                 DpAction::Output(_)
@@ -82,19 +98,20 @@ impl Helper<'_> {
                 | DpAction::Recirc(_)
                 | DpAction::Clone(_)
                 | DpAction::Sample { .. } => {
-                    first.push(action.clone());
-                    self.part(copy(&packet), key, std::mem::take(&mut first))?;
+                    before.once.push(action.clone());
+                    self.part(copy(&packet), key, before.take())?;
                 }
             }
         }
-        first.extend_from_slice(without);
-        if first.iter().any(delivers) { self.part(packet, key, first) } else { Ok(()) }
+        before.once.extend_from_slice(without);
+        if before.once.iter().any(delivers) { self.part(packet, key, before) } else { Ok(()) }
     }
 
-    fn part(&mut self, packet: Packet, key: FlowKey, actions: Vec<DpAction>) -> Result<(), NoHelp> {
+    fn part(&mut self, packet: Packet, key: FlowKey, before: Before) -> Result<(), NoHelp> {
         if self.parts.len() >= ACTIONS_MAX {
             return Err(NoHelp);
         }
+        let actions = before.outer.into_iter().chain(before.once).collect();
         self.parts.push(Part { packet, key, actions });
         Ok(())
     }

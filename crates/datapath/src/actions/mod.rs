@@ -72,7 +72,7 @@ impl<'a> View<'a> {
 }
 
 /// Reads the headers of `frame` into `key`, whose metadata (ports, marks, tunnel, connection) stay.
-pub(crate) fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
+pub fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
     let (b, had) = (key.base, key.base.shape);
     let md = Metadata {
         in_port: b.in_port,

@@ -41,6 +41,8 @@ pub(super) fn apply(
             view.key.arp.skb_priority = *priority;
             view.key.base.shape |= shape::ARP;
         }
+        // No port here wraps packets.
+        SetAction::Tunnel(_) => return Err(Misfit),
     }
     Ok(())
 }

@@ -128,6 +128,10 @@ fn format_set(set: &SetAction) -> String {
             return format!("skb_mark({})", hex((*value).into()));
         }
         SetAction::SkbMark(m) => return format!("skb_mark({}/{})", hex(m.value.into()), hex(m.mask.into())),
+        SetAction::Tunnel(t) => {
+            sets::put_tunnel(&mut f, t, None);
+            "tunnel"
+        }
         SetAction::SkbPriority(n) => return format!("skb_priority({})", hex((*n).into())),
     };
     f.finish(name)
@@ -273,6 +277,7 @@ fn parse_set(item: &Item<'_>) -> Result<SetAction, TextError> {
             let (value, mask) = masked(item.word()?, u32::MAX.into())?;
             SetAction::SkbMark(Masked { value: value as u32, mask: mask as u32 })
         }
+        "tunnel" => SetAction::Tunnel(sets::tunnel(item)?.value),
         "skb_priority" => SetAction::SkbPriority(number(item.word()?, u32::MAX.into())? as u32),
         _ => return Err(item.unknown("set")),
     })

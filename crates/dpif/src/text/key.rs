@@ -1,11 +1,11 @@
 //! Prints keys with masks.
 
-use super::sets::{put_arp, put_eth, put_ipv4, put_ipv6, put_nd, put_ports};
-use super::values::{CT_STATE, TCP_FLAGS, TUNNEL_FLAGS};
+use super::sets::{put_arp, put_eth, put_ipv4, put_ipv6, put_nd, put_ports, put_tunnel};
+use super::values::{CT_STATE, TCP_FLAGS};
 use super::write::{Base, Fields, flags, hex};
 use super::{FlowFormat, PortNames};
 use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet};
-use flow::{FlowKey, KeyMask, VlanTag, nw_frag, shape};
+use flow::{FlowKey, KeyMask, Tunnel, VlanTag, nw_frag, shape};
 use packet::headers as h;
 
 /// Attributes on their way to text.
@@ -112,42 +112,8 @@ impl Text<'_> {
     }
 
     fn tunnel(&mut self) {
-        let (t, m) = (self.key.tunnel, self.mask.tunnel);
-        self.header("tunnel", |f| {
-            f.number("tun_id", t.id, m.id, u64::MAX, Base::Hex);
-            // Attributes that are zero are not part of a tunnel key, except the time to live.
-            if t.src != 0 {
-                f.ipv4("src", t.src, m.src);
-            }
-            if t.dst != 0 {
-                f.ipv4("dst", t.dst, m.dst);
-            }
-            if t.ipv6_src != [0; 16] {
-                f.ipv6("ipv6_src", t.ipv6_src, m.ipv6_src);
-            }
-            if t.ipv6_dst != [0; 16] {
-                f.ipv6("ipv6_dst", t.ipv6_dst, m.ipv6_dst);
-            }
-            if t.tos != 0 {
-                f.number("tos", t.tos.into(), m.tos.into(), 0xff, Base::Hex);
-            }
-            f.number("ttl", t.ttl.into(), m.ttl.into(), 0xff, Base::Dec);
-            if t.tp_src != 0 {
-                f.number("tp_src", t.tp_src.into(), m.tp_src.into(), 0xffff, Base::Dec);
-            }
-            if t.tp_dst != 0 {
-                f.number("tp_dst", t.tp_dst.into(), m.tp_dst.into(), 0xffff, Base::Dec);
-            }
-            if m.gbp_id != 0 || m.gbp_flags != 0 {
-                let mut gbp = Fields::new(false);
-                gbp.number("id", t.gbp_id.into(), m.gbp_id.into(), 0xffff, Base::Dec);
-                gbp.number("flags", t.gbp_flags.into(), m.gbp_flags.into(), 0xff, Base::Hex);
-                f.raw(&format!("vxlan({})", gbp.finish("gbp")));
-            }
-            if m.flags != 0 {
-                f.raw(&format!("flags({})", flags(t.flags.into(), m.flags.into(), &TUNNEL_FLAGS, 0xf)));
-            }
-        });
+        let (t, m) = (Tunnel::from(&self.key.tunnel), Tunnel::from(&self.mask.tunnel));
+        self.header("tunnel", |f| put_tunnel(f, &t, Some(&m)));
     }
 
     fn ethernet(&mut self) {

@@ -1,7 +1,7 @@
 //! Parses keys with masks.
 
 use super::token::{Item, items};
-use super::values::{CT_STATE, TCP_FLAGS, TUNNEL_FLAGS, flags, ipv4, ipv6, masked, masked128, number};
+use super::values::{CT_STATE, TCP_FLAGS, flags, ipv4, ipv6, masked, masked128, number};
 use super::{PortNames, TextError, sets};
 use flow::{FlowKey, KeyMask, VlanTag, nw_frag, shape};
 use packet::headers as h;
@@ -81,7 +81,11 @@ impl Parsed<'_> {
                 (self.key.ct.label, self.mask.ct.label) = (value.to_be_bytes(), mask.to_be_bytes());
             }
             "ct_tuple4" | "ct_tuple6" => self.ct_tuple(item)?,
-            "tunnel" => self.tunnel(item)?,
+            "tunnel" => {
+                let tunnel = sets::tunnel(item)?;
+                self.key.tunnel = (&tunnel.value).into();
+                self.mask.tunnel = (&tunnel.mask).into();
+            }
             "packet_type" => self.packet_type(item)?,
             _ => return self.header(item),
         }
@@ -121,42 +125,6 @@ impl Parsed<'_> {
                 ("tp_dst" | "dst_port", _) => {
                     let (value, mask) = masked(text, 0xffff)?;
                     (c.tp_dst, m.tp_dst) = (value as u16, mask as u16);
-                }
-                _ => return Err(field.unknown(item.name)),
-            }
-        }
-        Ok(())
-    }
-
-    fn tunnel(&mut self, item: &Item<'_>) -> Result<(), TextError> {
-        let (t, m) = (&mut self.key.tunnel, &mut self.mask.tunnel);
-        let short = |f: &Item<'_>| masked(f.value()?, 0xffff).map(|(v, m)| (v as u16, m as u16));
-        let byte = |f: &Item<'_>| masked(f.value()?, 0xff).map(|(v, m)| (v as u8, m as u8));
-        for field in item.args()? {
-            match field.name {
-                "tun_id" => (t.id, m.id) = masked(field.value()?, u64::MAX)?,
-                "src" => (t.src, m.src) = ipv4(field.value()?)?,
-                "dst" => (t.dst, m.dst) = ipv4(field.value()?)?,
-                "ipv6_src" => (t.ipv6_src, m.ipv6_src) = ipv6(field.value()?)?,
-                "ipv6_dst" => (t.ipv6_dst, m.ipv6_dst) = ipv6(field.value()?)?,
-                "tos" => (t.tos, m.tos) = byte(field)?,
-                "ttl" => (t.ttl, m.ttl) = byte(field)?,
-                "tp_src" => (t.tp_src, m.tp_src) = short(field)?,
-                "tp_dst" => (t.tp_dst, m.tp_dst) = short(field)?,
-                "vxlan" => {
-                    for gbp in field.args()?.iter().map(Item::args) {
-                        for part in gbp? {
-                            match part.name {
-                                "id" => (t.gbp_id, m.gbp_id) = short(part)?,
-                                "flags" => (t.gbp_flags, m.gbp_flags) = byte(part)?,
-                                _ => return Err(part.unknown("gbp")),
-                            }
-                        }
-                    }
-                }
-                "flags" => {
-                    let (value, mask) = flags(field.word()?, &TUNNEL_FLAGS, 0xffff)?;
-                    (t.flags, m.flags) = (value as u16, mask as u16);
                 }
                 _ => return Err(field.unknown(item.name)),
             }

@@ -2,9 +2,10 @@
 
 use super::TextError;
 use super::token::Item;
-use super::values::{ipv4, ipv6, mac, masked};
-use super::write::{Base, Fields};
+use super::values::{TUNNEL_FLAGS, flags, ipv4, ipv6, mac, masked};
+use super::write::{self, Base, Fields};
 use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet};
+use flow::{Tunnel, tunnel_flags};
 
 pub(super) fn put_eth(f: &mut Fields, m: &Masked<EthSet>) {
     f.mac("src", m.value.src, m.mask.src);
@@ -52,6 +53,102 @@ pub(super) fn put_nd(f: &mut Fields, m: &Masked<NdSet>) {
 pub(super) fn put_ports(f: &mut Fields, m: &Masked<PortsSet>, names: [&str; 2], full: u16) {
     f.number(names[0], m.value.src.into(), (m.mask.src & full).into(), full.into(), Base::Dec);
     f.number(names[1], m.value.dst.into(), (m.mask.dst & full).into(), full.into(), Base::Dec);
+}
+
+/// Outer headers. Without a mask, as an action has them, what is zero is left out, but for the time to live.
+pub(super) fn put_tunnel(f: &mut Fields, t: &Tunnel, mask: Option<&Tunnel>) {
+    let all = Tunnel {
+        id: u64::MAX,
+        src: u32::MAX,
+        dst: u32::MAX,
+        ipv6_src: [0xff; 16],
+        ipv6_dst: [0xff; 16],
+        flags: tunnel_flags::ALL,
+        tos: u8::MAX,
+        ttl: u8::MAX,
+        tp_src: u16::MAX,
+        tp_dst: u16::MAX,
+        gbp_id: u16::MAX,
+        gbp_flags: u8::MAX,
+    };
+    let m = mask.unwrap_or(&all);
+    if mask.is_some() || t.flags & tunnel_flags::KEY != 0 {
+        f.number("tun_id", t.id, m.id, u64::MAX, Base::Hex);
+    }
+    // Attributes that are zero are not part of a tunnel key, except the time to live.
+    if t.src != 0 {
+        f.ipv4("src", t.src, m.src);
+    }
+    if t.dst != 0 {
+        f.ipv4("dst", t.dst, m.dst);
+    }
+    if t.ipv6_src != [0; 16] {
+        f.ipv6("ipv6_src", t.ipv6_src, m.ipv6_src);
+    }
+    if t.ipv6_dst != [0; 16] {
+        f.ipv6("ipv6_dst", t.ipv6_dst, m.ipv6_dst);
+    }
+    if t.tos != 0 {
+        f.number("tos", t.tos.into(), m.tos.into(), 0xff, Base::Hex);
+    }
+    f.number("ttl", t.ttl.into(), m.ttl.into(), 0xff, Base::Dec);
+    if t.tp_src != 0 {
+        f.number("tp_src", t.tp_src.into(), m.tp_src.into(), 0xffff, Base::Dec);
+    }
+    if t.tp_dst != 0 {
+        f.number("tp_dst", t.tp_dst.into(), m.tp_dst.into(), 0xffff, Base::Dec);
+    }
+    let has_policy = t.gbp_id != 0 || t.gbp_flags != 0;
+    if if mask.is_some() { m.gbp_id != 0 || m.gbp_flags != 0 } else { has_policy } {
+        let mut gbp = Fields::new(false);
+        gbp.number("id", t.gbp_id.into(), m.gbp_id.into(), 0xffff, Base::Dec);
+        gbp.number("flags", t.gbp_flags.into(), m.gbp_flags.into(), 0xff, Base::Hex);
+        f.raw(&format!("vxlan({})", gbp.finish("gbp")));
+    }
+    if m.flags != 0 {
+        let names = write::flags(t.flags.into(), m.flags.into(), &TUNNEL_FLAGS, tunnel_flags::ALL.into());
+        f.raw(&format!("flags({names})"));
+    }
+}
+
+/// Outer headers, and which bits of them are named.
+pub(super) fn tunnel(item: &Item<'_>) -> Result<Masked<Tunnel>, TextError> {
+    let mut both = Masked::<Tunnel>::default();
+    let (t, m) = (&mut both.value, &mut both.mask);
+    for field in item.args()? {
+        match field.name {
+            "tun_id" => {
+                (t.id, m.id) = masked(field.value()?, u64::MAX)?;
+                // Whoever names a key says that there is one.
+                t.flags |= tunnel_flags::KEY;
+            }
+            "src" => (t.src, m.src) = ipv4(field.value()?)?,
+            "dst" => (t.dst, m.dst) = ipv4(field.value()?)?,
+            "ipv6_src" => (t.ipv6_src, m.ipv6_src) = ipv6(field.value()?)?,
+            "ipv6_dst" => (t.ipv6_dst, m.ipv6_dst) = ipv6(field.value()?)?,
+            "tos" => (t.tos, m.tos) = byte(field)?,
+            "ttl" => (t.ttl, m.ttl) = byte(field)?,
+            "tp_src" => (t.tp_src, m.tp_src) = word(field, 0xffff)?,
+            "tp_dst" => (t.tp_dst, m.tp_dst) = word(field, 0xffff)?,
+            "vxlan" => {
+                for gbp in field.args()?.iter().map(Item::args) {
+                    for part in gbp? {
+                        match part.name {
+                            "id" => (t.gbp_id, m.gbp_id) = word(part, 0xffff)?,
+                            "flags" => (t.gbp_flags, m.gbp_flags) = byte(part)?,
+                            _ => return Err(part.unknown("gbp")),
+                        }
+                    }
+                }
+            }
+            "flags" => {
+                let (value, mask) = flags(field.word()?, &TUNNEL_FLAGS, tunnel_flags::ALL.into())?;
+                (t.flags, m.flags) = (t.flags | value as u16, mask as u16);
+            }
+            _ => return Err(field.unknown(item.name)),
+        }
+    }
+    Ok(both)
 }
 
 pub(super) fn eth(item: &Item<'_>) -> Result<Masked<EthSet>, TextError> {

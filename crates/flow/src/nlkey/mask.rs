@@ -1,5 +1,6 @@
 //! What the kernel makes of a mask, and whether that is enough.
 
+use super::tunnel::{kernel_tunnel_mask, tunnel_mask_fits};
 use super::write::tuple_is_told;
 use super::{BOTTOM, CT_STATE_BITS, KeyLimits, Payload, Transport, labels, tags};
 use crate::flow::{TcpFlags, VlanTag, nw_frag};
@@ -73,6 +74,10 @@ fn metadata(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits, out: &mut KeyMask
     // A second tag that the datapath does not know: its type only.
     let second = if limits.vlans > 1 { mask.arp.vlan1.tci } else { 0 };
     out.arp.vlan1 = exact(there > 1, second);
+    if key.has(shape::TUNNEL) {
+        let held = kernel_tunnel_mask(&(&key.tunnel).into(), &(&mask.tunnel).into());
+        out.tunnel = (&held).into();
+    }
     if limits.ct {
         (b.ct_state, b.ct_zone, b.ct_mark) = (m.ct_state & CT_STATE_BITS, m.ct_zone, m.ct_mark);
     }
@@ -123,12 +128,12 @@ fn internet(key: &FlowKey, mask: &KeyMask, out: &mut KeyMask) {
     }
 }
 
-/// Whether the kernel can tell apart what the mask tells apart. If not (IGMP, tunnels, what is beyond the limits), a flow with this
+/// Whether the kernel can tell apart what the mask tells apart. If not (IGMP, what is beyond the limits), a flow with this
 /// mask would be too wide: its packets have to go through the slow path one by one.
 pub fn mask_fits(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits) -> bool {
     let mask = &of_blocks(key, mask);
     let (b, c) = (&mask.base, &mask.ct);
-    let tunnel = mask.block(3).iter().any(|w| *w != 0);
+    let tunnel = tunnel_mask_fits(&(&key.tunnel).into(), &(&mask.tunnel).into());
     let second_tag = limits.vlans < 2 && tags(key).count() > 1 && mask.arp.vlan1.tci & !VlanTag::PRESENT != 0;
     let is_igmp = Payload::of(key) == Payload::Ipv4
         && key.base.nw_proto == h::IPPROTO_IGMP
@@ -146,5 +151,5 @@ pub fn mask_fits(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits) -> bool {
     let stack = Payload::of(key) == Payload::Mpls
         && key.arp.mpls_lse[told - 1] & BOTTOM == 0
         && mask.arp.mpls_lse[told..].iter().any(|m| *m != 0);
-    !(tunnel || second_tag || igmp || state || label || tuple || stack)
+    tunnel && !(second_tag || igmp || state || label || tuple || stack)
 }

@@ -4,6 +4,7 @@
 //! whose announcing field is not matched is then missing from both.
 
 use super::mask::of_blocks;
+use super::tunnel::parse_tunnel;
 use super::{Fitness, LABELS_MAX, Payload, Transport, attr, is_tag, tags};
 use crate::flow::{VlanTag, nw_frag};
 use crate::key::{FlowKey, KeyMask};
@@ -99,6 +100,11 @@ impl Reader<'_> {
             attr::CT_ZONE => b.ct_zone = a.u16()?,
             attr::CT_MARK => b.ct_mark = a.u32()?,
             attr::CT_LABELS => c.label = u128::from_ne_bytes(a.array()?).to_be_bytes(),
+            attr::TUNNEL => {
+                let (tunnel, fitness) = parse_tunnel(a.nested()?)?;
+                self.out.tunnel = (&tunnel).into();
+                self.worse(fitness);
+            }
             attr::ETHERNET => {
                 let [src, dst] = *a.array::<12>()?.as_chunks::<6>().0 else { unreachable!("twelve bytes") };
                 (b.dl_src, b.dl_dst) = (src, dst);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::extract::{Metadata, extract};
 use crate::nlattr::{AttrError, AttrWriter};
-use crate::{FLOW_WORDS, Flow, Mask};
+use crate::{FLOW_WORDS, Flow, Mask, Tunnel, tunnel_flags};
 use proptest::prelude::*;
 
 fn bytes_of(hex: &str) -> Vec<u8> {
@@ -248,6 +248,56 @@ fn connections_are_matched_where_the_kernel_knows_them() {
 }
 
 #[test]
+fn tunnels_are_matched_as_the_kernel_holds_them() {
+    let mut key = key_of(&tcp(), 2);
+    let tunnel = Tunnel {
+        id: 5,
+        src: 0x0a00_0002,
+        dst: 0x0a00_0001,
+        flags: tunnel_flags::KEY | tunnel_flags::CSUM,
+        ttl: 64,
+        tp_src: 50000,
+        tp_dst: 4789,
+        ..Tunnel::default()
+    };
+    key.tunnel = (&tunnel).into();
+    key.set_shape();
+    let written = key_to_bytes(&key, &KeyLimits::LINUX);
+    let port = 7u32.to_ne_bytes().map(|b| format!("{b:02x}")).concat();
+    let expected = [
+        "16.0=0000000000000005",
+        "16.1=0a000002",
+        "16.2=0a000001",
+        "16.4=40",
+        "16.6=",
+        "16.9=c350",
+        "16.10=12b5",
+        &format!("3={port}"),
+    ];
+    assert_eq!(told(&written)[3..11], expected);
+    assert_eq!(parse_key(&written, 2), Ok((key, Fitness::Perfect)));
+
+    let held = |mask: Tunnel| {
+        let mut flow = Flow::default();
+        flow.set_tunnel(&mask);
+        let mask = FlowKey::from_mask(&Mask(flow), &key);
+        let held = kernel_mask(&key, &mask, &KeyLimits::LINUX);
+        let bytes = mask_to_bytes(&key, &mask, &KeyLimits::LINUX);
+        assert_eq!(parse_mask(&bytes, &key, 2), Ok((held, Fitness::Perfect)));
+        (Tunnel::from(&held.tunnel), mask_fits(&key, &mask, &KeyLimits::LINUX))
+    };
+    // That there is a tunnel is always matched.
+    let bytes = mask_to_bytes(&key, &FlowKey::from_mask(&Mask::none(), &key), &KeyLimits::LINUX);
+    assert!(told(&bytes).contains(&"16.4=00".to_string()));
+    assert_eq!(held(Tunnel::default()), (Tunnel::default(), true));
+    // Whether there is a key goes with it; addresses are of one family; there is no group policy.
+    let of_key = Tunnel { id: 0xff, dst: u32::MAX, ..Tunnel::default() };
+    assert_eq!(held(of_key), (Tunnel { flags: tunnel_flags::KEY, ..of_key }, true));
+    assert_eq!(held(Tunnel { ipv6_dst: [0xff; 16], ..Tunnel::default() }), (Tunnel::default(), true));
+    assert_eq!(held(Tunnel { gbp_id: 1, ..Tunnel::default() }), (Tunnel::default(), false));
+}
+
+#[test]
 fn what_the_kernel_cannot_tell_apart_does_not_fit() {
     let igmp = format!("{ETH} 0800 {IP}02{V4} 16000000e0000001 {PAD}");
     type Set = fn(&mut Flow);
@@ -293,8 +343,10 @@ fn what_a_key_of_ours_cannot_hold_is_told() {
     assert_eq!((unknown.0.base.dl_type, unknown.1), (h::FLOW_DL_TYPE_NONE, Fitness::TooMuch));
     // Nothing is lost of an attribute that says nothing.
     assert_eq!(parse(2, |out| out.u16(32, 0)).unwrap().1, Fitness::Perfect);
-    let tunnel = |ttl: u8| parse(2, |out| out.nested(attr::TUNNEL, |out| out.u8(4, ttl))).unwrap().1;
-    assert_eq!((tunnel(0), tunnel(64)), (Fitness::Perfect, Fitness::TooMuch));
+    // Options of Geneve.
+    let tunnel =
+        |option: u8| parse(2, |out| out.nested(attr::TUNNEL, |out| out.put(8, &[option; 8]))).unwrap().1;
+    assert_eq!((tunnel(0), tunnel(1)), (Fitness::Perfect, Fitness::TooMuch));
     let stray = parse(2, |out| out.put(attr::TCP, &[1; 4])).unwrap();
     assert_eq!((stray.0.base.tp_src, stray.1), (0, Fitness::TooMuch));
     let no_header = parse(2, |out| out.be16(attr::ETHERTYPE, 0x0800)).unwrap();
@@ -375,16 +427,42 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(kind, rest)| [bytes_of(ETH), bytes_of(kind), rest].concat())
 }
 
+/// None, or one of either family.
+fn any_tunnel() -> impl Strategy<Value = Tunnel> {
+    let some = (any::<[u64; 5]>(), any::<bool>()).prop_map(|([id, a, b, c, d], is_v4)| {
+        let (src, dst) = if is_v4 { (a as u32, b as u32 | 1) } else { (0, 0) };
+        let v6 = |n: u64| if is_v4 { [0; 16] } else { (u128::from(n) << 64 | 1).to_be_bytes() };
+        Tunnel {
+            id: id & c,
+            src,
+            dst,
+            ipv6_src: v6(a),
+            ipv6_dst: v6(b),
+            flags: d as u16 & tunnel_flags::ALL | if id & c == 0 { 0 } else { tunnel_flags::KEY },
+            tos: (d >> 16) as u8,
+            ttl: (d >> 24) as u8,
+            tp_src: c as u16,
+            tp_dst: (c >> 16) as u16,
+            gbp_id: (c >> 32) as u16 & (c >> 48) as u16,
+            gbp_flags: (d >> 32) as u8 & (d >> 40) as u8 & (d >> 48) as u8,
+        }
+    });
+    prop_oneof![Just(Tunnel::default()), some]
+}
+
 proptest! {
     #[test]
     fn keys_and_masks_are_read_as_written(
         frame in any_frame(),
         words in prop::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u64>(), 1 => Just(u64::MAX)], FLOW_WORDS),
         mark in any::<u32>(),
+        tunnel in any_tunnel(),
     ) {
         let mut key = FlowKey::default();
         let md = Metadata { in_port: 7, pkt_mark: mark, skb_priority: mark & 1, recirc_id: 3, dp_hash: 9 };
         extract(&frame, &md, 2, &mut key);
+        key.tunnel = (&tunnel).into();
+        key.set_shape();
         let written = key_to_bytes(&key, &KeyLimits::LINUX);
         prop_assert_eq!(parse_key(&written, 2), Ok((key, Fitness::Perfect)));
         let flow = Flow::from_words(words.try_into().unwrap());

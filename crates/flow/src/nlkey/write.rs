@@ -5,9 +5,10 @@
 //! without EtherType has no such attribute. Of a mask: only attributes that the key has, and those of a header only when what
 //! announces the header is exact. Attributes of a mask that are zero say nothing and are left out.
 
+use super::tunnel::write_tunnel;
 use super::{KeyLimits, Payload, Transport, attr, frag_type, is_tag, kernel_mask, labels, tags};
 use crate::flow::{VlanTag, nw_frag};
-use crate::key::{FlowKey, KeyMask};
+use crate::key::{FlowKey, KeyMask, shape};
 use crate::nlattr::AttrWriter;
 use packet::headers as h;
 
@@ -51,6 +52,10 @@ impl Writer<'_> {
         }
         self.put(out, attr::DP_HASH, &b.dp_hash.to_ne_bytes());
         self.put(out, attr::PRIORITY, &self.values.arp.skb_priority.to_ne_bytes());
+        if self.of.has(shape::TUNNEL) {
+            // Also an empty mask: that there is a tunnel is always matched.
+            out.nested(attr::TUNNEL, |out| write_tunnel(out, &(&self.values.tunnel).into()));
+        }
         // A key without an input port is that of a packet from nowhere.
         if self.is_mask || b.in_port != u32::MAX {
             self.put(out, attr::IN_PORT, &b.in_port.to_ne_bytes());

@@ -151,6 +151,15 @@ pub fn set_admin_up(ifindex: u32, up: bool) -> io::Result<()> {
     Request::change_link(ifindex, flags, libc::IFF_UP as u32).call().map(drop)
 }
 
+/// Deletes a device that software made.
+///
+/// # Errors
+/// There is none, or it cannot be deleted.
+pub fn delete(name: &str) -> io::Result<()> {
+    let info = link_info(name)?;
+    Request::delete_link(info.ifindex).call().map(drop).map_err(context(format!("device {name}")))
+}
+
 /// Sets the MTU in bytes.
 pub fn set_mtu(ifindex: u32, mtu: u32) -> io::Result<()> {
     let mut request = Request::change_link(ifindex, 0, 0);

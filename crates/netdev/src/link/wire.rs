@@ -71,6 +71,10 @@ impl Request {
         Request::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, ifindex, flags, change)
     }
 
+    pub(crate) fn delete_link(ifindex: u32) -> Request {
+        Request::new(libc::RTM_DELLINK, libc::NLM_F_ACK, ifindex, 0, 0)
+    }
+
     /// Appends an attribute.
     pub(crate) fn add(&mut self, kind: u16, value: &[u8]) {
         self.bytes.extend(((value.len() + 4) as u16).to_ne_bytes());

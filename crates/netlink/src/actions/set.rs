@@ -1,11 +1,14 @@
-//! Rewriting headers: the attributes within `SET` and `SET_MASKED` (`OVS_KEY_ATTR_*`, a value, then its mask).
+//! Rewriting headers: `SET_MASKED` with an attribute within (`OVS_KEY_ATTR_*`, a value, then its mask), and `SET`, of which a
+//! mask is not told.
 //!
 //! The structures are those of keys, also with fields that cannot be set (protocol and fragment bits of IP); their masks are
 //! zero. Values are zero outside their masks: the kernel refuses others.
 
-use super::ActionError;
+use super::{ActionError, attr};
 use dpif::{EthSet, Ipv4Set, Ipv6Set, Masked, PortsSet, SetAction};
+use flow::Tunnel;
 use flow::nlattr::{Attr, AttrError, AttrWriter};
+use flow::nlkey::{Fitness, parse_tunnel, write_tunnel};
 
 /// `OVS_KEY_ATTR_*`.
 mod key {
@@ -16,6 +19,7 @@ mod key {
     pub(super) const TCP: u16 = 9;
     pub(super) const UDP: u16 = 10;
     pub(super) const SKB_MARK: u16 = 15;
+    pub(super) const TUNNEL: u16 = 16;
     pub(super) const SCTP: u16 = 17;
 }
 
@@ -30,9 +34,13 @@ pub(super) fn unsettable(set: &SetAction) -> Option<&'static str> {
     }
 }
 
-/// The attribute within `SET_MASKED`; nothing of what cannot be set.
+/// Appends the action; nothing of what cannot be set.
 pub(super) fn write(out: &mut AttrWriter, set: &SetAction) {
     let (kind, value, mask) = match set {
+        // Outer headers are set whole.
+        SetAction::Tunnel(t) => {
+            return out.nested(attr::SET, |out| out.nested(key::TUNNEL, |out| write_tunnel(out, t)));
+        }
         SetAction::Eth(m) => (key::ETHERNET, eth(&m.value), eth(&m.mask)),
         SetAction::Ipv4(m) => (key::IPV4, ipv4(&m.value), ipv4(&m.mask)),
         SetAction::Ipv6(m) => (key::IPV6, ipv6(&m.value), ipv6(&m.mask)),
@@ -46,7 +54,8 @@ pub(super) fn write(out: &mut AttrWriter, set: &SetAction) {
         SetAction::Icmp(_) | SetAction::Icmpv6(_) | SetAction::Arp(_) | SetAction::Nd(_) => return,
     };
     let within = value.iter().zip(&mask).map(|(v, m)| v & m);
-    out.put(kind, &within.chain(mask.iter().copied()).collect::<Vec<u8>>());
+    let both: Vec<u8> = within.chain(mask.iter().copied()).collect();
+    out.nested(attr::SET_MASKED, |out| out.put(kind, &both));
 }
 
 fn eth(e: &EthSet) -> Vec<u8> {
@@ -82,6 +91,9 @@ pub(super) fn parse_masked(a: &Attr<'_>) -> Result<SetAction, ActionError> {
 /// What a `SET` rewrites: all of a header.
 pub(super) fn parse_plain(a: &Attr<'_>) -> Result<SetAction, ActionError> {
     let inner = only(a)?;
+    if inner.kind == key::TUNNEL {
+        return parse_outer(&inner).map(SetAction::Tunnel);
+    }
     let mut mask = vec![0xff; inner.content.len()];
     // Protocol and fragment bits are those that the packet has anyway.
     let fixed: &[usize] = match inner.kind {
@@ -100,6 +112,14 @@ pub(super) fn parse_plain(a: &Attr<'_>) -> Result<SetAction, ActionError> {
         label.copy_from_slice(&[0, 0x0f]);
     }
     parse(inner.kind, inner.content, &mask)
+}
+
+/// Outer headers, if they lead somewhere and there is nothing among them that they have no word for.
+fn parse_outer(a: &Attr<'_>) -> Result<Tunnel, ActionError> {
+    match parse_tunnel(a.nested()?)? {
+        (tunnel, Fitness::Perfect) if tunnel.is_some() => Ok(tunnel),
+        _ => Err(ActionError::Foreign),
+    }
 }
 
 /// The single attribute within.

@@ -3,6 +3,7 @@ use dpif::{
     ArpSet, Capabilities, ControllerCookie, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction,
     slow_reason,
 };
+use flow::{Tunnel, tunnel_flags};
 use proptest::prelude::*;
 
 const CONTEXT: ActionContext =
@@ -47,6 +48,30 @@ fn actions_are_laid_out_as_the_header_says() {
             nested(6, &[number(1, 7), nested(2, &[number(1, 3)])]),
         ),
         (DpAction::Recirc(RecircId(9)), number(7, 9)),
+        // Outer headers have no mask.
+        (
+            DpAction::Set(SetAction::Tunnel(Tunnel {
+                id: 5,
+                dst: 0x0a00_0002,
+                flags: tunnel_flags::KEY | tunnel_flags::DF,
+                ttl: 64,
+                tp_dst: 4789,
+                ..Tunnel::default()
+            })),
+            nested(
+                3,
+                &[nested(
+                    16,
+                    &[
+                        attribute(0, &[0, 0, 0, 0, 0, 0, 0, 5]),
+                        attribute(2, &[10, 0, 0, 2]),
+                        attribute(4, &[64]),
+                        attribute(5, &[]),
+                        attribute(10, &[0x12, 0xb5]),
+                    ],
+                )],
+            ),
+        ),
         // The value has nothing outside its mask.
         (
             DpAction::Set(SetAction::Tcp(ports)),

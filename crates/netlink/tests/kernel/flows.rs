@@ -6,7 +6,7 @@ use dpif::{
 };
 use flow::extract::{Metadata, extract};
 use flow::nlkey::{Fitness, KeyLimits, kernel_mask, mask_fits};
-use flow::{FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, RecircId, Ufid, nw_frag};
+use flow::{FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, RecircId, Tunnel, Ufid, nw_frag, tunnel_flags};
 use netlink::ovs::{FlowDel, FlowGet, FlowMode, FlowName, FlowParts, FlowPut, FlowReply, Reply, Request};
 use netlink::{Error, actions};
 
@@ -165,6 +165,60 @@ fn the_kernel_takes_every_shape_of_mask_and_tells_it_back() {
         }
         assert!(count > 1000, "only {count} tried");
         assert_eq!(s.ovs.flow_dump(s.dp, FlowParts::ALL).unwrap().count(), 0);
+    });
+}
+
+#[test]
+fn tunnels_are_held_and_set_as_written() {
+    with_switch(|s| {
+        let frame = frames().into_iter().find(|(name, _)| name == "tcp").unwrap().1;
+        let v4 = Tunnel {
+            id: 0x0102_0304,
+            src: 0x0a00_0002,
+            dst: 0x0a00_0001,
+            flags: tunnel_flags::KEY | tunnel_flags::CSUM,
+            tos: 0x20,
+            ttl: 64,
+            tp_src: 50000,
+            tp_dst: 4789,
+            ..Tunnel::default()
+        };
+        let [mut src, mut dst] = [[0xfd; 16]; 2];
+        (src[15], dst[15]) = (2, 1);
+        let v6 =
+            Tunnel { src: 0, dst: 0, ipv6_src: src, ipv6_dst: dst, flags: tunnel_flags::DF, id: 0, ..v4 };
+        let policy = Tunnel { gbp_id: 5, gbp_flags: 8, ..v4 };
+        // Without the addresses, a masked key would not say that there is a tunnel.
+        let least = Tunnel { dst: u32::MAX, ipv6_dst: [0xff; 16], ..Tunnel::default() };
+        let all = Flow::from_words([u64::MAX; FLOW_WORDS]).tunnel();
+        let masks = [
+            least,
+            all,
+            Tunnel { id: 0xff00, ..least },
+            Tunnel { flags: tunnel_flags::CSUM, ttl: 0xff, ..least },
+            Tunnel { flags: tunnel_flags::KEY, tp_src: 0xf, tos: 3, ..least },
+        ];
+        for (tunnel, mask) in [v4, v6, policy].iter().flat_map(|t| masks.map(|m| (*t, m))) {
+            let mut key = key_of(&frame, s.far.number.0);
+            key.tunnel = (&tunnel).into();
+            key.set_shape();
+            let mut flow = Flow::default();
+            flow.set_tunnel(&mask);
+            let mask = FlowKey::from_mask(&Mask(flow), &key);
+            let actions = [
+                DpAction::Set(SetAction::Tunnel(tunnel)),
+                DpAction::Output(s.near.number),
+                DpAction::Set(SetAction::Tunnel(Tunnel { ttl: 0, flags: 0, id: 0, ..v6 })),
+                DpAction::Output(s.near.number),
+            ];
+            one(s, Request::FlowPut(s.put(Ufid(1), &key, &mask, &actions)))
+                .unwrap_or_else(|e| panic!("{tunnel:?} {mask:?}: {e}"));
+            let flow = get(s, Ufid(1), FlowParts::ALL).unwrap();
+            let held = kernel_mask(&key, &mask, &KeyLimits::LINUX);
+            assert_eq!(flow.key_and_mask(2).unwrap(), (key.masked(&held), held, Fitness::Perfect));
+            assert_eq!(flow.dp_actions().unwrap(), actions, "{tunnel:?}");
+            del(s, Ufid(1)).unwrap();
+        }
     });
 }
 

@@ -153,7 +153,7 @@ fn pipeline_fields(event: &PacketInEvent) -> Match {
     let mut flow = event.key.to_flow(OfPort(state.in_port));
     flow.metadata = state.metadata;
     flow.regs = state.regs;
-    flow.tun_id = state.tun_id;
+    flow.set_tunnel(&state.tunnel);
     let mut m = Match::catchall();
     m.set(FieldId::InPortOxm, state.in_port.into());
     for field in METADATA_FIELDS.iter().chain(&REGISTERS) {

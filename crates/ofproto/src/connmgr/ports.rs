@@ -89,9 +89,9 @@ fn counters(p: &Port, ctx: &Ctx<'_>) -> wire::PortStats {
         duration_s: u32::MAX,
         duration_ns: u32::MAX,
     };
-    let Some(dp_port) = p.dp_port else {
-        let [rx_packets, rx_bytes] = p.patch_counters.rx.each_ref().map(|n| n.load(Ordering::Relaxed));
-        let [tx_packets, tx_bytes] = p.patch_counters.tx.each_ref().map(|n| n.load(Ordering::Relaxed));
+    let Some(dp_port) = p.dp_port.filter(|_| !p.is_counted_here()) else {
+        let [rx_packets, rx_bytes] = p.counters.rx.each_ref().map(|n| n.load(Ordering::Relaxed));
+        let [tx_packets, tx_bytes] = p.counters.tx.each_ref().map(|n| n.load(Ordering::Relaxed));
         return wire::PortStats { rx_packets, rx_bytes, tx_packets, tx_bytes, ..unknown };
     };
     match ctx.datapath.port_stats(dp_port) {

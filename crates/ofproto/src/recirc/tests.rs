@@ -9,7 +9,7 @@ fn state(n: u64) -> FrozenState {
         in_port: 1,
         metadata: n,
         regs: [0; 16],
-        tun_id: 0,
+        tunnel: flow::Tunnel::default(),
         stack: Vec::new(),
         steps: Vec::new(),
         action_set: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ports::{
-    BridgeId, Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode,
+    BridgeId, Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode,
 };
 use crate::rule::{Rule, RuleFlags, RuleStats};
 use flow::extract::{Metadata, extract};
@@ -26,7 +26,8 @@ pub(crate) fn backer_with(rules: &str) -> (Backer, BridgeId) {
             mac: MacAddr::default(),
             bundle: BundleId(n),
             patch_peer: None,
-            patch_counters: Arc::new(PatchCounters::default()),
+            counters: Arc::new(PortCounters::default()),
+            tunnel: None,
             config: PortConfigBits::default(),
             link_down: false,
             speed_mbps: 0,

@@ -1,13 +1,13 @@
 //! The effects of a translation, kept so that they can be replayed with a megaflow's counters.
 
 use crate::mac_table::{Learned, MacTable};
-use crate::ports::{BridgeId, BundleId, PatchCounters};
+use crate::ports::{BridgeId, BundleId, PortCounters};
 use crate::rule::{Rule, RuleFlags};
 use crate::tables::TableCounters;
 use flow::action::Action;
 use flow::{MacAddr, Match, TableId};
 use std::sync::Arc;
-use sync::{Mutex, Ordering};
+use sync::{AtomicU64, Mutex, Ordering};
 
 /// A rule that a `learn` action makes.
 #[derive(Clone, PartialEq, Debug)]
@@ -55,13 +55,10 @@ pub enum XlateEffect {
         /// Bundle it came in by.
         bundle: BundleId,
     },
-    /// A packet crossed a patch port.
-    Patch {
-        /// The port it left by.
-        from: Arc<PatchCounters>,
-        /// The port it came in by.
-        to: Arc<PatchCounters>,
-    },
+    /// A packet left by a port that is counted here.
+    Sent(Arc<PortCounters>),
+    /// It came in by one.
+    Received(Arc<PortCounters>),
     /// A `learn` action.
     Learn {
         /// Bridge.
@@ -69,6 +66,11 @@ pub enum XlateEffect {
         /// Rule.
         learned: Box<LearnedFlow>,
     },
+}
+
+fn credit([of_packets, of_bytes]: &[AtomicU64; 2], packets: u64, bytes: u64) {
+    of_packets.fetch_add(packets, Ordering::Relaxed);
+    of_bytes.fetch_add(bytes, Ordering::Relaxed);
 }
 
 /// Who carries out effects that change more than counters.
@@ -117,11 +119,8 @@ impl XlateCache {
             match effect {
                 XlateEffect::Rule(rule) => rule.stats.credit(packets, bytes, used_ms),
                 XlateEffect::Table { counters, hit } => counters.credit(*hit, packets),
-                XlateEffect::Patch { from, to } => {
-                    for (counter, n) in from.tx.iter().chain(&to.rx).zip([packets, bytes, packets, bytes]) {
-                        counter.fetch_add(n, Ordering::Relaxed);
-                    }
-                }
+                XlateEffect::Sent(port) => credit(&port.tx, packets, bytes),
+                XlateEffect::Received(port) => credit(&port.rx, packets, bytes),
                 XlateEffect::Normal { macs, vlan, mac, bundle } => {
                     let learned = sync::lock(macs).learn(*vlan, *mac, *bundle, used_ms);
                     if learned == Learned::Changed {

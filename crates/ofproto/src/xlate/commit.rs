@@ -60,9 +60,10 @@ impl Ctx<'_> {
             let mask = self.wc.0.pkt_mark;
             self.set(SetAction::SkbMark(Masked { value: self.flow.pkt_mark & mask, mask }));
         }
-        // What the datapath does not carry is never committed.
+        // What the datapath does not carry is never committed, outer headers only where a tunnel is next.
         let mut done = self.flow;
         (done.in_port, done.recirc_id) = (self.base.in_port, self.base.recirc_id);
+        done.set_tunnel(&self.base.tunnel());
         self.base = done;
     }
 

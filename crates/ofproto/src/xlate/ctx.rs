@@ -10,7 +10,7 @@ use crate::view::{BridgeView, View};
 use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
 use flow::action::{Action, ControllerAction, PacketInReason};
 use flow::text::{NoPortNames, format_actions};
-use flow::{Flow, Mask, OfPort, RecircId, TableId, VlanTag, nw_frag};
+use flow::{Flow, Mask, OfPort, RecircId, TableId, Tunnel, VlanTag, nw_frag};
 use openflow::msg::meter;
 use packet::headers as h;
 use std::sync::Arc;
@@ -68,6 +68,7 @@ pub(super) fn always_looked_at(flow: &Flow) -> Mask {
     if flow.is_ip() {
         wc.0.nw_frag = nw_frag::MASK;
     }
+    crate::tunnel::look_at(flow, &mut wc);
     wc
 }
 
@@ -82,12 +83,15 @@ impl<'a> Ctx<'a> {
             // A flow that was not made from a frame may leave it out.
             tag.tpid = h::ETH_TYPE_VLAN;
         }
+        // Where a packet came from says nothing of where it goes.
+        let mut base = flow;
+        base.set_tunnel(&Tunnel::default());
         Ctx {
             view: request.view,
             bridge: bridge.clone(),
             host,
             flow,
-            base: flow,
+            base,
             wc: always_looked_at(request.flow),
             original: *request.flow,
             actions: Vec::new(),
@@ -173,8 +177,9 @@ impl<'a> Ctx<'a> {
         self.flow.in_port = state.in_port;
         self.flow.metadata = state.metadata;
         self.flow.regs = state.regs;
-        self.flow.tun_id = state.tun_id;
+        self.flow.set_tunnel(&state.tunnel);
         self.base = self.flow;
+        self.base.set_tunnel(&Tunnel::default());
         self.stack.clone_from(&state.stack);
         self.action_set.clone_from(&state.action_set);
         for step in &state.steps {
@@ -205,8 +210,11 @@ impl<'a> Ctx<'a> {
 
     /// A port that the bridge does not have is one of a packet-out or of a story told: tables see its packets.
     fn port_receives(&mut self) -> bool {
-        let Some(config) = self.bridge.ports.port(self.flow.in_port()).map(|p| p.config) else { return true };
-        let receives = self.may_receive(config);
+        let Some(port) = self.bridge.ports.port(self.flow.in_port()).cloned() else { return true };
+        if port.tunnel.is_some() {
+            self.cache.push(XlateEffect::Received(port.counters.clone()));
+        }
+        let receives = self.may_receive(port.config);
         if !receives {
             self.quietly_drop(XlateDrop::ForwardingDisabled, "the input port does not receive");
         }
@@ -432,7 +440,7 @@ impl<'a> Ctx<'a> {
             in_port: self.flow.in_port,
             metadata: self.flow.metadata,
             regs: self.flow.regs,
-            tun_id: self.flow.tun_id,
+            tunnel: self.flow.tunnel(),
             stack: self.stack.clone(),
             steps,
             action_set: self.action_set.clone(),

@@ -5,9 +5,10 @@ use super::cache::XlateEffect;
 use super::ctx::Ctx;
 use super::trace::TraceEvent;
 use crate::ports::{BridgeId, Port};
-use dpif::{DpAction, XlateDrop};
+use crate::tunnel::TunnelConfig;
+use dpif::{DpAction, SetAction, XlateDrop};
 use flow::action::ControllerAction;
-use flow::{OfPort, TableId};
+use flow::{DpPort, OfPort, TableId};
 use std::sync::Arc;
 
 impl Ctx<'_> {
@@ -59,7 +60,35 @@ impl Ctx<'_> {
         let Some(dp_port) = port.dp_port else {
             return self.trace.warning(|| format!("port {of_port} has no device, skipping output"));
         };
+        if let Some(tunnel) = &port.tunnel {
+            return self.output_to_tunnel(port, tunnel, dp_port);
+        }
         self.commit();
+        self.actions.push(DpAction::Output(dp_port));
+    }
+
+    /// Sends the packet, as it is now, through a tunnel, which the datapath's port wraps it for.
+    fn output_to_tunnel(&mut self, port: &Port, config: &TunnelConfig, dp_port: DpPort) {
+        let Some(outer) = config.wrap(&self.flow, &mut self.wc) else {
+            return self.trace.warning(|| "no rule set a remote address, skipping output".to_string());
+        };
+        let came = self.original.tunnel();
+        if came.is_some() && (outer.dst, outer.ipv6_dst) == (came.dst, came.ipv6_dst) {
+            return self.trace.warning(|| "Not tunneling to our own address".to_string());
+        }
+        self.trace.detail(|| "output to kernel tunnel".to_string());
+        self.cache.push(XlateEffect::Sent(port.counters.clone()));
+        let mark = self.flow.pkt_mark;
+        if let Some(egress) = config.egress_pkt_mark {
+            self.flow.pkt_mark = egress;
+            self.wc.0.pkt_mark = u32::MAX;
+        }
+        self.commit();
+        self.flow.pkt_mark = mark;
+        if self.base.tunnel() != outer {
+            self.actions.push(DpAction::Set(SetAction::Tunnel(outer)));
+            self.base.set_tunnel(&outer);
+        }
         self.actions.push(DpAction::Output(dp_port));
     }
 
@@ -73,8 +102,8 @@ impl Ctx<'_> {
         if !self.may_receive(peer.config) {
             return self.trace.warning(|| format!("patch port {} does not receive", peer.name));
         }
-        let patch = XlateEffect::Patch { from: port.patch_counters.clone(), to: peer.patch_counters.clone() };
-        self.cache.push(patch);
+        self.cache.push(XlateEffect::Sent(port.counters.clone()));
+        self.cache.push(XlateEffect::Received(peer.counters.clone()));
 
         let saved_flow = self.flow;
         let saved_bridge = std::mem::replace(&mut self.bridge, bridge);

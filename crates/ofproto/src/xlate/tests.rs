@@ -3,12 +3,13 @@
 mod found;
 mod ports;
 mod stories;
+mod tunnels;
 
 use super::*;
 use crate::backer::Backer;
 use crate::mac_table::Learned;
 use crate::ports::{
-    Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode, VlanSet,
+    Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode, VlanSet,
 };
 use crate::rule::{Rule, RuleFlags, RuleStats};
 use dpif::SetAction;
@@ -38,7 +39,8 @@ fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<Brid
         mac: MacAddr::default(),
         bundle: BundleId(n.0),
         patch_peer: peer.map(|b| (b, PATCH)),
-        patch_counters: Arc::new(PatchCounters::default()),
+        counters: Arc::new(PortCounters::default()),
+        tunnel: None,
         config: PortConfigBits::default(),
         link_down: false,
         speed_mbps: 0,
@@ -170,6 +172,11 @@ fn show(actions: &[DpAction]) -> String {
         DpAction::Sample { probability: u32::MAX, actions } => format!("sample({})", show(actions)),
         DpAction::Drop(XlateDrop::Ok) => "drop".to_string(),
         DpAction::Drop(why) => format!("drop:{why:?}"),
+        DpAction::Set(SetAction::Tunnel(t)) => {
+            let dst = std::net::Ipv4Addr::from(t.dst);
+            format!("tunnel(id={},dst={dst},flags={},tp_dst={})", t.id, t.flags, t.tp_dst)
+        }
+        DpAction::Set(SetAction::SkbMark(m)) => format!("mark({})", m.value),
         DpAction::Set(SetAction::Ipv4(m)) => {
             let ip = |v: u32| std::net::Ipv4Addr::from(v);
             let mut parts = Vec::new();
@@ -373,7 +380,7 @@ fn patch_ports_join_bridges_and_leave_the_packet_as_it_was() {
     let view = rig.backer.view();
     let rx = |bridge| {
         let port = view.bridge(bridge).and_then(|b| b.ports.port(PATCH)).expect("made by the rig");
-        port.patch_counters.rx[0].load(sync::Ordering::Relaxed)
+        port.counters.rx[0].load(sync::Ordering::Relaxed)
     };
     assert_eq!((rx(a), rx(b)), (0, 2));
 }

@@ -7,6 +7,7 @@ use dpif::{PortKind, PortSpec};
 use flow::{DpPort, MacAddr};
 use netdev::dummy::Dummy;
 use netdev::link::{self, EthtoolLink, LinkInfo};
+use ofproto::tunnel::TunnelConfig;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vswitch::DummyMode;
@@ -24,6 +25,8 @@ pub enum Body {
     Dummy(Dummy),
     /// No device at all, with an address for the sake of OpenFlow.
     Bare(MacAddr),
+    /// A tunnel, whose device others share, with an address likewise.
+    Tunnel(Arc<TunnelConfig>, MacAddr),
 }
 
 /// A device that is open.
@@ -46,8 +49,15 @@ pub struct Device {
 impl Device {
     /// The port that a device is to be.
     pub(crate) fn spec(open: &OpenInterface) -> PortSpec {
+        let tunnel = open.device.tunnel.as_ref();
+        let options = match tunnel {
+            None => open.device.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            Some(t) => {
+                vec![("dst_port".to_string(), t.dst_port.to_string()), ("gbp".to_string(), t.gbp.to_string())]
+            }
+        };
         PortSpec {
-            name: open.name.clone(),
+            name: tunnel.map_or(open.name.clone(), |t| t.device()),
             kind: match open.type_name.as_str() {
                 "system" => PortKind::System,
                 "internal" => PortKind::Internal,
@@ -58,7 +68,7 @@ impl Device {
             // Set afterwards: a device that cannot have it is used as it is.
             mtu: None,
             number: None,
-            options: open.device.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            options,
         }
     }
 
@@ -80,12 +90,13 @@ impl Device {
         }
         let dp_port = datapath.port_add(&spec).map_err(|e| failed(&e))?;
         let userspace = datapath.userspace();
-        let body = match userspace.and_then(|u| u.dummy(dp_port)) {
-            Some(dummy) => Ok(Body::Dummy(dummy)),
-            None if userspace.is_some_and(|u| u.is_bare(dp_port)) => {
+        let body = match (userspace.and_then(|u| u.dummy(dp_port)), &open.device.tunnel) {
+            (Some(dummy), _) => Ok(Body::Dummy(dummy)),
+            (None, Some(tunnel)) => Ok(Body::Tunnel(tunnel.clone(), address_of(name))),
+            (None, None) if userspace.is_some_and(|u| u.is_bare(dp_port)) => {
                 Ok(Body::Bare(open.device.mac.unwrap_or(address_of(name))))
             }
-            None => link::link_info(name).map(|info| Body::Kernel(info.ifindex)),
+            (None, None) => link::link_info(name).map(|info| Body::Kernel(info.ifindex)),
         };
         let (type_name, options) = (open.type_name.clone(), open.device.options.clone());
         let device = body.and_then(|body| {
@@ -100,7 +111,8 @@ impl Device {
             failed(&os_text(&e))
         })?;
         let mac = open.device.mac.or(info.mac.map(MacAddr)).unwrap_or_default();
-        Ok((device, OpenedInterface { dp_port, mac, mtu: Some(open.device.mtu.unwrap_or(info.mtu)) }))
+        let mtu = Some(open.device.mtu.unwrap_or(info.mtu)).filter(|mtu| *mtu != 0);
+        Ok((device, OpenedInterface { dp_port, mac, mtu }))
     }
 
     /// Its index; 0 for a device that the kernel does not know.
@@ -108,8 +120,13 @@ impl Device {
         match &self.body {
             Body::Kernel(ifindex) => *ifindex,
             Body::Dummy(dummy) => dummy.ifindex(),
-            Body::Bare(_) => 0,
+            Body::Bare(_) | Body::Tunnel(..) => 0,
         }
+    }
+
+    /// Whether packets of such a tunnel may be this device's.
+    pub fn collides(&self, tunnel: &TunnelConfig) -> bool {
+        matches!(&self.body, Body::Tunnel(own, _) if own.collides(tunnel))
     }
 
     /// Its state now.
@@ -133,6 +150,14 @@ impl Device {
                 lower_up: true,
                 ..LinkInfo::default()
             }),
+            // Its MTU is that of whatever way its packets take.
+            Body::Tunnel(_, mac) => Ok(LinkInfo {
+                name: self.name.clone(),
+                mac: Some(mac.0),
+                admin_up: true,
+                lower_up: true,
+                ..LinkInfo::default()
+            }),
         }
     }
 
@@ -140,7 +165,7 @@ impl Device {
     pub fn ethtool(&self) -> Option<EthtoolLink> {
         match self.body {
             Body::Kernel(_) => link::ethtool_link(&self.name).ok(),
-            Body::Dummy(_) | Body::Bare(_) => None,
+            Body::Dummy(_) | Body::Bare(_) | Body::Tunnel(..) => None,
         }
     }
 
@@ -148,7 +173,7 @@ impl Device {
     pub fn driver(&self) -> Option<[String; 3]> {
         match self.body {
             Body::Kernel(_) => link::driver(&self.name).ok(),
-            Body::Dummy(_) | Body::Bare(_) => None,
+            Body::Dummy(_) | Body::Bare(_) | Body::Tunnel(..) => None,
         }
     }
 
@@ -159,6 +184,10 @@ impl Device {
 
     /// Whether other options take effect only when the device is opened anew.
     pub fn must_reopen(&self, wanted: &DeviceSettings) -> bool {
+        if let (Body::Tunnel(is, _), Some(wanted)) = (&self.body, &wanted.tunnel) {
+            // What is said to the device that tunnels share; the rest is translation's.
+            return (is.dst_port, is.gbp) != (wanted.dst_port, wanted.gbp);
+        }
         let opened_by_options =
             matches!(self.body, Body::Dummy(_) | Body::Bare(_)) || self.type_name == "afxdp";
         let sends_otherwise = self.options.get("merge_udp") != wanted.options.get("merge_udp");
@@ -183,7 +212,9 @@ impl Device {
                 dummy.set_admin_up(up);
                 Ok(())
             }
-            Body::Bare(_) => Err(format!("interface {}: it has no device to be set up or down", self.name)),
+            Body::Bare(_) | Body::Tunnel(..) => {
+                Err(format!("interface {}: it has no device to be set up or down", self.name))
+            }
         }
     }
 
@@ -191,7 +222,10 @@ impl Device {
     ///
     /// # Errors
     /// All that could not be set, and why.
-    pub fn update(&self, wanted: &DeviceSettings) -> Result<(), String> {
+    pub fn update(&mut self, wanted: &DeviceSettings) -> Result<(), String> {
+        if let (Body::Tunnel(config, _), Some(wanted)) = (&mut self.body, &wanted.tunnel) {
+            config.clone_from(wanted);
+        }
         let failed = |what: &str, why: &dyn std::fmt::Display| {
             format!("interface {}: cannot set {what}: {why}", self.name)
         };
@@ -208,6 +242,7 @@ impl Device {
                 Body::Kernel(ifindex) => link::set_mtu(*ifindex, mtu).map_err(|e| os_text(&e)),
                 Body::Dummy(dummy) => dummy.set_mtu(mtu).map_err(|e| e.to_string()),
                 Body::Bare(_) => Err("it has none".to_string()),
+                Body::Tunnel(..) => Err("a tunnel has that of the way its packets take".to_string()),
             };
             errors.extend(set.err().map(|e| failed(&format!("MTU {mtu}"), &e)));
         }
@@ -221,7 +256,7 @@ impl Device {
                     dummy.set_mac(mac.0);
                     Ok(())
                 }
-                Body::Bare(_) => Err("it keeps its own".to_string()),
+                Body::Bare(_) | Body::Tunnel(..) => Err("it keeps its own".to_string()),
             };
             errors.extend(set.err().map(|e| failed(&format!("address {mac}"), &e)));
         }

@@ -6,7 +6,7 @@ use super::instances::Instances;
 use dpif::{Datapath, DropReason, PortStats};
 use flow::{DpPort, MacAddr};
 use netdev::link::{self, EthtoolLink, LinkInfo};
-use ofproto::ports::PatchCounters;
+use ofproto::ports::PortCounters;
 use ovsdb::client::{ColumnValue, LockState, TxnBuilder, TxnId};
 use ovsdb::value::{Datum, Uuid};
 use std::collections::BTreeMap;
@@ -212,7 +212,7 @@ impl FactKeeper {
             let up = |up: bool| Some(if up { UpDown::Up } else { UpDown::Down });
             known.ifindex = Some(link.info.ifindex);
             known.mac_in_use = link.info.mac.map(MacAddr);
-            known.mtu = Some(link.info.mtu);
+            known.mtu = Some(link.info.mtu).filter(|mtu| *mtu != 0);
             known.admin_state = up(link.info.admin_up);
             known.link_state = up(link.info.carrier());
             known.link_resets = Some(link.info.carrier_changes.into());
@@ -236,14 +236,12 @@ impl FactKeeper {
         let mut all = BTreeMap::new();
         for port in planner.open_ports() {
             let Some(instance) = instances.of_bridge(port.bridge) else { continue };
-            let counters = match port.dp_port {
-                Some(dp_port) => device_counters(&*instance.datapath, dp_port),
-                None => instance
-                    .backer
-                    .view()
-                    .bridge(port.bridge)
-                    .and_then(|b| b.ports.port(port.of_port))
-                    .map(|p| patch_counters(&p.patch_counters)),
+            let view = instance.backer.view();
+            let port_of_view = view.bridge(port.bridge).and_then(|b| b.ports.port(port.of_port));
+            let counters = match (port_of_view.filter(|p| p.is_counted_here()), port.dp_port) {
+                (Some(p), _) => Some(translated_counters(&p.counters)),
+                (None, Some(dp_port)) => device_counters(&*instance.datapath, dp_port),
+                (None, None) => None,
             };
             if let Some(counters) = counters {
                 all.insert(port.name.to_string(), counters);
@@ -295,7 +293,7 @@ fn drop_counters(s: &PortStats) -> Counters {
     stock.into_iter().map(|(name, n)| (name.to_string(), signed(n))).chain(own).collect()
 }
 
-fn patch_counters(c: &PatchCounters) -> Counters {
+fn translated_counters(c: &PortCounters) -> Counters {
     let [rx_packets, rx_bytes] = [0, 1].map(|i| c.rx[i].load(Ordering::Relaxed));
     let [tx_packets, tx_bytes] = [0, 1].map(|i| c.tx[i].load(Ordering::Relaxed));
     let rows = [

@@ -103,7 +103,8 @@ fn bridges(switch: &Switch) -> Vec<Value> {
 }
 
 fn port(instance: &Instance, p: &ofproto::ports::Port) -> Value {
-    let s = p.dp_port.and_then(|n| instance.datapath.port_stats(n).ok()).unwrap_or_else(|| patch(p));
+    let of_device = p.dp_port.filter(|_| !p.is_counted_here());
+    let s = of_device.and_then(|n| instance.datapath.port_stats(n).ok()).unwrap_or_else(|| translated(p));
     let drops = drops(s.drops_by_name());
     json!({
         "name": p.name,
@@ -127,8 +128,8 @@ fn known(n: u64) -> Option<u64> {
     (n != u64::MAX).then_some(n)
 }
 
-fn patch(p: &ofproto::ports::Port) -> PortStats {
-    let c = &p.patch_counters;
+fn translated(p: &ofproto::ports::Port) -> PortStats {
+    let c = &p.counters;
     PortStats {
         rx_packets: c.rx[0].load(Ordering::Relaxed),
         rx_bytes: c.rx[1].load(Ordering::Relaxed),

@@ -22,7 +22,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use sync::lock;
 use vswitch::config::affects_desired;
-use vswitch::plan::{BridgeSettings, CreateBridge, OpenInterface};
+use vswitch::plan::{BridgeSettings, CreateBridge, DeviceSettings, OpenInterface};
 use vswitch::{Command, Desired, DummyMode, OpenedInterface, Planner, SupportedTypes};
 
 /// Steps of one configuration before the main loop looks at its sockets again.
@@ -324,7 +324,7 @@ impl Switch {
                     let number = if number == OfPort::LOCAL { 65534 } else { number.0 };
                     let (bridge, name) = (&open.bridge_name, &open.name);
                     log::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {number}");
-                    let error = self.devices.get(name).and_then(|d| d.update(&open.device).err());
+                    let error = self.devices.get_mut(name).and_then(|d| d.update(&open.device).err());
                     self.settings_failed(name, error);
                 }
             }
@@ -342,7 +342,10 @@ impl Switch {
                 self.reopen(&name, reactor);
             }
             Command::UpdateInterface { name, device, .. } => {
-                let error = self.devices.get(&name).and_then(|d| d.update(&device).err());
+                let same = self.tunnel_like(&name, &device);
+                let same = same.map(|other| format!("interface {name}: {other} is the same tunnel: which of them gets its packets is not said"));
+                let open = self.devices.get_mut(&name);
+                let error = open.and_then(|d| d.update(&device).err()).or(same);
                 self.settings_failed(&name, error);
                 // A device that the kernel does not know is the cause of no event.
                 self.links_dirty = true;
@@ -390,6 +393,12 @@ impl Switch {
 
     fn open(&mut self, open: &OpenInterface, reactor: &mut Reactor) -> Result<OpenedInterface, String> {
         let instance = self.instances.of_bridge(open.bridge).ok_or("its bridge is gone")?;
+        if let Some(other) = self.tunnel_like(&open.name, &open.device) {
+            let name = &open.name;
+            return Err(format!(
+                "could not add network device {name} to ofproto ({other} is the same tunnel)"
+            ));
+        }
         let (device, opened) = Device::open(open, &instance.datapath, self.dummies)?;
         if let Err(e) = self.streams.add(&device, &open.device.options, reactor) {
             // Nothing uses it yet.
@@ -399,6 +408,12 @@ impl Switch {
         self.devices.insert(open.name.clone(), device);
         self.links_dirty = true;
         Ok(opened)
+    }
+
+    /// Another tunnel whose packets would be those of this one.
+    fn tunnel_like(&self, name: &str, device: &DeviceSettings) -> Option<&str> {
+        let tunnel = device.tunnel.as_ref()?;
+        self.devices.values().find(|d| d.name != name && d.collides(tunnel)).map(|d| d.name.as_str())
     }
 
     /// Takes in what the system tells of links: devices that went, came, or changed.

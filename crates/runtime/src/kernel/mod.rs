@@ -28,11 +28,11 @@ use dpif::{
 };
 use flow::DpPort;
 use flow::nlkey::KeyLimits;
-use netdev::TapOptions;
+use netdev::{TapOptions, link};
 use netlink::Ovs;
 use netlink::ovs::{
-    DpInfo, DpName, DpNew, DpSet, FlowDel, FlowName, FlowParts, Request, VportInfo, VportKind, VportMonitor,
-    VportNew, VportSet, features,
+    DpInfo, DpName, DpNew, DpSet, FlowDel, FlowName, FlowParts, Request, TunnelOptions, VportInfo, VportKind,
+    VportMonitor, VportNew, VportSet, features,
 };
 use ops::Dumps;
 use source::{KernelSource, Shared};
@@ -78,6 +78,10 @@ pub struct Masks {
 struct Port {
     info: PortInfo,
     kind: VportKind,
+    /// Of a port that tunnels share.
+    tunnel: Option<TunnelOptions>,
+    /// How many times it was added: tunnels share one.
+    users: usize,
     /// The device of a port of type `tap`, which ends when this does. Nobody reads it: what the host, or the datapath, sends to it
     /// waits in its queue and is lost there, as with the stock switch.
     tap: Option<netdev::Port>,
@@ -227,15 +231,31 @@ impl KernelDatapath {
     }
 
     /// The port of the kernel for `spec`: one that is there already, or a new one.
-    fn vport(&self, spec: &PortSpec, kind: VportKind, pids: Vec<u32>) -> Result<VportInfo, DpifError> {
+    fn vport(
+        &self,
+        spec: &PortSpec,
+        kind: VportKind,
+        tunnel: Option<TunnelOptions>,
+        pids: Vec<u32>,
+    ) -> Result<VportInfo, DpifError> {
         let failed = |e: netlink::Error| self.error(&e, None);
+        let mut number = spec.number;
+        let same_options = |there: &VportInfo| there.tunnel.unwrap_or_default() == tunnel.unwrap_or_default();
         match self.ovs.vport_get_by_name(&spec.name) {
-            Ok(there) if there.dp_ifindex == self.dp_ifindex() && there.kind == kind => {
+            Ok(there)
+                if there.dp_ifindex == self.dp_ifindex() && there.kind == kind && same_options(&there) =>
+            {
                 let change = VportSet { upcall_pids: Some(pids), tunnel: None };
                 return self.ovs.vport_set(there.dp_ifindex, there.number, &change).map_err(failed);
             }
             Ok(there) if there.dp_ifindex == self.dp_ifindex() => {
                 self.ovs.vport_del(there.dp_ifindex, there.number).map_err(failed)?;
+                if tunnel.is_some() && there.kind == VportKind::Netdev {
+                    // So the stock switch makes them: a device of its own, which it adds.
+                    link::delete(&spec.name).map_err(|e| DpifError::Device(e.to_string()))?;
+                }
+                // Flows that stay name it.
+                number = Some(there.number);
             }
             Ok(_) => {
                 return Err(DpifError::Device(format!("{} is a port of another datapath", spec.name)));
@@ -243,8 +263,7 @@ impl KernelDatapath {
             // There is none.
             Err(_) => {}
         }
-        let new =
-            VportNew { name: spec.name.clone(), kind, number: spec.number, upcall_pids: pids, tunnel: None };
+        let new = VportNew { name: spec.name.clone(), kind, number, upcall_pids: pids, tunnel };
         self.ovs.vport_new(self.dp_ifindex(), &new).map_err(failed)
     }
 
@@ -300,6 +319,26 @@ fn forget_recirculation(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
     Ok(())
 }
 
+/// What a port of tunnels of that type is to the kernel.
+fn tunnel_kind(type_name: &str) -> Option<VportKind> {
+    match type_name {
+        "vxlan" => Some(VportKind::Vxlan),
+        "geneve" => Some(VportKind::Geneve),
+        "gre" => Some(VportKind::Gre),
+        _ => None,
+    }
+}
+
+/// What the kernel is told of a port of tunnels.
+fn tunnel_options(spec: &PortSpec) -> TunnelOptions {
+    let option =
+        |name: &str| spec.options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    TunnelOptions {
+        dst_port: option("dst_port").and_then(|port| port.parse().ok()).filter(|port| *port != 0),
+        vxlan_gbp: option("gbp") == Some("true"),
+    }
+}
+
 /// Makes the device of a port of type `tap`.
 fn make_tap(spec: &PortSpec) -> Result<netdev::Port, DpifError> {
     let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
@@ -324,12 +363,22 @@ impl Datapath for KernelDatapath {
         let kind = match &spec.kind {
             PortKind::System | PortKind::Tap => VportKind::Netdev,
             PortKind::Internal => VportKind::Internal,
-            PortKind::Other(name) => {
-                return Err(DpifError::Unsupported(format!(
+            PortKind::Other(name) => tunnel_kind(name).ok_or_else(|| {
+                DpifError::Unsupported(format!(
                     "interface type {name} needs the userspace datapath: set the bridge's datapath_type to netdev"
-                )));
-            }
+                ))
+            })?,
         };
+        let tunnel = matches!(&spec.kind, PortKind::Other(_)).then(|| tunnel_options(spec));
+        if tunnel.is_some()
+            && let Some((number, port)) = lock(&self.ports).iter_mut().find(|(_, p)| p.info.name == spec.name)
+        {
+            if port.tunnel != tunnel {
+                return Err(DpifError::Device(format!("{} is in use with other options", spec.name)));
+            }
+            port.users += 1;
+            return Ok(*number);
+        }
         let source = match self.mode() {
             Mode::PerCpu => None,
             Mode::PerPort => Some(self.source()?),
@@ -339,7 +388,7 @@ impl Datapath for KernelDatapath {
             _ => None,
         };
         let pids = source.as_ref().map(dispatch::Source::pid).into_iter().collect();
-        let vport = self.vport(spec, kind, pids)?;
+        let vport = self.vport(spec, kind, tunnel, pids)?;
         let number = vport.number;
         let boxed = source.map(|s| Box::new(s) as Box<dyn dispatch::Source>);
         if let Err(e) = self.dispatch.port_add(number, boxed) {
@@ -351,17 +400,24 @@ impl Datapath for KernelDatapath {
         let type_name = match &spec.kind {
             PortKind::Internal => "internal",
             PortKind::Tap => "tap",
-            _ => "system",
+            PortKind::System => "system",
+            PortKind::Other(name) => name,
         };
         let info = PortInfo { number, name: spec.name.clone(), type_name: type_name.to_string() };
-        lock(&self.ports).insert(number, Port { info, kind, tap });
+        lock(&self.ports).insert(number, Port { info, kind, tunnel, users: 1, tap });
         probes::port_added(number, &spec.name);
         Ok(number)
     }
 
     fn port_del(&self, port: DpPort) -> Result<(), DpifError> {
-        if lock(&self.ports).remove(&port).is_none() {
-            return Err(DpifError::NotFound("port"));
+        {
+            let mut ports = lock(&self.ports);
+            let known = ports.get_mut(&port).ok_or(DpifError::NotFound("port"))?;
+            known.users -= 1;
+            if known.users > 0 {
+                return Ok(());
+            }
+            ports.remove(&port);
         }
         let counted = self.counters(port).unwrap_or_default();
         lock(&self.removed).add(&counted);

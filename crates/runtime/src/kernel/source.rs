@@ -3,7 +3,6 @@
 use super::dispatch::{READ_LEAST, Read, Source};
 use dpif::{PmdId, Upcall, UpcallKind};
 use flow::Ufid;
-use flow::extract::{Metadata, extract};
 use flow::nlkey::Fitness;
 use netlink::ovs::{RawUpcall, RecvError, UpcallBuffer, UpcallCmd};
 use netlink::{Ovs, UpcallSocket};
@@ -79,14 +78,7 @@ impl KernelSource {
             // Headers that the kernel's key does not tell are read from the packet.
             _ => {
                 let mut key = told;
-                let metadata = Metadata {
-                    in_port: told.base.in_port,
-                    recirc_id: told.base.recirc_id,
-                    pkt_mark: told.base.pkt_mark,
-                    skb_priority: told.arp.skb_priority,
-                    dp_hash: told.base.dp_hash,
-                };
-                extract(raw.packet, &metadata, VLAN_LIMIT, &mut key);
+                datapath::re_extract(&mut key, raw.packet, VLAN_LIMIT);
                 key
             }
         };

@@ -4,6 +4,7 @@
 //! - Which sockets upcalls go to is a setting of the datapath, which stock `ovs-dpctl` turns to its own whenever it looks at it;
 //!   what it turned is turned back.
 //! - A port that went alone, and whose interface is there, is added again under its number, so that flows stay right.
+//! - So is a port of tunnels, whose device comes with it.
 //! - A port whose interface went is left to whoever follows links; an internal one is opened anew by the control plane, since its
 //!   device is a new one then.
 //!
@@ -48,7 +49,7 @@ impl KernelDatapath {
                 kind: port.kind,
                 number: Some(*number),
                 upcall_pids: self.dispatch.pid_of(*number).into_iter().collect(),
-                tunnel: None,
+                tunnel: port.tunnel,
             };
             if let Err(e) = self.ovs.vport_new(info.dp_ifindex, &new) {
                 log::warn!(target: "dpif_netlink", "{}: port {} cannot be added again: {e}", self.name, port.info.name);
@@ -114,7 +115,7 @@ impl KernelDatapath {
     fn restore(&self, number: DpPort) {
         // Whoever closes a port takes it from here first: with the lock held, it is wanted.
         let ports = lock(&self.ports);
-        let Some(port) = ports.get(&number).filter(|p| p.kind == VportKind::Netdev) else { return };
+        let Some(port) = ports.get(&number).filter(|p| p.kind != VportKind::Internal) else { return };
         if self.info().is_err() {
             // All of it went.
             return;
@@ -128,7 +129,7 @@ impl KernelDatapath {
             kind: port.kind,
             number: Some(number),
             upcall_pids: self.dispatch.pid_of(number).into_iter().collect(),
-            tunnel: None,
+            tunnel: port.tunnel,
         };
         match self.ovs.vport_new(self.dp_ifindex(), &new) {
             Ok(_) => {

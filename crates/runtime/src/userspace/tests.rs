@@ -8,7 +8,7 @@ use dpif::PortKind;
 use flow::action::Action;
 use flow::{MacAddr, Match, OfPort, TableId};
 use ofproto::backer::Backer;
-use ofproto::ports::{Bundle, BundleId, PatchCounters, PortConfigBits, PortTable, PriorityTags, VlanMode};
+use ofproto::ports::{Bundle, BundleId, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode};
 use ofproto::rule::{Rule, RuleFlags, RuleStats};
 use testkit::{Topology, require_netns};
 
@@ -26,7 +26,8 @@ fn port_table(ports: &[(u32, DpPort, &str)]) -> PortTable {
                 mac: MacAddr::default(),
                 bundle,
                 patch_peer: None,
-                patch_counters: Arc::new(PatchCounters::default()),
+                counters: Arc::new(PortCounters::default()),
+                tunnel: None,
                 config: PortConfigBits::default(),
                 link_down: false,
                 speed_mbps: 0,

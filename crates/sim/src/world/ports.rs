@@ -5,7 +5,7 @@ use crate::frames::mac;
 use dpif::{Datapath, PortKind, PortSpec};
 use flow::{DpPort, MacAddr, OfPort};
 use ofproto::ports::{
-    BridgeId, Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode,
+    BridgeId, Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode,
     VlanSet,
 };
 use std::sync::Arc;
@@ -88,7 +88,7 @@ fn add_port(
     of_port: OfPort,
     dp_port: Option<DpPort>,
     patch_peer: Option<(BridgeId, OfPort)>,
-    patch_counters: Arc<PatchCounters>,
+    counters: Arc<PortCounters>,
     mode: u8,
     config: PortConfigBits,
 ) {
@@ -101,7 +101,8 @@ fn add_port(
         mac: MacAddr(mac(100 + u64::from(of_port.0))),
         bundle,
         patch_peer,
-        patch_counters,
+        counters,
+        tunnel: None,
         config: PortConfigBits { no_flood: mode == 7, ..config },
         link_down: config.port_down,
         speed_mbps: 0,

@@ -40,7 +40,7 @@ pub(crate) fn skipped() {
     );
 }
 
-fn spec(netns: &Netns, dir: &RunDir) -> DaemonSpec {
+pub(crate) fn spec(netns: &Netns, dir: &RunDir) -> DaemonSpec {
     let spec = DaemonSpec::new(SLUICED).unwrap().netns(netns).rundir(dir);
     spec.args(["--pidfile", "--log-file", "-vconsole:off", "--overwrite-pidfile"])
 }
@@ -68,7 +68,7 @@ pub(crate) fn dpctl(netns: &Netns, args: &[&str]) -> String {
 }
 
 /// Flows without what changes from moment to moment.
-fn steady(flows: &str) -> BTreeSet<String> {
+pub(crate) fn steady(flows: &str) -> BTreeSet<String> {
     let one = |line: &str| {
         let (key, rest) = line.split_once(", packets:").unwrap_or((line, ""));
         let rest = rest.find("dp:ovs").or(rest.find("actions:")).map_or("", |at| &rest[at..]);
@@ -233,6 +233,11 @@ impl Stock {
         Stock { server: Some(server), dir }
     }
 
+    /// Ours, on its database.
+    pub(crate) fn serve(&self, netns: &Netns) -> Daemon {
+        serving(&spec(netns, &self.dir).args([self.dir.db()]))
+    }
+
     pub(crate) fn start(&self, netns: &Netns) -> Daemon {
         // It counts no processors in the first seconds of a machine, and then has no handlers.
         wait_for(LIMIT, "the machine to be up for a while", || {
@@ -275,7 +280,7 @@ fn a_datapath_is_taken_over_from_the_stock_switch_and_back() {
     // As it is after a crash: the datapath stays, with a port that nobody knows of.
     theirs.crash().unwrap();
     net.switch.run("ovs-dpctl", &["add-if", "ovs-system", "left0,type=internal"]).unwrap();
-    let ours = serving(&spec(&net.switch, &stock.dir).args([stock.dir.db()]));
+    let ours = stock.serve(&net.switch);
     ping_all(&one.netns, two.ipv4.into(), 5);
     assert!(ours.log().contains("takes over the kernel's datapath"), "{}", ours.log());
     assert_eq!(

@@ -24,6 +24,7 @@ mod statistics;
 mod syscalls;
 mod threads;
 mod traffic;
+mod tunnels;
 mod upcall_bench;
 mod upcall_cost;
 mod vlan;

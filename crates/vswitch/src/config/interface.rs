@@ -1,14 +1,16 @@
 //! [`InterfaceConfig`]: a device or patch port that a bridge wants, and which names one may have.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
+use ofproto::tunnel::{TunnelConfig, TunnelKind};
 use ofproto::{MacAddr, OfPort};
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
 use super::reader::{Reader, strings};
 use super::threads::RxqAffinity;
-use super::{StringMap, unsupported};
+use super::{StringMap, tunnel, unsupported};
 
 /// A row of `Interface`, or the interface that a bridge has for itself without one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub struct InterfaceConfig {
     pub type_name: String,
     /// `options`.
     pub options: StringMap,
+    /// What they say of a tunnel.
+    pub tunnel: Option<Arc<TunnelConfig>>,
     /// `other_config`.
     pub other_config: StringMap,
     /// Address to set, of internal interfaces other than a bridge's own.
@@ -42,6 +46,7 @@ impl InterfaceConfig {
             name: bridge.to_string(),
             type_name: "internal".into(),
             options: StringMap::new(),
+            tunnel: None,
             other_config: StringMap::new(),
             mac: None,
             mtu_request: None,
@@ -156,6 +161,17 @@ impl<'a> Reader<'a> {
                 return None;
             }
         }
+        let tunnel = match TunnelKind::of_name(type_name).map(|kind| tunnel::parse(kind, name, &options)) {
+            None => None,
+            Some(Ok((config, ignored))) => {
+                ignored.into_iter().for_each(|message| self.notice(row, message));
+                Some(Arc::new(config))
+            }
+            Some(Err(error)) => {
+                self.refuse(row, error);
+                return None;
+            }
+        };
         unsupported::of_interface(self, row);
         let number = |column: &str| {
             let number = row.opt_int(column).and_then(|n| u32::try_from(n).ok());
@@ -166,6 +182,7 @@ impl<'a> Reader<'a> {
             name: name.to_string(),
             type_name: type_name.to_string(),
             options,
+            tunnel,
             other_config: strings(row, "other_config"),
             mac: self.interface_mac(row, type_name, local),
             mtu_request: row.opt_int("mtu_request").and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0),

@@ -15,6 +15,7 @@ mod supported;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod tunnel;
 mod unsupported;
 
 use std::collections::{BTreeMap, BTreeSet};

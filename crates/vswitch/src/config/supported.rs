@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ofproto::tunnel::TunnelKind;
+
 /// Version of datapaths that are part of the switch.
 const BUILT_IN: &str = "<built-in>";
 
@@ -104,7 +106,7 @@ impl SupportedTypes {
         types
     }
 
-    /// Has the kernel's datapath, of that version, serve bridges of type `system`.
+    /// Has the kernel's datapath, of that version, serve bridges of type `system`, and tunnels.
     pub fn add_kernel(&mut self, version: &str) {
         let support = DatapathSupport {
             served_by: "system".into(),
@@ -113,6 +115,10 @@ impl SupportedTypes {
             long_names: false,
         };
         self.datapaths.insert("system".into(), support);
+        // One device serves all tunnels of a kind, so their names are none of devices.
+        for kind in TunnelKind::ALL {
+            self.interfaces.insert(kind.name().into(), InterfaceSupport { long_names: true });
+        }
     }
 
     /// The same with what `--enable-dummy` adds or replaces.

@@ -301,7 +301,9 @@ fn interfaces_that_cannot_be_served_have_an_error() {
             "g1",
             "geneve",
             &[],
-            Some("could not open network device g1 (interface type geneve is not supported in this version)"),
+            Some(
+                "could not open network device g1 (interface type geneve needs the kernel's datapath, which is not there: load the module openvswitch)",
+            ),
         ),
         (
             "g1",

@@ -2,6 +2,7 @@
 //!
 //! A feature that comes takes its line away here.
 
+use ofproto::tunnel::TunnelKind;
 use ovsdb::client::RowView;
 
 use super::reader::{Reader, flag};
@@ -87,7 +88,7 @@ fn is_set(row: RowView<'_>, key: &str) -> bool {
 }
 
 /// Interface types of OVS that this version lacks.
-const KNOWN_TYPES: [&str; 16] = [
+const KNOWN_TYPES: [&str; 13] = [
     "afxdp",
     "afxdp-nonpmd",
     "bareudp",
@@ -95,19 +96,21 @@ const KNOWN_TYPES: [&str; 16] = [
     "dpdkvhostuser",
     "dpdkvhostuserclient",
     "erspan",
-    "geneve",
-    "gre",
     "gtpu",
     "ip6erspan",
     "ip6gre",
     "lisp",
     "srv6",
     "stt",
-    "vxlan",
 ];
 
 /// The error of an interface whose type cannot be opened.
 pub(super) fn interface_type_error(name: &str, type_name: &str) -> String {
+    if TunnelKind::of_name(type_name).is_some() {
+        return format!(
+            "could not open network device {name} (interface type {type_name} needs the kernel's datapath, which is not there: load the module openvswitch)"
+        );
+    }
     if KNOWN_TYPES.contains(&type_name) {
         format!(
             "could not open network device {name} (interface type {type_name} is not supported in this version)"

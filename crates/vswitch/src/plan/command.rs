@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ofproto::ports::BridgeId;
+use ofproto::tunnel::TunnelConfig;
 use ofproto::{DpPort, MacAddr};
 
 use super::PortSet;
@@ -97,6 +98,8 @@ pub struct DeviceSettings {
     pub rxq_affinity: RxqAffinity,
     /// `options`.
     pub options: StringMap,
+    /// What they say of a tunnel.
+    pub tunnel: Option<Arc<TunnelConfig>>,
     /// `other_config`.
     pub other_config: StringMap,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ofproto::ports::{BridgeId, Bundle, BundleId, Port, PortTable};
+use ofproto::tunnel::TunnelConfig;
 use ofproto::{DpPort, MacAddr, OfPort};
 
 /// A port of a [`PortSet`].
@@ -11,7 +12,7 @@ use ofproto::{DpPort, MacAddr, OfPort};
 pub struct PortEntry {
     /// OpenFlow number.
     pub of_port: OfPort,
-    /// Datapath number; a patch port has none.
+    /// Datapath number; a patch port has none, and tunnels may share one.
     pub dp_port: Option<DpPort>,
     /// Name.
     pub name: String,
@@ -21,6 +22,8 @@ pub struct PortEntry {
     pub mac: MacAddr,
     /// Its bundle.
     pub bundle: BundleId,
+    /// How a tunnel port wraps packets.
+    pub tunnel: Option<Arc<TunnelConfig>>,
     /// The name of the interface that a patch port asks for.
     pub patch_peer_name: Option<String>,
     /// The other end of a patch port, when it is there and points back.
@@ -38,7 +41,7 @@ pub struct PortSet {
 
 impl PortSet {
     /// The table for the translation. What the set does not say (configuration bits, link state, speed, counters of a
-    /// patch port) stays as in `previous` for ports of the same number and name.
+    /// patch port or tunnel) stays as in `previous` for ports of the same number and name.
     pub fn table(&self, previous: &PortTable) -> PortTable {
         let mut ports = BTreeMap::new();
         for entry in &self.ports {
@@ -51,7 +54,8 @@ impl PortSet {
                 mac: entry.mac,
                 bundle: entry.bundle,
                 patch_peer: entry.patch_peer,
-                patch_counters: before.map(|port| port.patch_counters.clone()).unwrap_or_default(),
+                tunnel: entry.tunnel.clone(),
+                counters: before.map(|port| port.counters.clone()).unwrap_or_default(),
                 config: before.map(|port| port.config).unwrap_or_default(),
                 link_down: before.is_some_and(|port| port.link_down),
                 speed_mbps: before.map_or(0, |port| port.speed_mbps),

@@ -274,6 +274,7 @@ impl Planner {
                     bundle: id,
                     patch_peer_name: config.patch_peer().map(str::to_string),
                     patch_peer: None,
+                    tunnel: config.tunnel.clone(),
                     name: interface,
                 });
             }

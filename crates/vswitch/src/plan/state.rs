@@ -221,6 +221,7 @@ impl Derived {
             mtu: self.mtu(config),
             rxq_affinity: config.rxq_affinity.clone(),
             options: config.options.clone(),
+            tunnel: config.tunnel.clone(),
             other_config: config.other_config.clone(),
         }
     }

@@ -300,7 +300,7 @@ fn from_rows_to_commands_to_rows() {
         (
             "g1",
             "-1",
-            "\"could not open network device g1 (interface type gre is not supported in this version)\"",
+            "\"could not open network device g1 (interface type gre needs the kernel's datapath, which is not there: load the module openvswitch)\"",
         ),
         ("pa", "1", "\"No usable peer 'pb' exists in 'netdev' datapath.\""),
     ] {

@@ -55,6 +55,19 @@ fn nested_lists_see_the_packet_of_their_place() {
 fn a_meter_and_a_truncation_go_with_the_next_part() {
     assert_eq!(left("meter(3),set(arp(op=2)),2"), ["op2 vlan0 meter(3),2"]);
     assert_eq!(left("trunc(20),set(arp(op=2)),2,3"), ["op2 vlan0 trunc(20),2,3"]);
+    // Outer headers go with all parts behind them.
+    let [one, two] = ["1.1.1.1", "2.2.2.2"].map(|dst| format!("set(tunnel(dst={dst},ttl=64,flags(df)))"));
+    assert_eq!(
+        left(&format!("2,{one},3,set(arp(op=2)),3,{two},3,clone(set(arp(op=3)),3),4")),
+        [
+            "op1 vlan0 2".to_string(),
+            format!("op1 vlan0 {one},3"),
+            format!("op2 vlan0 {one},3"),
+            format!("op2 vlan0 {two},3"),
+            format!("op3 vlan0 {two},3"),
+            format!("op2 vlan0 {two},4"),
+        ]
+    );
 }
 
 #[test]

@@ -13,9 +13,7 @@ mod snoop;
 use super::*;
 use crate::backer::PacketInEvent;
 use crate::flow_mod::ModContext;
-use crate::ports::{
-    Bundle, BundleId, PatchCounters, Port, PortConfigBits, PortTable, PriorityTags, VlanMode,
-};
+use crate::ports::{Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode};
 use crate::rule::{Rule, RuleFlags};
 use dpif::{DpAction, DpifError, PortStats, UserCookie};
 use flow::text::{FlowModCommand as TextCommand, NoPortNames, parse_flow_mod};
@@ -43,7 +41,8 @@ pub(super) fn port(n: OfPort, dp: Option<u32>, name: &str) -> Port {
         mac: MacAddr([0xaa, 0x55, 0xaa, 0x55, 0, n.0 as u8]),
         bundle: BundleId(n.0),
         patch_peer: None,
-        patch_counters: Arc::new(PatchCounters::default()),
+        counters: Arc::new(PortCounters::default()),
+        tunnel: None,
         config: PortConfigBits::default(),
         link_down: false,
         speed_mbps: 0,

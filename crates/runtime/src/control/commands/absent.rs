@@ -134,11 +134,6 @@ pub(super) fn qos_types(daemon: &mut Daemon, args: &[String]) -> Answer {
     of_interface(daemon, &args[0], text).into()
 }
 
-/// There is no tunnel port of any type in this version, so there are none to list.
-pub(super) fn tunnels(_: &mut Daemon, _: &[String]) -> Answer {
-    String::new().into()
-}
-
 pub(super) fn tunnel_ports(_: &mut Daemon, args: &[String]) -> Answer {
     Answer::Now(match args.first().filter(|a| *a != "-v") {
         Some(bad) => Err(format!("{bad}: unknown option")),

@@ -12,6 +12,7 @@ use dpif::text::PortNames;
 use dpif::{DpifOp, FlowRecord, OpResult, PmdId, PortInfo, PortStats};
 use flow::{DpPort, OfPort};
 use netdev::link::{LinkStats, link_stats};
+use ofproto::tunnel::{Endpoint, TunnelConfig, TunnelKey, TunnelKind};
 use ofproto::view::BridgeView;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -133,6 +134,10 @@ fn show_ports(instance: &Instance, with_stats: bool) -> String {
         let _ = write!(out, "  port {}: {}", port.number, port.name);
         match port.type_name.as_str() {
             "system" => out.push('\n'),
+            // They take frames and packets without.
+            kind if TunnelKind::of_name(kind).is_some() => {
+                let _ = writeln!(out, " ({kind}: packet_type=ptap)");
+            }
             other => {
                 let _ = writeln!(out, " ({other})");
             }
@@ -233,7 +238,14 @@ fn show_bridges(switch: &Switch, instance: &Instance) -> String {
             let dp_port = p.dp_port.map_or("none".to_string(), |n| n.to_string());
             let of_port = if p.of_port == OfPort::LOCAL { 65534 } else { p.of_port.0 };
             let type_name = p.dp_port.and_then(|n| types.get(&n)).unwrap_or(&p.type_name);
-            let options = patch_peer(switch, &p.name).map_or(String::new(), |peer| format!(": peer={peer}"));
+            let options = match (&p.tunnel, patch_peer(switch, &p.name)) {
+                (Some(tunnel), _) => {
+                    let words: Vec<_> = tunnel.options().iter().map(|(k, v)| format!("{k}={v}")).collect();
+                    format!(": {}", words.join(", "))
+                }
+                (None, Some(peer)) => format!(": peer={peer}"),
+                (None, None) => String::new(),
+            };
             let _ = writeln!(out, "    {} {of_port}/{dp_port}: ({type_name}{options})", p.name);
         }
     }
@@ -258,6 +270,72 @@ pub(super) fn list_bridges(daemon: &mut Daemon, _: &[String]) -> Answer {
         format!("{}@{}\n", own.split_once('@').map_or(own, |(kind, _)| kind), b.name)
     };
     daemon.switch.instances().bridges().into_iter().map(line).collect::<String>().into()
+}
+
+/// Tunnel ports of all bridges, with what packets of each have in common.
+pub(super) fn list_tunnels(daemon: &mut Daemon, _: &[String]) -> Answer {
+    let mut lines = Vec::new();
+    for (_, bridge) in daemon.switch.instances().bridges() {
+        for port in bridge.ports.ports.values() {
+            if let (Some(tunnel), Some(dp_port)) = (&port.tunnel, port.dp_port) {
+                let kind = tunnel.kind.name();
+                lines.push(format!(
+                    "port {dp_port}: {} ({kind}: {}, dp port={dp_port}{})\n",
+                    port.name,
+                    common(tunnel),
+                    sent(tunnel)
+                ));
+            }
+        }
+    }
+    lines.sort();
+    lines.concat().into()
+}
+
+/// Addresses and key of packets that come in.
+fn common(t: &TunnelConfig) -> String {
+    let local = match t.local {
+        Endpoint::Address(a) => a.to_string(),
+        Endpoint::Any => "::".to_string(),
+        Endpoint::Flow => "flow".to_string(),
+    };
+    let remote = match t.remote {
+        Endpoint::Address(a) => a.to_string(),
+        Endpoint::Any | Endpoint::Flow => "flow".to_string(),
+    };
+    let key = match t.in_key {
+        TunnelKey::None | TunnelKey::Value(0) => "0".to_string(),
+        TunnelKey::Value(id) => format!("{id:#x}"),
+        TunnelKey::Flow => "flow".to_string(),
+    };
+    format!("{local}->{remote}, key={key}, legacy_l2")
+}
+
+/// What packets sent have beside that.
+fn sent(t: &TunnelConfig) -> String {
+    let mut out = String::new();
+    if t.out_key != t.in_key {
+        let _ = match t.out_key {
+            TunnelKey::None => write!(out, ", out_key=none"),
+            TunnelKey::Value(0) => write!(out, ", out_key=0"),
+            TunnelKey::Value(id) => write!(out, ", out_key={id:#x}"),
+            TunnelKey::Flow => write!(out, ", out_key=flow"),
+        };
+    }
+    let _ = match t.ttl {
+        None => write!(out, ", ttl=inherit"),
+        Some(ttl) => write!(out, ", ttl={ttl}"),
+    };
+    match t.tos {
+        None => out += ", tos=inherit",
+        Some(0) => {}
+        Some(tos) => {
+            let _ = write!(out, ", tos={tos:#x}");
+        }
+    }
+    out += if t.dont_fragment { "" } else { ", df=false" };
+    out += if t.csum { ", csum=true" } else { "" };
+    out
 }
 
 pub(super) fn make(daemon: &mut Daemon, args: &[String]) -> Answer {

@@ -43,7 +43,7 @@ pub(super) fn time_warp(_: &mut Daemon, args: &[String]) -> Answer {
 fn dummies(daemon: &Daemon) -> impl Iterator<Item = (&Device, &Dummy)> {
     daemon.switch.devices().values().filter_map(|d| match &d.body {
         Body::Dummy(dummy) => Some((d, dummy)),
-        Body::Kernel(_) | Body::Bare(_) => None,
+        Body::Kernel(_) | Body::Bare(_) | Body::Tunnel(..) => None,
     })
 }
 

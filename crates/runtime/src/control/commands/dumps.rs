@@ -8,7 +8,7 @@ use crate::control::switch::Switch;
 use dpif::text::{FlowFormat, NumbersOnly, format_actions, format_flow, format_key_mask, format_stats};
 use dpif::{DpifOp, FlowRecord, PmdId};
 use flow::text::{PortNames, parse_match_unchecked};
-use flow::{DpPort, Match, OfPort};
+use flow::{Match, OfPort};
 use std::fmt::Write as _;
 
 /// What a dump shows and how.
@@ -164,10 +164,10 @@ fn bridge_line(f: &FlowRecord, now_ms: u64, format: &FlowFormat<'_>) -> String {
 /// The flows of a bridge's ports.
 fn bridge_flows(instance: &Instance, bridge: ofproto::ports::BridgeId) -> Result<Vec<FlowRecord>, String> {
     let view = instance.backer.view();
-    let mine = |port: DpPort| view.dp_ports.get(&port).is_some_and(|(b, _)| *b == bridge);
+    let mine = |f: &FlowRecord| view.receiver(&f.key).is_some_and(|(b, _)| b.id == bridge);
     let mut all = Vec::new();
     for pmd in instance.datapath.pmds() {
-        all.extend(flows_of(instance, pmd)?.into_iter().filter(|f| mine(f.key.in_port())));
+        all.extend(flows_of(instance, pmd)?.into_iter().filter(mine));
     }
     Ok(all)
 }

@@ -84,7 +84,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("mdb/show", "bridge", 1, 1, fdb::groups),
     command("memory/show", "", 0, 0, general::memory_show),
     command("ofproto/list", "", 0, 0, general::ofproto_list),
-    command("ofproto/list-tunnels", "", 0, 0, absent::tunnels),
+    command("ofproto/list-tunnels", "", 0, 0, datapath::list_tunnels),
     command(
         "ofproto/trace",
         "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate | packet]",

@@ -79,9 +79,8 @@ fn subject<'a>(instances: &'a Instances, args: &TraceArgs<'_>) -> Result<Subject
             })?;
             let instance = instances.named(name)?;
             let view = instance.backer.view();
-            let port = key.in_port();
-            let (bridge, of_port) =
-                view.of_port(port).ok_or_else(|| format!("no OpenFlow port for datapath port {port}"))?;
+            let none = || format!("no OpenFlow port for datapath port {}", key.in_port());
+            let (bridge, of_port) = view.receiver(&key).ok_or_else(none)?;
             (instance, bridge.id, key.to_flow(of_port))
         }
     };

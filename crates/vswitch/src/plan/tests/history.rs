@@ -68,6 +68,7 @@ fn interface(name: String, wish: &Wish) -> InterfaceConfig {
         name,
         type_name: wish.type_name.into(),
         options: peer.into_iter().collect(),
+        tunnel: None,
         other_config: BTreeMap::new(),
         mac: None,
         mtu_request: wish.mtu,

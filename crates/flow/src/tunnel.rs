@@ -1,0 +1,122 @@
+//! [`Tunnel`]: the outer headers of a packet, as flows tell where it came from and as ports say where it goes.
+
+use crate::flow::Flow;
+use crate::key::TunnelBlock;
+
+/// Bits of [`Tunnel::flags`].
+pub mod tunnel_flags {
+    /// It is for the tunnel's own management (Geneve's O bit).
+    pub const OAM: u16 = 1;
+    /// The outer packet must not be fragmented.
+    pub const DF: u16 = 2;
+    /// The outer packet has a checksum.
+    pub const CSUM: u16 = 4;
+    /// There is a tunnel key.
+    pub const KEY: u16 = 8;
+    /// All of them.
+    pub const ALL: u16 = 15;
+}
+
+/// What the outer headers of a packet say. Addresses are of one family, the other's are zero.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Tunnel {
+    /// Tunnel key (a VNI, for example).
+    pub id: u64,
+    /// IPv4 source.
+    pub src: u32,
+    /// IPv4 destination.
+    pub dst: u32,
+    /// IPv6 source.
+    pub ipv6_src: [u8; 16],
+    /// IPv6 destination.
+    pub ipv6_dst: [u8; 16],
+    /// Bits of [`tunnel_flags`].
+    pub flags: u16,
+    /// Type of service.
+    pub tos: u8,
+    /// Time to live.
+    pub ttl: u8,
+    /// UDP source port; 0 where the datapath is to choose it.
+    pub tp_src: u16,
+    /// UDP destination port.
+    pub tp_dst: u16,
+    /// VXLAN group policy id.
+    pub gbp_id: u16,
+    /// VXLAN group policy flags.
+    pub gbp_flags: u8,
+}
+
+impl Tunnel {
+    /// Whether there is one: it leads somewhere.
+    pub fn is_some(&self) -> bool {
+        self.dst != 0 || self.ipv6_dst != [0; 16]
+    }
+}
+
+impl From<&TunnelBlock> for Tunnel {
+    fn from(b: &TunnelBlock) -> Tunnel {
+        Tunnel {
+            id: b.id,
+            src: b.src,
+            dst: b.dst,
+            ipv6_src: b.ipv6_src,
+            ipv6_dst: b.ipv6_dst,
+            flags: b.flags,
+            tos: b.tos,
+            ttl: b.ttl,
+            tp_src: b.tp_src,
+            tp_dst: b.tp_dst,
+            gbp_id: b.gbp_id,
+            gbp_flags: b.gbp_flags,
+        }
+    }
+}
+
+impl From<&Tunnel> for TunnelBlock {
+    fn from(t: &Tunnel) -> TunnelBlock {
+        TunnelBlock {
+            id: t.id,
+            src: t.src,
+            dst: t.dst,
+            ipv6_src: t.ipv6_src,
+            ipv6_dst: t.ipv6_dst,
+            flags: t.flags,
+            tos: t.tos,
+            ttl: t.ttl,
+            tp_src: t.tp_src,
+            tp_dst: t.tp_dst,
+            gbp_id: t.gbp_id,
+            gbp_flags: t.gbp_flags,
+            pad: [0; 5],
+        }
+    }
+}
+
+impl Flow {
+    /// Its tunnel fields; of a mask: theirs.
+    pub fn tunnel(&self) -> Tunnel {
+        Tunnel {
+            id: self.tun_id,
+            src: self.tun_src,
+            dst: self.tun_dst,
+            ipv6_src: self.tun_ipv6_src,
+            ipv6_dst: self.tun_ipv6_dst,
+            flags: self.tun_flags,
+            tos: self.tun_tos,
+            ttl: self.tun_ttl,
+            tp_src: self.tun_tp_src,
+            tp_dst: self.tun_tp_dst,
+            gbp_id: self.tun_gbp_id,
+            gbp_flags: self.tun_gbp_flags,
+        }
+    }
+
+    /// Replaces its tunnel fields.
+    pub fn set_tunnel(&mut self, t: &Tunnel) {
+        (self.tun_id, self.tun_src, self.tun_dst) = (t.id, t.src, t.dst);
+        (self.tun_ipv6_src, self.tun_ipv6_dst) = (t.ipv6_src, t.ipv6_dst);
+        (self.tun_flags, self.tun_tos, self.tun_ttl) = (t.flags, t.tos, t.ttl);
+        (self.tun_tp_src, self.tun_tp_dst) = (t.tp_src, t.tp_dst);
+        (self.tun_gbp_id, self.tun_gbp_flags) = (t.gbp_id, t.gbp_flags);
+    }
+}

@@ -1,0 +1,293 @@
+//! Tunnel ports on the kernel's datapath: a host behind the switch, and another machine at the end of a way of its own, which wraps
+//! its packets by the kernel's tunnel devices.
+
+use std::collections::BTreeSet;
+
+use testkit::{Daemon, Host, Netns, RunDir, Topology, require_netns, require_programs, wait_for};
+
+use crate::helpers::{
+    LIMIT, appctl, on_kernel, ping_all, serving, start, unreachable, userspace_or_skip, vsctl, vsctl_output,
+    wait_until,
+};
+use crate::kernel::{Stock, dpctl, require_kernel, spec, steady};
+
+/// The switch's address on the way, and the other machine's.
+const HERE: &str = "172.16.0.1";
+const THERE: &str = "172.16.0.2";
+const HERE6: &str = "fd01::1";
+const THERE6: &str = "fd01::2";
+
+/// A switch with one host, 10.0.0.1, and the other machine.
+struct Far {
+    net: Topology,
+}
+
+impl Far {
+    fn new() -> Far {
+        let net = Topology::new(2).unwrap();
+        let far = Far { net };
+        let (there, dev) = (&far.there().netns, &far.there().dev);
+        there.ip(&format!("addr flush dev {dev}")).unwrap();
+        for (netns, dev, addresses) in
+            [(there, dev, [THERE, THERE6]), (&far.net.switch, &far.there().port, [HERE, HERE6])]
+        {
+            netns.add_addr(dev, &format!("{}/24", addresses[0])).unwrap();
+            netns.add_addr(dev, &format!("{}/64", addresses[1])).unwrap();
+        }
+        testkit::reachable(there, HERE.parse().unwrap(), LIMIT).unwrap();
+        far
+    }
+
+    fn host(&self) -> &Host {
+        &self.net.hosts[0]
+    }
+
+    fn there(&self) -> &Host {
+        &self.net.hosts[1]
+    }
+
+    /// Makes a tunnel device on the other machine, with that address inside.
+    fn device(&self, name: &str, kind: &str, address: &str) {
+        let there = &self.there().netns;
+        there.ip(&format!("link add {name} type {kind}")).unwrap();
+        there.add_addr(name, address).unwrap();
+        there.up(name).unwrap();
+    }
+
+    /// The line that adds `br0` with the host's port.
+    fn bridge(&self) -> String {
+        format!("add-br br0 -- add-port br0 {}", self.host().port)
+    }
+}
+
+/// The line that adds a tunnel.
+fn tunnel(name: &str, kind: &str, options: &str) -> String {
+    let options: String = options.split(',').map(|o| format!(" options:{o}")).collect();
+    format!("add-port br0 {name} -- set Interface {name} type={kind}{options}")
+}
+
+fn has_device(netns: &Netns, name: &str) -> bool {
+    netns.ip(&format!("link show dev {name}")).is_ok()
+}
+
+fn error_of(daemon: &Daemon, name: &str) -> String {
+    vsctl(daemon, &format!("get Interface {name} error"))
+}
+
+/// Flows and ports are the same, whoever asks.
+fn stock_tools_agree(daemon: &Daemon, netns: &Netns) {
+    let ports =
+        |text: &str| text.lines().filter(|l| l.contains("port ")).map(String::from).collect::<Vec<_>>();
+    let (ours, stock) = (appctl(daemon, "dpctl/show"), dpctl(netns, &["show"]));
+    assert_eq!(ports(&ours), ports(&stock));
+    for option in ["-m", "--names"] {
+        let mut last = String::new();
+        let same = wait_for(LIMIT, "both to show the same flows", || {
+            let ours = appctl(daemon, &format!("dpctl/dump-flows {option}"));
+            let stock = dpctl(netns, &["dump-flows", option]).replace(",key32(00 00/00 00)", "");
+            last = format!("{ours}\n--\n{stock}");
+            steady(&ours) == steady(&stock) && ours.contains("tunnel(") && ours.contains("set(tunnel(")
+        });
+        assert!(same.is_ok(), "{last}");
+    }
+}
+
+#[test]
+fn hosts_meet_through_tunnels_of_each_kind() {
+    require_kernel!();
+    let far = Far::new();
+    let (host, switch) = (far.host(), &far.net.switch);
+    let dir = RunDir::new("tunnels").unwrap();
+    let daemon = serving(&spec(switch, &dir));
+    vsctl(&daemon, &far.bridge());
+    let plain = format!("key=5, remote_ip={THERE}");
+    // The other machine takes no outer packets of IPv6 without a checksum.
+    let v6 = format!("csum=true, key=5, remote_ip={THERE6}");
+    let kinds = [
+        ("vxlan", "vxlan_sys_4789", format!("vxlan id 5 remote {HERE} local {THERE} dstport 4789"), &plain),
+        ("geneve", "genev_sys_6081", format!("geneve id 5 remote {HERE}"), &plain),
+        ("gre", "gre_sys", format!("gretap key 5 remote {HERE} local {THERE}"), &plain),
+        ("vxlan", "vxlan_sys_4789", format!("vxlan id 5 remote {HERE6} local {THERE6} dstport 4789"), &v6),
+    ];
+    for (kind, shared, device, options) in kinds {
+        println!("{kind}: {options}");
+        far.device("t0", &device, "10.0.0.2/16");
+        vsctl(&daemon, &tunnel("tun", kind, &options.replace(' ', "")));
+        assert_eq!(error_of(&daemon, "tun"), "[]", "{kind}");
+        ping_all(&host.netns, [10, 0, 0, 2].into(), 10);
+        // The two ways of a ping, in each way's flow; the device is shared, so the tunnel itself counts.
+        stock_tools_agree(&daemon, switch);
+        assert!(appctl(&daemon, "dpctl/show").contains(&format!("{shared} ({kind}: packet_type=ptap)")));
+        wait_until(&daemon, "Interface tun statistics:rx_packets>=10 statistics:tx_packets>=10");
+        let shown = appctl(&daemon, "dpif/show");
+        assert!(shown.contains(&format!("({kind}: {options})")), "{shown}");
+        vsctl(&daemon, "del-port tun");
+        wait_for(LIMIT, "the shared device to go", || !has_device(switch, shared)).unwrap();
+        far.there().netns.ip("link del t0").unwrap();
+    }
+}
+
+/// One device, several tunnels: keys and addresses tell them apart, and the rules may say where to.
+#[test]
+fn tunnels_share_a_device_and_rules_choose() {
+    require_kernel!();
+    let far = Far::new();
+    let (host, switch, there) = (far.host(), &far.net.switch, &far.there().netns);
+    let dir = RunDir::new("shared").unwrap();
+    let daemon = serving(&spec(switch, &dir));
+    vsctl(&daemon, &far.bridge());
+    far.device("t5", &format!("vxlan id 5 remote {HERE} local {THERE} dstport 4789"), "10.0.5.2/24");
+    far.device("t6", &format!("vxlan id 6 remote {HERE} local {THERE} dstport 4789"), "10.0.6.2/24");
+    vsctl(&daemon, &tunnel("five", "vxlan", &format!("remote_ip={THERE},key=5")));
+    vsctl(&daemon, &tunnel("rules", "vxlan", "remote_ip=flow,key=flow"));
+    let number = |name: &str| vsctl(&daemon, &format!("get Interface {name} ofport"));
+    let (five, rules, local) = (number("five"), number("rules"), number(&host.port));
+    let flows = [
+        format!("in_port={local},ip,nw_dst=10.0.5.0/24,actions={five}"),
+        format!("in_port={local},arp,arp_tpa=10.0.5.0/24,actions={five}"),
+        format!(
+            "in_port={local},ip,nw_dst=10.0.6.0/24,actions=set_field:6->tun_id,set_field:{THERE}->tun_dst,{rules}"
+        ),
+        format!(
+            "in_port={local},arp,arp_tpa=10.0.6.0/24,actions=set_tunnel:6,set_field:{THERE}->tun_dst,{rules}"
+        ),
+        format!("in_port={five},actions={local}"),
+        format!("in_port={rules},tun_id=6,tun_src={THERE},actions={local}"),
+    ];
+    daemon.ovs("ovs-ofctl", &["del-flows", "br0"]).unwrap();
+    for flow in &flows {
+        daemon.ovs("ovs-ofctl", &["add-flow", "br0", flow]).unwrap();
+    }
+    host.netns.ip(&format!("route add 10.0.5.0/24 dev {}", host.dev)).ok();
+    for (dev, to) in [("t5", [10, 0, 5, 2]), ("t6", [10, 0, 6, 2])] {
+        there.ip(&format!("route add {} dev {dev}", host.ipv4)).unwrap();
+        ping_all(&host.netns, to.into(), 5);
+        there.ip(&format!("route del {} dev {dev}", host.ipv4)).unwrap();
+    }
+    stock_tools_agree(&daemon, switch);
+    let counted = |text: &str| {
+        daemon.ovs("ovs-ofctl", &["dump-flows", "br0", text]).unwrap().stdout.contains("n_packets=0,")
+    };
+    wait_for(LIMIT, "the rules to count", || !counted(&format!("in_port={rules}"))).unwrap();
+    // The device goes with the last of them.
+    vsctl(&daemon, "del-port five");
+    assert!(has_device(switch, "vxlan_sys_4789"));
+    vsctl(&daemon, "del-port rules");
+    wait_for(LIMIT, "the shared device to go", || !has_device(switch, "vxlan_sys_4789")).unwrap();
+}
+
+#[test]
+fn tunnels_follow_their_options_and_say_what_is_wrong() {
+    require_kernel!();
+    let far = Far::new();
+    let (host, switch) = (far.host(), &far.net.switch);
+    let dir = RunDir::new("options").unwrap();
+    let daemon = serving(&spec(switch, &dir));
+    vsctl(&daemon, &far.bridge());
+    far.device("t0", &format!("vxlan id 5 remote {HERE} local {THERE} dstport 8472"), "10.0.0.2/16");
+    vsctl(&daemon, &tunnel("tun", "vxlan", "remote_ip=172.16.0.9,key=5"));
+    unreachable(&host.netns, [10, 0, 0, 2].into());
+    // In place, and by another device.
+    vsctl(&daemon, &format!("set Interface tun options:remote_ip={THERE}"));
+    unreachable(&host.netns, [10, 0, 0, 2].into());
+    vsctl(&daemon, "set Interface tun options:dst_port=8472");
+    ping_all(&host.netns, [10, 0, 0, 2].into(), 3);
+    assert!(!has_device(switch, "vxlan_sys_4789"));
+    vsctl(&daemon, "set Interface tun options:key=6");
+    unreachable(&host.netns, [10, 0, 0, 2].into());
+    vsctl(&daemon, "set Interface tun options:key=5");
+    ping_all(&host.netns, [10, 0, 0, 2].into(), 3);
+    // Somebody else removes the device: it comes back.
+    switch.ip("link del vxlan_sys_8472").unwrap();
+    testkit::reachable(&host.netns, [10, 0, 0, 2].into(), LIMIT).unwrap();
+    for (name, options, error) in [
+        ("none", "key=1", "none: vxlan type requires valid 'remote_ip' argument".to_string()),
+        (
+            "twin",
+            &*format!("remote_ip={THERE},key=5,dst_port=8472,ttl=9"),
+            "could not add network device twin to ofproto (tun is the same tunnel)".to_string(),
+        ),
+    ] {
+        let _fails = vsctl_output(&daemon, &tunnel(name, "vxlan", options));
+        assert_eq!(error_of(&daemon, name), format!("\"{error}\""));
+        assert_eq!(vsctl(&daemon, &format!("get Interface {name} ofport")), "-1");
+    }
+    // A twin of nobody any more.
+    vsctl(&daemon, "set Interface twin options:key=7");
+    assert_eq!(error_of(&daemon, "twin"), "[]");
+    // The userspace datapath has none yet.
+    vsctl(&daemon, "add-br br1 -- set Bridge br1 datapath_type=netdev");
+    let _fails = vsctl_output(
+        &daemon,
+        &format!("add-port br1 u0 -- set Interface u0 type=gre options:remote_ip={THERE}"),
+    );
+    let error = error_of(&daemon, "u0");
+    assert!(error.contains("gre"), "{error}");
+}
+
+/// Its end without and with notice, and a datapath of the stock switch, which makes such devices in another way.
+#[test]
+fn tunnels_outlive_a_kill_and_are_taken_over() {
+    require_kernel!();
+    require_programs!("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovsdb-client");
+    let far = Far::new();
+    let (host, switch) = (far.host(), &far.net.switch);
+    let stock = Stock::new();
+    let theirs = stock.start(switch);
+    vsctl(&theirs, &far.bridge());
+    far.device("t0", &format!("vxlan id 5 remote {HERE} local {THERE} dstport 4789"), "10.0.0.2/16");
+    vsctl(&theirs, &tunnel("tun", "vxlan", &format!("remote_ip={THERE},key=5")));
+    let there = [10, 0, 0, 2];
+    vsctl(&theirs, &tunnel("rules", "geneve", "remote_ip=flow,local_ip=172.16.0.1,key=flow,csum=true"));
+    vsctl(
+        &theirs,
+        &tunnel("gre", "gre", "remote_ip=fd01::9,in_key=6,out_key=7,ttl=inherit,tos=0x20,df_default=false"),
+    );
+    ping_all(&host.netns, there.into(), 3);
+    let told = |daemon: &Daemon| {
+        let lines = |text: String| text.lines().map(|l| l.trim().to_string()).collect::<BTreeSet<_>>();
+        let show = lines(appctl(daemon, "dpif/show"));
+        let ports: Vec<_> = show.into_iter().filter(|l| l.contains("remote_ip=")).collect();
+        (ports, lines(appctl(daemon, "ofproto/list-tunnels")))
+    };
+    let before = told(&theirs);
+    assert_eq!((before.0.len(), before.1.len()), (3, 3), "{before:?}");
+    theirs.crash().unwrap();
+    let ours = stock.serve(switch);
+    assert_eq!(told(&ours), before);
+    ping_all(&host.netns, there.into(), 3);
+    stock_tools_agree(&ours, switch);
+    vsctl(&ours, "set Open_vSwitch . other_config:flow-restore-wait=true");
+    let pings = host.netns.spawn("ping", &["-n", "-q", "-i", "0.02", "10.0.0.2"]).unwrap();
+    wait_for(LIMIT, "pings", || has_device(switch, "vxlan_sys_4789")).unwrap();
+    ours.crash().unwrap();
+    let ours = stock.serve(switch);
+    wait_for(LIMIT, "the kept flows", || ours.log().contains("flows of a former process stay")).unwrap();
+    vsctl(&ours, "remove Open_vSwitch . other_config flow-restore-wait");
+    wait_for(LIMIT, "the end of the restart", || ours.log().contains("flows are restored")).unwrap();
+    appctl(&ours, "revalidator/wait");
+    ping_all(&host.netns, there.into(), 3);
+    let out = pings.stop(testkit::Signal::INT, LIMIT).unwrap();
+    assert!(out.stdout.contains(" 0% packet loss"), "{}", out.stdout);
+    ours.crash().unwrap();
+    let theirs = stock.start(switch);
+    ping_all(&host.netns, there.into(), 3);
+    theirs.stop().unwrap();
+}
+
+/// Without the kernel's datapath, a tunnel's row says what is missing.
+#[test]
+fn tunnels_need_the_kernel() {
+    require_netns!();
+    require_programs!("ovs-vsctl");
+    if on_kernel() {
+        let _said = userspace_or_skip("tunnels_need_the_kernel", "what is said where there is no other");
+        return;
+    }
+    let net = Topology::new(0).unwrap();
+    let daemon = start(&net.switch);
+    vsctl(&daemon, "add-br br0");
+    let _fails = vsctl_output(&daemon, &tunnel("tun", "vxlan", &format!("remote_ip={THERE}")));
+    let error = error_of(&daemon, "tun");
+    assert!(error.contains("needs the kernel's datapath"), "{error}");
+}

@@ -1,0 +1,95 @@
+use super::*;
+
+fn parse_all(kind: TunnelKind, options: &[(&str, &str)]) -> Result<(TunnelConfig, Vec<String>), String> {
+    let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    parse(kind, "t0", &options)
+}
+
+#[test]
+fn a_tunnel_needs_its_other_end_and_no_more() {
+    for kind in TunnelKind::ALL {
+        let (c, ignored) = parse_all(kind, &[("remote_ip", "10.0.0.2")]).unwrap();
+        assert_eq!(ignored, [""; 0]);
+        assert_eq!((c.kind, c.dst_port), (kind, kind.usual_port().unwrap_or(0)));
+        assert_eq!(c.options().len(), 1, "{c:?}");
+        let none = parse_all(kind, &[]).unwrap_err();
+        assert_eq!(none, format!("t0: {} type requires valid 'remote_ip' argument", kind.name()));
+    }
+    let v6 = parse_all(TunnelKind::Geneve, &[("remote_ip", "fd00::2"), ("local_ip", "fd00::1")]).unwrap().0;
+    assert_eq!(v6.remote, Endpoint::Address("fd00::2".parse().unwrap()));
+}
+
+#[test]
+fn options_are_read() {
+    let (c, ignored) = parse_all(
+        TunnelKind::Vxlan,
+        &[
+            ("remote_ip", "flow"),
+            ("local_ip", "flow"),
+            ("key", "5"),
+            ("out_key", "flow"),
+            ("tos", "0x20"),
+            ("ttl", "inherit"),
+            ("dst_port", "8472"),
+            ("csum", "true"),
+            ("df_default", "false"),
+            ("egress_pkt_mark", "0x10"),
+            ("exts", "gbp"),
+            ("packet_type", "legacy_l2"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(ignored, [""; 0]);
+    let expected = TunnelConfig {
+        kind: TunnelKind::Vxlan,
+        remote: Endpoint::Flow,
+        local: Endpoint::Flow,
+        in_key: TunnelKey::Value(5),
+        out_key: TunnelKey::Flow,
+        tos: Some(0x20),
+        ttl: None,
+        dont_fragment: false,
+        csum: true,
+        dst_port: 8472,
+        gbp: true,
+        egress_pkt_mark: Some(16),
+    };
+    assert_eq!(c, expected);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_or_told() {
+    let with = |kind, key: &str, value: &str| {
+        let options: Vec<_> = [("remote_ip", "10.0.0.2")].into_iter().filter(|(k, _)| *k != key).collect();
+        parse_all(kind, &[options, vec![(key, value)]].concat())
+    };
+    for (kind, key, value) in [
+        (TunnelKind::Vxlan, "remote_ip", "host.example"),
+        (TunnelKind::Vxlan, "remote_ip", "239.0.0.1"),
+        (TunnelKind::Vxlan, "remote_ip", "0.0.0.0"),
+        (TunnelKind::Vxlan, "local_ip", "fd00::1"),
+        (TunnelKind::Vxlan, "local_ip", "here"),
+        (TunnelKind::Vxlan, "dst_port", "0"),
+        (TunnelKind::Vxlan, "dst_port", "65536"),
+        (TunnelKind::Vxlan, "key", "0x1000000"),
+        (TunnelKind::Gre, "key", "0x100000000"),
+        (TunnelKind::Gre, "in_key", "blue"),
+        (TunnelKind::Geneve, "packet_type", "legacy_l3"),
+    ] {
+        assert!(with(kind, key, value).is_err(), "{kind:?} {key}={value}");
+    }
+    for (kind, key, value) in [
+        (TunnelKind::Vxlan, "tos", "3"),
+        (TunnelKind::Vxlan, "ttl", "0"),
+        (TunnelKind::Vxlan, "exts", "gpe"),
+        (TunnelKind::Vxlan, "egress_pkt_mark", "-1"),
+        (TunnelKind::Gre, "dst_port", "47"),
+        (TunnelKind::Gre, "exts", "gbp"),
+        (TunnelKind::Geneve, "peer", "p0"),
+    ] {
+        let (c, ignored) = with(kind, key, value).unwrap();
+        assert_eq!((ignored.len(), c.options().len()), (1, 1), "{kind:?} {key}={value}: {ignored:?}");
+        assert!(ignored[0].contains(key), "{ignored:?}");
+    }
+    assert!(with(TunnelKind::Gre, "key", "0xffffffff").is_ok());
+}
