@@ -27,6 +27,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("dpif-text", dpif::text::fuzz_text, &[
         Seeds::Lines("crates/dpif/corpus/key/recorded.txt"),
         Seeds::Lines("crates/dpif/corpus/actions/recorded.txt"),
+        Seeds::Lines("crates/dpif/corpus/connections/tuples.txt"),
     ]),
     target("flow-extract", flow::fuzz::extract_frame, &[Seeds::Files("crates/flow/corpus/extract")]),
     target("flow-attributes", flow::fuzz::attributes, &[Seeds::Files("crates/flow/corpus/attributes")]),
@@ -40,6 +41,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("openflow-session", openflow::fuzz::session, OPENFLOW),
     target("netdev-link", netdev::fuzz::link_messages, &[Seeds::Files("crates/netdev/corpus/link_messages")]),
     target("netlink-actions", netlink::fuzz::action_list, &[Seeds::Files("crates/netlink/corpus/actions")]),
+    target("netlink-connection", netlink::fuzz::connection, &[Seeds::Files("crates/netlink/corpus/connection")]),
     target("netlink-flow", netlink::fuzz::flow_reply, &[Seeds::Files("crates/netlink/corpus/flow_reply")]),
     target("netlink-messages", netlink::fuzz::messages, &[Seeds::Files("crates/netlink/corpus/messages")]),
     target("netlink-told", netlink::fuzz::told, &[Seeds::Files("crates/netlink/corpus/told")]),

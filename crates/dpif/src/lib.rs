@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod connections;
 mod drops;
 mod ops;
 mod stats;
@@ -12,6 +13,10 @@ pub mod text;
 mod upcall;
 
 pub use actions::{ArpSet, DpAction, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
+pub use connections::{
+    Connection, ConnectionSink, Connections, CtAddresses, CtCounters, CtLimit, CtMatch, CtProtocol,
+    CtTransport, CtTuple, CtTupleMatch, CtZone, TcpSide, TcpState,
+};
 pub use drops::{DropReason, XlateDrop};
 pub use ops::{
     Capabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FlowPut, FlowRecord, FlowStats, MeterBand,

@@ -41,6 +41,11 @@ pub enum Error {
         /// Name of the family.
         family: String,
     },
+    /// The kernel tracks connections and tells nobody, or tracks none.
+    #[error(
+        "the kernel does not tell of its connections: is the module nf_conntrack_netlink loaded? (modprobe nf_conntrack_netlink)"
+    )]
+    NoConntrack,
     /// The kernel said no.
     #[error("{0}")]
     Refused(Box<Refusal>),

@@ -6,6 +6,7 @@ use crate::genl::Family;
 use crate::message::answers;
 use crate::ovs::{self, RawUpcall};
 use crate::socket::{Asked, MessageWriter, flag};
+use dpif::text::{ConnectionFormat, write_connection};
 use flow::OfPort;
 use flow::nlattr::Attrs;
 
@@ -60,6 +61,17 @@ pub fn action_list(bytes: &[u8]) {
         // Nothing stands behind a drop.
         assert!(again.len() <= read.len());
         assert_eq!(actions_to_bytes(&again, &context), Ok(written));
+    }
+}
+
+/// Reads what the kernel says of a connection, behind the netlink header; it has a line of text.
+pub fn connection(bytes: &[u8]) {
+    let Some(connection) = crate::conntrack::fuzz_connection(bytes) else { return };
+    for (verbose, statistics) in [(false, false), (true, true)] {
+        let mut line = String::new();
+        let format = ConnectionFormat { verbose, statistics };
+        write_connection(&mut line, &connection, format, &|ns| ns.to_string());
+        assert!(line.contains(",orig=(src=") && line.contains(",reply=(src="));
     }
 }
 

@@ -1,21 +1,24 @@
-//! Generic netlink to the Linux kernel's `openvswitch` module: the room where system calls carry datapath operations.
+//! Netlink to the Linux kernel's `openvswitch` module, by generic netlink, and to its connection tracking: the room where system calls
+//! carry datapath operations.
 //!
 //! - [`Ovs`]: the handle. Opened once per process and network namespace, shared by all threads; every call is synchronous.
 //! - [`ovs`]: typed requests and replies of the families `ovs_datapath`, `ovs_vport`, `ovs_flow`, `ovs_packet`, `ovs_meter` and
 //!   `ovs_ct_limit`; [`UpcallSocket`], [`VportMonitor`].
+//! - [`Conntrack`]: the connections that the kernel tracks for its datapaths and for everybody else.
 //! - [`actions`], [`cookie`]: datapath actions and what userspace actions carry, as attributes and back. Keys and masks:
 //!   [`flow::nlkey`]; attributes themselves: [`attr`].
-//! - [`socket`], [`genl`]: messages, transactions and dumps of any generic netlink family.
+//! - [`socket`], [`genl`]: messages, transactions and dumps of generic netlink and of netfilter.
 //!
 //! Invariants: what the kernel (or anybody) sends is checked at each access, no bytes make it panic; a request is answered exactly
 //! once, with an [`Error`] when its answer got lost; every buffer is bounded. Constants and layouts are those of linux/netlink.h,
-//! linux/genetlink.h and linux/openvswitch.h.
+//! linux/genetlink.h, linux/openvswitch.h and linux/netfilter/nfnetlink_conntrack.h.
 //!
 //! Not here: which flows there should be, threads, polling, what a failed operation means (`runtime`).
 
 #![allow(unsafe_code, reason = "system calls; each block says why it is sound")]
 
 pub mod actions;
+mod conntrack;
 pub mod cookie;
 mod error;
 pub mod fuzz;
@@ -23,9 +26,11 @@ pub mod genl;
 mod message;
 mod namespace;
 pub mod ovs;
+mod pool;
 mod raw;
 pub mod socket;
 
+pub use conntrack::Conntrack;
 pub use error::{Error, Refusal};
 pub use flow::nlattr as attr;
 pub use ovs::{Ovs, UpcallSocket, VportMonitor};

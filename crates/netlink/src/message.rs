@@ -1,4 +1,4 @@
-//! Netlink messages (linux/netlink.h, linux/genetlink.h): building requests, walking through datagrams.
+//! Netlink messages (linux/netlink.h, linux/genetlink.h, linux/netfilter/nfnetlink.h): building requests, walking through datagrams.
 
 use crate::error::{Error, Refusal};
 use flow::nlattr::{AttrError, AttrWriter, Attrs};
@@ -8,6 +8,8 @@ use std::borrow::Cow;
 pub(crate) const HEADER_BYTES: usize = 16;
 /// Bytes of `struct genlmsghdr`: command, version, nothing.
 pub(crate) const GENERIC_BYTES: usize = 4;
+/// Bytes of `struct nfgenmsg`: address family, version, resource.
+pub(crate) const NETFILTER_BYTES: usize = 4;
 /// Bytes that an answer without a reply takes of a receive buffer, by the kernel's count; refusals with words included.
 const ACK_BYTES: usize = 2048;
 
@@ -78,7 +80,7 @@ impl Asked {
     }
 }
 
-/// A request: a generic netlink message without sequence number and port id.
+/// A request: a netlink message without sequence number and port id.
 #[derive(Clone, Debug)]
 pub struct Message {
     bytes: Vec<u8>,
@@ -97,8 +99,8 @@ pub struct MessageWriter {
 }
 
 impl MessageWriter {
-    /// Begins a request of the family of that number; `user_header` is what the family has behind the generic header (a multiple of
-    /// four bytes).
+    /// Begins a request of the generic netlink family of that number; `user_header` is what the family has behind the generic header
+    /// (a multiple of four bytes).
     pub fn new(
         family: u16,
         [command, version]: [u8; 2],
@@ -106,11 +108,27 @@ impl MessageWriter {
         user_header: &[u8],
         asked: Asked,
     ) -> MessageWriter {
+        MessageWriter::begin(family, flags, &[&[command, version, 0, 0], user_header], asked)
+    }
+
+    /// Begins a request to netfilter: of a subsystem, about an address family (0: all).
+    pub fn netfilter(
+        [subsystem, message]: [u8; 2],
+        flags: u16,
+        address_family: u8,
+        asked: Asked,
+    ) -> MessageWriter {
+        let kind = u16::from_be_bytes([subsystem, message]);
+        // Version 0, resource 0.
+        MessageWriter::begin(kind, flags, &[&[address_family, 0, 0, 0]], asked)
+    }
+
+    /// Begins a message of that type; `headers` stand before the attributes.
+    fn begin(kind: u16, flags: u16, headers: &[&[u8]], asked: Asked) -> MessageWriter {
         let mut bytes = vec![0; HEADER_BYTES];
-        bytes[4..6].copy_from_slice(&family.to_ne_bytes());
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
         bytes[6..8].copy_from_slice(&(flags | flag::REQUEST).to_ne_bytes());
-        bytes.extend([command, version, 0, 0]);
-        bytes.extend_from_slice(user_header);
+        headers.iter().for_each(|header| bytes.extend_from_slice(header));
         let head_bytes = bytes.len();
         MessageWriter { attrs: AttrWriter::behind(bytes), asked, head_bytes }
     }

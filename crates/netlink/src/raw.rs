@@ -20,13 +20,13 @@ fn check_len(ret: isize) -> io::Result<usize> {
     usize::try_from(ret).map_err(|_| io::Error::last_os_error())
 }
 
-/// A generic netlink socket, bound to a port id that the kernel chose, in the thread's network namespace; and that id. Sending
-/// waits, receiving does not.
-pub(crate) fn open_generic() -> io::Result<(OwnedFd, u32)> {
+/// A netlink socket of that protocol (`NETLINK_*`), bound to a port id that the kernel chose, in the thread's network namespace; and that
+/// id. Sending waits, receiving does not.
+pub(crate) fn open_netlink(protocol: c_int) -> io::Result<(OwnedFd, u32)> {
     // SAFETY: no pointers; a descriptor that it returns is new and nobody else's.
     let fd = unsafe {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_GENERIC))?)
+        OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, protocol))?)
     };
     let mut address = no_address();
     address.nl_family = libc::AF_NETLINK as u16;

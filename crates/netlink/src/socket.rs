@@ -29,7 +29,25 @@ const REQUESTS_MAX_BYTES: usize = 128 << 10;
 /// How long an answer may take that is not there yet.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// A generic netlink socket.
+/// Whom a socket speaks with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// Families of generic netlink.
+    Generic,
+    /// Netfilter, connection tracking among it.
+    Netfilter,
+}
+
+impl Protocol {
+    fn number(self) -> libc::c_int {
+        match self {
+            Protocol::Generic => libc::NETLINK_GENERIC,
+            Protocol::Netfilter => libc::NETLINK_NETFILTER,
+        }
+    }
+}
+
+/// A netlink socket.
 pub struct Socket {
     fd: OwnedFd,
     pid: u32,
@@ -55,18 +73,27 @@ enum Got {
 }
 
 impl Socket {
-    /// A socket in the thread's network namespace, with a port id that the kernel chose.
+    /// A socket of generic netlink in the thread's network namespace, with a port id that the kernel chose.
     ///
     /// # Errors
     /// When the kernel gives none.
     pub fn open() -> Result<Socket, Error> {
-        let io_error = |source| Error::Io { what: "cannot open a generic netlink socket".into(), source };
-        Socket::open_io(RECEIVE_BUFFER_BYTES).map_err(io_error)
+        Socket::open_for(Protocol::Generic)
+    }
+
+    /// The same of another protocol.
+    ///
+    /// # Errors
+    /// When the kernel gives none.
+    pub fn open_for(protocol: Protocol) -> Result<Socket, Error> {
+        let io_error =
+            |source| Error::Io { what: format!("cannot open a socket of {protocol:?} netlink"), source };
+        Socket::open_io(protocol, RECEIVE_BUFFER_BYTES).map_err(io_error)
     }
 
     /// The same with a receive buffer of so many bytes, by the kernel's count; it may allow less.
-    pub(crate) fn open_io(receive_buffer_bytes: usize) -> io::Result<Socket> {
-        let (fd, pid) = raw::open_generic()?;
+    pub(crate) fn open_io(protocol: Protocol, receive_buffer_bytes: usize) -> io::Result<Socket> {
+        let (fd, pid) = raw::open_netlink(protocol.number())?;
         // Both came later than the module; without them, errors have numbers only.
         let _old_kernel = raw::set_option(&fd, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1);
         let _old_kernel = raw::set_option(&fd, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1);
@@ -300,6 +327,7 @@ impl Taken<'_> {
 }
 
 /// A dump under way.
+#[derive(Debug)]
 pub(crate) struct DumpState {
     request: Message,
     seq: u32,
@@ -313,6 +341,11 @@ pub(crate) struct DumpState {
 }
 
 impl DumpState {
+    /// What is asked, for error messages.
+    pub(crate) fn asked(&self) -> &str {
+        self.request.asked()
+    }
+
     /// Whether its last message has come, so that the socket may be used for other things.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete

@@ -43,6 +43,12 @@ const QUICK: &[GuestTest] = &[
         args: &["--exact", "traffic::hosts_reach_each_other_and_no_packet_comes_twice"],
     },
     GuestTest {
+        package: "netlink",
+        target: "kernel",
+        datapath: Under::Kernel,
+        args: &["--exact", "connections::connections_are_listed_and_deleted_one_by_one_by_zone_and_together"],
+    },
+    GuestTest {
         package: "sluiced",
         target: "net",
         datapath: Under::Kernel,

@@ -1,11 +1,12 @@
 //! The text of datapath flows, as `dpctl/dump-flows`, `dpctl/add-flow` and `ofproto/trace` have it: keys with masks, actions,
-//! whole flows; printing and parsing.
+//! whole flows; printing and parsing. And that of tracked connections, as `dpctl/dump-conntrack` and `dpctl/flush-conntrack` have it.
 //!
 //! Printing follows OVS 3.5 to the byte. `brief` text leaves out what is not matched; `verbose` text shows every field with its
 //! mask. Parsing takes both; what a text does not name is not matched, except input port, recirculation id, EtherType and
 //! the absence of VLAN tags, which a megaflow always matches. Parsing never panics and bounds nesting.
 
 mod actions;
+mod connections;
 mod key;
 mod key_parse;
 mod sets;
@@ -14,6 +15,9 @@ mod values;
 mod write;
 
 pub use actions::{format_actions, parse_actions};
+pub use connections::{
+    ConnectionFormat, format_protocol, parse_tuple_match, tcp_state_name, write_connection,
+};
 pub use key::format_key_mask;
 pub use key_parse::parse_key_mask;
 
@@ -125,6 +129,9 @@ pub fn fuzz_text(data: &[u8]) {
         let again = format_key_mask(&key, &mask, &FlowFormat::brief(&NumbersOnly));
         let parsed = parse_key_mask(&again, &NumbersOnly);
         assert!(parsed.is_ok(), "{text:?} was printed as {again:?}: {parsed:?}");
+    }
+    if let Ok(tuple) = parse_tuple_match(text) {
+        assert!(tuple.exact().is_none_or(|exact| tuple.matches(&exact)), "{text:?}");
     }
     if let Ok(actions) = parse_actions(text, &NumbersOnly) {
         let again = format_actions(&actions, &NumbersOnly);

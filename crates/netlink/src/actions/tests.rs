@@ -315,9 +315,10 @@ proptest! {
 #[test]
 fn the_corpora_are_replayed() {
     type Target = fn(&[u8]);
-    let targets: [(&str, Target); 5] = [
+    let targets: [(&str, Target); 6] = [
         ("messages", crate::fuzz::messages),
         ("upcall", crate::fuzz::upcall),
+        ("connection", crate::fuzz::connection),
         ("flow_reply", crate::fuzz::flow_reply),
         ("actions", crate::fuzz::action_list),
         ("told", crate::fuzz::told),

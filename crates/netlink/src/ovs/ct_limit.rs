@@ -3,27 +3,8 @@
 use super::{Ovs, begin};
 use crate::error::Error;
 use crate::socket::{Asked, Message};
+use dpif::{CtLimit, CtZone};
 use flow::nlattr::{AttrError, Attrs};
-
-/// A zone of connection tracking.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CtZone {
-    /// All zones that have no limit of their own.
-    Default,
-    /// That zone.
-    Zone(u16),
-}
-
-/// A limit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CtLimit {
-    /// Where it holds.
-    pub zone: CtZone,
-    /// Connections at most; 0 is no limit.
-    pub limit: u32,
-    /// Connections now; not told of [`CtZone::Default`].
-    pub count: u32,
-}
 
 /// `OVS_CT_LIMIT_CMD_*`.
 mod command {
@@ -43,19 +24,17 @@ const REPLY_BYTES: usize = 64 << 10;
 
 const ATTRIBUTES: &[&str] = &["OVS_CT_LIMIT_ATTR_UNSPEC", "OVS_CT_LIMIT_ATTR_ZONE_LIMIT"];
 
-impl CtZone {
-    fn number(self) -> i32 {
-        match self {
-            CtZone::Default => DEFAULT_ZONE,
-            CtZone::Zone(zone) => zone.into(),
-        }
+fn number(zone: CtZone) -> i32 {
+    match zone {
+        CtZone::Default => DEFAULT_ZONE,
+        CtZone::Zone(zone) => zone.into(),
     }
 }
 
 /// The structures, one behind the other.
 fn write_limits(limits: impl Iterator<Item = (CtZone, u32)>) -> Vec<u8> {
     limits
-        .flat_map(|(zone, limit)| [zone.number().to_ne_bytes(), limit.to_ne_bytes(), [0; 4]])
+        .flat_map(|(zone, limit)| [number(zone).to_ne_bytes(), limit.to_ne_bytes(), [0; 4]])
         .flatten()
         .collect()
 }

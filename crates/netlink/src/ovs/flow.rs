@@ -7,7 +7,8 @@ use super::{Ovs, SMALL_REPLY_BYTES, begin, open_body, u64s};
 use crate::actions::{ActionContext, ActionError, actions_to_bytes, parse_actions};
 use crate::error::Error;
 use crate::message::flag;
-use crate::socket::{Asked, DumpState, Message, Socket};
+use crate::pool::Dump;
+use crate::socket::{Asked, Message};
 use dpif::{DpAction, FlowStats};
 use flow::nlattr::{AttrError, AttrWriter, Attrs};
 use flow::nlkey::{Fitness, KeyLimits, kernel_mask, key_to_bytes, mask_to_bytes, parse_key, parse_mask};
@@ -190,8 +191,6 @@ const ATTRIBUTES: &[&str] = &[
     "OVS_FLOW_ATTR_UFID_FLAGS",
 ];
 
-/// What a dump asks, in words.
-const DUMP: &str = "list flows";
 /// Bytes of a reply with key, mask and actions at most: actions fill one attribute.
 const FULL_REPLY_BYTES: usize = 72 << 10;
 
@@ -249,17 +248,12 @@ fn exact(key: &FlowKey) -> KeyMask {
 
 /// A dump of flows under way: an iterator that holds one socket and one buffer. Flows that come or go meanwhile may be missing or
 /// come twice.
-pub struct FlowDump<'a> {
-    ovs: &'a Ovs,
-    /// Both are there until the end.
-    socket: Option<Socket>,
-    state: DumpState,
-}
+pub struct FlowDump<'a>(Dump<'a>);
 
 impl FlowDump<'_> {
     /// Whether the kernel said, so far, that the table changed in a way that makes the dump inconsistent (`NLM_F_DUMP_INTR`).
     pub fn interrupted(&self) -> bool {
-        self.state.interrupted()
+        self.0.interrupted()
     }
 }
 
@@ -267,17 +261,7 @@ impl Iterator for FlowDump<'_> {
     type Item = Result<FlowReply, Error>;
 
     fn next(&mut self) -> Option<Result<FlowReply, Error>> {
-        let body = self.state.next(self.socket.as_mut()?);
-        let flow = body.map(|body| {
-            let read = open_body(body?).and_then(|(dp, attrs)| FlowReply::parse(dp, attrs));
-            read.map_err(|why| Error::Answer { asked: DUMP.into(), why })
-        });
-        if flow.is_none() || self.state.is_complete() {
-            // A socket with a dump that failed half-way is of no use any more.
-            let socket = self.socket.take();
-            socket.filter(|_| self.state.is_complete()).into_iter().for_each(|s| self.ovs.pool.put(s));
-        }
-        flow
+        self.0.next(|body| open_body(body).and_then(|(dp, attrs)| FlowReply::parse(dp, attrs)))
     }
 }
 
@@ -287,13 +271,10 @@ impl Ovs {
     /// # Errors
     /// No socket can be had, the request cannot be sent. [`Error::is_no_device`] comes as the first item.
     pub fn flow_dump(&self, dp_ifindex: u32, parts: FlowParts) -> Result<FlowDump<'_>, Error> {
-        let asked = Asked::again(DUMP, ATTRIBUTES, 0);
+        let asked = Asked::again("list flows", ATTRIBUTES, 0);
         let mut request = begin(&self.families.flow, command::GET, 0, dp_ifindex, asked);
         request.attrs.u32(attr::UFID_FLAGS, parts.omitted());
-        let request = request.finish()?;
-        let mut socket = self.pool.take()?;
-        let state = socket.start_dump(&request)?;
-        Ok(FlowDump { ovs: self, socket: Some(socket), state })
+        self.pool.dump(&request.finish()?).map(FlowDump)
     }
 
     /// Removes all flows of a datapath.

@@ -10,10 +10,8 @@ mod meter;
 mod monitor;
 mod operate;
 mod packet;
-mod pool;
 mod vport;
 
-pub use ct_limit::{CtLimit, CtZone};
 pub use datapath::{DpInfo, DpMegaflowStats, DpName, DpNew, DpSet, DpStats, features};
 pub use flow::{
     FlowDel, FlowDump, FlowGet, FlowMode, FlowName, FlowParts, FlowPut, FlowReply, ufid_bytes, ufid_of_bytes,
@@ -27,9 +25,9 @@ pub use vport::{TunnelOptions, VportInfo, VportKind, VportNew, VportSet, VportSt
 use crate::error::Error;
 use crate::genl::{self, Family};
 use crate::namespace::Namespace;
-use crate::socket::{Asked, Message, MessageWriter, Socket};
+use crate::pool::Pool;
+use crate::socket::{Asked, Message, MessageWriter, Protocol, Socket};
 use ::flow::nlattr::{AttrError, Attrs};
-use pool::Pool;
 
 /// Bytes of `struct ovs_header`: the datapath.
 const OVS_HEADER_BYTES: usize = 4;
@@ -77,7 +75,7 @@ impl Ovs {
             meter: optional(find("ovs_meter"))?,
             ct_limit: optional(find("ovs_ct_limit"))?,
         };
-        let pool = Pool::new(Namespace::current());
+        let pool = Pool::new(Namespace::current(), Protocol::Generic);
         pool.put(socket);
         Ok(Ovs { families, pool })
     }
@@ -124,19 +122,11 @@ impl Ovs {
         request: &Message,
         read: impl Fn(u32, Attrs<'_>) -> Result<T, AttrError>,
     ) -> Result<Vec<T>, Error> {
-        let mut socket = self.pool.take()?;
-        let mut dump = socket.start_dump(request)?;
+        let mut dump = self.pool.dump(request)?;
         let mut all = Ok(Vec::new());
-        while let Some(body) = dump.next(&mut socket) {
-            let one = body.and_then(|body| {
-                let read = open_body(body).and_then(|(dp, a)| read(dp, a));
-                read.map_err(|why| Error::Answer { asked: request.asked().to_owned(), why })
-            });
+        while let Some(one) = dump.next(|body| open_body(body).and_then(|(dp, a)| read(dp, a))) {
             // To the end all the same: then the socket is of use again.
             all = all.and_then(|mut all| one.map(|one| all.push(one)).map(|()| all));
-        }
-        if dump.is_complete() {
-            self.pool.put(socket);
         }
         all
     }

@@ -58,7 +58,7 @@ fn the_kernel_says_which_attribute_it_does_not_like() {
 
 #[test]
 fn lost_answers_are_never_lost_silently() {
-    let mut socket = Socket::open_io(4096).unwrap();
+    let mut socket = Socket::open_io(Protocol::Generic, 4096).unwrap();
     let requests: Vec<Message> = (0..100).map(|n| ask("nlctrl", n % 2 == 0)).collect();
     // As if all of them would fit.
     let mut results = Vec::new();
@@ -77,7 +77,7 @@ fn lost_answers_are_never_lost_silently() {
 
 #[test]
 fn what_was_lost_is_asked_again_where_that_does_no_harm() {
-    let mut socket = Socket::open_io(4096).unwrap();
+    let mut socket = Socket::open_io(Protocol::Generic, 4096).unwrap();
     // A miscount: the buffer is said to be large.
     socket.receive_buffer_bytes = 64 << 20;
     let requests: Vec<Message> = (0..100).map(|n| ask("nlctrl", n % 2 == 0)).collect();

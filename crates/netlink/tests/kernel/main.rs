@@ -2,6 +2,7 @@
 //! ports are the ends of one veth pair, so that what goes out of one comes in by the other.
 
 mod calls;
+mod connections;
 mod datapaths;
 mod flows;
 mod meters;

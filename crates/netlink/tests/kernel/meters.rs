@@ -1,8 +1,7 @@
 //! Meters and limits of connections.
 
 use crate::with_switch;
-use dpif::{DpAction, MeterBand, MeterConfig};
-use netlink::ovs::{CtLimit, CtZone};
+use dpif::{CtLimit, CtZone, DpAction, MeterBand, MeterConfig};
 
 #[test]
 fn meters_are_set_read_and_removed() {

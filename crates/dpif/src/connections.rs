@@ -1,0 +1,371 @@
+//! Tracked connections: what a datapath's connection tracker knows, and how it is asked ([`Connections`]).
+
+use crate::ops::DpifError;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::ControlFlow;
+
+/// Protocol numbers (IANA).
+pub(crate) mod proto {
+    pub(crate) const ICMP: u8 = 1;
+    pub(crate) const TCP: u8 = 6;
+    pub(crate) const ICMPV6: u8 = 58;
+    pub(crate) const SCTP: u8 = 132;
+}
+
+/// Source and destination of packets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CtAddresses {
+    /// Of IPv4.
+    V4 {
+        /// Source.
+        src: Ipv4Addr,
+        /// Destination.
+        dst: Ipv4Addr,
+    },
+    /// Of IPv6.
+    V6 {
+        /// Source.
+        src: Ipv6Addr,
+        /// Destination.
+        dst: Ipv6Addr,
+    },
+}
+
+impl CtAddresses {
+    /// Source and destination.
+    pub fn both(self) -> [IpAddr; 2] {
+        match self {
+            CtAddresses::V4 { src, dst } => [src.into(), dst.into()],
+            CtAddresses::V6 { src, dst } => [src.into(), dst.into()],
+        }
+    }
+
+    /// The protocol that is ICMP between such addresses.
+    pub fn icmp(self) -> u8 {
+        match self {
+            CtAddresses::V4 { .. } => proto::ICMP,
+            CtAddresses::V6 { .. } => proto::ICMPV6,
+        }
+    }
+}
+
+/// What of the transport header tells connections apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CtTransport {
+    /// Ports; zero for protocols that have none.
+    Ports {
+        /// Source.
+        src: u16,
+        /// Destination.
+        dst: u16,
+    },
+    /// Of ICMP and ICMPv6.
+    Icmp {
+        /// Identifier.
+        id: u16,
+        /// Type.
+        kind: u8,
+        /// Code.
+        code: u8,
+    },
+}
+
+/// What the packets of one direction have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CtTuple {
+    /// Addresses.
+    pub addresses: CtAddresses,
+    /// IP protocol.
+    pub proto: u8,
+    /// Ports, or what ICMP has in their place: that with [`CtAddresses::icmp`] alone.
+    pub transport: CtTransport,
+}
+
+/// Counters of one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CtCounters {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// States of TCP connections.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum TcpState {
+    /// Not begun, or a state that has no name here.
+    Closed,
+    /// Waits for a SYN.
+    Listen,
+    /// A SYN was seen.
+    SynSent,
+    /// It was answered.
+    SynRecv,
+    /// Open.
+    Established,
+    /// The other side has closed.
+    CloseWait,
+    /// Closed, and not yet acknowledged.
+    FinWait1,
+    /// Both sides closed at once, or a reset was seen.
+    Closing,
+    /// The last acknowledgement is missing.
+    LastAck,
+    /// Closed and acknowledged.
+    FinWait2,
+    /// Over; late packets are still known.
+    TimeWait,
+}
+
+impl TcpState {
+    /// All, in their order.
+    pub const ALL: [TcpState; 11] = [
+        TcpState::Closed,
+        TcpState::Listen,
+        TcpState::SynSent,
+        TcpState::SynRecv,
+        TcpState::Established,
+        TcpState::CloseWait,
+        TcpState::FinWait1,
+        TcpState::Closing,
+        TcpState::LastAck,
+        TcpState::FinWait2,
+        TcpState::TimeWait,
+    ];
+}
+
+/// One side of a TCP connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TcpSide {
+    /// Its state.
+    pub state: TcpState,
+    /// Window scale.
+    pub window_scale: u8,
+    /// `IP_CT_TCP_FLAG_*` of linux/netfilter/nf_conntrack_tcp.h.
+    pub flags: u8,
+}
+
+/// What is known of a connection by its protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CtProtocol {
+    /// TCP: of the original direction and the other.
+    Tcp(TcpSide, TcpSide),
+    /// SCTP.
+    Sctp {
+        /// `SCTP_CONNTRACK_*` of linux/netfilter/nf_conntrack_sctp.h.
+        state: u8,
+        /// Verification tags of the original direction and the other.
+        tags: [u32; 2],
+    },
+}
+
+/// A tracked connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Connection {
+    /// Packets of who began it.
+    pub orig: CtTuple,
+    /// Packets of the answers, as they come: translated addresses are not those of `orig`.
+    pub reply: CtTuple,
+    /// Original tuple of the connection that this one belongs to.
+    pub parent: Option<CtTuple>,
+    /// Its zone.
+    pub zone: u16,
+    /// Its mark.
+    pub mark: u32,
+    /// Its labels.
+    pub labels: u128,
+    /// `IPS_*` of linux/netfilter/nf_conntrack_common.h.
+    pub status: u32,
+    /// The tracker's number for it.
+    pub id: u32,
+    /// It ends when no packet comes for so long.
+    pub timeout_s: u32,
+    /// Counters of both directions; zero where none are kept.
+    pub counters: [CtCounters; 2],
+    /// When it began, in nanoseconds of the wall clock; 0: not known.
+    pub start_ns: u64,
+    /// When it ended; 0: it has not, or that is not known.
+    pub stop_ns: u64,
+    /// What its protocol adds.
+    pub protocol: Option<CtProtocol>,
+    /// Who looks for related connections in its packets.
+    pub helper: Option<String>,
+}
+
+/// Some fields of a tuple. The default is that of all tuples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CtTupleMatch {
+    /// Source address.
+    pub src: Option<IpAddr>,
+    /// Destination address, of the same family.
+    pub dst: Option<IpAddr>,
+    /// IP protocol; 0 means any.
+    pub proto: u8,
+    /// Source port.
+    pub src_port: Option<u16>,
+    /// Destination port.
+    pub dst_port: Option<u16>,
+    /// ICMP identifier.
+    pub icmp_id: Option<u16>,
+    /// ICMP type.
+    pub icmp_type: Option<u8>,
+    /// ICMP code.
+    pub icmp_code: Option<u8>,
+}
+
+impl CtTupleMatch {
+    /// Whether all of its fields are those of `tuple`.
+    pub fn matches(&self, tuple: &CtTuple) -> bool {
+        fn fits<T: PartialEq>(wanted: Option<T>, has: Option<T>) -> bool {
+            wanted.is_none() || wanted == has
+        }
+        let [src, dst] = tuple.addresses.both();
+        let (ports, icmp) = match tuple.transport {
+            CtTransport::Ports { src, dst } => ((Some(src), Some(dst)), (None, None, None)),
+            CtTransport::Icmp { id, kind, code } => ((None, None), (Some(id), Some(kind), Some(code))),
+        };
+        (self.proto == 0 || self.proto == tuple.proto)
+            && fits(self.src, Some(src))
+            && fits(self.dst, Some(dst))
+            && fits(self.src_port, ports.0)
+            && fits(self.dst_port, ports.1)
+            && fits(self.icmp_id, icmp.0)
+            && fits(self.icmp_type, icmp.1)
+            && fits(self.icmp_code, icmp.2)
+    }
+
+    /// The one tuple that it can mean, if it says everything.
+    pub fn exact(&self) -> Option<CtTuple> {
+        let addresses = match (self.src?, self.dst?) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => CtAddresses::V4 { src, dst },
+            (IpAddr::V6(src), IpAddr::V6(dst)) => CtAddresses::V6 { src, dst },
+            _ => return None,
+        };
+        let transport = match self.proto {
+            0 => return None,
+            p if p == addresses.icmp() => {
+                CtTransport::Icmp { id: self.icmp_id?, kind: self.icmp_type?, code: self.icmp_code? }
+            }
+            _ => CtTransport::Ports { src: self.src_port?, dst: self.dst_port? },
+        };
+        Some(CtTuple { addresses, proto: self.proto, transport })
+    }
+}
+
+/// Which connections are meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CtMatch {
+    /// Those of this zone; of all zones.
+    pub zone: Option<u16>,
+    /// Those whose original tuple fits.
+    pub orig: CtTupleMatch,
+    /// Those whose reply tuple fits.
+    pub reply: CtTupleMatch,
+}
+
+impl CtMatch {
+    /// Whether it means that connection.
+    pub fn matches(&self, connection: &Connection) -> bool {
+        self.zone.is_none_or(|zone| zone == connection.zone)
+            && self.orig.matches(&connection.orig)
+            && self.reply.matches(&connection.reply)
+    }
+}
+
+/// Zones whose limit is told or set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CtZone {
+    /// All zones that have no limit of their own.
+    Default,
+    /// That zone.
+    Zone(u16),
+}
+
+/// How many connections a zone may track.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CtLimit {
+    /// Where it holds.
+    pub zone: CtZone,
+    /// Connections at most; 0 is no limit.
+    pub limit: u32,
+    /// Connections now; not told of [`CtZone::Default`].
+    pub count: u32,
+}
+
+/// Takes connections one by one.
+pub trait ConnectionSink {
+    /// What came so far does not count: the list begins again.
+    fn restart(&mut self);
+    /// One connection; whether more are wanted.
+    fn connection(&mut self, connection: &Connection) -> ControlFlow<()>;
+}
+
+/// A connection tracker. Calls may take long where there are many connections.
+pub trait Connections {
+    /// All connections, or those of a zone, one by one. Some that come or go meanwhile may be missing, or come twice.
+    ///
+    /// # Errors
+    /// There is no tracker, or it cannot be asked.
+    fn list(&self, zone: Option<u16>, sink: &mut dyn ConnectionSink) -> Result<(), DpifError>;
+    /// Ends the connections that are meant. Without a zone, one whose original tuple is exact is that of zone 0.
+    ///
+    /// # Errors
+    /// As above; [`DpifError::NotFound`] when a connection that is named exactly is not there.
+    fn flush(&self, which: &CtMatch) -> Result<(), DpifError>;
+    /// The limits of these zones; of no zones: all that have one, the default first.
+    ///
+    /// # Errors
+    /// The tracker has no limits, or cannot be asked.
+    fn limits(&self, zones: &[CtZone]) -> Result<Vec<CtLimit>, DpifError>;
+    /// Sets limits.
+    ///
+    /// # Errors
+    /// As [`Connections::limits`].
+    fn set_limits(&self, limits: &[(CtZone, u32)]) -> Result<(), DpifError>;
+    /// Takes limits away.
+    ///
+    /// # Errors
+    /// As [`Connections::limits`].
+    fn remove_limits(&self, zones: &[CtZone]) -> Result<(), DpifError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tuple(src: &str, dst: &str, proto: u8, transport: CtTransport) -> CtTuple {
+        let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
+        CtTuple { addresses: CtAddresses::V4 { src, dst }, proto, transport }
+    }
+
+    #[test]
+    fn a_match_means_what_all_of_its_fields_fit() {
+        let tcp = tuple("1.0.0.1", "1.0.0.2", 6, CtTransport::Ports { src: 5, dst: 80 });
+        let ping = tuple("1.0.0.1", "1.0.0.2", 1, CtTransport::Icmp { id: 9, kind: 8, code: 0 });
+        let all = CtTupleMatch::default();
+        let src = Some("1.0.0.1".parse().unwrap());
+        let other = Some("::1".parse().unwrap());
+        for (which, fits) in [
+            (all, [true, true]),
+            (CtTupleMatch { src, ..all }, [true, true]),
+            (CtTupleMatch { dst: src, ..all }, [false, false]),
+            (CtTupleMatch { src: other, ..all }, [false, false]),
+            (CtTupleMatch { proto: 6, ..all }, [true, false]),
+            (CtTupleMatch { dst_port: Some(80), ..all }, [true, false]),
+            (CtTupleMatch { src_port: Some(80), ..all }, [false, false]),
+            (CtTupleMatch { icmp_id: Some(9), icmp_type: Some(8), icmp_code: Some(0), ..all }, [false, true]),
+            (CtTupleMatch { icmp_code: Some(1), ..all }, [false, false]),
+        ] {
+            assert_eq!([tcp, ping].map(|t| which.matches(&t)), fits, "{which:?}");
+            assert_eq!(which.exact(), None);
+        }
+        let [src, dst] = tcp.addresses.both().map(Some);
+        let whole = CtTupleMatch { src, dst, proto: 6, src_port: Some(5), dst_port: Some(80), ..all };
+        assert_eq!(whole.exact(), Some(tcp));
+        // Ports do not name a ping, nor do addresses of two families anything.
+        assert_eq!(CtTupleMatch { proto: 1, ..whole }.exact(), None);
+        assert_eq!(CtTupleMatch { src: other, ..whole }.exact(), None);
+        let icmp = CtTupleMatch { icmp_id: Some(9), icmp_type: Some(8), icmp_code: Some(0), ..all };
+        assert_eq!(CtTupleMatch { src, dst, proto: 1, ..icmp }.exact(), Some(ping));
+    }
+}
