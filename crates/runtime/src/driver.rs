@@ -6,7 +6,7 @@
 
 use crate::kernel::KernelDatapath;
 use crate::userspace::UserspaceDatapath;
-use dpif::{Datapath, OpBatch, PmdStats, PortSpec, PortStats, Upcalls};
+use dpif::{Connections, Datapath, OpBatch, PmdStats, PortSpec, PortStats, Upcalls};
 use flow::DpPort;
 use ofproto::upcall::BATCH_MAX_UPCALLS;
 use std::io;
@@ -77,6 +77,11 @@ pub trait Driver: Datapath {
 
     /// Housekeeping, about once a second.
     fn tick(&self) {}
+
+    /// Its connection tracker; `None`: it tracks none.
+    fn connections(&self) -> Option<&dyn Connections> {
+        None
+    }
 
     /// It as the userspace datapath, for what only that has.
     fn userspace(&self) -> Option<&UserspaceDatapath> {

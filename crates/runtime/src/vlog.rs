@@ -6,6 +6,7 @@
 use log::{LevelFilter, Log, Metadata, Record};
 mod pattern;
 
+pub(crate) use pattern::date;
 use pattern::{Line, Pattern};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

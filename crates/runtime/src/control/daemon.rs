@@ -82,6 +82,8 @@ pub struct Daemon {
     pub switch: Switch,
     /// When the daemon started, in monotonic milliseconds.
     pub started_ms: u64,
+    /// Threads that make answers.
+    pub workers: commands::Workers,
     unixctl: Unixctl,
     signals: Signals,
     signal_token: Token,
@@ -174,6 +176,7 @@ impl Daemon {
             db,
             switch,
             started_ms: sys::clock::monotonic_ms(),
+            workers: commands::Workers::default(),
             unixctl,
             signals,
             signal_token,
@@ -282,7 +285,10 @@ impl Daemon {
                 continue;
             }
             match wait.answer(&self.switch) {
-                Some(text) => self.unixctl.reply(&request, Ok(text.to_string()), self.reactor.registry()),
+                Some(answer) => {
+                    let answer = answer.map_err(|e| commands::worded(&request.command, e));
+                    self.unixctl.reply(&request, answer, self.reactor.registry());
+                }
                 None => self.waiting.push((request, wait)),
             }
         }

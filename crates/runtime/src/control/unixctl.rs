@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 64;
-/// A client whose answers pile up to this is cut off.
+/// A client whose former answers pile up to this is cut off; one answer may be longer.
 const BACKLOG_MAX_BYTES: usize = 64 << 20;
 
 /// A command and its arguments, to be answered by [`Unixctl::reply`].
@@ -125,8 +125,8 @@ impl Unixctl {
             Ok(text) => Message::Reply { id, result: line(text) },
             Err(text) => Message::Error { id, error: line(text) },
         };
-        let sent = client.conn.send(&message.encode(), registry);
         let over = client.conn.backlog_bytes() > BACKLOG_MAX_BYTES;
+        let sent = client.conn.send(&message.encode(), registry);
         if sent.is_err() || over || client.closing && client.is_done() {
             self.close(request.conn, registry);
         }

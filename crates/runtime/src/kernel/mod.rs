@@ -4,12 +4,14 @@
 //! - `ops`: operations as netlink requests; answers come at once, within [`Datapath::operate`];
 //! - `dispatch`, `source`, `queues`: upcalls, from the kernel's sockets to handlers;
 //! - `probe`: what this kernel can do;
+//! - `connections`: what the kernel tracks;
 //! - `upkeep`: puts back what somebody else removed.
 //!
 //! The datapath belongs to the kernel, not to the process: it stays, with its ports and flows, when the process ends, and is
 //! taken over by the next one. It goes with the last bridge ([`Driver::remove`]). One that somebody else removed is made
 //! anew, with its ports.
 
+mod connections;
 mod dispatch;
 mod ops;
 mod probe;
@@ -23,17 +25,17 @@ use crate::driver::{Driver, Receiver};
 use crate::probes;
 use dispatch::Dispatch;
 use dpif::{
-    Capabilities, Datapath, DpAction, DpifError, DropReason, MeterConfig, MeterStats, OpBatch, PmdId,
-    PortInfo, PortKind, PortSpec, PortStats,
+    Capabilities, Connections, Datapath, DpAction, DpifError, DropReason, MeterConfig, MeterStats, OpBatch,
+    PmdId, PortInfo, PortKind, PortSpec, PortStats,
 };
 use flow::DpPort;
 use flow::nlkey::KeyLimits;
 use netdev::{TapOptions, link};
-use netlink::Ovs;
 use netlink::ovs::{
     DpInfo, DpName, DpNew, DpSet, FlowDel, FlowName, FlowParts, Request, TunnelOptions, VportInfo, VportKind,
     VportMonitor, VportNew, VportSet, features,
 };
+use netlink::{Conntrack, Ovs};
 use ops::Dumps;
 use source::{KernelSource, Shared};
 use std::collections::BTreeMap;
@@ -91,6 +93,7 @@ struct Port {
 pub struct KernelDatapath {
     name: String,
     ovs: Ovs,
+    conntrack: Conntrack,
     ifindex: AtomicU64,
     can: Capabilities,
     limits: KeyLimits,
@@ -153,6 +156,7 @@ impl KernelDatapath {
             random: AtomicU64::new(sys::random::u64().map_err(system)?),
             complained_ms: AtomicU64::new(0),
             gone: Mutex::new(upkeep::listen(&ovs)),
+            conntrack: Conntrack::here(),
             ovs,
         };
         datapath.open_cpu_sockets()?;
@@ -521,6 +525,10 @@ impl Driver for KernelDatapath {
                 log::warn!(target: "dpif_netlink", "{}: {e}", self.name);
             }
         }
+    }
+
+    fn connections(&self) -> Option<&dyn Connections> {
+        Some(self)
     }
 
     fn kernel(&self) -> Option<&KernelDatapath> {

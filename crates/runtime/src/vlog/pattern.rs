@@ -159,7 +159,7 @@ fn host() -> String {
 }
 
 /// A date in UTC, as strftime(3) has it, with `#` for digits of the fraction of a second.
-fn date(format: &str, wall_ms: u64) -> String {
+pub(crate) fn date(format: &str, wall_ms: u64) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];

@@ -6,6 +6,7 @@
 mod ablation;
 mod cli;
 mod commands;
+mod connections;
 mod daemon;
 mod database;
 mod dummy;

@@ -4,7 +4,6 @@
 //! is no such object. Where something is configured, the answer is that it is not supported.
 
 use super::Answer;
-use super::datapath::datapath;
 use crate::control::daemon::Daemon;
 use ovsdb::client::RowView;
 
@@ -149,44 +148,4 @@ pub(super) fn routes(_: &mut Daemon, _: &[String]) -> Answer {
 pub(super) fn neighbours(_: &mut Daemon, _: &[String]) -> Answer {
     let title = format!("{:<45} {:<19} Bridge\n", "IP", "MAC");
     (title + &"=".repeat(74) + "\n").into()
-}
-
-/// Checks the arguments of a command about connections: a datapath, `zone=N`, and these options. No rule can track a
-/// connection in this version, so there is none.
-fn no_connections(daemon: &Daemon, args: &[String], options: &[&str], text: &str) -> Answer {
-    let check = || {
-        let mut name = None;
-        for arg in args {
-            if arg.starts_with('-') {
-                if !options.contains(&arg.as_str()) {
-                    return Err(format!("Unrecognized option {arg}"));
-                }
-            } else if let Some(zone) = arg.strip_prefix("zone=") {
-                zone.parse::<u16>().map_err(|_| format!("failed to parse zone: {zone}"))?;
-            } else if name.replace(arg).is_some() {
-                return Err(format!(
-                    "{arg}: connections cannot be named: there is no connection tracking in this version"
-                ));
-            }
-        }
-        datapath(&daemon.switch, name)?;
-        Ok(text.to_string())
-    };
-    Answer::Now(check())
-}
-
-pub(super) fn connections(daemon: &mut Daemon, args: &[String]) -> Answer {
-    no_connections(daemon, args, &["-m", "--more", "-s", "--statistics"], "")
-}
-
-pub(super) fn forget_connections(daemon: &mut Daemon, args: &[String]) -> Answer {
-    no_connections(daemon, args, &[], "")
-}
-
-pub(super) fn connection_stats(daemon: &mut Daemon, args: &[String]) -> Answer {
-    no_connections(daemon, args, &["-m", "--more"], "Connections Stats:\n    Total: 0\n")
-}
-
-pub(super) fn connection_count(daemon: &mut Daemon, args: &[String]) -> Answer {
-    no_connections(daemon, args, &[], "0\n")
 }

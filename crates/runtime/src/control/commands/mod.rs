@@ -1,6 +1,7 @@
 //! The commands of the control socket: one table of rows, each with its arguments and what it does.
 
 mod absent;
+mod connections;
 mod datapath;
 mod dummy;
 mod dumps;
@@ -14,8 +15,10 @@ mod table;
 mod threads;
 mod trace;
 mod trace_args;
+mod work;
 
 pub(crate) use trace_args::hexadecimal as packet_of_hex;
+pub use work::{Work, Workers};
 
 use super::daemon::Daemon;
 use super::switch::Switch;
@@ -26,7 +29,7 @@ use table::{COMMANDS, DUMMY_COMMANDS};
 pub enum Answer {
     /// Text for the terminal, or an error.
     Now(Result<String, String>),
-    /// An empty answer once something has happened.
+    /// An answer once something has happened.
     Later(Wait),
 }
 
@@ -48,6 +51,8 @@ pub enum Wait {
     Rounds(Rounds),
     /// Jumps of the clock, and the rounds of revalidation after each.
     Warp(dummy::Warp, Rounds),
+    /// A thread that makes the answer.
+    Work(Work),
 }
 
 /// Rounds of revalidation, by the names of their datapaths.
@@ -55,19 +60,20 @@ pub type Rounds = Vec<(String, u64)>;
 
 impl Wait {
     /// The answer, when it is over. To be asked once after each pass of the main loop.
-    pub fn answer(&mut self, switch: &Switch) -> Option<&'static str> {
+    pub fn answer(&mut self, switch: &Switch) -> Option<Result<String, String>> {
         match self {
-            Wait::Rounds(rounds) => are_over(rounds, switch).then_some(""),
+            Wait::Rounds(rounds) => are_over(rounds, switch).then(|| Ok(String::new())),
             Wait::Warp(warp, rounds) => {
                 if !are_over(rounds, switch) {
                     return None;
                 }
                 if !warp.step() {
-                    return Some("warped");
+                    return Some(Ok("warped".to_string()));
                 }
                 *rounds = order_rounds(switch);
                 None
             }
+            Wait::Work(work) => work.answer(),
         }
     }
 }
@@ -127,10 +133,16 @@ pub fn run(daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
         return Answer::Now(Err(format!("\"{name}\" command takes at most {} arguments", command.max_args)));
     }
     match (command.run)(daemon, args) {
-        // As the tool for datapaths says it, whose commands these are.
-        Answer::Now(Err(e)) if name.starts_with("dpctl/") && !e.starts_with("Unrecognized option") => {
-            Answer::Now(Err(format!("ovs-vswitchd: {e}")))
-        }
-        answer => answer,
+        Answer::Now(answer) => Answer::Now(answer.map_err(|e| worded(name, e))),
+        later => later,
+    }
+}
+
+/// An error of a command as it is told.
+pub fn worded(name: &str, error: String) -> String {
+    // As the tool for datapaths says it, whose commands these are.
+    match name.starts_with("dpctl/") && !error.starts_with("Unrecognized option") {
+        true => format!("ovs-vswitchd: {error}"),
+        false => error,
     }
 }

@@ -1,8 +1,8 @@
 //! The table of commands: names, arguments, how many of them, and what each does.
 
 use super::{
-    Command, absent, command, datapath, dummy, dumps, fdb, flows, general, perf, pmd, slowpath, threads,
-    trace,
+    Command, absent, command, connections, datapath, dummy, dumps, fdb, flows, general, perf, pmd, slowpath,
+    threads, trace,
 };
 
 /// The commands of every daemon, in order of their names.
@@ -24,13 +24,22 @@ pub(super) const COMMANDS: &[Command] = &[
     command("dpctl/add-if", "dp iface...", 2, 64, datapath::add_ports),
     command("dpctl/cache-get-size", "[dp]", 0, 1, datapath::cache_sizes),
     command("dpctl/cache-set-size", "dp cache size", 3, 3, datapath::set_cache_size),
-    command("dpctl/ct-get-nconns", "[dp]", 0, 1, absent::connection_count),
-    command("dpctl/ct-stats-show", "[-m] [dp] [zone=N]", 0, 3, absent::connection_stats),
+    command("dpctl/ct-bkts", "[dp] [gt=N]", 0, 2, connections::buckets),
+    command("dpctl/ct-del-limits", "[dp] zone=N[,N]...", 1, 2, connections::remove_limits),
+    command("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0, 1, connections::spare_sequences),
+    command("dpctl/ct-enable-tcp-seq-chk", "[dp]", 0, 1, connections::check_sequences),
+    command("dpctl/ct-get-limits", "[dp] [zone=N[,N]...]", 0, 2, connections::limits),
+    command("dpctl/ct-get-maxconns", "[dp]", 0, 1, connections::maximum),
+    command("dpctl/ct-get-nconns", "[dp]", 0, 1, connections::count),
+    command("dpctl/ct-get-tcp-seq-chk", "[dp]", 0, 1, connections::sequences_checked),
+    command("dpctl/ct-set-limits", "[dp] [default=L] [zone=N,limit=L]...", 1, 4096, connections::set_limits),
+    command("dpctl/ct-set-maxconns", "[dp] maxconns", 1, 2, connections::set_maximum),
+    command("dpctl/ct-stats-show", "[-m] [dp] [zone=N]", 0, 4, connections::stats),
     command("dpctl/del-dp", "dp", 1, 1, datapath::remove),
     command("dpctl/del-flow", "[dp] flow | ufid:ufid", 1, 2, flows::delete),
     command("dpctl/del-flows", "[dp]", 0, 1, dumps::delete_all),
     command("dpctl/del-if", "dp iface...", 2, 64, datapath::remove_ports),
-    command("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, absent::connections),
+    command("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, connections::dump),
     command("dpctl/dump-dps", "", 0, 0, datapath::list),
     command(
         "dpctl/dump-flows",
@@ -39,7 +48,13 @@ pub(super) const COMMANDS: &[Command] = &[
         8,
         dumps::of_datapath,
     ),
-    command("dpctl/flush-conntrack", "[dp] [zone=N]", 0, 4, absent::forget_connections),
+    command(
+        "dpctl/flush-conntrack",
+        "[dp] [zone=N] [ct-orig-tuple [ct-reply-tuple]]",
+        0,
+        4,
+        connections::flush,
+    ),
     command("dpctl/get-flow", "[-m] [--names | --no-names] [dp] ufid:ufid", 1, 5, flows::get),
     command("dpctl/mod-flow", "[dp] flow actions", 2, 3, flows::modify),
     command("dpctl/set-if", "dp iface...", 2, 64, datapath::set_ports),

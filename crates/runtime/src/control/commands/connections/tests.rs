@@ -1,0 +1,52 @@
+use super::*;
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').filter(|w| !w.is_empty()).map(String::from).collect()
+}
+
+#[test]
+fn words_are_read_in_any_order_but_for_the_datapath() {
+    let args = words("-m dp zone=7 -s");
+    let read = Words::parse(&args, &["-m", "-s"]).and_then(Words::no_more).unwrap();
+    assert!(read.verbose && read.statistics);
+    assert_eq!((read.datapath.map(String::as_str), read.zone), (Some("dp"), Some(7)));
+    let args = vec!["zone=0".to_string(), String::new(), "ct_tp_dst=5".to_string()];
+    let read = Words::parse(&args, &[]).unwrap();
+    assert_eq!((read.datapath, read.zone, &read.rest[..]), (None, Some(0), &["", "ct_tp_dst=5"][..]));
+    for (line, why) in [
+        ("-x", "Unrecognized option -x"),
+        ("zone=70000", "failed to parse zone (Invalid argument)"),
+        ("zone=+7", "failed to parse zone (Invalid argument)"),
+        ("zone=1 zone=2", "zone=2: a zone is given already"),
+        ("dp more", "invalid argument more (Invalid argument)"),
+        ("zone=1 x=3", "invalid argument x=3 (Invalid argument)"),
+    ] {
+        let args = words(line);
+        let read = Words::parse(&args, &["-m"]).and_then(Words::no_more);
+        assert_eq!(read.err().as_deref(), Some(why), "{line}");
+    }
+}
+
+#[test]
+fn limits_are_read() {
+    assert_eq!(limit("default=0"), Ok((CtZone::Default, 0)));
+    assert_eq!(limit("zone=65535,limit=4294967295"), Ok((CtZone::Zone(65535), u32::MAX)));
+    assert_eq!(limit("limit=3,zone=0"), Ok((CtZone::Zone(0), 3)));
+    assert_eq!(zones("zone=1,2"), Ok(vec![CtZone::Zone(1), CtZone::Zone(2)]));
+    for (word, why) in [
+        ("bla", "field bla missing value"),
+        ("zone=7", "failed to parse zone limit"),
+        ("limit=7", "failed to parse zone limit"),
+        ("zone=7,limit=x", "failed to parse field limit"),
+        ("zone=7,limit=4294967296", "failed to parse field limit"),
+        ("zone=70000,limit=1", "failed to parse field zone"),
+        ("zone=7,foo=1", "invalid zone limit field: foo"),
+        ("default=x", "invalid default limit"),
+    ] {
+        assert_eq!(limit(word), Err(format!("{why} (Invalid argument)")), "{word}");
+    }
+    for bad in ["zone=", "zone=1,", "zone=x", "zone=65536"] {
+        assert_eq!(zones(bad), Err("invalid zone (Invalid argument)".to_string()), "{bad}");
+    }
+    assert_eq!(zones("bla"), Err("invalid argument bla (Invalid argument)".to_string()));
+}
