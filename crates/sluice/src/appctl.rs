@@ -28,6 +28,9 @@ Options:
 Exit codes: 0 done, 1 the daemon cannot be reached, 2 it answered with an error.
 ";
 
+/// What stands before the names of commands about datapaths.
+const DPCTL: &str = "dpctl/";
+
 /// The answer of a daemon.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -114,19 +117,28 @@ fn value_of<'w>(
     (!word.starts_with("--")).then(|| word.strip_prefix(short)).flatten().map(Ok)
 }
 
+/// What commands about datapaths are told before their name, as `ovs-dpctl` has it; the daemon takes it behind.
+const DPCTL_OPTIONS: [&str; 6] = ["-m", "--more", "-s", "--statistics", "--names", "--no-names"];
+
 fn parse(words: &[String], prefix: &str) -> Result<Request, String> {
+    let is_dpctl = prefix == DPCTL;
+    let mut options = Vec::new();
     let (mut target, mut timeout_s) = (DEFAULT_TARGET.to_string(), 0);
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         if !word.starts_with('-') || word == "-" || word == "--" {
             let command = if word == "--" { rest.next() } else { Some(word) };
             let Some(command) = command else { break };
-            let args = rest.cloned().collect();
+            let args = options.into_iter().chain(rest.cloned()).collect();
             return Ok(Request::Call { target, timeout_s, command: format!("{prefix}{command}"), args });
         }
         match word.as_str() {
             "-h" | "--help" => return Ok(Request::Help),
             "-V" | "--version" => return Ok(Request::Version),
+            option if is_dpctl && DPCTL_OPTIONS.contains(&option) => {
+                options.push(word.clone());
+                continue;
+            }
             _ => {}
         }
         if let Some(value) = value_of(word, "--target", "-t", &mut rest) {
@@ -183,7 +195,7 @@ pub(crate) fn main(program: &str, words: &[String]) -> u8 {
 
 /// `sluice dpctl`; gives the exit code.
 pub(crate) fn dpctl_main(program: &str, words: &[String]) -> u8 {
-    run(program, words, "dpctl/")
+    run(program, words, DPCTL)
 }
 
 #[cfg(test)]
@@ -205,6 +217,9 @@ mod tests {
         assert_eq!(parse_line("-t /x -T5 dump -m x", ""), call("/x", 5, "dump", &["-m", "x"]));
         assert_eq!(parse_line("--target=a --timeout 7 show", "dpctl/"), call("a", 7, "dpctl/show", &[]));
         assert_eq!(parse_line("-ta -- show", ""), call("a", 0, "show", &[]));
+        let dump = call("a", 0, "dpctl/dump-conntrack", &["-s", "--more", "-m", "zone=7"]);
+        assert_eq!(parse_line("-s -ta --more dump-conntrack -m zone=7", DPCTL), dump);
+        assert!(parse_line("-s dpctl/dump-conntrack", "").is_err() && parse_line("-x show", DPCTL).is_err());
         assert_eq!(parse_line("-h x", ""), Ok(Request::Help));
         for bad in ["", "--", "-t", "--bogus x", "-T 0 x", "-T x y", "--timeout= x", "-x"] {
             assert!(parse_line(bad, "").is_err(), "{bad}");
