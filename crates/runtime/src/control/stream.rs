@@ -294,7 +294,8 @@ impl Conn {
         if self.sent == self.out.len() {
             self.out.clear();
             self.sent = 0;
-        } else if self.sent > 1 << 20 {
+        } else if self.sent > (1 << 20).max(self.out.len() / 2) {
+            // What is moved is less than what was sent.
             self.out.drain(..self.sent);
             self.sent = 0;
         }
