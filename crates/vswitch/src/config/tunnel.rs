@@ -15,13 +15,12 @@ pub(super) fn parse(
     name: &str,
     options: &StringMap,
 ) -> Result<(TunnelConfig, Vec<String>), String> {
-    let mut ignored = Vec::new();
-    let mut c = TunnelConfig {
+    let mut tunnel = TunnelConfig {
         kind,
         remote: Endpoint::Any,
         local: Endpoint::Any,
-        in_key: TunnelKey::None,
-        out_key: TunnelKey::None,
+        in_key: key(kind, options, "in_key").map_err(|e| format!("{name}: {e}"))?,
+        out_key: key(kind, options, "out_key").map_err(|e| format!("{name}: {e}"))?,
         tos: Some(0),
         ttl: Some(ofproto::tunnel::TUNNEL_TTL),
         dont_fragment: true,
@@ -30,82 +29,93 @@ pub(super) fn parse(
         gbp: false,
         egress_pkt_mark: None,
     };
-    let mut remote = None;
+    let mut ignored = Vec::new();
     for (key, value) in options {
-        let mut bad = |wanted: &str| {
-            ignored.push(format!("{name}: options:{key}={value} is not {wanted}: it has no effect"));
-        };
-        match key.as_str() {
-            "remote_ip" => remote = Some(value.as_str()),
-            "local_ip" => match endpoint(value) {
-                Some(local) => c.local = local,
-                None => return Err(format!("{name}: bad {} 'local_ip'", kind.name())),
-            },
-            "key" | "in_key" | "out_key" => {}
-            "tos" => match (value.as_str(), number(value)) {
-                ("inherit", _) => c.tos = None,
-                (_, Some(tos)) if tos <= 0xff && tos as u8 & ECN_MASK == 0 => c.tos = Some(tos as u8),
-                _ => bad("inherit or a multiple of 4 up to 252"),
-            },
-            "ttl" => match (value.as_str(), number(value)) {
-                ("inherit", _) => c.ttl = None,
-                (_, Some(ttl)) if (1..=0xff).contains(&ttl) => c.ttl = Some(ttl as u8),
-                _ => bad("inherit or from 1 to 255"),
-            },
-            "dst_port" if kind.usual_port().is_some() => match number(value) {
-                Some(port) if (1..=0xffff).contains(&port) => c.dst_port = port as u16,
-                _ => return Err(format!("{name}: options:dst_port={value} is not a UDP port")),
-            },
-            "csum" => c.csum = value == "true",
-            "df_default" => c.dont_fragment = value == "true",
-            "egress_pkt_mark" => match number(value).and_then(|n| u32::try_from(n).ok()) {
-                Some(mark) => c.egress_pkt_mark = Some(mark),
-                None => bad("a number of 32 bits"),
-            },
-            "exts" if kind == TunnelKind::Vxlan => {
-                for extension in value.split(',') {
-                    match extension {
-                        "gbp" => c.gbp = true,
-                        _ => bad("gbp, the one extension that is supported in this version"),
-                    }
-                }
-            }
-            // Frames inside, which is the default.
-            "packet_type" if value == "legacy_l2" => {}
-            "packet_type" => {
-                return Err(format!("{name}: packet_type {value} is not supported in this version"));
-            }
-            _ => ignored.push(format!("{name}: unknown {} argument '{key}'", kind.name())),
+        match take(&mut tunnel, key, value) {
+            Ok(()) => {}
+            Err(Wrong::Refused(why)) => return Err(format!("{name}: {why}")),
+            Err(Wrong::Ignored(why)) => ignored.push(format!("{name}: {why}")),
         }
     }
-    let key = |name: &str| options.get(name).or_else(|| options.get("key")).map(String::as_str);
-    for (which, place) in [("in_key", &mut c.in_key), ("out_key", &mut c.out_key)] {
-        *place = match key(which) {
-            None => TunnelKey::None,
-            Some("flow") => TunnelKey::Flow,
-            Some(text) => TunnelKey::Value(
-                number(text)
-                    .ok_or_else(|| format!("{name}: options:{which}={text} is neither a number nor flow"))?,
-            ),
-        };
+    if tunnel.remote == Endpoint::Any {
+        return Err(format!("{name}: {} type requires valid 'remote_ip' argument", kind.name()));
     }
-    c.remote = match remote.and_then(endpoint) {
-        Some(remote) => remote,
-        None => return Err(format!("{name}: {} type requires valid 'remote_ip' argument", kind.name())),
-    };
-    if let (Endpoint::Address(remote), Endpoint::Address(local)) = (c.remote, c.local)
+    if let (Endpoint::Address(remote), Endpoint::Address(local)) = (tunnel.remote, tunnel.local)
         && remote.is_ipv4() != local.is_ipv4()
     {
         return Err(format!("{name}: remote_ip and local_ip are addresses of two families"));
     }
-    if kind != TunnelKind::Gre
-        && [c.in_key, c.out_key].iter().any(|k| matches!(k, TunnelKey::Value(n) if *n >> 24 != 0))
-        || [c.in_key, c.out_key].iter().any(|k| matches!(k, TunnelKey::Value(n) if *n >> 32 != 0))
-    {
-        let bits = if kind == TunnelKind::Gre { 32 } else { 24 };
-        return Err(format!("{name}: keys of {} have {bits} bits", kind.name()));
+    Ok((tunnel, ignored))
+}
+
+/// An option that is not taken.
+enum Wrong {
+    /// There is no tunnel with it.
+    Refused(String),
+    /// It has no effect.
+    Ignored(String),
+}
+
+/// Takes one option other than keys.
+fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
+    let ignored =
+        |wanted: &str| Wrong::Ignored(format!("options:{key}={value} is not {wanted}: it has no effect"));
+    match key {
+        // One that cannot be read is missing.
+        "remote_ip" => t.remote = endpoint(value).unwrap_or(Endpoint::Any),
+        "local_ip" => {
+            let bad = || Wrong::Refused(format!("bad {} 'local_ip'", t.kind.name()));
+            t.local = endpoint(value).ok_or_else(bad)?;
+        }
+        "key" | "in_key" | "out_key" => {}
+        "tos" | "ttl" if value == "inherit" => *(if key == "tos" { &mut t.tos } else { &mut t.ttl }) = None,
+        "tos" => {
+            let tos = number(value).and_then(|n| u8::try_from(n).ok()).filter(|tos| tos & ECN_MASK == 0);
+            t.tos = Some(tos.ok_or_else(|| ignored("inherit or a multiple of 4 up to 252"))?);
+        }
+        "ttl" => {
+            let ttl = number(value).and_then(|n| u8::try_from(n).ok()).filter(|ttl| *ttl > 0);
+            t.ttl = Some(ttl.ok_or_else(|| ignored("inherit or from 1 to 255"))?);
+        }
+        "dst_port" if t.kind.usual_port().is_some() => {
+            let port = number(value).and_then(|n| u16::try_from(n).ok()).filter(|port| *port > 0);
+            let bad = || Wrong::Refused(format!("options:dst_port={value} is not a UDP port"));
+            t.dst_port = port.ok_or_else(bad)?;
+        }
+        "csum" => t.csum = value == "true",
+        "df_default" => t.dont_fragment = value == "true",
+        "egress_pkt_mark" => {
+            let mark = number(value).and_then(|n| u32::try_from(n).ok());
+            t.egress_pkt_mark = Some(mark.ok_or_else(|| ignored("a number of 32 bits"))?);
+        }
+        "exts" if t.kind == TunnelKind::Vxlan => {
+            t.gbp = value.split(',').any(|extension| extension == "gbp");
+            if value != "gbp" {
+                return Err(ignored("gbp, the one extension that is supported in this version"));
+            }
+        }
+        // Frames inside, which is the default.
+        "packet_type" if value == "legacy_l2" => {}
+        "packet_type" => {
+            return Err(Wrong::Refused(format!("packet_type {value} is not supported in this version")));
+        }
+        _ => return Err(Wrong::Ignored(format!("unknown {} argument '{key}'", t.kind.name()))),
     }
-    Ok((c, ignored))
+    Ok(())
+}
+
+/// The key of one direction, or of both.
+fn key(kind: TunnelKind, options: &StringMap, name: &str) -> Result<TunnelKey, String> {
+    let Some(text) = options.get(name).or_else(|| options.get("key")) else { return Ok(TunnelKey::None) };
+    if text == "flow" {
+        return Ok(TunnelKey::Flow);
+    }
+    let id = number(text).ok_or_else(|| format!("options:{name}={text} is neither a number nor flow"))?;
+    let bits = if kind == TunnelKind::Gre { 32 } else { 24 };
+    if id >> bits != 0 {
+        return Err(format!("options:{name}={text}: keys of {} have {bits} bits", kind.name()));
+    }
+    Ok(TunnelKey::Value(id))
 }
 
 /// An address that a host may have, or `flow`. Names are not looked up.
