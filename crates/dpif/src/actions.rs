@@ -6,6 +6,10 @@ use crate::ops::Capabilities;
 use crate::upcall::UserCookie;
 use flow::{DpPort, RecircId, Tunnel};
 
+mod ct;
+
+pub use ct::{CtAction, CtCommit, CtName, CtNat, HelperName, NatAddresses, NatRange, TimeoutName};
+
 /// A value of which only the bits of `mask` are written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Masked<T> {
@@ -116,6 +120,17 @@ pub enum SetAction {
     SkbPriority(u32),
     /// Outer headers for the tunnel port that the packet is sent out of next.
     Tunnel(Tunnel),
+    /// The first entry of an MPLS label stack.
+    Mpls(Masked<u32>),
+}
+
+/// How [`DpAction::Hash`] reckons (`enum ovs_hash_alg`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum HashAlgorithm {
+    /// Over addresses, protocol and ports.
+    L4 = 0,
+    /// The same number in both directions.
+    SymL4 = 1,
 }
 
 /// One datapath action. A list of none drops.
@@ -153,6 +168,49 @@ pub enum DpAction {
     Clone(Vec<DpAction>),
     /// Drop, for this reason.
     Drop(XlateDrop),
+    /// Set `dp_hash`, by which a recirculated packet is matched.
+    Hash {
+        /// Over what.
+        algorithm: HashAlgorithm,
+        /// Where it starts.
+        basis: u32,
+    },
+    /// Push an entry onto the MPLS label stack.
+    PushMpls {
+        /// The entry (RFC 3032).
+        lse: u32,
+        /// EtherType of the frame then.
+        ethertype: u16,
+    },
+    /// Pop the first entry off the MPLS label stack.
+    PopMpls {
+        /// EtherType of the frame then.
+        ethertype: u16,
+    },
+    /// Pass the connection tracker.
+    Ct(Box<CtAction>),
+    /// Forget what the connection tracker said.
+    CtClear,
+    /// Push an Ethernet header onto a packet that has none.
+    PushEth {
+        /// Source.
+        src: [u8; 6],
+        /// Destination.
+        dst: [u8; 6],
+    },
+    /// Remove the Ethernet header.
+    PopEth,
+    /// Run actions that the packet's length chooses.
+    CheckPktLen {
+        /// Bytes.
+        len: u16,
+        /// For longer packets.
+        greater: Vec<DpAction>,
+        /// For others.
+        less: Vec<DpAction>,
+    },
+    /// Take one from the time to live; run these actions where it was 1 or less.
+    DecTtl(Vec<DpAction>),
     /// What another program had the kernel do, and this switch has no word for. Never wanted by a translation; userspace drops
     /// the packet.
     Foreign {
@@ -164,11 +222,49 @@ pub enum DpAction {
 }
 
 impl DpAction {
+    /// The lists of actions within it, one level down.
+    pub fn lists(&self) -> impl Iterator<Item = &[DpAction]> {
+        let (first, second): (Option<&[DpAction]>, Option<&[DpAction]>) = match self {
+            DpAction::Sample { actions, .. } | DpAction::Clone(actions) | DpAction::DecTtl(actions) => {
+                (Some(actions), None)
+            }
+            DpAction::CheckPktLen { greater, less, .. } => (Some(greater), Some(less)),
+            _ => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
     /// Whether it, or an action nested in it, is so.
     pub fn any(&self, is: fn(&DpAction) -> bool) -> bool {
-        let within = |actions: &[DpAction]| actions.iter().any(|a| a.any(is));
-        is(self)
-            || matches!(self, DpAction::Sample { actions, .. } | DpAction::Clone(actions) if within(actions))
+        is(self) || self.lists().flatten().any(|a| a.any(is))
+    }
+
+    /// The word for it, if only other programs' flows have it: translations never make it, and the userspace datapath lacks it.
+    pub fn others_only(&self) -> Option<&'static str> {
+        Some(match self {
+            DpAction::Hash { .. } => "hash",
+            DpAction::PushMpls { .. } => "push_mpls",
+            DpAction::PopMpls { .. } => "pop_mpls",
+            DpAction::Set(SetAction::Mpls(_)) => "set(mpls)",
+            DpAction::Ct(_) => "ct",
+            DpAction::CtClear => "ct_clear",
+            DpAction::PushEth { .. } => "push_eth",
+            DpAction::PopEth => "pop_eth",
+            DpAction::CheckPktLen { .. } => "check_pkt_len",
+            DpAction::DecTtl(_) => "dec_ttl",
+            DpAction::Foreign { .. } => "(unknown)",
+            DpAction::Output(_)
+            | DpAction::Userspace(_)
+            | DpAction::Set(_)
+            | DpAction::PushVlan { .. }
+            | DpAction::PopVlan
+            | DpAction::Trunc(_)
+            | DpAction::Recirc(_)
+            | DpAction::Meter(_)
+            | DpAction::Sample { .. }
+            | DpAction::Clone(_)
+            | DpAction::Drop(_) => return None,
+        })
     }
 
     /// Whether a datapath that can do so much cannot carry it out, or something nested in it: the slow path has to, packet by

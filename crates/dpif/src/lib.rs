@@ -12,16 +12,19 @@ mod stats;
 pub mod text;
 mod upcall;
 
-pub use actions::{ArpSet, DpAction, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
+pub use actions::{
+    ArpSet, CtAction, CtCommit, CtName, CtNat, DpAction, EthSet, HashAlgorithm, HelperName, Ipv4Set, Ipv6Set,
+    Masked, NatAddresses, NatRange, NdSet, PortsSet, SetAction, TimeoutName,
+};
 pub use connections::{
     Connection, ConnectionSink, Connections, CtAddresses, CtCounters, CtLimit, CtMatch, CtProtocol,
     CtTransport, CtTuple, CtTupleMatch, CtZone, TcpSide, TcpState,
 };
 pub use drops::{DropReason, XlateDrop};
 pub use ops::{
-    Capabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FlowPut, FlowRecord, FlowStats, MeterBand,
-    MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PortInfo, PortKind, PortSpec, PutMode,
-    ReplySink,
+    Capabilities, CtCapabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FlowPut, FlowRecord,
+    FlowStats, MeterBand, MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PortInfo,
+    PortKind, PortSpec, PutMode, ReplySink,
 };
 pub use stats::{Drops, PmdStats, PortStats, XlateDrops, add_each};
 pub use upcall::{

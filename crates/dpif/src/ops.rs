@@ -300,19 +300,79 @@ pub struct Capabilities {
     pub sample_nesting: u8,
     /// Rewriting of ARP, neighbour discovery and ICMP headers.
     pub set_arp_nd_icmp: bool,
+    /// Truncation of what is output next.
+    pub truncate: bool,
+    /// Actions on a copy.
+    pub clone: bool,
+    /// The last of [`HashAlgorithm`](crate::HashAlgorithm), as a number, that a hash action takes; 0 also where there is none.
+    pub max_hash_algorithm: u8,
+    /// Actions that the packet's length chooses.
+    pub check_pkt_len: bool,
+    /// MPLS labels before the Ethernet header (`add_mpls`).
+    pub add_mpls: bool,
+    /// Samples by `psample`.
+    pub psample: bool,
+    /// Tracking of connections.
+    pub ct: CtCapabilities,
     /// What its keys and masks have room for, where that is less than ours; `None`: all that ours have.
     pub key_limits: Option<KeyLimits>,
 }
 
+/// What a datapath can do about connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CtCapabilities {
+    /// Matches on the state.
+    pub state: bool,
+    /// Matches on the bits of the state that tell of translated addresses.
+    pub state_nat: bool,
+    /// Matches on the zone.
+    pub zone: bool,
+    /// Matches on the mark.
+    pub mark: bool,
+    /// Matches on labels.
+    pub label: bool,
+    /// Matches on addresses and ports of the original direction, IPv4.
+    pub orig_tuple: bool,
+    /// The same, IPv6.
+    pub orig_tuple6: bool,
+    /// Forgets what was said of the connection.
+    pub clear: bool,
+    /// Tells listeners of chosen events.
+    pub event_mask: bool,
+    /// Policies of timeouts.
+    pub timeout: bool,
+    /// Translation of source ports that keeps the address (0.0.0.0).
+    pub zero_snat: bool,
+}
+
 impl Capabilities {
-    /// Of a datapath that leaves nothing to the slow path.
-    pub const ALL: Capabilities = Capabilities {
+    /// Of a datapath that leaves nothing of our translations to the slow path, and can do no more than they ask for.
+    pub const ENOUGH: Capabilities = Capabilities {
         max_vlan_headers: 2,
         max_mpls_depth: 3,
         recirc: true,
         explicit_drop: true,
         sample_nesting: 8,
         set_arp_nd_icmp: true,
+        truncate: true,
+        clone: true,
+        max_hash_algorithm: 0,
+        check_pkt_len: false,
+        add_mpls: false,
+        psample: false,
+        ct: CtCapabilities {
+            state: false,
+            state_nat: false,
+            zone: false,
+            mark: false,
+            label: false,
+            orig_tuple: false,
+            orig_tuple6: false,
+            clear: false,
+            event_mask: false,
+            timeout: false,
+            zero_snat: false,
+        },
         key_limits: None,
     };
 }

@@ -4,14 +4,15 @@
 //! silently: what the kernel cannot do ([`DpAction::needs_help`]) or what does not fit an attribute is an error. Flows of other programs
 //! may hold actions that this switch has no word for; those are read as [`DpAction::Foreign`], and written as they were.
 
+mod ct;
 mod set;
 
 use crate::cookie::{CookieInfo, parse_cookie, write_cookie};
-use dpif::{DpAction, UserCookie, XlateDrop};
+use dpif::{DpAction, HashAlgorithm, UserCookie, XlateDrop};
 use flow::nlattr::{Attr, AttrError, AttrWriter, Attrs, TooLong};
 use flow::{DpPort, OfPort, RecircId};
 
-/// How deep sample and clone actions nest at most, in both directions. The kernel takes less.
+/// How deep actions nest at most, in both directions. The kernel takes less.
 pub const DEPTH_MAX: usize = 16;
 
 /// Bytes of an attribute's content at most.
@@ -45,7 +46,7 @@ pub enum ActionError {
     /// Bytes that are no actions.
     #[error("bad actions: {0}")]
     Malformed(#[from] AttrError),
-    /// Samples and clones within each other.
+    /// Actions within each other.
     #[error("actions nest deeper than {DEPTH_MAX}")]
     TooDeep,
     /// More actions than an attribute holds.
@@ -62,10 +63,19 @@ mod attr {
     pub(super) const POP_VLAN: u16 = 5;
     pub(super) const SAMPLE: u16 = 6;
     pub(super) const RECIRC: u16 = 7;
+    pub(super) const HASH: u16 = 8;
+    pub(super) const PUSH_MPLS: u16 = 9;
+    pub(super) const POP_MPLS: u16 = 10;
     pub(super) const SET_MASKED: u16 = 11;
+    pub(super) const CT: u16 = 12;
     pub(super) const TRUNC: u16 = 13;
+    pub(super) const PUSH_ETH: u16 = 14;
+    pub(super) const POP_ETH: u16 = 15;
+    pub(super) const CT_CLEAR: u16 = 16;
     pub(super) const METER: u16 = 19;
     pub(super) const CLONE: u16 = 20;
+    pub(super) const CHECK_PKT_LEN: u16 = 21;
+    pub(super) const DEC_TTL: u16 = 23;
     pub(super) const DROP: u16 = 24;
     /// Within USERSPACE.
     pub(super) const USERSPACE_PID: u16 = 1;
@@ -73,6 +83,12 @@ mod attr {
     /// Within SAMPLE.
     pub(super) const SAMPLE_PROBABILITY: u16 = 1;
     pub(super) const SAMPLE_ACTIONS: u16 = 2;
+    /// Within CHECK_PKT_LEN.
+    pub(super) const PKT_LEN: u16 = 1;
+    pub(super) const IF_GREATER: u16 = 2;
+    pub(super) const IF_LESS_EQUAL: u16 = 3;
+    /// Within DEC_TTL.
+    pub(super) const DEC_TTL_ACTION: u16 = 1;
 }
 
 /// Appends a list of actions to `out`.
@@ -155,6 +171,26 @@ fn write_one(
         DpAction::Clone(actions) => {
             out.nested(attr::CLONE, |out| write_list(out, actions, context, depth + 1))?;
         }
+        DpAction::Hash { algorithm, basis } => {
+            out.put(attr::HASH, &[(*algorithm as u32).to_ne_bytes(), basis.to_ne_bytes()].concat());
+        }
+        // The structure ends with two bytes of padding.
+        DpAction::PushMpls { lse, ethertype } => {
+            out.put(attr::PUSH_MPLS, &[&lse.to_be_bytes()[..], &ethertype.to_be_bytes(), &[0; 2]].concat());
+        }
+        DpAction::PopMpls { ethertype } => out.be16(attr::POP_MPLS, *ethertype),
+        DpAction::Ct(action) => out.nested(attr::CT, |out| ct::write(out, action)),
+        DpAction::CtClear => out.flag(attr::CT_CLEAR),
+        DpAction::PushEth { src, dst } => out.put(attr::PUSH_ETH, &[*src, *dst].concat()),
+        DpAction::PopEth => out.flag(attr::POP_ETH),
+        DpAction::CheckPktLen { len, greater, less } => out.nested(attr::CHECK_PKT_LEN, |out| {
+            out.u16(attr::PKT_LEN, *len);
+            out.nested(attr::IF_GREATER, |out| write_list(out, greater, context, depth + 1))?;
+            out.nested(attr::IF_LESS_EQUAL, |out| write_list(out, less, context, depth + 1))
+        })?,
+        DpAction::DecTtl(actions) => out.nested(attr::DEC_TTL, |out| {
+            out.nested(attr::DEC_TTL_ACTION, |out| write_list(out, actions, context, depth + 1))
+        })?,
         DpAction::Drop(why) if context.explicit_drop => out.u32(attr::DROP, *why as u32),
         DpAction::Drop(_) => {}
         DpAction::Foreign { kind, content } => out.put(*kind, content),
@@ -206,6 +242,42 @@ fn parse_own(a: &Attr<'_>, depth: usize) -> Result<DpAction, ActionError> {
             DpAction::Sample { probability, actions: parse_list(actions, depth + 1)? }
         }
         attr::CLONE => DpAction::Clone(parse_list(a.nested()?, depth + 1)?),
+        attr::HASH => {
+            let [a, b, c, d, basis @ ..] = a.array::<8>()?;
+            let algorithm = match u32::from_ne_bytes([a, b, c, d]) {
+                0 => HashAlgorithm::L4,
+                1 => HashAlgorithm::SymL4,
+                _ => return Err(ActionError::Foreign),
+            };
+            DpAction::Hash { algorithm, basis: u32::from_ne_bytes(basis) }
+        }
+        attr::PUSH_MPLS => {
+            let [a, b, c, d, e, f, _, _] = a.array()?;
+            DpAction::PushMpls {
+                lse: u32::from_be_bytes([a, b, c, d]),
+                ethertype: u16::from_be_bytes([e, f]),
+            }
+        }
+        attr::POP_MPLS => DpAction::PopMpls { ethertype: a.be16()? },
+        attr::CT => DpAction::Ct(Box::new(ct::parse(a.nested()?)?)),
+        attr::CT_CLEAR => DpAction::CtClear,
+        attr::PUSH_ETH => {
+            let [a, b, c, d, e, f, dst @ ..] = a.array::<12>()?;
+            DpAction::PushEth { src: [a, b, c, d, e, f], dst }
+        }
+        attr::POP_ETH => DpAction::PopEth,
+        attr::CHECK_PKT_LEN => {
+            let inner = a.nested()?;
+            let list = |kind| parse_list(inner.require(kind)?.nested()?, depth + 1);
+            DpAction::CheckPktLen {
+                len: inner.require(attr::PKT_LEN)?.u16()?,
+                greater: list(attr::IF_GREATER)?,
+                less: list(attr::IF_LESS_EQUAL)?,
+            }
+        }
+        attr::DEC_TTL => {
+            DpAction::DecTtl(parse_list(a.nested()?.require(attr::DEC_TTL_ACTION)?.nested()?, depth + 1)?)
+        }
         attr::DROP => {
             let why = a.u32()?;
             let ours = XlateDrop::ALL.into_iter().find(|d| *d as u32 == why);

@@ -250,7 +250,7 @@ impl Backer {
                 purge: AtomicBool::new(false),
                 exact_flows: AtomicBool::new(false),
             },
-            capabilities: Capabilities::ALL,
+            capabilities: Capabilities::ENOUGH,
             rewrite: None,
             observer: None,
             dumped_ms: AtomicU64::new(0),

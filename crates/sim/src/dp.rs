@@ -476,7 +476,7 @@ impl Datapath for SimDatapath {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_vlan_headers: crate::model::VLAN_LIMIT, ..Capabilities::ALL }
+        Capabilities { max_vlan_headers: crate::model::VLAN_LIMIT, ..Capabilities::ENOUGH }
     }
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {

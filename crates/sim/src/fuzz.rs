@@ -175,11 +175,7 @@ pub fn actions(bytes: &[u8]) {
 
 /// Sampling is by chance: it cannot be compared.
 fn has_sample(actions: &[DpAction]) -> bool {
-    actions.iter().any(|a| match a {
-        DpAction::Sample { .. } => true,
-        DpAction::Clone(inner) => has_sample(inner),
-        _ => false,
-    })
+    actions.iter().any(|a| a.any(|a| matches!(a, DpAction::Sample { .. })))
 }
 
 /// What somebody sends on an OpenFlow connection after the hello (the first byte says the version), and a frame afterwards.

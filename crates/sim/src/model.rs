@@ -2,7 +2,7 @@
 //! plain bytes, without caches, subtables, batches or incremental checksums. The oracle law compares the two call by call.
 
 use crate::frames::{key_of, without_sums};
-use datapath::{ACTIONS_MAX, RECIRC_DEPTH_MAX};
+use datapath::{ACTION_NESTING_MAX, ACTIONS_MAX, RECIRC_DEPTH_MAX};
 use dpif::{DpAction, FlowPut, Masked, MeterConfig, PortsSet, SetAction, Ticket, UpcallKind};
 use flow::extract::{Layout, Metadata, extract};
 use flow::{DpPort, FlowKey, KeyMask, OfPort, Ufid, VlanTag, nw_frag, shape};
@@ -246,7 +246,7 @@ impl PlainCore {
         ticket: Option<Ticket>,
         around: &mut Around<'_>,
     ) {
-        if actions.len() <= ACTIONS_MAX && frame.len() >= h::ETH_HEADER_BYTES {
+        if taken(actions, 0, &mut 0) && frame.len() >= h::ETH_HEADER_BYTES {
             let key = key_of(&frame, &metadata(key), VLAN_LIMIT);
             let rx_port = key.in_port();
             self.run(Round { frame, key, rx_port, depth: 0 }, None, actions, around);
@@ -365,10 +365,31 @@ impl PlainCore {
                     }
                 }
                 DpAction::Trunc(bytes) => cut = Some(*bytes),
-                DpAction::Sample { .. } | DpAction::Drop(_) | DpAction::Foreign { .. } => return,
+                DpAction::Sample { .. }
+                | DpAction::Drop(_)
+                | DpAction::Hash { .. }
+                | DpAction::PushMpls { .. }
+                | DpAction::PopMpls { .. }
+                | DpAction::Ct(_)
+                | DpAction::CtClear
+                | DpAction::PushEth { .. }
+                | DpAction::PopEth
+                | DpAction::CheckPktLen { .. }
+                | DpAction::DecTtl(_)
+                | DpAction::Foreign { .. } => return,
             }
         }
     }
+}
+
+/// Whether a core takes the list, which is `depth` within others; they all have `total` actions so far.
+fn taken(actions: &[DpAction], depth: usize, total: &mut usize) -> bool {
+    *total += actions.len();
+    let mut lists = actions.iter().flat_map(DpAction::lists);
+    depth <= ACTION_NESTING_MAX
+        && *total <= ACTIONS_MAX
+        && actions.iter().all(|a| a.others_only().is_none())
+        && lists.all(|inner| taken(inner, depth + 1, total))
 }
 
 fn cut_to(frame: &[u8], bytes: Option<u32>) -> Vec<u8> {
@@ -472,7 +493,7 @@ fn rewrite(frame: &mut [u8], set: &SetAction) -> Option<()> {
         }
         SetAction::Nd(m) => rewrite_nd(frame, &key, layout, m),
         SetAction::SkbMark(_) | SetAction::SkbPriority(_) => Some(()),
-        SetAction::Tunnel(_) => None,
+        SetAction::Tunnel(_) | SetAction::Mpls(_) => None,
     }
 }
 

@@ -25,7 +25,8 @@ pub struct Part {
 /// one goes with the next part, outer headers for a tunnel with all that follow.
 ///
 /// # Errors
-/// An action does not fit the packet, or they make more parts than [`ACTIONS_MAX`]: nothing is to be executed.
+/// An action does not fit the packet, or one before such an action is none of ours ([`DpAction::others_only`]), or they make
+/// more parts than [`ACTIONS_MAX`]: nothing is to be executed.
 pub fn with_help(
     packet: Packet,
     key: &FlowKey,
@@ -38,7 +39,7 @@ pub fn with_help(
     Ok(helper.parts)
 }
 
-/// An action does not fit its packet, or there are too many.
+/// An action does not fit its packet, or cannot be carried out here, or there are too many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoHelp;
 
@@ -84,7 +85,16 @@ impl Helper<'_> {
                 }
                 DpAction::Trunc(_) | DpAction::Meter(_) => before.once.push(action.clone()),
                 DpAction::Drop(_) => return Ok(()),
-                DpAction::Foreign { .. } => return Err(NoHelp),
+                DpAction::Hash { .. }
+                | DpAction::PushMpls { .. }
+                | DpAction::PopMpls { .. }
+                | DpAction::Ct(_)
+                | DpAction::CtClear
+                | DpAction::PushEth { .. }
+                | DpAction::PopEth
+                | DpAction::CheckPktLen { .. }
+                | DpAction::DecTtl(_)
+                | DpAction::Foreign { .. } => return Err(NoHelp),
                 DpAction::Clone(inner) if action.needs_help(self.can) => {
                     self.run(copy(&packet), key, inner, before.take())?;
                 }

@@ -100,8 +100,7 @@ pub fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
 fn delivers(action: &DpAction) -> bool {
     match action {
         DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_) => true,
-        DpAction::Sample { actions, .. } | DpAction::Clone(actions) => actions.iter().any(delivers),
-        _ => false,
+        _ => action.lists().flatten().any(delivers),
     }
 }
 
@@ -124,7 +123,7 @@ pub fn rewrite(packet: &mut Packet, key: &mut FlowKey, action: &DpAction, vlan_l
     fits.is_ok()
 }
 
-/// Refuses lists that nest too deep or are too long.
+/// Refuses lists that nest too deep, are too long, or have an action that this datapath lacks.
 pub(crate) fn validate(actions: &[DpAction]) -> Result<(), DpifError> {
     fn count(actions: &[DpAction], depth: usize, total: &mut usize) -> Result<(), DpifError> {
         if depth > ACTION_NESTING_MAX {
@@ -135,8 +134,13 @@ pub(crate) fn validate(actions: &[DpAction]) -> Result<(), DpifError> {
             return Err(DpifError::Unsupported(format!("more than {ACTIONS_MAX} actions")));
         }
         for action in actions {
-            if let DpAction::Sample { actions, .. } | DpAction::Clone(actions) = action {
-                count(actions, depth + 1, total)?;
+            if let Some(name) = action.others_only() {
+                return Err(DpifError::Unsupported(format!(
+                    "the userspace datapath lacks the action {name}"
+                )));
+            }
+            for inner in action.lists() {
+                count(inner, depth + 1, total)?;
             }
         }
         Ok(())
@@ -212,7 +216,16 @@ impl Executor {
             DpAction::Set(set) => set::apply(set, &mut packet, view, self.vlan_limit),
             DpAction::PushVlan { tpid, tci } => push_vlan(&mut packet, view, *tpid, *tci),
             DpAction::PopVlan => pop_vlan(&mut packet, view),
-            DpAction::Foreign { .. } => Err(Misfit),
+            DpAction::Hash { .. }
+            | DpAction::PushMpls { .. }
+            | DpAction::PopMpls { .. }
+            | DpAction::Ct(_)
+            | DpAction::CtClear
+            | DpAction::PushEth { .. }
+            | DpAction::PopEth
+            | DpAction::CheckPktLen { .. }
+            | DpAction::DecTtl(_)
+            | DpAction::Foreign { .. } => Err(Misfit),
             DpAction::Trunc(bytes) => {
                 view.truncate = Some(*bytes);
                 Ok(())

@@ -41,8 +41,8 @@ pub(super) fn apply(
             view.key.arp.skb_priority = *priority;
             view.key.base.shape |= shape::ARP;
         }
-        // No port here wraps packets.
-        SetAction::Tunnel(_) => return Err(Misfit),
+        // No port here wraps packets, and no rule labels them.
+        SetAction::Tunnel(_) | SetAction::Mpls(_) => return Err(Misfit),
     }
     Ok(())
 }

@@ -49,6 +49,63 @@ fn puts_are_validated_and_bounded() {
     assert_eq!(rig.sent().len(), 1, "through eight clones");
 }
 
+/// Actions that only other programs' flows have.
+fn actions_of_others() -> Vec<(&'static str, DpAction)> {
+    let list = || vec![out(2)];
+    vec![
+        ("hash", DpAction::Hash { algorithm: HashAlgorithm::L4, basis: 0 }),
+        ("push_mpls", DpAction::PushMpls { lse: 0x100, ethertype: 0x8847 }),
+        ("pop_mpls", DpAction::PopMpls { ethertype: 0x800 }),
+        ("set(mpls)", DpAction::Set(SetAction::Mpls(Masked { value: 0, mask: 0xff }))),
+        ("ct", DpAction::Ct(Box::default())),
+        ("ct_clear", DpAction::CtClear),
+        ("push_eth", DpAction::PushEth { src: [2; 6], dst: [2; 6] }),
+        ("pop_eth", DpAction::PopEth),
+        ("check_pkt_len", DpAction::CheckPktLen { len: 1, greater: list(), less: list() }),
+        ("dec_ttl", DpAction::DecTtl(list())),
+        ("(unknown)", DpAction::Foreign { kind: 99, content: [].into() }),
+    ]
+}
+
+#[test]
+fn actions_that_are_not_there_are_refused_by_name() {
+    let mut rig = Rig::new();
+    let frame = tcp(1, 80);
+    let key = key_of(1, &frame);
+    for (name, action) in actions_of_others() {
+        let nested =
+            DpAction::Clone(vec![DpAction::Sample { probability: 1, actions: vec![action.clone()] }]);
+        for action in [action, nested] {
+            let actions = vec![out(3), action];
+            let (_, put) = rig.put(key, least_mask(), actions.clone());
+            let execute = Execute {
+                packet: Packet::from_slice(&frame),
+                key,
+                actions: actions.into(),
+                ticket: None,
+                upcall: 0,
+                went_on: false,
+            };
+            let executed = rig.apply(DpifOp::Execute(Box::new(execute)));
+            for result in [put, executed] {
+                let OpResult::Failed(DpifError::Unsupported(why)) = result else { panic!("{result:?}") };
+                assert_eq!(why, format!("the userspace datapath lacks the action {name}"));
+            }
+        }
+    }
+    assert!(rig.sent().is_empty());
+    // Nor does one that came all the same do anything.
+    let ufid = rig.flow(1, &frame, port_mask(), vec![]);
+    let dropped = rig.drops(DropReason::BadAction);
+    for (n, (_, action)) in actions_of_others().into_iter().enumerate() {
+        let flow = rig.pmd.table.by_ufid(ufid).unwrap();
+        rig.pmd.table.slab().set_actions(flow, [action, out(2)].into());
+        rig.receive(1, std::slice::from_ref(&frame));
+        assert_eq!(rig.drops(DropReason::BadAction), dropped + n as u64 + 1);
+    }
+    assert!(rig.sent().is_empty());
+}
+
 #[test]
 fn modify_exchanges_actions_by_name() {
     let mut rig = Rig::new();

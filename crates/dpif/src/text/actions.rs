@@ -1,15 +1,16 @@
 //! Prints and parses actions.
 
+use super::key::label;
 use super::key_parse::port;
 use super::sets::{self, nothing_more};
 use super::token::{Item, items};
 use super::values::{masked, number};
 use super::write::{Fields, hex};
-use super::{PortNames, TextError};
-use crate::actions::{DpAction, Masked, SetAction};
+use super::{PortNames, TextError, ct};
+use crate::actions::{CtAction, DpAction, EthSet, HashAlgorithm, Masked, SetAction};
 use crate::drops::XlateDrop;
 use crate::upcall::{ControllerCookie, UserCookie, slow_reason};
-use flow::{DpPort, RecircId, VlanTag};
+use flow::{DpPort, MacAddr, RecircId, VlanTag};
 use packet::headers as h;
 
 const SLOW: [(u16, &str); 4] = [
@@ -18,6 +19,9 @@ const SLOW: [(u16, &str); 4] = [
     (slow_reason::PROTOCOL, "protocol"),
     (slow_reason::MATCH, "match"),
 ];
+
+/// Ways to reckon a hash, by their words.
+const HASHES: [(HashAlgorithm, &str); 2] = [(HashAlgorithm::L4, "l4"), (HashAlgorithm::SymL4, "sym_l4")];
 
 /// Actions nest at most so deep in text.
 const DEPTH_MAX: usize = 10;
@@ -47,6 +51,23 @@ fn format_one(action: &DpAction, names: &dyn PortNames) -> String {
         }
         DpAction::Clone(actions) => format!("clone({})", format_actions(actions, names)),
         DpAction::Drop(_) => "drop".into(),
+        DpAction::Hash { algorithm, basis } => {
+            let (_, name) = HASHES.iter().find(|(a, _)| a == algorithm).unwrap_or(&HASHES[0]);
+            format!("hash({name}({basis}))")
+        }
+        DpAction::PushMpls { lse, ethertype } => {
+            format!("push_mpls({},eth_type=0x{ethertype:x})", label(*lse, u32::MAX))
+        }
+        DpAction::PopMpls { ethertype } => format!("pop_mpls(eth_type=0x{ethertype:x})"),
+        DpAction::Ct(action) => ct::format(action),
+        DpAction::CtClear => "ct_clear".into(),
+        DpAction::PushEth { src, dst } => format!("push_eth(src={},dst={})", MacAddr(*src), MacAddr(*dst)),
+        DpAction::PopEth => "pop_eth".into(),
+        DpAction::CheckPktLen { len, greater, less } => {
+            let (greater, less) = (format_actions(greater, names), format_actions(less, names));
+            format!("check_pkt_len(size={len},gt({greater}),le({less}))")
+        }
+        DpAction::DecTtl(actions) => format!("dec_ttl(le_1({}))", format_actions(actions, names)),
         DpAction::Foreign { kind, content } => format_foreign(*kind, content),
     }
 }
@@ -133,6 +154,7 @@ fn format_set(set: &SetAction) -> String {
             "tunnel"
         }
         SetAction::SkbPriority(n) => return format!("skb_priority({})", hex((*n).into())),
+        SetAction::Mpls(m) => return format!("mpls({})", label(m.value, m.mask)),
     };
     f.finish(name)
 }
@@ -157,6 +179,9 @@ fn parse_one(item: &Item<'_>, names: &dyn PortNames, depth: usize) -> Result<DpA
         return match item.name {
             "pop_vlan" => Ok(DpAction::PopVlan),
             "drop" => Ok(DpAction::Drop(XlateDrop::Ok)),
+            "ct" => Ok(DpAction::Ct(Box::new(CtAction::default()))),
+            "ct_clear" => Ok(DpAction::CtClear),
+            "pop_eth" => Ok(DpAction::PopEth),
             name => port(name, names).map(|n| DpAction::Output(DpPort(n))),
         };
     }
@@ -173,6 +198,28 @@ fn parse_one(item: &Item<'_>, names: &dyn PortNames, depth: usize) -> Result<DpA
         "meter" => number32().map(DpAction::Meter),
         "sample" => parse_sample(item, names, depth),
         "clone" => parse_list(item.args()?, names, depth + 1).map(DpAction::Clone),
+        "hash" => parse_hash(item),
+        "push_mpls" => parse_push_mpls(item),
+        "pop_mpls" => match item.args()? {
+            [field] if field.name == "eth_type" => {
+                Ok(DpAction::PopMpls { ethertype: number(field.value()?, 0xffff)? as u16 })
+            }
+            _ => Err(TextError("pop_mpls: eth_type=TYPE expected".into())),
+        },
+        "ct" => ct::parse(item).map(|ct| DpAction::Ct(Box::new(ct))),
+        "push_eth" => match sets::eth(item)? {
+            Masked { value, mask } if mask == (EthSet { src: [0xff; 6], dst: [0xff; 6] }) => {
+                Ok(DpAction::PushEth { src: value.src, dst: value.dst })
+            }
+            _ => Err(TextError("push_eth: src=ADDRESS and dst=ADDRESS expected".into())),
+        },
+        "check_pkt_len" => parse_check_pkt_len(item, names, depth),
+        "dec_ttl" => match item.args()? {
+            [field] if field.name == "le_1" => {
+                parse_list(field.args()?, names, depth + 1).map(DpAction::DecTtl)
+            }
+            _ => Err(TextError("dec_ttl: le_1(…) expected".into())),
+        },
         _ => Err(item.unknown("actions")),
     }
 }
@@ -190,6 +237,44 @@ fn parse_push_vlan(item: &Item<'_>) -> Result<DpAction, TextError> {
         }
     }
     Ok(DpAction::PushVlan { tpid, tci })
+}
+
+fn parse_hash(item: &Item<'_>) -> Result<DpAction, TextError> {
+    let [one] = item.args()? else { return Err(TextError("hash: exactly one algorithm expected".into())) };
+    let (algorithm, _) =
+        HASHES.iter().find(|(_, name)| *name == one.name).ok_or_else(|| one.unknown("hash"))?;
+    Ok(DpAction::Hash { algorithm: *algorithm, basis: number(one.word()?, u32::MAX.into())? as u32 })
+}
+
+fn parse_push_mpls(item: &Item<'_>) -> Result<DpAction, TextError> {
+    let (mut lse, mut ethertype) = (0, h::ETH_TYPE_MPLS);
+    for field in item.args()? {
+        let text = field.value()?;
+        match sets::mpls_part(field.name) {
+            Some((shift, full)) => {
+                lse = lse & !(full << shift) | (number(text, full.into())? as u32) << shift
+            }
+            None if field.name == "eth_type" => ethertype = number(text, 0xffff)? as u16,
+            None => return Err(field.unknown(item.name)),
+        }
+    }
+    Ok(DpAction::PushMpls { lse, ethertype })
+}
+
+fn parse_check_pkt_len(item: &Item<'_>, names: &dyn PortNames, depth: usize) -> Result<DpAction, TextError> {
+    let (mut len, mut greater, mut less) = (None, None, None);
+    for field in item.args()? {
+        match field.name {
+            "size" => len = Some(number(field.value()?, 0xffff)? as u16),
+            "gt" => greater = Some(parse_list(field.args()?, names, depth + 1)?),
+            "le" => less = Some(parse_list(field.args()?, names, depth + 1)?),
+            _ => return Err(field.unknown(item.name)),
+        }
+    }
+    match (len, greater, less) {
+        (Some(len), Some(greater), Some(less)) => Ok(DpAction::CheckPktLen { len, greater, less }),
+        _ => Err(TextError("check_pkt_len: size=BYTES, gt(…) and le(…) expected".into())),
+    }
 }
 
 fn parse_sample(item: &Item<'_>, names: &dyn PortNames, depth: usize) -> Result<DpAction, TextError> {
@@ -279,6 +364,7 @@ fn parse_set(item: &Item<'_>) -> Result<SetAction, TextError> {
         }
         "tunnel" => SetAction::Tunnel(sets::tunnel(item)?.value),
         "skb_priority" => SetAction::SkbPriority(number(item.word()?, u32::MAX.into())? as u32),
+        "mpls" => SetAction::Mpls(sets::mpls(item)?),
         _ => return Err(item.unknown("set")),
     })
 }

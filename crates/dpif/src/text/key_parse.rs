@@ -245,18 +245,12 @@ impl Parsed<'_> {
     fn mpls(&mut self, item: &Item<'_>) -> Result<(), TextError> {
         let (mut at, mut started) = (0, false);
         for field in item.args()? {
-            let (bits, shift) = match field.name {
-                "label" => (0xf_ffff, 12),
-                "tc" => (7, 9),
-                "bos" => (1, 8),
-                "ttl" => (0xff, 0),
-                _ => return Err(field.unknown(item.name)),
-            };
+            let (shift, full) = sets::mpls_part(field.name).ok_or_else(|| field.unknown(item.name))?;
             if field.name == "label" {
                 at += usize::from(started);
                 started = true;
             }
-            let (value, mask) = masked(field.value()?, bits)?;
+            let (value, mask) = masked(field.value()?, full.into())?;
             if at >= flow::extract::MAX_MPLS_LABELS {
                 return Err(TextError(format!("mpls: more than {} labels", flow::extract::MAX_MPLS_LABELS)));
             }

@@ -7,6 +7,7 @@
 
 mod actions;
 mod connections;
+mod ct;
 mod key;
 mod key_parse;
 mod sets;

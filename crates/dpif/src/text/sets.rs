@@ -171,6 +171,29 @@ fn word(field: &Item<'_>, full: u16) -> Result<(u16, u16), TextError> {
     masked(field.value()?, full.into()).map(|(v, m)| (v as u16, m as u16))
 }
 
+/// Where a field of an MPLS label stack entry (RFC 3032) stands: how far to the left, and all its bits.
+pub(super) fn mpls_part(name: &str) -> Option<(u32, u32)> {
+    match name {
+        "label" => Some((12, 0xf_ffff)),
+        "tc" => Some((9, 7)),
+        "bos" => Some((8, 1)),
+        "ttl" => Some((0, 0xff)),
+        _ => None,
+    }
+}
+
+/// One entry of an MPLS label stack.
+pub(super) fn mpls(item: &Item<'_>) -> Result<Masked<u32>, TextError> {
+    let mut m = Masked::<u32>::default();
+    for field in item.args()? {
+        let (shift, full) = mpls_part(field.name).ok_or_else(|| field.unknown(item.name))?;
+        let (value, mask) = masked(field.value()?, full.into())?;
+        m.value |= (value as u32) << shift;
+        m.mask |= (mask as u32) << shift;
+    }
+    Ok(m)
+}
+
 /// What `field` says of a field that only keys have; whether it was one.
 pub(super) type More<'m> = &'m mut dyn FnMut(&Item<'_>) -> Result<bool, TextError>;
 

@@ -21,6 +21,7 @@ mod key {
     pub(super) const SKB_MARK: u16 = 15;
     pub(super) const TUNNEL: u16 = 16;
     pub(super) const SCTP: u16 = 17;
+    pub(super) const MPLS: u16 = 21;
 }
 
 /// What it would rewrite that the kernel cannot.
@@ -51,6 +52,7 @@ pub(super) fn write(out: &mut AttrWriter, set: &SetAction) {
             (key::SKB_MARK, m.value.to_ne_bytes().to_vec(), m.mask.to_ne_bytes().to_vec())
         }
         SetAction::SkbPriority(n) => (key::PRIORITY, n.to_ne_bytes().to_vec(), vec![0xff; 4]),
+        SetAction::Mpls(m) => (key::MPLS, m.value.to_be_bytes().to_vec(), m.mask.to_be_bytes().to_vec()),
         SetAction::Icmp(_) | SetAction::Icmpv6(_) | SetAction::Arp(_) | SetAction::Nd(_) => return,
     };
     let within = value.iter().zip(&mask).map(|(v, m)| v & m);
@@ -160,6 +162,7 @@ fn parse(kind: u16, value: &[u8], mask: &[u8]) -> Result<SetAction, ActionError>
         key::UDP => SetAction::Udp(bytes.read(ports_of)?),
         key::SCTP => SetAction::Sctp(bytes.read(ports_of)?),
         key::SKB_MARK => SetAction::SkbMark(bytes.read(|b: &[u8; 4]| u32::from_ne_bytes(*b))?),
+        key::MPLS => SetAction::Mpls(bytes.read(|b: &[u8; 4]| u32::from_be_bytes(*b))?),
         key::PRIORITY => {
             let m = bytes.read(|b: &[u8; 4]| u32::from_ne_bytes(*b))?;
             if m.mask != u32::MAX {

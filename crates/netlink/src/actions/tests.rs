@@ -1,7 +1,7 @@
 use super::*;
 use dpif::{
-    ArpSet, Capabilities, ControllerCookie, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction,
-    slow_reason,
+    ArpSet, Capabilities, ControllerCookie, CtAction, CtCommit, CtName, CtNat, EthSet, Ipv4Set, Ipv6Set,
+    Masked, NatAddresses, NatRange, NdSet, PortsSet, SetAction, slow_reason,
 };
 use flow::{Tunnel, tunnel_flags};
 use proptest::prelude::*;
@@ -110,9 +110,125 @@ fn actions_are_laid_out_as_the_header_says() {
     assert_eq!(parse_actions(&written).unwrap(), drop[..1]);
 }
 
+/// What only other programs' flows have.
+#[test]
+fn actions_of_others_are_laid_out_as_the_header_says() {
+    let out = DpAction::Output(DpPort(3));
+    let nat = NatRange {
+        is_dst: true,
+        addresses: Some(NatAddresses::V4([10, 0, 0, 1].into(), [10, 0, 0, 9].into())),
+        ports: Some((1, 99)),
+        persistent: true,
+        hash: true,
+        random: true,
+    };
+    let range6 = NatRange {
+        is_dst: false,
+        addresses: Some(NatAddresses::V6(1.into(), 2.into())),
+        ports: None,
+        persistent: false,
+        hash: false,
+        random: false,
+    };
+    let all = CtAction {
+        commit: CtCommit::Yes,
+        zone: 7,
+        mark: Some(Masked { value: 1, mask: 2 }),
+        labels: Some(Masked { value: 3, mask: 4 }),
+        helper: CtName::new("ftp"),
+        nat: CtNat::New(nat),
+        event_mask: Some(9),
+        timeout: CtName::new("slow"),
+    };
+    let port = |kind: u16, n: u16| attribute(kind, &n.to_ne_bytes());
+    let range = [
+        attribute(2, &[]),
+        attribute(3, &[10, 0, 0, 1]),
+        attribute(4, &[10, 0, 0, 9]),
+        port(5, 1),
+        port(6, 99),
+        attribute(7, &[]),
+        attribute(8, &[]),
+        attribute(9, &[]),
+    ];
+    let parts = [
+        attribute(1, &[]),
+        port(2, 7),
+        attribute(3, &[1u32.to_ne_bytes(), 2u32.to_ne_bytes()].concat()),
+        attribute(4, &[3u128.to_ne_bytes(), 4u128.to_ne_bytes()].concat()),
+        attribute(5, b"ftp\0"),
+        nested(6, &range),
+        number(8, 9),
+        attribute(9, b"slow\0"),
+    ];
+    let force = CtAction { commit: CtCommit::Force, nat: CtNat::New(range6), ..CtAction::default() };
+    let known = CtAction { nat: CtNat::Known, ..CtAction::default() };
+    let ct = |ct: CtAction| DpAction::Ct(Box::new(ct));
+    let lse = Masked { value: 0x0001_0140, mask: 0xffff_f0ff };
+    let cases: Vec<(DpAction, Vec<u8>)> = vec![
+        (
+            DpAction::Hash { algorithm: HashAlgorithm::SymL4, basis: 5 },
+            attribute(8, &[1u32.to_ne_bytes(), 5u32.to_ne_bytes()].concat()),
+        ),
+        (
+            DpAction::PushMpls { lse: 0x0001_0140, ethertype: 0x8847 },
+            attribute(9, &[0, 1, 1, 0x40, 0x88, 0x47, 0, 0]),
+        ),
+        (DpAction::PopMpls { ethertype: 0x0800 }, attribute(10, &[8, 0])),
+        (
+            DpAction::Set(SetAction::Mpls(lse)),
+            nested(11, &[attribute(21, &[0, 1, 0, 0x40, 0xff, 0xff, 0xf0, 0xff])]),
+        ),
+        (ct(CtAction::default()), nested(12, &[])),
+        (ct(all), nested(12, &parts)),
+        (ct(known), nested(12, &[nested(6, &[])])),
+        (
+            ct(force),
+            nested(
+                12,
+                &[
+                    attribute(7, &[]),
+                    nested(
+                        6,
+                        &[
+                            attribute(1, &[]),
+                            attribute(3, &1u128.to_be_bytes()),
+                            attribute(4, &2u128.to_be_bytes()),
+                        ],
+                    ),
+                ],
+            ),
+        ),
+        (
+            DpAction::PushEth { src: [2, 0, 0, 0, 0, 1], dst: [2, 0, 0, 0, 0, 2] },
+            attribute(14, &[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]),
+        ),
+        (DpAction::PopEth, attribute(15, &[])),
+        (DpAction::CtClear, attribute(16, &[])),
+        (
+            DpAction::CheckPktLen { len: 200, greater: vec![], less: vec![out.clone()] },
+            nested(21, &[port(1, 200), nested(2, &[]), nested(3, &[number(1, 3)])]),
+        ),
+        (DpAction::DecTtl(vec![out]), nested(23, &[nested(1, &[number(1, 3)])])),
+    ];
+    for (action, bytes) in cases {
+        let written = actions_to_bytes(std::slice::from_ref(&action), &CONTEXT).unwrap();
+        assert_eq!(written, bytes, "{action:?}");
+        if !matches!(action, DpAction::Set(_)) {
+            assert_eq!(parse_actions(&bytes), Ok(vec![action]));
+        }
+    }
+    // A range of which the kernel was told only the beginning.
+    let short = nested(12, &[nested(6, &[attribute(1, &[]), attribute(3, &[10, 0, 0, 1]), port(5, 7)])]);
+    let [DpAction::Ct(short)] = &parse_actions(&short).unwrap()[..] else { panic!("no ct") };
+    let one = NatAddresses::V4([10, 0, 0, 1].into(), [10, 0, 0, 1].into());
+    let CtNat::New(range) = short.nat else { panic!("{short:?}") };
+    assert_eq!((range.addresses, range.ports), (Some(one), Some((7, 7))));
+}
+
 #[test]
 fn what_the_kernel_cannot_do_needs_help() {
-    let kernel = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ALL };
+    let kernel = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ENOUGH };
     let no = [
         SetAction::Icmp(Masked::<PortsSet>::default()),
         SetAction::Icmpv6(Masked::<PortsSet>::default()),
@@ -146,7 +262,23 @@ fn too_much_is_an_error() {
     let deepest = actions_to_bytes(&nest(DEPTH_MAX), &CONTEXT).unwrap();
     assert_eq!(parse_actions(&deepest).unwrap(), nest(DEPTH_MAX));
     assert_eq!(actions_to_bytes(&nest(DEPTH_MAX + 1), &CONTEXT), Err(ActionError::TooDeep));
-    assert_eq!(parse_actions(&nested(20, &[deepest])), Err(ActionError::TooDeep));
+    assert_eq!(parse_actions(&nested(20, std::slice::from_ref(&deepest))), Err(ActionError::TooDeep));
+    let inner = || nest(DEPTH_MAX);
+    for deeper in [
+        DpAction::DecTtl(inner()),
+        DpAction::CheckPktLen { len: 0, greater: inner(), less: vec![] },
+        DpAction::CheckPktLen { len: 0, greater: vec![], less: inner() },
+        DpAction::Sample { probability: 1, actions: inner() },
+    ] {
+        assert_eq!(actions_to_bytes(&[deeper], &CONTEXT), Err(ActionError::TooDeep));
+    }
+    let dec_ttl = nested(23, &[nested(1, std::slice::from_ref(&deepest))]);
+    let len = attribute(1, &[0; 2]);
+    let longer = nested(21, &[len.clone(), nested(2, std::slice::from_ref(&deepest)), nested(3, &[])]);
+    let shorter = nested(21, &[len, nested(2, &[]), nested(3, &[deepest])]);
+    for bytes in [dec_ttl, longer, shorter] {
+        assert_eq!(parse_actions(&bytes), Err(ActionError::TooDeep));
+    }
 }
 
 #[test]
@@ -156,7 +288,16 @@ fn foreign_actions_are_kept_as_they_are() {
     let mut proto = [0; 24];
     proto[20] = 0xff;
     let foreign = [
-        attribute(12, &[]),
+        // Of connection tracking: what is new, names that are none, translations of both sides or neither.
+        nested(12, &[attribute(10, &[])]),
+        nested(12, &[attribute(5, b"a b\0")]),
+        nested(12, &[attribute(9, &[0xff])]),
+        nested(12, &[nested(6, &[attribute(1, &[]), attribute(2, &[])])]),
+        nested(12, &[nested(6, &[attribute(3, &[10, 0, 0, 1])])]),
+        nested(12, &[nested(6, &[attribute(1, &[]), attribute(4, &[10, 0, 0, 1])])]),
+        nested(12, &[nested(6, &[attribute(1, &[]), attribute(3, &[0; 4]), attribute(4, &[0; 16])])]),
+        nested(12, &[nested(6, &[attribute(1, &[]), attribute(10, &[])])]),
+        attribute(8, &[2, 0, 0, 2, 0, 0, 0, 0]),
         attribute(99, &[1, 2, 3]),
         nested(3, &[attribute(16, &[])]),
         nested(11, &[half]),
@@ -179,9 +320,9 @@ fn foreign_actions_are_kept_as_they_are() {
         let again = actions_to_bytes(&actions, &CONTEXT).unwrap();
         assert_eq!(parse_actions(&again).unwrap(), actions);
     }
-    let ct = parse_actions(&attribute(12, &[4, 0, 1, 0])).unwrap();
-    assert_eq!(ct, [DpAction::Foreign { kind: 12, content: [4, 0, 1, 0].into() }]);
-    assert_eq!(dpif::text::format_actions(&ct, &dpif::text::NumbersOnly), "action12(04 00 01 00)");
+    let nsh = parse_actions(&attribute(17, &[4, 0, 1, 0])).unwrap();
+    assert_eq!(nsh, [DpAction::Foreign { kind: 17, content: [4, 0, 1, 0].into() }]);
+    assert_eq!(dpif::text::format_actions(&nsh, &dpif::text::NumbersOnly), "action17(04 00 01 00)");
 }
 
 #[test]
@@ -194,6 +335,20 @@ fn bytes_that_are_no_actions_are_refused() {
         nested(11, &[attribute(9, &[0; 7])]),
         nested(11, &[attribute(9, &[0; 6])]),
         nested(3, &[attribute(9, &[0; 4]), attribute(9, &[0; 4])]),
+        attribute(8, &[0; 7]),
+        attribute(9, &[0; 6]),
+        attribute(10, &[0; 4]),
+        attribute(12, &[1]),
+        nested(12, &[attribute(2, &[0; 4])]),
+        nested(12, &[attribute(3, &[0; 4])]),
+        nested(12, &[attribute(4, &[0; 16])]),
+        nested(12, &[attribute(8, &[])]),
+        nested(12, &[nested(6, &[attribute(1, &[]), attribute(5, &[0; 4])])]),
+        attribute(14, &[0; 6]),
+        nested(21, &[nested(2, &[]), nested(3, &[])]),
+        nested(21, &[attribute(1, &[0; 2]), nested(2, &[])]),
+        nested(23, &[]),
+        nested(11, &[attribute(21, &[0; 4])]),
         vec![1, 2, 3],
     ] {
         let e = parse_actions(&malformed).unwrap_err();
@@ -264,7 +419,31 @@ fn any_set() -> impl Strategy<Value = SetAction> {
         ports().prop_map(SetAction::Sctp),
         masked(any::<u32>(), |a, b| a & b).prop_map(SetAction::SkbMark),
         any::<u32>().prop_map(SetAction::SkbPriority),
+        masked(any::<u32>(), |a, b| a & b).prop_map(SetAction::Mpls),
     ]
+}
+
+fn any_ct() -> impl Strategy<Value = CtAction> {
+    let addresses = prop_oneof![
+        any::<(u32, u32)>().prop_map(|(a, b)| NatAddresses::V4(a.into(), b.into())),
+        any::<(u128, u128)>().prop_map(|(a, b)| NatAddresses::V6(a.into(), b.into())),
+    ];
+    let range = (any::<[bool; 4]>(), prop::option::of(addresses), prop::option::of(any::<(u16, u16)>()));
+    let range = range.prop_map(|([is_dst, persistent, hash, random], addresses, ports)| {
+        CtNat::New(NatRange { is_dst, addresses, ports, persistent, hash, random })
+    });
+    let nat = prop_oneof![Just(CtNat::No), Just(CtNat::Known), range];
+    let commit = prop_oneof![Just(CtCommit::No), Just(CtCommit::Yes), Just(CtCommit::Force)];
+    let masked = |(value, mask)| Masked { value, mask };
+    let mark = prop::option::of(any::<(u32, u32)>().prop_map(masked));
+    let labels = prop::option::of(any::<(u128, u128)>().prop_map(|(value, mask)| Masked { value, mask }));
+    let rest = (any::<(u16, Option<u32>)>(), "[!-'*+.-~]{0,15}", "[!-'*+.-~]{0,31}");
+    (commit, mark, labels, nat, rest).prop_map(
+        |(commit, mark, labels, nat, ((zone, event_mask), helper, timeout))| {
+            let (helper, timeout) = (CtName::new(&helper), CtName::new(&timeout));
+            CtAction { commit, zone, mark, labels, helper, nat, event_mask, timeout }
+        },
+    )
 }
 
 fn any_action() -> impl Strategy<Value = DpAction> {
@@ -288,12 +467,22 @@ fn any_action() -> impl Strategy<Value = DpAction> {
         any::<u32>().prop_map(DpAction::Trunc),
         any::<u32>().prop_map(|n| DpAction::Recirc(RecircId(n))),
         any::<u32>().prop_map(DpAction::Meter),
+        any::<u32>().prop_map(|basis| DpAction::Hash { algorithm: HashAlgorithm::L4, basis }),
+        any::<(u32, u16)>().prop_map(|(lse, ethertype)| DpAction::PushMpls { lse, ethertype }),
+        any::<u16>().prop_map(|ethertype| DpAction::PopMpls { ethertype }),
+        any_ct().prop_map(|ct| DpAction::Ct(Box::new(ct))),
+        Just(DpAction::CtClear),
+        any::<([u8; 6], [u8; 6])>().prop_map(|(src, dst)| DpAction::PushEth { src, dst }),
+        Just(DpAction::PopEth),
     ];
     leaf.prop_recursive(4, 32, 4, |inner| {
         let list = prop::collection::vec(inner, 0..4);
         prop_oneof![
             (any::<u32>(), list.clone())
                 .prop_map(|(probability, actions)| DpAction::Sample { probability, actions }),
+            (any::<u16>(), list.clone(), list.clone())
+                .prop_map(|(len, greater, less)| DpAction::CheckPktLen { len, greater, less }),
+            list.clone().prop_map(DpAction::DecTtl),
             list.prop_map(DpAction::Clone),
         ]
     })

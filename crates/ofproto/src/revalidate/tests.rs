@@ -74,7 +74,7 @@ impl Datapath for Flows {
         "test@flows"
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_vlan_headers: 1, ..Capabilities::ALL }
+        Capabilities { max_vlan_headers: 1, ..Capabilities::ENOUGH }
     }
     fn port_add(&self, _: &PortSpec) -> Result<DpPort, DpifError> {
         Err(DpifError::NotFound("port"))

@@ -50,7 +50,7 @@ pub trait XlateHost {
     fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow) -> bool;
     /// What the datapath can do.
     fn capabilities(&self) -> Capabilities {
-        Capabilities::ALL
+        Capabilities::ENOUGH
     }
     /// Whether a packet is translated, whose effects will be carried out, rather than a flow.
     fn has_effects(&self) -> bool {

@@ -30,7 +30,7 @@ impl Datapath for RecordingDatapath {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { sample_nesting: 0, ..Capabilities::ALL }
+        Capabilities { sample_nesting: 0, ..Capabilities::ENOUGH }
     }
 
     fn port_add(&self, _: &PortSpec) -> Result<DpPort, DpifError> {

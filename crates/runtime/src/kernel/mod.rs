@@ -297,9 +297,10 @@ impl KernelDatapath {
 }
 
 /// Removes flows that recirculate or were recirculated to, and those without a name: what their ids stood for went with the
-/// process that made them, and this one gives the same ids to others. Those with foreign actions, too: these may name sockets.
+/// process that made them, and this one gives the same ids to others. Those with actions that no translation makes, too: another
+/// program wants them, and they may name its sockets.
 fn forget_recirculation(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
-    let goes = |a: &DpAction| a.any(|a| matches!(a, DpAction::Recirc(_) | DpAction::Foreign { .. }));
+    let goes = |a: &DpAction| a.any(|a| matches!(a, DpAction::Recirc(_)) || a.others_only().is_some());
     let mut kept = 0;
     let mut going = Vec::new();
     for flow in ovs.flow_dump(ifindex, FlowParts::ALL)? {

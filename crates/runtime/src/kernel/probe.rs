@@ -5,7 +5,8 @@
 use super::source::VLAN_LIMIT;
 use super::{Capabilities, Mode};
 use dpif::text::{NumbersOnly, parse_actions, parse_key_mask};
-use dpif::{DpAction, DpifError};
+use dpif::{CtAction, CtCapabilities, CtCommit, CtName, CtNat, DpAction, DpifError, NatAddresses, NatRange};
+use flow::nlattr::AttrWriter;
 use flow::nlkey::KeyLimits;
 use flow::{OfPort, Ufid};
 use netlink::Ovs;
@@ -13,6 +14,7 @@ use netlink::actions::ActionContext;
 use netlink::ovs::{DpName, DpSet, FlowDel, FlowMode, FlowName, FlowPut, Request, features};
 use std::collections::BTreeMap;
 use std::io;
+use std::net::Ipv4Addr;
 
 /// Samples within each other that are tried at most.
 const NESTING_MAX: u8 = 10;
@@ -62,31 +64,95 @@ pub(super) fn dispatch(ovs: &Ovs, ifindex: u32, wanted: Option<Mode>) -> Result<
     Ok(Mode::PerPort)
 }
 
-/// Whether the kernel takes a flow of that text.
-fn takes(ovs: &Ovs, ifindex: u32, key: &str, actions: &[DpAction]) -> bool {
-    let Ok((key, mask)) = parse_key_mask(key, &NumbersOnly) else { return false };
-    let context =
-        ActionContext { upcall_pid: u32::MAX, in_port: OfPort::NONE, bridge: [0; 16], explicit_drop: true };
-    // A name that no flow has: those of flows begin with random numbers.
-    let ufid = Ufid(1);
-    let Ok(put) = FlowPut::new(ufid, &key, &mask, actions, &KeyLimits::LINUX, &context) else { return false };
-    let put = FlowPut { mode: FlowMode::Create, probe: true, stats: false, ..put };
-    let del = Request::FlowDel(FlowDel { name: FlowName::Ufid(ufid), stats: false });
-    // One that a process left behind that ended here would stand in the way.
-    let told = ovs.operate(ifindex, &[del.clone(), Request::FlowPut(put), del]);
-    told.get(1).is_some_and(Result::is_ok)
+/// A key that no packet has: of a local experimental EtherType (IEEE 802).
+const NOBODY: &str = "in_port(0),eth_type(0x88b5)";
+/// One of IPv4, which connection tracking asks for: of an experimental protocol (RFC 3692).
+const NOBODY_IPV4: &str = "in_port(0),eth_type(0x0800),ipv4(proto=253,frag=no)";
+/// The same of IPv6.
+const NOBODY_IPV6: &str = "in_port(0),eth_type(0x86dd),ipv6(proto=253,frag=no)";
+/// `OVS_ACTION_ATTR_ADD_MPLS` and `OVS_ACTION_ATTR_PSAMPLE`, for which there is no word yet.
+const ADD_MPLS: u16 = 22;
+const PSAMPLE: u16 = 25;
+
+/// A datapath of the kernel that is asked.
+struct Trial<'a> {
+    ovs: &'a Ovs,
+    ifindex: u32,
+}
+
+impl Trial<'_> {
+    /// Whether the kernel takes a flow of that key that drops.
+    fn key(&self, key: &str) -> bool {
+        self.takes(key, &[])
+    }
+
+    /// Whether it takes these actions.
+    fn actions(&self, text: &str) -> bool {
+        let actions = parse_actions(text, &NumbersOnly).unwrap_or_default();
+        !actions.is_empty() && self.takes(NOBODY, &actions)
+    }
+
+    fn takes(&self, key: &str, actions: &[DpAction]) -> bool {
+        let Ok((key, mask)) = parse_key_mask(key, &NumbersOnly) else { return false };
+        let context = ActionContext {
+            upcall_pid: u32::MAX,
+            in_port: OfPort::NONE,
+            bridge: [0; 16],
+            explicit_drop: true,
+        };
+        // A name that no flow has: those of flows begin with random numbers.
+        let ufid = Ufid(1);
+        let Ok(put) = FlowPut::new(ufid, &key, &mask, actions, &KeyLimits::LINUX, &context) else {
+            return false;
+        };
+        let put = FlowPut { mode: FlowMode::Create, probe: true, stats: false, ..put };
+        let del = Request::FlowDel(FlowDel { name: FlowName::Ufid(ufid), stats: false });
+        // One that a process left behind that ended here would stand in the way.
+        let told = self.ovs.operate(self.ifindex, &[del.clone(), Request::FlowPut(put), del]);
+        told.get(1).is_some_and(Result::is_ok)
+    }
+
+    /// What the kernel can do about connections.
+    fn ct(&self) -> CtCapabilities {
+        let field = |text: &str| self.key(&format!("{text},{NOBODY}"));
+        let tuple = |text: &str, nobody: &str| self.key(&format!("ct_state(+trk),{text},{nobody}"));
+        let commit = CtAction { commit: CtCommit::Yes, ..CtAction::default() };
+        let action = |ct: CtAction| self.takes(NOBODY_IPV4, &[DpAction::Ct(Box::new(ct))]);
+        let zero = NatRange {
+            is_dst: false,
+            addresses: Some(NatAddresses::V4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED)),
+            ports: None,
+            persistent: false,
+            hash: false,
+            random: false,
+        };
+        CtCapabilities {
+            state: field("ct_state(0x1/0x1)"),
+            state_nat: field("ct_state(0x40/0x40)"),
+            zone: field("ct_zone(0x1)"),
+            mark: field("ct_mark(0x1)"),
+            label: field("ct_label(0x1)"),
+            orig_tuple: tuple(
+                "ct_tuple4(src=192.0.2.1,dst=192.0.2.2,proto=6,tp_src=1,tp_dst=2)",
+                NOBODY_IPV4,
+            ),
+            orig_tuple6: tuple(
+                "ct_tuple6(src=2001:db8::1,dst=2001:db8::2,proto=6,src_port=1,dst_port=2)",
+                NOBODY_IPV6,
+            ),
+            clear: self.takes(NOBODY, &[DpAction::CtClear]),
+            event_mask: action(CtAction { event_mask: Some(1), ..commit.clone() }),
+            // The policy need not be there.
+            timeout: action(CtAction { timeout: CtName::new("sluice_trial"), ..commit.clone() }),
+            zero_snat: action(CtAction { nat: CtNat::New(zero), ..commit }),
+        }
+    }
 }
 
 /// Finds out what the kernel can do, and tells the log.
 pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
-    // A local experimental EtherType (IEEE 802): nobody sends that.
-    let try_key = |key: &str| takes(ovs, ifindex, key, &[]);
-    let try_actions = |text: &str| {
-        let actions = parse_actions(text, &NumbersOnly).unwrap_or_default();
-        !actions.is_empty() && takes(ovs, ifindex, "in_port(0),eth_type(0x88b5)", &actions)
-    };
-    let recirc = try_key("recirc_id(0x1),in_port(0),eth_type(0x88b5)");
-    let vlans = if try_key(
+    let trial = Trial { ovs, ifindex };
+    let vlans = if trial.key(
         "in_port(0),eth_type(0x88a8),vlan(vid=1,pcp=0),encap(eth_type(0x8100),vlan(vid=2,pcp=0),encap(eth_type(0x88b5)))",
     ) {
         2
@@ -96,42 +162,83 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
     let labels = (1..=LABELS_MAX).rev().find(|n| {
         let label = |i: u8| format!("label={i},tc=0,ttl=64,bos={}", u8::from(i == *n));
         let all: Vec<String> = (1..=*n).map(label).collect();
-        try_key(&format!("in_port(0),eth_type(0x8847),mpls({})", all.join(",")))
+        trial.key(&format!("in_port(0),eth_type(0x8847),mpls({})", all.join(",")))
     });
     let nested =
         |n: u8| (0..n).fold("0".to_string(), |inner, _| format!("sample(sample=50.0%,actions({inner}))"));
-    let sample_nesting = (1..=NESTING_MAX).rev().find(|n| try_actions(&nested(*n))).unwrap_or(0);
-    let ct = try_key("ct_state(0x1/0x1),in_port(0),eth_type(0x88b5)");
+    let foreign =
+        |kind, content: &[u8]| trial.takes(NOBODY, &[DpAction::Foreign { kind, content: content.into() }]);
+    let ct = trial.ct();
+    let limits = KeyLimits {
+        vlans,
+        mpls: labels.unwrap_or(0),
+        ct: ct.state && ct.zone && ct.mark,
+        ct_labels: ct.label,
+        ct_tuple: ct.orig_tuple && ct.orig_tuple6,
+    };
     let can = Capabilities {
         max_vlan_headers: VLAN_LIMIT.min(vlans),
-        max_mpls_depth: labels.unwrap_or(0),
-        recirc,
-        explicit_drop: takes(
-            ovs,
-            ifindex,
-            "in_port(0),eth_type(0x88b5)",
-            &[DpAction::Drop(dpif::XlateDrop::Ok)],
-        ),
-        sample_nesting,
+        max_mpls_depth: limits.mpls,
+        recirc: trial.key(&format!("recirc_id(0x1),{NOBODY}")),
+        explicit_drop: trial.actions("drop"),
+        sample_nesting: (1..=NESTING_MAX).rev().find(|n| trial.actions(&nested(*n))).unwrap_or(0),
         set_arp_nd_icmp: false,
-        key_limits: None,
+        truncate: trial.actions("trunc(20),0"),
+        clone: trial.actions("clone(0),0"),
+        max_hash_algorithm: u8::from(trial.actions("hash(sym_l4(0))")),
+        check_pkt_len: trial.actions("check_pkt_len(size=100,gt(0),le(0))"),
+        // An entry of zeros behind EtherType 0x8847; a group of number 1.
+        add_mpls: foreign(ADD_MPLS, &[0, 0, 0, 0, 0x88, 0x47, 0, 0]),
+        psample: foreign(PSAMPLE, &group(1)),
+        ct,
+        key_limits: Some(limits),
     };
-    let limits = KeyLimits { vlans, mpls: can.max_mpls_depth, ct, ct_labels: ct, ct_tuple: ct };
-    let can = Capabilities { key_limits: Some(limits), ..can };
+    tell(&can, vlans, ovs.has_meters());
+    Found { can, limits }
+}
+
+/// `OVS_PSAMPLE_ATTR_GROUP`.
+fn group(number: u32) -> Vec<u8> {
+    let mut out = AttrWriter::new();
+    out.u32(1, number);
+    out.finish().unwrap_or_default()
+}
+
+/// Tells the log what the kernel can do.
+fn tell(can: &Capabilities, vlans: u8, meters: bool) {
     let yes = |can: bool| if can { "yes" } else { "no" };
+    let ct = &can.ct;
     log::info!(
         target: "ofproto_dpif",
-        "kernel {}: recirculation {}, VLAN headers {vlans}, MPLS labels {}, truncation {}, clone {}, nested samples {sample_nesting}, meters {}, drop with reason {}, conntrack state {}",
+        "kernel {}: recirculation {}, VLAN headers {vlans}, MPLS labels {}, truncation {}, clone {}, nested samples {}, meters {}, drop with reason {}, check_pkt_len {}, add_mpls {}, psample {}, last hash algorithm {}",
         version(),
-        yes(recirc),
+        yes(can.recirc),
         can.max_mpls_depth,
-        yes(try_actions("trunc(20),0")),
-        yes(try_actions("clone(0),0")),
-        yes(ovs.has_meters()),
+        yes(can.truncate),
+        yes(can.clone),
+        can.sample_nesting,
+        yes(meters),
         yes(can.explicit_drop),
-        yes(ct),
+        yes(can.check_pkt_len),
+        yes(can.add_mpls),
+        yes(can.psample),
+        can.max_hash_algorithm,
     );
-    Found { can, limits }
+    log::info!(
+        target: "ofproto_dpif",
+        "kernel's conntrack: state {}, state of NAT {}, zone {}, mark {}, label {}, original tuple {}, of IPv6 {}, ct_clear {}, event mask {}, timeout policy {}, all-zero SNAT {}",
+        yes(ct.state),
+        yes(ct.state_nat),
+        yes(ct.zone),
+        yes(ct.mark),
+        yes(ct.label),
+        yes(ct.orig_tuple),
+        yes(ct.orig_tuple6),
+        yes(ct.clear),
+        yes(ct.event_mask),
+        yes(ct.timeout),
+        yes(ct.zero_snat),
+    );
 }
 
 /// The processors of the machine.

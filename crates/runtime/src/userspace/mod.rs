@@ -212,7 +212,7 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_vlan_headers: 1, ..Capabilities::ALL }
+        Capabilities { max_vlan_headers: 1, ..Capabilities::ENOUGH }
     }
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {

@@ -19,7 +19,7 @@ fn arp() -> (Packet, FlowKey) {
 fn left(actions: &str) -> Vec<String> {
     let (packet, key) = arp();
     let actions = parse_actions(actions, &NumbersOnly).expect(actions);
-    let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ALL };
+    let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ENOUGH };
     let parts = with_help(packet, &key, &actions, &can, &mut 7).expect("they fit");
     let tell = |p: Part| {
         let tci = p.key.base.vlan_tci & 0xfff;
@@ -74,6 +74,37 @@ fn a_meter_and_a_truncation_go_with_the_next_part() {
 fn what_does_not_fit_is_told() {
     let (packet, key) = arp();
     let actions = parse_actions("set(icmp(type=3)),2", &NumbersOnly).unwrap();
-    let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ALL };
+    let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ENOUGH };
     assert_eq!(with_help(packet, &key, &actions, &can, &mut 7).map(|p| p.len()), Err(NoHelp));
+}
+
+/// What only the other datapath has cannot come before what it lacks, but behind it, and among what it does alone.
+#[test]
+fn actions_that_only_the_other_datapath_has_are_left_to_it() {
+    let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ENOUGH };
+    for first in [
+        "hash(l4(0))",
+        "push_mpls(label=1)",
+        "pop_mpls(eth_type=0x800)",
+        "set(mpls(ttl=9))",
+        "ct",
+        "ct_clear",
+        "pop_eth",
+        "push_eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02)",
+        "check_pkt_len(size=9,gt(1),le(1))",
+        "check_pkt_len(size=9,gt(1),le(set(arp(op=2)),1))",
+        "dec_ttl(le_1(1))",
+        "dec_ttl(le_1(set(arp(op=2)),1))",
+        "clone(ct,set(arp(op=2)),1)",
+    ] {
+        let (packet, key) = arp();
+        let actions = parse_actions(&format!("{first},set(arp(op=2)),2"), &NumbersOnly).expect(first);
+        let parts = with_help(packet, &key, &actions, &can, &mut 7);
+        assert_eq!(parts.map(|p| p.len()), Err(NoHelp), "{first}");
+    }
+    assert_eq!(left("clone(ct,2),set(arp(op=2)),3"), ["op1 vlan0 clone(ct,2)", "op2 vlan0 3"]);
+    assert_eq!(
+        left("set(arp(op=2)),check_pkt_len(size=9,gt(1),le(2))"),
+        ["op2 vlan0 check_pkt_len(size=9,gt(1),le(2))"]
+    );
 }
