@@ -35,6 +35,12 @@ enum Under {
 
 /// What every check runs: what only the kernel datapath has, and a few of the tests that are of either.
 const QUICK: &[GuestTest] = &[
+    GuestTest {
+        package: "netlink",
+        target: "kernel",
+        datapath: Under::Kernel,
+        args: &["--exact", "others::the_kernel_does_them"],
+    },
     // A switch that was just built runs in the machine as it does outside.
     GuestTest {
         package: "sluiced",

@@ -1,6 +1,7 @@
 //! Prints and parses the action `ct`.
 //!
-//! As the stock tools, text does not tell the mask of events; it does tell ports without addresses (`src=:1-99`), which they leave out.
+//! As with the stock tools, text does not tell the mask of events. Ports without addresses (`src=:1-99`) and port 0 are told, which
+//! they print as an error or leave out.
 
 use super::TextError;
 use super::token::Item;

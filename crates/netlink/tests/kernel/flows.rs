@@ -11,7 +11,7 @@ use netlink::ovs::{FlowDel, FlowGet, FlowMode, FlowName, FlowParts, FlowPut, Flo
 use netlink::{Error, actions};
 
 /// Frames of all kinds, by name: the corpus of the extraction.
-fn frames() -> Vec<(String, Vec<u8>)> {
+pub(crate) fn frames() -> Vec<(String, Vec<u8>)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../flow/corpus/extract");
     let mut all: Vec<(String, Vec<u8>)> = std::fs::read_dir(folder)
         .unwrap()
@@ -50,7 +50,7 @@ fn igmp(udp: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn key_of(frame: &[u8], in_port: u32) -> FlowKey {
+pub(crate) fn key_of(frame: &[u8], in_port: u32) -> FlowKey {
     let mut key = FlowKey::default();
     extract(frame, &Metadata { in_port, ..Metadata::default() }, 2, &mut key);
     key
@@ -112,7 +112,7 @@ fn masks(key: &FlowKey) -> Vec<(String, KeyMask)> {
     all
 }
 
-fn one(s: &Switch<'_>, request: Request<'_>) -> Result<Reply, Error> {
+pub(crate) fn one(s: &Switch<'_>, request: Request<'_>) -> Result<Reply, Error> {
     s.ovs.operate_one(s.dp, request)
 }
 
@@ -123,11 +123,11 @@ fn flow_of(reply: Reply) -> FlowReply {
     }
 }
 
-fn get(s: &Switch<'_>, ufid: Ufid, parts: FlowParts) -> Result<FlowReply, Error> {
+pub(crate) fn get(s: &Switch<'_>, ufid: Ufid, parts: FlowParts) -> Result<FlowReply, Error> {
     one(s, Request::FlowGet(FlowGet { name: FlowName::Ufid(ufid), parts })).map(flow_of)
 }
 
-fn del(s: &Switch<'_>, ufid: Ufid) -> Result<FlowReply, Error> {
+pub(crate) fn del(s: &Switch<'_>, ufid: Ufid) -> Result<FlowReply, Error> {
     one(s, Request::FlowDel(FlowDel { name: FlowName::Ufid(ufid), stats: true })).map(flow_of)
 }
 
@@ -558,26 +558,6 @@ fn stock_tools_show_our_flows_as_we_do() {
         ] {
             assert!(text.contains(&part), "{part}\nis not in\n{text}");
         }
-    });
-}
-
-#[test]
-fn flows_of_other_programs_are_read() {
-    testkit::require_programs!("ovs-dpctl");
-    with_switch(|s| {
-        let key = format!("in_port({}),eth(),eth_type(0x0800),ipv4(),tcp()", s.far.number);
-        s.net.run("ovs-dpctl", &["add-flow", &s.name, &key, "ct(commit,zone=5),recirc(1)"]).unwrap();
-        let all: Vec<FlowReply> =
-            s.ovs.flow_dump(s.dp, FlowParts::ALL).unwrap().map(Result::unwrap).collect();
-        let [flow] = &all[..] else { panic!("{all:?}") };
-        let actions = flow.dp_actions().unwrap();
-        let own = DpAction::Recirc(RecircId(1));
-        assert!(
-            matches!(&actions[..], [DpAction::Foreign { kind: 12, .. }, last] if *last == own),
-            "{actions:?}"
-        );
-        let (key, _, _) = flow.key_and_mask(2).unwrap();
-        assert_eq!(key.in_port(), s.far.number);
     });
 }
 

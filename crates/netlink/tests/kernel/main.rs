@@ -6,6 +6,7 @@ mod connections;
 mod datapaths;
 mod flows;
 mod meters;
+mod others;
 mod upcalls;
 
 use netlink::ovs::{

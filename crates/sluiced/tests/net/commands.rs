@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use testkit::{require_netns, require_programs, wait_for};
 
 use crate::helpers::{
-    LIMIT, appctl, appctl_output, datapath_name, on_kernel, ping_all, switch, vsctl, wait_log,
+    LIMIT, appctl, appctl_output, datapath_name, on_kernel, ping_all, require_userspace, switch, vsctl,
+    wait_log,
 };
 
 #[test]
@@ -263,6 +264,26 @@ fn a_flow_that_the_tables_do_not_agree_with_is_put_right() {
 }
 
 #[test]
+fn actions_that_the_datapath_lacks_are_refused() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    require_userspace!("the kernel has these actions");
+    let (_net, daemon) = switch(1);
+    let key = "in_port(2),eth(src=02:00:00:00:00:77),eth_type(0x0800)";
+    for (actions, name) in [
+        ("ct(commit,zone=1),2", "ct"),
+        ("check_pkt_len(size=200,gt(drop),le(2))", "check_pkt_len"),
+        ("push_mpls(label=16,tc=0,ttl=64,bos=1,eth_type=0x8847),2", "push_mpls"),
+        ("clone(2,sample(sample=50.0%,actions(ct_clear,2)))", "ct_clear"),
+    ] {
+        let refused = appctl_output(&daemon, &format!("dpctl/add-flow {key} {actions}"));
+        let why = format!("the userspace datapath lacks the action {name}");
+        assert!(refused.stderr.lines().any(|l| l.ends_with(&why)), "{actions}: {}", refused.stderr);
+    }
+    assert!(!appctl(&daemon, "dpctl/dump-flows").contains("00:77"));
+}
+
+#[test]
 fn tables_and_abilities_are_shown() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
@@ -273,7 +294,11 @@ fn tables_and_abilities_are_shown() {
         "{flows}"
     );
     let features = appctl(&daemon, "dpif/show-dp-features br0");
-    for row in ["Masked set action: Yes", "Recirc: Yes", "Max VLAN headers: 1", "CT state: No"] {
+    let tracks = if on_kernel() { "Yes" } else { "No" };
+    let rows = ["CT state", "CT orig tuple for IPv6", "Conntrack clear", "Check pkt length action"];
+    let rows = rows.map(|row| format!("{row}: {tracks}"));
+    let both = ["Masked set action: Yes", "Truncate action: Yes", "Recirc: Yes", "Max VLAN headers: 1"];
+    for row in both.into_iter().chain(rows.iter().map(String::as_str)) {
         assert!(features.lines().any(|l| l == row), "{row} in {features}");
     }
     let unknown = appctl_output(&daemon, "bridge/dump-flows nope");
