@@ -365,18 +365,8 @@ impl PlainCore {
                     }
                 }
                 DpAction::Trunc(bytes) => cut = Some(*bytes),
-                DpAction::Sample { .. }
-                | DpAction::Drop(_)
-                | DpAction::Hash { .. }
-                | DpAction::PushMpls { .. }
-                | DpAction::PopMpls { .. }
-                | DpAction::Ct(_)
-                | DpAction::CtClear
-                | DpAction::PushEth { .. }
-                | DpAction::PopEth
-                | DpAction::CheckPktLen { .. }
-                | DpAction::DecTtl(_)
-                | DpAction::Foreign { .. } => return,
+                // A sample is by chance, a drop the end; the others are refused before ([`DpAction::others_only`]).
+                _ => return,
             }
         }
     }

@@ -114,7 +114,7 @@ impl Helper<'_> {
             }
         }
         before.once.extend_from_slice(without);
-        if before.once.iter().any(delivers) { self.part(packet, key, before) } else { Ok(()) }
+        if before.once.iter().any(leaves_something) { self.part(packet, key, before) } else { Ok(()) }
     }
 
     fn part(&mut self, packet: Packet, key: FlowKey, before: Before) -> Result<(), NoHelp> {
@@ -125,6 +125,11 @@ impl Helper<'_> {
         self.parts.push(Part { packet, key, actions });
         Ok(())
     }
+}
+
+/// Whether the action sends the packet somewhere, or its connection is kept.
+fn leaves_something(action: &DpAction) -> bool {
+    delivers(action) || action.any(|a| matches!(a, DpAction::Ct(_)))
 }
 
 fn copy(packet: &Packet) -> Packet {

@@ -7,7 +7,7 @@ use super::token::{Item, items};
 use super::values::{masked, number};
 use super::write::{Fields, hex};
 use super::{PortNames, TextError, ct};
-use crate::actions::{CtAction, DpAction, EthSet, HashAlgorithm, Masked, SetAction};
+use crate::actions::{DpAction, EthSet, HashAlgorithm, Masked, SetAction};
 use crate::drops::XlateDrop;
 use crate::upcall::{ControllerCookie, UserCookie, slow_reason};
 use flow::{DpPort, MacAddr, RecircId, VlanTag};
@@ -179,7 +179,7 @@ fn parse_one(item: &Item<'_>, names: &dyn PortNames, depth: usize) -> Result<DpA
         return match item.name {
             "pop_vlan" => Ok(DpAction::PopVlan),
             "drop" => Ok(DpAction::Drop(XlateDrop::Ok)),
-            "ct" => Ok(DpAction::Ct(Box::new(CtAction::default()))),
+            "ct" => Ok(DpAction::Ct(Box::default())),
             "ct_clear" => Ok(DpAction::CtClear),
             "pop_eth" => Ok(DpAction::PopEth),
             name => port(name, names).map(|n| DpAction::Output(DpPort(n))),

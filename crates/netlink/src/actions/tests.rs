@@ -110,10 +110,8 @@ fn actions_are_laid_out_as_the_header_says() {
     assert_eq!(parse_actions(&written).unwrap(), drop[..1]);
 }
 
-/// What only other programs' flows have.
-#[test]
-fn actions_of_others_are_laid_out_as_the_header_says() {
-    let out = DpAction::Output(DpPort(3));
+/// Connection tracking and its attributes.
+fn ct_cases() -> Vec<(DpAction, Vec<u8>)> {
     let nat = NatRange {
         is_dst: true,
         addresses: Some(NatAddresses::V4([10, 0, 0, 1].into(), [10, 0, 0, 9].into())),
@@ -164,21 +162,7 @@ fn actions_of_others_are_laid_out_as_the_header_says() {
     let force = CtAction { commit: CtCommit::Force, nat: CtNat::New(range6), ..CtAction::default() };
     let known = CtAction { nat: CtNat::Known, ..CtAction::default() };
     let ct = |ct: CtAction| DpAction::Ct(Box::new(ct));
-    let lse = Masked { value: 0x0001_0140, mask: 0xffff_f0ff };
-    let cases: Vec<(DpAction, Vec<u8>)> = vec![
-        (
-            DpAction::Hash { algorithm: HashAlgorithm::SymL4, basis: 5 },
-            attribute(8, &[1u32.to_ne_bytes(), 5u32.to_ne_bytes()].concat()),
-        ),
-        (
-            DpAction::PushMpls { lse: 0x0001_0140, ethertype: 0x8847 },
-            attribute(9, &[0, 1, 1, 0x40, 0x88, 0x47, 0, 0]),
-        ),
-        (DpAction::PopMpls { ethertype: 0x0800 }, attribute(10, &[8, 0])),
-        (
-            DpAction::Set(SetAction::Mpls(lse)),
-            nested(11, &[attribute(21, &[0, 1, 0, 0x40, 0xff, 0xff, 0xf0, 0xff])]),
-        ),
+    vec![
         (ct(CtAction::default()), nested(12, &[])),
         (ct(all), nested(12, &parts)),
         (ct(known), nested(12, &[nested(6, &[])])),
@@ -199,6 +183,29 @@ fn actions_of_others_are_laid_out_as_the_header_says() {
                 ],
             ),
         ),
+    ]
+}
+
+/// What only other programs' flows have.
+#[test]
+fn actions_of_others_are_laid_out_as_the_header_says() {
+    let out = DpAction::Output(DpPort(3));
+    let port = |kind: u16, n: u16| attribute(kind, &n.to_ne_bytes());
+    let lse = Masked { value: 0x0001_0140, mask: 0xffff_f0ff };
+    let cases: Vec<(DpAction, Vec<u8>)> = vec![
+        (
+            DpAction::Hash { algorithm: HashAlgorithm::SymL4, basis: 5 },
+            attribute(8, &[1u32.to_ne_bytes(), 5u32.to_ne_bytes()].concat()),
+        ),
+        (
+            DpAction::PushMpls { lse: 0x0001_0140, ethertype: 0x8847 },
+            attribute(9, &[0, 1, 1, 0x40, 0x88, 0x47, 0, 0]),
+        ),
+        (DpAction::PopMpls { ethertype: 0x0800 }, attribute(10, &[8, 0])),
+        (
+            DpAction::Set(SetAction::Mpls(lse)),
+            nested(11, &[attribute(21, &[0, 1, 0, 0x40, 0xff, 0xff, 0xf0, 0xff])]),
+        ),
         (
             DpAction::PushEth { src: [2, 0, 0, 0, 0, 1], dst: [2, 0, 0, 0, 0, 2] },
             attribute(14, &[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]),
@@ -211,7 +218,7 @@ fn actions_of_others_are_laid_out_as_the_header_says() {
         ),
         (DpAction::DecTtl(vec![out]), nested(23, &[nested(1, &[number(1, 3)])])),
     ];
-    for (action, bytes) in cases {
+    for (action, bytes) in cases.into_iter().chain(ct_cases()) {
         let written = actions_to_bytes(std::slice::from_ref(&action), &CONTEXT).unwrap();
         assert_eq!(written, bytes, "{action:?}");
         if !matches!(action, DpAction::Set(_)) {
@@ -238,12 +245,20 @@ fn what_the_kernel_cannot_do_needs_help() {
     for set in no {
         let plain = DpAction::Set(set);
         let deep = DpAction::Clone(vec![DpAction::Sample { probability: 1, actions: vec![plain.clone()] }]);
-        for action in [plain, deep] {
+        let aged = DpAction::DecTtl(vec![plain.clone()]);
+        let long = DpAction::CheckPktLen { len: 1, greater: vec![plain.clone()], less: vec![] };
+        let short = DpAction::CheckPktLen { len: 1, greater: vec![], less: vec![plain.clone()] };
+        for action in [plain, deep, aged, long, short] {
             assert!(action.needs_help(&kernel));
             assert!(matches!(actions_to_bytes(&[action], &CONTEXT), Err(ActionError::NeedsHelp(_))));
         }
     }
-    for action in [DpAction::PopVlan, DpAction::Set(SetAction::SkbPriority(1)), DpAction::Clone(vec![])] {
+    for action in [
+        DpAction::PopVlan,
+        DpAction::Set(SetAction::SkbPriority(1)),
+        DpAction::Clone(vec![]),
+        DpAction::CtClear,
+    ] {
         assert!(!action.needs_help(&kernel) && actions_to_bytes(&[action], &CONTEXT).is_ok());
     }
 }

@@ -103,6 +103,7 @@ fn actions_that_only_the_other_datapath_has_are_left_to_it() {
         assert_eq!(parts.map(|p| p.len()), Err(NoHelp), "{first}");
     }
     assert_eq!(left("clone(ct,2),set(arp(op=2)),3"), ["op1 vlan0 clone(ct,2)", "op2 vlan0 3"]);
+    assert_eq!(left("set(arp(op=2)),ct(commit)"), ["op2 vlan0 ct(commit)"]);
     assert_eq!(
         left("set(arp(op=2)),check_pkt_len(size=9,gt(1),le(2))"),
         ["op2 vlan0 check_pkt_len(size=9,gt(1),le(2))"]
