@@ -378,7 +378,9 @@ fn taken(actions: &[DpAction], depth: usize, total: &mut usize) -> bool {
     let mut lists = actions.iter().flat_map(DpAction::lists);
     depth <= ACTION_NESTING_MAX
         && *total <= ACTIONS_MAX
-        && actions.iter().all(|a| a.others_only().is_none())
+        && actions
+            .iter()
+            .all(|a| a.others_only().is_none() && !matches!(a, DpAction::Set(SetAction::Tunnel(_))))
         && lists.all(|inner| taken(inner, depth + 1, total))
 }
 

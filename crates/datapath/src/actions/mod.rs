@@ -23,7 +23,7 @@ use crate::hash::KeyHasher;
 use crate::meter::DpShared;
 use crate::park::{Origin, new_ufid};
 use crate::ports::{PmdIo, Ports};
-use dpif::{DpAction, DpifError, DropReason, PmdId, Upcall, UpcallKind, UserCookie, XlateDrop};
+use dpif::{DpAction, DpifError, DropReason, PmdId, SetAction, Upcall, UpcallKind, UserCookie, XlateDrop};
 use flow::extract::{Layout, Metadata, extract};
 use flow::{FlowKey, VlanTag, shape};
 use packet::{Offload, Packet, headers as h};
@@ -134,7 +134,11 @@ pub(crate) fn validate(actions: &[DpAction]) -> Result<(), DpifError> {
             return Err(DpifError::Unsupported(format!("more than {ACTIONS_MAX} actions")));
         }
         for action in actions {
-            if let Some(name) = action.others_only() {
+            let lacking = match action {
+                DpAction::Set(SetAction::Tunnel(_)) => Some("set(tunnel)"),
+                _ => action.others_only(),
+            };
+            if let Some(name) = lacking {
                 return Err(DpifError::Unsupported(format!(
                     "the userspace datapath lacks the action {name}"
                 )));

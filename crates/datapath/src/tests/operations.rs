@@ -49,7 +49,7 @@ fn puts_are_validated_and_bounded() {
     assert_eq!(rig.sent().len(), 1, "through eight clones");
 }
 
-/// Actions that only other programs' flows have.
+/// Actions that only other programs' flows have, or the kernel's datapath.
 fn actions_of_others() -> Vec<(&'static str, DpAction)> {
     let list = || vec![out(2)];
     vec![
@@ -63,6 +63,7 @@ fn actions_of_others() -> Vec<(&'static str, DpAction)> {
         ("pop_eth", DpAction::PopEth),
         ("check_pkt_len", DpAction::CheckPktLen { len: 1, greater: list(), less: list() }),
         ("dec_ttl", DpAction::DecTtl(list())),
+        ("set(tunnel)", DpAction::Set(SetAction::Tunnel(flow::Tunnel::default()))),
         ("(unknown)", DpAction::Foreign { kind: 99, content: [].into() }),
     ]
 }

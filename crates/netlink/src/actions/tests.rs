@@ -48,30 +48,6 @@ fn actions_are_laid_out_as_the_header_says() {
             nested(6, &[number(1, 7), nested(2, &[number(1, 3)])]),
         ),
         (DpAction::Recirc(RecircId(9)), number(7, 9)),
-        // Outer headers have no mask.
-        (
-            DpAction::Set(SetAction::Tunnel(Tunnel {
-                id: 5,
-                dst: 0x0a00_0002,
-                flags: tunnel_flags::KEY | tunnel_flags::DF,
-                ttl: 64,
-                tp_dst: 4789,
-                ..Tunnel::default()
-            })),
-            nested(
-                3,
-                &[nested(
-                    16,
-                    &[
-                        attribute(0, &[0, 0, 0, 0, 0, 0, 0, 5]),
-                        attribute(2, &[10, 0, 0, 2]),
-                        attribute(4, &[64]),
-                        attribute(5, &[]),
-                        attribute(10, &[0x12, 0xb5]),
-                    ],
-                )],
-            ),
-        ),
         // The value has nothing outside its mask.
         (
             DpAction::Set(SetAction::Tcp(ports)),
@@ -108,6 +84,28 @@ fn actions_are_laid_out_as_the_header_says() {
     let written = actions_to_bytes(&drop, &explicit).unwrap();
     assert_eq!(written, number(24, 3));
     assert_eq!(parse_actions(&written).unwrap(), drop[..1]);
+}
+
+#[test]
+fn outer_headers_are_set_whole() {
+    let tunnel = Tunnel {
+        id: 5,
+        dst: 0x0a00_0002,
+        flags: tunnel_flags::KEY | tunnel_flags::DF,
+        ttl: 64,
+        tp_dst: 4789,
+        ..Tunnel::default()
+    };
+    let outer = [
+        attribute(0, &[0, 0, 0, 0, 0, 0, 0, 5]),
+        attribute(2, &[10, 0, 0, 2]),
+        attribute(4, &[64]),
+        attribute(5, &[]),
+        attribute(10, &[0x12, 0xb5]),
+    ];
+    let written = actions_to_bytes(&[DpAction::Set(SetAction::Tunnel(tunnel))], &CONTEXT).unwrap();
+    assert_eq!(written, nested(3, &[nested(16, &outer)]));
+    assert_eq!(parse_actions(&written).unwrap(), [DpAction::Set(SetAction::Tunnel(tunnel))]);
 }
 
 /// Connection tracking and its attributes.
