@@ -39,7 +39,12 @@ const QUICK: &[GuestTest] = &[
         package: "netlink",
         target: "kernel",
         datapath: Under::Kernel,
-        args: &["--exact", "others::the_kernel_does_them"],
+        args: &[
+            "--exact",
+            "connections::connections_are_listed_and_deleted_one_by_one_by_zone_and_together",
+            "flows::tunnels_are_held_and_set_as_written",
+            "others::the_kernel_does_them",
+        ],
     },
     // A switch that was just built runs in the machine as it does outside.
     GuestTest {
@@ -47,12 +52,6 @@ const QUICK: &[GuestTest] = &[
         target: "net",
         datapath: Under::Userspace,
         args: &["--exact", "traffic::hosts_reach_each_other_and_no_packet_comes_twice"],
-    },
-    GuestTest {
-        package: "netlink",
-        target: "kernel",
-        datapath: Under::Kernel,
-        args: &["--exact", "connections::connections_are_listed_and_deleted_one_by_one_by_zone_and_together"],
     },
     GuestTest {
         package: "sluiced",
@@ -69,6 +68,7 @@ const QUICK: &[GuestTest] = &[
             "openflow::actions::headers_are_rewritten_with_their_checksums",
             "openflow::packets::controllers_send_packets",
             "traffic::fragments_pass",
+            "tunnels::tunnels_share_a_device_and_rules_choose",
             "vlan::native_vlans",
         ],
     },
