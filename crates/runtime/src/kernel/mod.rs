@@ -135,13 +135,14 @@ impl KernelDatapath {
                 .map_err(failed)?,
             Err(e) => return Err(failed(e)),
         };
+        // Before flows go: from then on until ports are there nobody forwards.
+        let found = probe::capabilities(&ovs, info.dp_ifindex);
         let mode = probe::dispatch(&ovs, info.dp_ifindex, config.dispatch)?;
         if config.keep_flows {
             forget_recirculation(&ovs, info.dp_ifindex).map_err(failed)?;
         } else {
             ovs.flow_flush(info.dp_ifindex).map_err(failed)?;
         }
-        let found = probe::capabilities(&ovs, info.dp_ifindex);
         let datapath = KernelDatapath {
             name: config.name.clone(),
             ifindex: AtomicU64::new(info.dp_ifindex.into()),
