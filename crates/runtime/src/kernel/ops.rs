@@ -3,7 +3,7 @@
 use super::KernelDatapath;
 use super::source::VLAN_LIMIT;
 use datapath::with_help;
-use dpif::{DpAction, DpifError, DpifOp, FlowPut, FlowRecord, OpResult, PmdStats, PutMode};
+use dpif::{DpAction, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpResult, PmdStats, PutMode};
 use flow::{DpPort, FlowKey, KeyMask, OfPort, Ufid};
 use netlink::actions::{ActionContext, ActionError, actions_to_bytes};
 use netlink::ovs::{self, FlowDel, FlowGet, FlowMode, FlowName, FlowParts, FlowReply, Reply, Request};
@@ -17,7 +17,33 @@ const DUMPS_MAX: usize = 16;
 #[derive(Default)]
 pub(super) struct Dumps {
     next: u64,
-    under_way: VecDeque<(u64, VecDeque<FlowReply>)>,
+    under_way: VecDeque<(u64, Rest)>,
+}
+
+/// What of a dump nobody asked for yet, no larger than it need be.
+enum Rest {
+    /// Flows as the kernel told them.
+    Flows(VecDeque<FlowReply>),
+    /// Names and counters.
+    Counters(VecDeque<(Ufid, FlowStats)>),
+}
+
+impl Dumps {
+    /// The rest of that name.
+    fn take(&mut self, cursor: u64) -> Option<Rest> {
+        let place = self.under_way.iter().position(|(name, _)| *name == cursor)?;
+        self.under_way.remove(place).map(|(_, rest)| rest)
+    }
+
+    /// Where to go on.
+    fn put(&mut self, rest: Rest) -> u64 {
+        self.next += 1;
+        self.under_way.push_back((self.next, rest));
+        while self.under_way.len() > DUMPS_MAX {
+            self.under_way.pop_front();
+        }
+        self.next
+    }
 }
 
 /// An operation on its way.
@@ -208,19 +234,9 @@ impl KernelDatapath {
             r.unwrap_or_else(|e| OpResult::Failed(self.error(&e, None)))
         };
         match op {
-            DpifOp::FlowDump { cursor, max_flows } => done(
-                self.dump(*cursor, FlowParts::ALL, *max_flows, |f| Some(self.record(&f, None)))
-                    .map(|(flows, next)| OpResult::Dump(flows, next)),
-            ),
+            DpifOp::FlowDump { cursor, max_flows } => done(self.flows(*cursor, *max_flows)),
             DpifOp::FlowCounters { cursor, max_flows, since_ms } => {
-                let of = |f: FlowReply| {
-                    let wanted = *since_ms == 0 || f.stats.used_ms >= *since_ms;
-                    wanted.then_some((f.ufid?, f.stats))
-                };
-                done(
-                    self.dump(*cursor, FlowParts::TERSE, *max_flows, of)
-                        .map(|(flows, next)| OpResult::Counters(flows, next)),
-                )
+                done(self.flow_counters(*cursor, *max_flows, *since_ms))
             }
             DpifOp::FlowFlush => done(self.ovs.flow_flush(self.dp_ifindex()).map(|()| OpResult::Done)),
             DpifOp::Stats => done(self.stats().map(|s| OpResult::Stats(Box::new(s)))),
@@ -229,37 +245,53 @@ impl KernelDatapath {
         }
     }
 
-    /// Reads the table to its end at the first call, and gives it away in parts.
-    fn dump<T>(
+    /// Reads the table to its end, and keeps of each flow what `of` says: the kernel goes on by places in its table, which others
+    /// change, so a walk that takes long would miss flows.
+    fn read<T>(
+        &self,
+        parts: FlowParts,
+        of: impl Fn(FlowReply) -> Option<T>,
+    ) -> Result<VecDeque<T>, netlink::Error> {
+        let flows = self.ovs.flow_dump(self.dp_ifindex(), parts)?;
+        flows.filter_map(|flow| flow.map(&of).transpose()).collect()
+    }
+
+    /// Part of the flow table.
+    fn flows(&self, cursor: u64, max_flows: usize) -> Result<OpResult, netlink::Error> {
+        let mut rest = if cursor == 0 {
+            self.read(FlowParts::ALL, Some)?
+        } else {
+            match lock(&self.dumps).take(cursor) {
+                Some(Rest::Flows(rest)) => rest,
+                _ => VecDeque::new(),
+            }
+        };
+        let part = first(&mut rest, max_flows).map(|flow| self.record(&flow, None)).collect();
+        let next = (!rest.is_empty()).then(|| lock(&self.dumps).put(Rest::Flows(rest)));
+        Ok(OpResult::Dump(part, next))
+    }
+
+    /// Names and counters of part of it.
+    fn flow_counters(
         &self,
         cursor: u64,
-        parts: FlowParts,
         max_flows: usize,
-        of: impl Fn(FlowReply) -> Option<T>,
-    ) -> Result<(Vec<T>, Option<u64>), netlink::Error> {
-        let mut waiting = if cursor == 0 {
-            self.ovs.flow_dump(self.dp_ifindex(), parts)?.collect::<Result<VecDeque<_>, _>>()?
+        since_ms: u64,
+    ) -> Result<OpResult, netlink::Error> {
+        let mut rest = if cursor == 0 {
+            self.read(FlowParts::TERSE, |flow| {
+                let wanted = since_ms == 0 || flow.stats.used_ms >= since_ms;
+                wanted.then_some((flow.ufid?, flow.stats))
+            })?
         } else {
-            let dumps = &mut *lock(&self.dumps);
-            let place = dumps.under_way.iter().position(|(name, _)| *name == cursor);
-            place.and_then(|place| dumps.under_way.remove(place)).map(|(_, flows)| flows).unwrap_or_default()
+            match lock(&self.dumps).take(cursor) {
+                Some(Rest::Counters(rest)) => rest,
+                _ => VecDeque::new(),
+            }
         };
-        let mut out = Vec::with_capacity(max_flows.min(waiting.len()));
-        while out.len() < max_flows
-            && let Some(flow) = waiting.pop_front()
-        {
-            out.extend(of(flow));
-        }
-        if waiting.is_empty() {
-            return Ok((out, None));
-        }
-        let dumps = &mut *lock(&self.dumps);
-        dumps.next += 1;
-        dumps.under_way.push_back((dumps.next, waiting));
-        while dumps.under_way.len() > DUMPS_MAX {
-            dumps.under_way.pop_front();
-        }
-        Ok((out, Some(dumps.next)))
+        let part = first(&mut rest, max_flows).collect();
+        let next = (!rest.is_empty()).then(|| lock(&self.dumps).put(Rest::Counters(rest)));
+        Ok(OpResult::Counters(part, next))
     }
 
     /// The counters of the datapath as those of one thread.
@@ -293,6 +325,12 @@ impl KernelDatapath {
             _ => DpifError::Device(e.to_string()),
         }
     }
+}
+
+/// Takes so many of them at most.
+fn first<T>(rest: &mut VecDeque<T>, max: usize) -> impl Iterator<Item = T> + '_ {
+    let count = max.min(rest.len());
+    rest.drain(..count)
 }
 
 fn is_request(op: &DpifOp) -> bool {
