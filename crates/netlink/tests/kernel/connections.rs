@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 
-/// Connections of the large zone.
-const MANY: u16 = 20_000;
+/// Connections of the large zone: many datagrams, and no more than a small machine tracks.
+const MANY: u16 = 5_000;
 
 /// Makes a UDP connection (`IPCTNL_MSG_CT_NEW`) from port `n` of zone `zone`.
 fn make(zone: u16, n: u16) -> Message {
@@ -77,6 +77,8 @@ fn connections_are_listed_and_deleted_one_by_one_by_zone_and_together() {
         let mut socket = Socket::open_for(Protocol::Netfilter).unwrap();
         let made: Vec<_> = (1..=MANY).map(|n| make(5, n)).chain((1..=3).map(|n| make(6, n))).collect();
         if let Some(e) = socket.transact(&made, &mut |_, _| ()).into_iter().find_map(Result::err) {
+            // So a kernel says that it has no such subsystem.
+            assert_eq!(e.errno(), Some(libc::EINVAL), "{e}");
             return skip("connections", &e.to_string());
         }
         let count = |zone| list(&conntrack, zone, usize::MAX).seen.len();
