@@ -5,6 +5,7 @@
 //! another shape. Hash and compare whole blocks ([`FlowKey::block`]).
 
 use crate::flow::{Flow, Mask, VlanTag};
+use crate::tunnel::Tunnel;
 use crate::types::{DpPort, OfPort};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -14,7 +15,7 @@ pub mod shape {
     pub const IPV6: u16 = 1;
     /// [`super::ArpBlock`].
     pub const ARP: u16 = 2;
-    /// [`super::TunnelBlock`].
+    /// [`super::Tunnel`].
     pub const TUNNEL: u16 = 4;
     /// [`super::CtBlock`].
     pub const CT: u16 = 8;
@@ -112,38 +113,6 @@ pub struct ArpBlock {
     pub pad: [u32; 5],
 }
 
-/// The tunnel that the packet came out of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C, align(64))]
-pub struct TunnelBlock {
-    /// Tunnel key.
-    pub id: u64,
-    /// Outer IPv4 source.
-    pub src: u32,
-    /// Outer IPv4 destination.
-    pub dst: u32,
-    /// Outer IPv6 source.
-    pub ipv6_src: [u8; 16],
-    /// Outer IPv6 destination.
-    pub ipv6_dst: [u8; 16],
-    /// Flags.
-    pub flags: u16,
-    /// Outer type of service.
-    pub tos: u8,
-    /// Outer time to live.
-    pub ttl: u8,
-    /// Outer UDP source port.
-    pub tp_src: u16,
-    /// Outer UDP destination port.
-    pub tp_dst: u16,
-    /// VXLAN group policy id.
-    pub gbp_id: u16,
-    /// VXLAN group policy flags.
-    pub gbp_flags: u8,
-    /// Always 0.
-    pub pad: [u8; 5],
-}
-
 /// Connection tracking beyond state, zone and mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
@@ -179,7 +148,7 @@ pub struct FlowKey {
     /// There when `base.shape` has [`shape::ARP`].
     pub arp: ArpBlock,
     /// There when `base.shape` has [`shape::TUNNEL`].
-    pub tunnel: TunnelBlock,
+    pub tunnel: Tunnel,
     /// There when `base.shape` has [`shape::CT`].
     pub ct: CtBlock,
 }
@@ -318,21 +287,9 @@ impl FlowKey {
 
     /// The slow path's flow of this key, with `in_port` as OpenFlow port.
     pub fn to_flow(&self, in_port: OfPort) -> Flow {
-        let (b, v6, a, t, c) = (&self.base, &self.ipv6, &self.arp, &self.tunnel, &self.ct);
+        let (b, v6, a, c) = (&self.base, &self.ipv6, &self.arp, &self.ct);
         let is_nd = b.dl_type == packet::headers::ETH_TYPE_IPV6;
-        Flow {
-            tun_id: t.id,
-            tun_src: t.src,
-            tun_dst: t.dst,
-            tun_ipv6_src: t.ipv6_src,
-            tun_ipv6_dst: t.ipv6_dst,
-            tun_flags: t.flags,
-            tun_tos: t.tos,
-            tun_ttl: t.ttl,
-            tun_tp_src: t.tp_src,
-            tun_tp_dst: t.tp_dst,
-            tun_gbp_id: t.gbp_id,
-            tun_gbp_flags: t.gbp_flags,
+        let mut flow = Flow {
             ct_label: c.label,
             skb_priority: a.skb_priority,
             pkt_mark: b.pkt_mark,
@@ -372,7 +329,9 @@ impl FlowKey {
             tp_dst: b.tp_dst,
             igmp_group: a.igmp_group,
             ..Flow::default()
-        }
+        };
+        flow.set_tunnel(&self.tunnel);
+        flow
     }
 
     /// The datapath key of a flow that came in by `in_port`; inverse of [`FlowKey::to_flow`]. Registers, metadata and
@@ -445,21 +404,7 @@ impl FlowKey {
             arp_tha: if is_nd { [0; 6] } else { tha },
             pad: [0; 5],
         };
-        key.tunnel = TunnelBlock {
-            id: f.tun_id,
-            src: f.tun_src,
-            dst: f.tun_dst,
-            ipv6_src: f.tun_ipv6_src,
-            ipv6_dst: f.tun_ipv6_dst,
-            flags: f.tun_flags,
-            tos: f.tun_tos,
-            ttl: f.tun_ttl,
-            tp_src: f.tun_tp_src,
-            tp_dst: f.tun_tp_dst,
-            gbp_id: f.tun_gbp_id,
-            gbp_flags: f.tun_gbp_flags,
-            pad: [0; 5],
-        };
+        key.tunnel = f.tunnel();
         key.ct = CtBlock {
             label: f.ct_label,
             ipv6_src: f.ct_ipv6_src,

@@ -1,7 +1,7 @@
 //! [`Tunnel`]: the outer headers of a packet, as flows tell where it came from and as ports say where it goes.
 
 use crate::flow::Flow;
-use crate::key::TunnelBlock;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Bits of [`Tunnel::flags`].
 pub mod tunnel_flags {
@@ -17,8 +17,9 @@ pub mod tunnel_flags {
     pub const ALL: u16 = 15;
 }
 
-/// What the outer headers of a packet say. Addresses are of one family, the other's are zero.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+/// What the outer headers of a packet say: 64 bytes, a block of a flow key. Addresses are of one family, the other's are zero.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
 pub struct Tunnel {
     /// Tunnel key (a VNI, for example).
     pub id: u64,
@@ -44,51 +45,14 @@ pub struct Tunnel {
     pub gbp_id: u16,
     /// VXLAN group policy flags.
     pub gbp_flags: u8,
+    /// Always 0.
+    pub pad: [u8; 5],
 }
 
 impl Tunnel {
     /// Whether there is one: it leads somewhere.
     pub fn is_some(&self) -> bool {
         self.dst != 0 || self.ipv6_dst != [0; 16]
-    }
-}
-
-impl From<&TunnelBlock> for Tunnel {
-    fn from(b: &TunnelBlock) -> Tunnel {
-        Tunnel {
-            id: b.id,
-            src: b.src,
-            dst: b.dst,
-            ipv6_src: b.ipv6_src,
-            ipv6_dst: b.ipv6_dst,
-            flags: b.flags,
-            tos: b.tos,
-            ttl: b.ttl,
-            tp_src: b.tp_src,
-            tp_dst: b.tp_dst,
-            gbp_id: b.gbp_id,
-            gbp_flags: b.gbp_flags,
-        }
-    }
-}
-
-impl From<&Tunnel> for TunnelBlock {
-    fn from(t: &Tunnel) -> TunnelBlock {
-        TunnelBlock {
-            id: t.id,
-            src: t.src,
-            dst: t.dst,
-            ipv6_src: t.ipv6_src,
-            ipv6_dst: t.ipv6_dst,
-            flags: t.flags,
-            tos: t.tos,
-            ttl: t.ttl,
-            tp_src: t.tp_src,
-            tp_dst: t.tp_dst,
-            gbp_id: t.gbp_id,
-            gbp_flags: t.gbp_flags,
-            pad: [0; 5],
-        }
     }
 }
 
@@ -108,6 +72,7 @@ impl Flow {
             tp_dst: self.tun_tp_dst,
             gbp_id: self.tun_gbp_id,
             gbp_flags: self.tun_gbp_flags,
+            pad: [0; 5],
         }
     }
 

@@ -281,7 +281,7 @@ impl TunnelPorts {
         if self.0.is_empty() || !key.has(shape::TUNNEL) {
             return None;
         }
-        let t = Tunnel::from(&key.tunnel);
+        let t = key.tunnel;
         let (remote, local) = if t.dst != 0 {
             (IpAddr::V4(t.src.into()), IpAddr::V4(t.dst.into()))
         } else {

@@ -5,7 +5,7 @@ use super::values::{CT_STATE, TCP_FLAGS};
 use super::write::{Base, Fields, flags, hex};
 use super::{FlowFormat, PortNames};
 use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet};
-use flow::{FlowKey, KeyMask, Tunnel, VlanTag, nw_frag, shape};
+use flow::{FlowKey, KeyMask, VlanTag, nw_frag, shape};
 use packet::headers as h;
 
 /// Attributes on their way to text.
@@ -112,7 +112,7 @@ impl Text<'_> {
     }
 
     fn tunnel(&mut self) {
-        let (t, m) = (Tunnel::from(&self.key.tunnel), Tunnel::from(&self.mask.tunnel));
+        let (t, m) = (self.key.tunnel, self.mask.tunnel);
         self.header("tunnel", |f| put_tunnel(f, &t, Some(&m)));
     }
 

@@ -83,8 +83,7 @@ impl Parsed<'_> {
             "ct_tuple4" | "ct_tuple6" => self.ct_tuple(item)?,
             "tunnel" => {
                 let tunnel = sets::tunnel(item)?;
-                self.key.tunnel = (&tunnel.value).into();
-                self.mask.tunnel = (&tunnel.mask).into();
+                (self.key.tunnel, self.mask.tunnel) = (tunnel.value, tunnel.mask);
             }
             "packet_type" => self.packet_type(item)?,
             _ => return self.header(item),

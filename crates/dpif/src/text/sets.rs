@@ -70,6 +70,7 @@ pub(super) fn put_tunnel(f: &mut Fields, t: &Tunnel, mask: Option<&Tunnel>) {
         tp_dst: u16::MAX,
         gbp_id: u16::MAX,
         gbp_flags: u8::MAX,
+        ..Tunnel::default()
     };
     let m = mask.unwrap_or(&all);
     if mask.is_some() || t.flags & tunnel_flags::KEY != 0 {

@@ -75,8 +75,7 @@ fn metadata(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits, out: &mut KeyMask
     let second = if limits.vlans > 1 { mask.arp.vlan1.tci } else { 0 };
     out.arp.vlan1 = exact(there > 1, second);
     if key.has(shape::TUNNEL) {
-        let held = kernel_tunnel_mask(&(&key.tunnel).into(), &(&mask.tunnel).into());
-        out.tunnel = (&held).into();
+        out.tunnel = kernel_tunnel_mask(&key.tunnel, &mask.tunnel);
     }
     if limits.ct {
         (b.ct_state, b.ct_zone, b.ct_mark) = (m.ct_state & CT_STATE_BITS, m.ct_zone, m.ct_mark);
@@ -133,7 +132,7 @@ fn internet(key: &FlowKey, mask: &KeyMask, out: &mut KeyMask) {
 pub fn mask_fits(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits) -> bool {
     let mask = &of_blocks(key, mask);
     let (b, c) = (&mask.base, &mask.ct);
-    let tunnel = tunnel_mask_fits(&(&key.tunnel).into(), &(&mask.tunnel).into());
+    let tunnel = tunnel_mask_fits(&key.tunnel, &mask.tunnel);
     let second_tag = limits.vlans < 2 && tags(key).count() > 1 && mask.arp.vlan1.tci & !VlanTag::PRESENT != 0;
     let is_igmp = Payload::of(key) == Payload::Ipv4
         && key.base.nw_proto == h::IPPROTO_IGMP

@@ -102,7 +102,7 @@ impl Reader<'_> {
             attr::CT_LABELS => c.label = u128::from_ne_bytes(a.array()?).to_be_bytes(),
             attr::TUNNEL => {
                 let (tunnel, fitness) = parse_tunnel(a.nested()?)?;
-                self.out.tunnel = (&tunnel).into();
+                self.out.tunnel = tunnel;
                 self.worse(fitness);
             }
             attr::ETHERNET => {

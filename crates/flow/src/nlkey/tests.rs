@@ -260,7 +260,7 @@ fn tunnels_are_matched_as_the_kernel_holds_them() {
         tp_dst: 4789,
         ..Tunnel::default()
     };
-    key.tunnel = (&tunnel).into();
+    key.tunnel = tunnel;
     key.set_shape();
     let written = key_to_bytes(&key, &KeyLimits::LINUX);
     let port = 7u32.to_ne_bytes().map(|b| format!("{b:02x}")).concat();
@@ -284,7 +284,7 @@ fn tunnels_are_matched_as_the_kernel_holds_them() {
         let held = kernel_mask(&key, &mask, &KeyLimits::LINUX);
         let bytes = mask_to_bytes(&key, &mask, &KeyLimits::LINUX);
         assert_eq!(parse_mask(&bytes, &key, 2), Ok((held, Fitness::Perfect)));
-        (Tunnel::from(&held.tunnel), mask_fits(&key, &mask, &KeyLimits::LINUX))
+        (held.tunnel, mask_fits(&key, &mask, &KeyLimits::LINUX))
     };
     // That there is a tunnel is always matched.
     let bytes = mask_to_bytes(&key, &FlowKey::from_mask(&Mask::none(), &key), &KeyLimits::LINUX);
@@ -445,6 +445,7 @@ fn any_tunnel() -> impl Strategy<Value = Tunnel> {
             tp_dst: (c >> 16) as u16,
             gbp_id: (c >> 32) as u16 & (c >> 48) as u16,
             gbp_flags: (d >> 32) as u8 & (d >> 40) as u8 & (d >> 48) as u8,
+            pad: [0; 5],
         }
     });
     prop_oneof![Just(Tunnel::default()), some]
@@ -461,7 +462,7 @@ proptest! {
         let mut key = FlowKey::default();
         let md = Metadata { in_port: 7, pkt_mark: mark, skb_priority: mark & 1, recirc_id: 3, dp_hash: 9 };
         extract(&frame, &md, 2, &mut key);
-        key.tunnel = (&tunnel).into();
+        key.tunnel = tunnel;
         key.set_shape();
         let written = key_to_bytes(&key, &KeyLimits::LINUX);
         prop_assert_eq!(parse_key(&written, 2), Ok((key, Fitness::Perfect)));

@@ -54,7 +54,7 @@ impl Writer<'_> {
         self.put(out, attr::PRIORITY, &self.values.arp.skb_priority.to_ne_bytes());
         if self.of.has(shape::TUNNEL) {
             // Also an empty mask: that there is a tunnel is always matched.
-            out.nested(attr::TUNNEL, |out| write_tunnel(out, &(&self.values.tunnel).into()));
+            out.nested(attr::TUNNEL, |out| write_tunnel(out, &self.values.tunnel));
         }
         // A key without an input port is that of a packet from nowhere.
         if self.is_mask || b.in_port != u32::MAX {

@@ -200,7 +200,7 @@ fn tunnels_are_held_and_set_as_written() {
         ];
         for (tunnel, mask) in [v4, v6, policy].iter().flat_map(|t| masks.map(|m| (*t, m))) {
             let mut key = key_of(&frame, s.far.number.0);
-            key.tunnel = (&tunnel).into();
+            key.tunnel = tunnel;
             key.set_shape();
             let mut flow = Flow::default();
             flow.set_tunnel(&mask);

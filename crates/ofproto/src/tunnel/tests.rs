@@ -1,6 +1,5 @@
 use super::*;
 use crate::ports::{BundleId, PortConfigBits, PortCounters};
-use flow::TunnelBlock;
 use packet::headers as h;
 
 const DEVICE: DpPort = DpPort(7);
@@ -56,7 +55,7 @@ fn came(src: [u8; 4], dst: [u8; 4], id: u64) -> FlowKey {
         ttl: 64,
         ..Tunnel::default()
     };
-    key.tunnel = TunnelBlock::from(&tunnel);
+    key.tunnel = tunnel;
     key.set_shape();
     key
 }
