@@ -225,7 +225,7 @@ pub fn configuration(bytes: &[u8]) {
     assert!(server.add_database(Database::new(open_vswitch()), true).is_ok());
     let (Ok(writer), Ok(reader)) = (server.session_open(), server.session_open()) else { return };
     let mut client = Client::new(ClientConfig::all(open_vswitch()));
-    let (mut planner, mut opened_so_far) = (Planner::new(1), 0);
+    let (mut planner, mut opened_so_far) = (Planner::default(), 0);
     for line in bytes.split(|b| *b == b'\n').take(RULES_MAX) {
         let Some(operations) = line.strip_prefix(b"[") else { continue };
         let request =

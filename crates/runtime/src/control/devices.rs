@@ -92,9 +92,9 @@ impl Device {
         let userspace = datapath.userspace();
         let body = match (userspace.and_then(|u| u.dummy(dp_port)), &open.device.tunnel) {
             (Some(dummy), _) => Ok(Body::Dummy(dummy)),
-            (None, Some(tunnel)) => Ok(Body::Tunnel(tunnel.clone(), address_of(name))),
+            (None, Some(tunnel)) => Ok(Body::Tunnel(tunnel.clone(), open.address)),
             (None, None) if userspace.is_some_and(|u| u.is_bare(dp_port)) => {
-                Ok(Body::Bare(open.device.mac.unwrap_or(address_of(name))))
+                Ok(Body::Bare(open.device.mac.unwrap_or(open.address)))
             }
             (None, None) => link::link_info(name).map(|info| Body::Kernel(info.ifindex)),
         };
@@ -262,15 +262,6 @@ impl Device {
         }
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
-}
-
-/// A locally administered address for a port without a device, the same for a name each time (FNV-1a of the name).
-fn address_of(name: &str) -> MacAddr {
-    let hash = name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-    let [a, b, c, d, e, ..] = hash.to_be_bytes();
-    MacAddr([0x02, a, b, c, d, e])
 }
 
 /// The system's own words for an error, without its number and without what was tried.

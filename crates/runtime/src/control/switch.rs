@@ -85,7 +85,7 @@ impl Switch {
                 },
                 wake,
             ),
-            planner: Planner::new(machine_seed()),
+            planner: Planner::default(),
             facts: FactKeeper::new(&supported, system_id),
             openflow: OpenFlow::new(&config.run_dir),
             supported,
@@ -565,12 +565,6 @@ impl Switch {
             }
         }
     }
-}
-
-/// A number that stays the same on this machine, from which addresses of bridges follow.
-fn machine_seed() -> u64 {
-    let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-    u64::from_str_radix(id.trim().get(..16).unwrap_or(""), 16).unwrap_or(0x5317_1ce0)
 }
 
 /// Listening targets of `Manager` rows.

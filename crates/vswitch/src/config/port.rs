@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
             },
             protected: row.bool("protected"),
             fake_bridge: row.bool("fake_bridge"),
-            mac: row.opt_str("mac").and_then(|text| self.mac(row, "mac", text)),
+            mac: self.port_mac(row),
             qos: row.opt_uuid("qos"),
             bond: BondConfig {
                 mode: row.opt_str("bond_mode").map(str::to_string),
@@ -144,6 +144,16 @@ impl<'a> Reader<'a> {
             },
             interfaces,
         }
+    }
+
+    /// An address that no bridge can have is kept: the port then gives its bridge none.
+    fn port_mac(&mut self, row: RowView<'a>) -> Option<MacAddr> {
+        let text = row.opt_str("mac")?;
+        let mac = MacAddr::parse(text.trim());
+        if mac.is_none() {
+            self.notice(row, format!("mac={text:?} is not an Ethernet address: ignored"));
+        }
+        mac
     }
 
     /// The interfaces that can be served, in the order of their names.

@@ -518,7 +518,7 @@ proptest! {
         txn.update("Open_vSwitch", root, [("other_config", ColumnValue::from(settings(&of_switch)))]);
         let made = matches!(bed.commit(txn), ovsdb::client::TxnOutcome::Success { .. });
         prop_assert_eq!(made, texts[0] != "br0", "only that name is taken");
-        let (mut planner, mut fake) = (Planner::new(0), Fake::default());
+        let (mut planner, mut fake) = (Planner::default(), Fake::default());
         fake.apply(&mut planner, bed.desired());
         let mut writeback = crate::Writeback::new(None);
         if let Some(txn) = writeback.next(bed.replica(), &planner.facts(), 0) {

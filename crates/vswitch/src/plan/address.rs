@@ -1,23 +1,24 @@
-//! Ethernet address and datapath id of a bridge.
+//! Ethernet addresses of bridges, and of ports without a device.
 
 use ofproto::MacAddr;
+use ovsdb::value::Uuid;
 
-/// A locally administered address of a single station, always the same for the same seed and names.
-pub(super) fn derived_mac(seed: u64, names: &[&str]) -> MacAddr {
-    // FNV-1a over seed and names, then the finalizer of SplitMix64. Collisions cost an operator's `hwaddr`, no more.
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    let bytes = names.iter().flat_map(|name| name.bytes().chain([0]));
-    for byte in seed.to_be_bytes().into_iter().chain(bytes) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    let mut mac = MacAddr::from_u64((hash ^ (hash >> 31)) & 0xffff_ffff_ffff);
-    mac.0[0] = mac.0[0] & !1 | 2;
-    mac
+/// Addresses of EDP and EAPS, which look like those of stations.
+const RESERVED: [MacAddr; 3] = [
+    MacAddr([0x00, 0xe0, 0x2b, 0, 0, 0]),
+    MacAddr([0x00, 0xe0, 0x2b, 0, 0, 4]),
+    MacAddr([0x00, 0xe0, 0x2b, 0, 0, 6]),
+];
+
+/// The locally administered address of a row: as random as its UUID, and the same after each restart.
+///
+/// The six bytes are the first of Open vSwitch's UUID in memory: two words of 32 bits, the least significant byte first.
+pub(super) fn of_row(row: Uuid) -> MacAddr {
+    let [a, b, c, d, .., g, h] = *row.as_bytes().first_chunk::<8>().expect("a UUID has 16 bytes");
+    MacAddr([d & !1 | 2, c, b, a, h, g])
 }
 
 /// Whether the address of a port may become that of its bridge: a real device's, not one made up by software.
 pub(super) fn may_represent(mac: MacAddr) -> bool {
-    !mac.is_multicast() && !mac.is_zero() && mac.0[0] & 2 == 0
+    !mac.is_multicast() && !mac.is_zero() && mac.0[0] & 2 == 0 && !RESERVED.contains(&mac)
 }

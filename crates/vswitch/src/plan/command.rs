@@ -121,6 +121,8 @@ pub struct OpenInterface {
     pub type_name: String,
     /// It is the bridge's own.
     pub is_local: bool,
+    /// Its address if it has no device of its own.
+    pub address: MacAddr,
     /// Its settings.
     pub device: DeviceSettings,
 }

@@ -37,10 +37,9 @@ pub use ports::{PortEntry, PortSet};
 use crate::config::{Desired, GlobalConfig, Notice};
 use state::{Bridge, Open, State};
 
-/// The state applied, and the way from there to the desired one.
-#[derive(Clone, Debug)]
+/// The state applied, and the way from there to the desired one. The default is a switch without bridges.
+#[derive(Clone, Debug, Default)]
 pub struct Planner {
-    seed: u64,
     desired: Desired,
     global: Option<Arc<GlobalConfig>>,
     bridges: BTreeMap<String, Bridge>,
@@ -74,23 +73,6 @@ pub struct OpenPort<'a> {
 }
 
 impl Planner {
-    /// A planner for a switch without bridges. From the seed, kept by the owner across restarts, come the addresses of
-    /// bridges without a device of their own and of patch ports.
-    pub fn new(seed: u64) -> Self {
-        Planner {
-            seed,
-            desired: Desired::default(),
-            global: None,
-            bridges: BTreeMap::new(),
-            next_bridge: 0,
-            home: BTreeMap::new(),
-            openings: BTreeMap::new(),
-            next_open: 0,
-            dirty: BTreeSet::new(),
-            notices: Vec::new(),
-        }
-    }
-
     /// Takes a new desired state and gives the first steps towards it.
     pub fn plan(&mut self, desired: Desired) -> Vec<Command> {
         let before = &self.desired;
@@ -224,7 +206,7 @@ impl Planner {
         let Some(found) = found else { return };
         let name = found.config.name.clone();
         let error = format!("could not create bridge {name} ({error})");
-        let mut failed = Bridge::new(found.id, found.config.clone(), self.seed);
+        let mut failed = Bridge::new(found.id, found.config.clone());
         failed.failed = Some(error);
         *found = failed;
         self.home.retain(|_, home| *home != name);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ofproto::OfPort;
 use ofproto::ports::{BridgeId, Bundle, VlanSet};
 
-use super::address::derived_mac;
+use super::address;
 use super::state::{Bridge, Interface, Open, State};
 use super::{BridgeSettings, Command, CreateBridge, OpenId, OpenInterface, Planner, PortEntry, PortSet};
 use crate::config::{
@@ -137,7 +137,7 @@ impl Planner {
         if self.bridges.contains_key(name) {
             return;
         }
-        let mut bridge = Bridge::new(BridgeId(self.next_bridge), config.clone(), self.seed);
+        let mut bridge = Bridge::new(BridgeId(self.next_bridge), config.clone());
         self.next_bridge += 1;
         for (interface, (port, new)) in wanted_interfaces(config) {
             bridge.interfaces.insert(interface.to_string(), Interface::new(new.clone(), port.name.clone()));
@@ -163,7 +163,7 @@ impl Planner {
         wanted.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| natural_order(&a.name, &b.name)));
         for config in wanted {
             if config.is_patch() {
-                join(bridge, &config.name, self.seed);
+                join(bridge, &config.name);
                 continue;
             }
             let open = OpenId(self.next_open);
@@ -178,6 +178,7 @@ impl Planner {
                 name: config.name.clone(),
                 type_name: config.type_name.clone(),
                 is_local,
+                address: bridge.address(&config),
                 device: device.clone(),
             }));
             if let Some(interface) = bridge.interfaces.get_mut(&config.name) {
@@ -337,11 +338,10 @@ fn close_all(bridge: &mut Bridge, out: &mut Vec<Command>) {
 }
 
 /// A patch port needs no device.
-fn join(bridge: &mut Bridge, name: &str, seed: u64) {
+fn join(bridge: &mut Bridge, name: &str) {
+    let mac = bridge.interfaces.get(name).map(|interface| bridge.address(&interface.config)).unwrap_or_default();
     let state = match bridge.assign_number(name) {
-        Some(number) => {
-            State::Open(Open { number, dp_port: None, mac: derived_mac(seed, &["patch", name]), mtu: None })
-        }
+        Some(number) => State::Open(Open { number, dp_port: None, mac, mtu: None }),
         None => State::Failed(format!("could not add {name} (no OpenFlow port number is free)")),
     };
     if let Some(interface) = bridge.interfaces.get_mut(name) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ofproto::ports::{BridgeId, BundleId};
 use ofproto::{DpPort, MacAddr, OfPort};
 
-use super::address::{derived_mac, may_represent};
+use super::address::{self, may_represent};
 use super::numbers::PortNumbers;
 use super::{BridgeSettings, DeviceSettings, OpenId, PortSet};
 use crate::config::{BridgeConfig, ControllerConfig, InterfaceConfig};
@@ -79,8 +79,6 @@ pub(super) struct Bridge {
     pub(super) numbers: PortNumbers,
     pub(super) bundles: BTreeMap<String, BundleId>,
     pub(super) next_bundle: u32,
-    /// Its address when no port gives one.
-    pub(super) default_mac: MacAddr,
     pub(super) ports: Arc<PortSet>,
     pub(super) settings: Option<BridgeSettings>,
     pub(super) controllers: Vec<ControllerConfig>,
@@ -91,8 +89,7 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    pub(super) fn new(id: BridgeId, config: Arc<BridgeConfig>, seed: u64) -> Self {
-        let default_mac = derived_mac(seed, &["bridge", &config.name]);
+    pub(super) fn new(id: BridgeId, config: Arc<BridgeConfig>) -> Self {
         Bridge {
             id,
             config,
@@ -100,7 +97,6 @@ impl Bridge {
             numbers: PortNumbers::default(),
             bundles: BTreeMap::new(),
             next_bundle: 0,
-            default_mac,
             ports: Arc::default(),
             settings: None,
             controllers: Vec::new(),
@@ -109,7 +105,7 @@ impl Bridge {
         }
     }
 
-    /// The address of the bridge: as configured, else the lowest of its ports, else its own.
+    /// The address of the bridge: as configured, else the lowest of its ports, else that of its row.
     pub(super) fn mac(&self) -> MacAddr {
         if let Some(mac) = self.config.options.hwaddr {
             return mac;
@@ -119,7 +115,12 @@ impl Bridge {
             let port = self.config.ports.get(&interface.port)?;
             Some(port.mac.unwrap_or(open.mac)).filter(|mac| may_represent(*mac))
         };
-        self.interfaces.values().filter_map(of_interface).min().unwrap_or(self.default_mac)
+        self.interfaces.values().filter_map(of_interface).min().unwrap_or_else(|| address::of_row(self.config.row))
+    }
+
+    /// The address of an interface that has no device of its own.
+    pub(super) fn address(&self, interface: &InterfaceConfig) -> MacAddr {
+        address::of_row(interface.row.unwrap_or(self.config.row))
     }
 
     /// The datapath id: as configured, else the address with zeros before it.

@@ -15,7 +15,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        World { bed: Bed::new(), fake: Fake::default(), planner: Planner::new(1) }
+        World { bed: Bed::new(), fake: Fake::default(), planner: Planner::default() }
     }
 
     /// Applies what the database says and gives the commands that it took.
@@ -134,7 +134,7 @@ fn numbers_in_one_transaction_and_after_a_restart() {
         world.bed.set("Interface", name, "ofport", number);
     }
     world.add("new", &[]);
-    (world.planner, world.fake) = (Planner::new(1), Fake::default());
+    (world.planner, world.fake) = (Planner::default(), Fake::default());
     world.sync();
     assert_eq!(["r", "p9", "p10", "p2", "new"].map(|name| world.fake.number(name)), [1, 77, 3, 4, 2]);
 }
@@ -268,8 +268,10 @@ fn patch_ports_find_each_other() {
 fn the_address_of_a_bridge() {
     let mut world = World::with_bridge();
     let mac = |world: &World| world.fake.bridge("br0").settings.clone().unwrap().mac;
-    let own = mac(&world);
-    assert_eq!((own.0[0] & 3, own), (2, mac(&World::with_bridge())), "local, and the same again");
+    let row = *world.bed.row("Bridge", "br0").as_bytes();
+    let own = MacAddr([row[3] & !1 | 2, row[2], row[1], row[0], row[7], row[6]]);
+    assert_eq!(mac(&world), own, "of its row, local");
+    assert_eq!(world.fake.bridge("br0").settings.as_ref().unwrap().datapath_id, own.to_u64());
     world.add("p5", &[]);
     assert_eq!(mac(&world), device_mac("p5"));
     assert_eq!(world.fake.devices["br0"].2.mac, Some(device_mac("p5")));
@@ -294,6 +296,38 @@ fn the_address_of_a_bridge() {
     world.planner.device_changed("p5", MacAddr([0, 0, 0, 0, 0, 9]), Some(1500));
     world.fake.go_on(&mut world.planner);
     assert_eq!(mac(&world), MacAddr([0, 0, 0, 0, 0, 9]));
+    world.set("Bridge", "br0", "other_config", map(&[]));
+    world.bed.del_port("br0", "p3");
+    let of_port = |world: &mut World, mac: &str| world.set("Port", "p5", "mac", mac);
+    for (text, bridge) in [
+        ("00:00:00:00:00:07", MacAddr([0, 0, 0, 0, 0, 7])),
+        ("02:00:00:00:00:07", own),
+        ("01:00:00:00:00:07", own),
+        ("00:00:00:00:00:00", own),
+        ("00:e0:2b:00:00:04", own),
+        ("none of that", MacAddr([0, 0, 0, 0, 0, 9])),
+    ] {
+        of_port(&mut world, text);
+        assert_eq!(mac(&world), bridge, "{text}");
+    }
+    world.bed.del_br("br0");
+    world.sync();
+    world.bed.add_br("br0", "netdev");
+    world.sync();
+    assert_ne!(mac(&world), own, "another row, another bridge");
+}
+
+#[test]
+fn the_address_of_a_port_without_a_device_is_of_its_row() {
+    let mut world = World::with_bridge();
+    world.add("pa", &[("type", "patch".into()), ("options", map(&[("peer", "pb")]))]);
+    world.add("pb", &[("type", "patch".into()), ("options", map(&[("peer", "pa")]))]);
+    for name in ["pa", "pb"] {
+        let row = *world.bed.row("Interface", name).as_bytes();
+        let expected = MacAddr([row[3] & !1 | 2, row[2], row[1], row[0], row[7], row[6]]);
+        let ports = &world.fake.bridge("br0").ports.ports;
+        assert_eq!(ports.iter().find(|port| port.name == name).map(|port| port.mac), Some(expected));
+    }
 }
 
 #[test]

@@ -282,7 +282,7 @@ fn what_the_server_lacks_is_not_written() {
 #[test]
 fn from_rows_to_commands_to_rows() {
     let mut world = World::new();
-    let (mut planner, mut fake) = (Planner::new(1), Fake::default());
+    let (mut planner, mut fake) = (Planner::default(), Fake::default());
     fake.missing.insert("p1".into());
     world.bed.add_port("br0", "g1", &[], &[("type", "gre".into())]);
     world.bed.add_port("br0", "pa", &[], &[("type", "patch".into()), ("options", map(&[("peer", "pb")]))]);

@@ -160,7 +160,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
     #[test]
     fn the_end_does_not_depend_on_the_way(steps in steps()) {
-        let (mut model, mut fake, mut planner) = (Model::default(), Fake::default(), Planner::new(3));
+        let (mut model, mut fake, mut planner) = (Model::default(), Fake::default(), Planner::default());
         for step in steps {
             match step {
                 Step::Bridge(n, Some(bridge)) => { model.bridges.insert(n, bridge); }
@@ -185,7 +185,7 @@ proptest! {
         planner.retry_failed();
         fake.go_on(&mut planner);
         let mut fresh = Fake { missing: fake.missing.clone(), ..Fake::default() };
-        fresh.apply(&mut Planner::new(3), desired(&model));
+        fresh.apply(&mut Planner::default(), desired(&model));
         prop_assert_eq!(essence(&fake, &model), essence(&fresh, &model));
         prop_assert_eq!(planner.plan(desired(&model)), vec![]);
         fake.apply(&mut planner, Desired { row: Some(Uuid::ZERO), ..Desired::default() });
