@@ -131,13 +131,29 @@ fn looking_up(masks: usize, rules: usize) {
     }
 }
 
-const CASES: [&str; 6] = ["eth_dst", "5-tuple", "routes", "lookup-1", "lookup-10", "lookup-100"];
+/// Tries that come and go while a reader holds the rules.
+fn prefixes(rules: usize) {
+    let mut c = Classifier::new(SEED);
+    for n in 0..rules {
+        c.insert(&five_tuple(n), 100, n);
+    }
+    for (what, fields) in [("none", &[][..]), ("ip_dst", &[IpDst]), ("ip_dst and ip_src", &[IpDst, IpSrc])] {
+        let published = c.clone();
+        let start = Instant::now();
+        c.set_prefix_fields(fields);
+        println!("prefixes of {rules} rules, now {what}: {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
+        black_box(published);
+    }
+}
+
+const CASES: [&str; 7] = ["eth_dst", "5-tuple", "routes", "prefixes", "lookup-1", "lookup-10", "lookup-100"];
 
 fn run(case: &str, rules: usize) {
     match case {
         "eth_dst" => inserting(case, rules, mac_rule),
         "5-tuple" => inserting(case, rules, five_tuple),
         "routes" => inserting(case, rules, route),
+        "prefixes" => prefixes(rules),
         _ => looking_up(case.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(1), rules / 10),
     }
 }

@@ -15,6 +15,10 @@ use std::sync::Arc;
 /// Most fields that have a prefix trie.
 pub const MAX_PREFIX_FIELDS: usize = 4;
 
+/// The fields that have one unless others are set, as in Open vSwitch 3.5.
+pub const DEFAULT_PREFIX_FIELDS: [FieldId; MAX_PREFIX_FIELDS] =
+    [FieldId::IpDst, FieldId::IpSrc, FieldId::Ipv6Dst, FieldId::Ipv6Src];
+
 /// Place of a subtable in the order of lookup. Among equal priorities, a subtable that is new or has risen stands behind
 /// the others, one that has sunk before them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,7 +133,7 @@ pub struct Classifier<R> {
 }
 
 impl<R: Clone> Classifier<R> {
-    /// An empty classifier with tries on `ip_dst` and `ip_src`. `seed` keys its hashes: it should not be known to those who
+    /// An empty classifier with tries on [`DEFAULT_PREFIX_FIELDS`]. `seed` keys its hashes: it should not be known to those who
     /// can cause rules to be added.
     pub fn new(seed: u64) -> Classifier<R> {
         let mut new = Classifier {
@@ -140,7 +144,7 @@ impl<R: Clone> Classifier<R> {
             prefixes: Default::default(),
             next_places: (0, -1),
         };
-        new.set_prefix_fields(&[FieldId::IpDst, FieldId::IpSrc]);
+        new.set_prefix_fields(&DEFAULT_PREFIX_FIELDS);
         new
     }
 
@@ -298,7 +302,8 @@ impl<R: Clone> Classifier<R> {
         self.prefixes.iter().flatten().map(PrefixField::id)
     }
 
-    /// Sets which fields have a prefix trie, and builds the tries from all rules. Repeated fields and fields that share bits
+    /// Sets which fields have a prefix trie. Fields that have one keep it; for new ones it is built from the rules whose mask is
+    /// a prefix there. Repeated fields and fields that share bits
     /// with others (such as `dl_vlan`, which matches the tag's presence as well) are left out, and so is what comes after
     /// [`MAX_PREFIX_FIELDS`].
     pub fn set_prefix_fields(&mut self, fields: &[FieldId]) {
@@ -312,8 +317,11 @@ impl<R: Clone> Classifier<R> {
             return;
         }
         let mut prefixes: [Option<PrefixField>; MAX_PREFIX_FIELDS] = Default::default();
-        for (slot, field) in prefixes.iter_mut().zip(taken) {
-            *slot = Some(PrefixField { field, set: PrefixSet::default() });
+        let mut is_new = [false; MAX_PREFIX_FIELDS];
+        for ((slot, is_new), field) in prefixes.iter_mut().zip(&mut is_new).zip(taken) {
+            let kept = self.prefixes.iter().flatten().find(|prefix| prefix.field == field);
+            *is_new = kept.is_none();
+            *slot = Some(kept.cloned().unwrap_or(PrefixField { field, set: PrefixSet::default() }));
         }
         let ranks: Vec<Rank> = self.subtables.keys().copied().collect();
         for rank in ranks {
@@ -324,7 +332,7 @@ impl<R: Clone> Classifier<R> {
         for table in self.subtables.values() {
             for (i, prefix) in prefixes.iter_mut().enumerate() {
                 let len = table.prefix_len(i);
-                let Some(prefix) = prefix.as_mut().filter(|_| len > 0) else { continue };
+                let Some(prefix) = prefix.as_mut().filter(|_| len > 0 && is_new[i]) else { continue };
                 for (m, _, _) in table.iter() {
                     prefix.set.insert(prefix.value(m.flow()), len);
                 }

@@ -27,7 +27,7 @@ pub mod reference;
 mod shape;
 mod subtable;
 
-pub use classifier::{Classifier, Footprint, MAX_PREFIX_FIELDS};
+pub use classifier::{Classifier, DEFAULT_PREFIX_FIELDS, Footprint, MAX_PREFIX_FIELDS};
 
 #[cfg(test)]
 mod tests;

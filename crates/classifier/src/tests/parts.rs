@@ -90,12 +90,42 @@ fn a_lookup_adds_to_the_wildcards_and_takes_nothing_away() {
 fn prefix_fields_are_checked() {
     let mut c = Classifier::<()>::new(7);
     let now = |c: &Classifier<()>| c.prefix_fields().collect::<Vec<_>>();
-    assert_eq!(now(&c), [FieldId::IpDst, FieldId::IpSrc]);
-    use FieldId::{DlVlan, InPort, IpDst, Ipv6Dst, Ipv6Src, NwTos, TcpDst, TcpSrc};
+    use FieldId::{DlVlan, InPort, IpDst, IpSrc, Ipv6Dst, Ipv6Src, NwTos, TcpDst, TcpSrc};
+    assert_eq!(now(&c), [IpDst, IpSrc, Ipv6Dst, Ipv6Src]);
     c.set_prefix_fields(&[DlVlan, Ipv6Dst, NwTos, Ipv6Dst, InPort, TcpSrc, TcpDst, Ipv6Src, IpDst]);
     assert_eq!(now(&c), [Ipv6Dst, TcpSrc, TcpDst, Ipv6Src]);
     c.set_prefix_fields(&[]);
     assert_eq!(now(&c), []);
+}
+
+#[test]
+fn tries_come_and_go_with_rules_in_place() {
+    let rules = ["ip,nw_dst=10.0.0.0/8", "ip,nw_src=10.1.0.0/16", "ipv6,ipv6_dst=2001:db8::/32"];
+    let packets = ["tcp,nw_dst=11.1.1.1,nw_src=12.1.1.1", "tcp6,ipv6_dst=3001::1"];
+    let masks = |c: &Classifier<()>| {
+        packets.map(|packet| {
+            let mut wc = Mask::none();
+            c.lookup(parse_match(packet).flow(), Some(&mut wc));
+            wc
+        })
+    };
+    let filled = |fields: &[FieldId]| {
+        let mut c = Classifier::<()>::new(7);
+        c.set_prefix_fields(fields);
+        rules.iter().for_each(|rule| assert!(c.insert(&parse_match(rule), 1, ()).is_none()));
+        c
+    };
+    use FieldId::{IpDst, IpSrc, Ipv6Dst};
+    let mut c = filled(&[]);
+    for fields in [&[IpDst][..], &[IpSrc, IpDst], &[Ipv6Dst, IpSrc], &[], &[IpSrc, Ipv6Dst, IpDst]] {
+        c.set_prefix_fields(fields);
+        let fresh = filled(fields);
+        assert_eq!(masks(&c), masks(&fresh), "{fields:?}");
+        assert_eq!(c.debug_footprint().prefixes, fresh.debug_footprint().prefixes, "{fields:?}");
+    }
+    // Rules still leave the tries that were built later.
+    rules.iter().for_each(|rule| assert!(c.remove(&parse_match(rule), 1).is_some()));
+    assert_eq!(c.debug_footprint().prefixes, 0);
 }
 
 #[test]
