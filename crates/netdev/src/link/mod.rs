@@ -70,6 +70,8 @@ pub struct LinkInfo {
     pub mtu: u32,
     /// Set up by the administrator (`IFF_UP`).
     pub admin_up: bool,
+    /// The machine's own packets come back by it (`IFF_LOOPBACK`).
+    pub loopback: bool,
     /// The layer below carries frames (`IFF_LOWER_UP`: carrier).
     pub lower_up: bool,
     /// Operational state.

@@ -207,6 +207,7 @@ pub(crate) fn link_of(m: &Message) -> Option<(LinkInfo, Option<LinkStats>)> {
         ifindex: u32::from_ne_bytes(field(&m.body, 4)?),
         admin_up: flags & libc::IFF_UP as u32 != 0,
         lower_up: flags & IFF_LOWER_UP != 0,
+        loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
         ..LinkInfo::default()
     };
     let mut stats = None;

@@ -86,7 +86,11 @@ impl Device {
         let spec = Device::spec(open);
         let of_kernel = spec.kind == PortKind::System || open.type_name == "afxdp";
         if of_kernel && !dummies.replaces(&open.type_name) {
-            link::link_info(name).map_err(|e| failed(&os_text(&e)))?;
+            let info = link::link_info(name).map_err(|e| failed(&os_text(&e)))?;
+            if info.loopback {
+                // Whatever the switch sent there would be a packet from there.
+                return Err(format!("could not add network device {name} to ofproto (Invalid argument)"));
+            }
         }
         let dp_port = datapath.port_add(&spec).map_err(|e| failed(&e))?;
         let userspace = datapath.userspace();

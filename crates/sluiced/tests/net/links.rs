@@ -16,6 +16,17 @@ fn late_host(net: &Topology, host: &Netns, port: &str, address: &str) -> String 
 }
 
 #[test]
+fn a_loopback_device_is_no_port() {
+    require_netns!();
+    require_programs!("ovs-vsctl");
+    let (_net, daemon) = switch(1);
+    let error = "could not add network device lo to ofproto (Invalid argument)";
+    let out = vsctl_output(&daemon, "add-port br0 lo");
+    assert!(out.stderr.contains(error), "{}", out.stderr);
+    assert_eq!(vsctl(&daemon, "get Interface lo ofport error"), format!("-1\n\"{error}\""));
+}
+
+#[test]
 fn a_missing_device_is_told_and_taken_in_when_it_comes() {
     require_netns!();
     require_programs!("ovs-vsctl", "ping");
