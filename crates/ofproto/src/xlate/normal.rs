@@ -45,11 +45,13 @@ impl Ctx<'_> {
         if !from_nowhere {
             self.learn_source(input, vlan);
         }
-        let mut known = sync::lock(&bridge.macs).lookup(vlan, dst);
-        if self.host.has_effects() && dst == self.flow.dl_src() && !dst.is_multicast() {
-            // The packet itself says where its destination is.
-            known = known.or(Some(input.id));
-        }
+        let known = {
+            let macs = sync::lock(&bridge.macs);
+            // What a packet teaches counts for the packet itself: it may be to its own source.
+            let learns = !from_nowhere && self.host.has_effects() && dst == self.flow.dl_src();
+            let learned = learns && macs.would_change(vlan, dst, input.id);
+            if learned { Some(input.id) } else { macs.lookup(vlan, dst) }
+        };
         match known {
             Some(bundle) if bundle == input.id => {
                 self.trace.detail(|| "learned port is input port, dropping".to_string());

@@ -507,8 +507,50 @@ fn normal_floods_packets_that_came_in_by_no_port() {
     rig.acts("in_port=controller,dl_src=02:00:00:00:00:01", "1,2,3,4");
     assert!(sync::lock(&rig.backer.view().bridge(a).unwrap().macs).is_empty());
     rig.acts("in_port=77,dl_src=02:00:00:00:00:01", "drop");
-    // A packet to its own source comes from where it goes to.
-    rig.acts("in_port=1,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:01", "drop");
+    // Nothing is learned of it, so that of a packet to its own source neither.
+    rig.acts("in_port=controller,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:01", "1,2,3,4");
+}
+
+#[test]
+fn normal_learns_before_it_looks() {
+    let own = "dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:01";
+    // Where the address is, the rule, what becomes of a packet on port 1 with effects and without, as in Open vSwitch 3.1.
+    enum Known {
+        No,
+        On(u32),
+        Static(u32),
+    }
+    let moved = "eth(dst=02:00:00:00:00:01),";
+    for (known, packet, with, without) in [
+        (Known::No, own, "drop", "2,3,4"),
+        (Known::On(1), own, "drop", "drop"),
+        (Known::On(2), own, "drop", "2"),
+        (Known::Static(2), own, "2", "2"),
+        (Known::Static(1), own, "drop", "drop"),
+        (Known::No, "dl_type=0x1234,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:07", "drop", "eth,2,3,4"),
+        (Known::On(2), "dl_type=0x1234,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:07", "drop", "eth,2"),
+    ] {
+        let rig = Rig::new();
+        let a = rig.a;
+        let rig = rig.rules(
+            a,
+            "priority=0 actions=normal
+             priority=5,dl_type=0x1234 actions=move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],normal",
+        );
+        match known {
+            Known::No => {}
+            Known::On(port) => drop(rig.learn(0, "02:00:00:00:00:01", port)),
+            Known::Static(port) => {
+                let view = rig.backer.view();
+                let mut macs = sync::lock(&view.bridge(a).expect("made above").macs);
+                assert!(macs.add_static(0, MacAddr([2, 0, 0, 0, 0, 1]), BundleId(port)));
+            }
+        }
+        for (effects, expected) in [(true, with), (false, without)] {
+            let t = rig.translate(&Rig::flow(&format!("in_port=1,{packet}")), effects);
+            assert_eq!(show(&t.actions), expected.replace("eth,", moved), "{packet}, effects: {effects}");
+        }
+    }
 }
 
 #[test]
