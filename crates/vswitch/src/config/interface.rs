@@ -161,6 +161,13 @@ impl<'a> Reader<'a> {
                 return None;
             }
         }
+        if let Some(n_rxq) = options.get("n_rxq").filter(|text| text.trim().parse::<u32>().is_err()) {
+            self.refuse(
+                row,
+                format!("could not set configuration of {name} (options:n_rxq={n_rxq:?} is not a number of receive queues)"),
+            );
+            return None;
+        }
         let tunnel = match TunnelKind::of_name(type_name).map(|kind| tunnel::parse(kind, name, &options)) {
             None => None,
             Some(Ok((config, ignored))) => {

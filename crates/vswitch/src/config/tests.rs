@@ -328,6 +328,29 @@ fn interfaces_that_cannot_be_served_have_an_error() {
 }
 
 #[test]
+fn a_number_of_receive_queues_is_a_number() {
+    for (type_name, n_rxq, sound) in [
+        ("", "4", true),
+        ("dummy", "0", true),
+        ("", "abc", false),
+        ("tap", "-1", false),
+        ("internal", "", false),
+        ("dummy-pmd", "2x", false),
+        ("afxdp", "99999999999", false),
+    ] {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        let columns = [("type", type_name.into()), ("options", map(&[("n_rxq", n_rxq)]))];
+        bed.add_port("br0", "p1", &[], &columns);
+        let error = format!(
+            "could not set configuration of p1 (options:n_rxq={n_rxq:?} is not a number of receive queues)"
+        );
+        let refused = bed.desired().refused.get(&bed.row("Interface", "p1")).cloned();
+        assert_eq!(refused, (!sound).then_some(error), "{type_name} {n_rxq:?}");
+    }
+}
+
+#[test]
 fn bridges_that_cannot_be_served() {
     for (name, datapath_type, error) in [
         ("br0", "bogus", "could not create bridge br0: unknown datapath type \"bogus\""),
