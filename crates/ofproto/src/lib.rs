@@ -20,4 +20,5 @@ pub mod upcall;
 pub mod view;
 pub mod xlate;
 
+pub use flow::fields::FieldId;
 pub use flow::{DpPort, MacAddr, OfPort};

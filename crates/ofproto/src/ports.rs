@@ -121,6 +121,15 @@ pub struct PortConfigBits {
     pub no_recv_stp: bool,
 }
 
+/// How a bridge finds a tree of ports without loops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SpanningTree {
+    /// Spanning Tree Protocol (IEEE 802.1D-1998).
+    Stp,
+    /// Rapid Spanning Tree Protocol (IEEE 802.1D-2004).
+    Rstp,
+}
+
 /// Counters of a port that no device counts for: of a patch port, or of one of the tunnels that share a device.
 #[derive(Debug, Default)]
 pub struct PortCounters {
@@ -153,6 +162,9 @@ pub struct Port {
     pub tunnel: Option<Arc<TunnelConfig>>,
     /// Configuration bits.
     pub config: PortConfigBits,
+    /// The spanning tree that it takes part in. No tree is computed yet, so nothing is forwarded from such a port to
+    /// such a port.
+    pub tree: Option<SpanningTree>,
     /// The link has no carrier.
     pub link_down: bool,
     /// Current speed in Mbit/s, 0 unknown.

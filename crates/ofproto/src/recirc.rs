@@ -5,7 +5,7 @@
 
 use crate::ports::BridgeId;
 use flow::action::Action;
-use flow::{RecircId, TableId, Tunnel};
+use flow::{OfPort, RecircId, TableId, Tunnel};
 use hashbrown::HashTable;
 use rapidhash::fast::RandomState;
 use std::collections::HashMap;
@@ -33,8 +33,10 @@ pub struct FrozenState {
     pub bridge: BridgeId,
     /// Table in which it froze.
     pub table: TableId,
-    /// OpenFlow input port.
+    /// OpenFlow input port, as rules have set it.
     pub in_port: u32,
+    /// The port of the bridge that the packet came in by.
+    pub ingress: OfPort,
     /// OpenFlow metadata.
     pub metadata: u64,
     /// Registers.

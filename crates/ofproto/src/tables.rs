@@ -4,10 +4,36 @@
 //! whole, so a bundle is seen entirely or not at all (law 6).
 
 use crate::rule::Rule;
-use classifier::Classifier;
+use classifier::{Classifier, DEFAULT_PREFIX_FIELDS};
+use flow::fields::FieldId;
 use flow::{Flow, Mask, Match, TableId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering};
+
+/// A field that a table cannot be looked up by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoPrefixField {
+    /// There is no field of that name.
+    Unknown,
+    /// Its values have no prefixes.
+    Incompatible,
+}
+
+/// The field of that name, if a table can be looked up by its prefixes (`Flow_Table.prefixes`).
+///
+/// # Errors
+/// It is none that addresses are in.
+pub fn prefix_field(name: &str) -> Result<FieldId, NoPrefixField> {
+    use FieldId as F;
+    let field = F::by_name(name).ok_or(NoPrefixField::Unknown)?;
+    match field {
+        F::TunId | F::TunSrc | F::TunDst | F::TunIpv6Src | F::TunIpv6Dst => Ok(field),
+        F::CtNwSrc | F::CtNwDst | F::CtIpv6Src | F::CtIpv6Dst => Ok(field),
+        F::IpSrc | F::IpDst | F::Ipv6Src | F::Ipv6Dst => Ok(field),
+        _ => Err(NoPrefixField::Incompatible),
+    }
+}
 
 /// Counters of one table, shared by all versions.
 #[derive(Debug, Default)]
@@ -64,6 +90,19 @@ impl Tables {
     fn table_mut(&mut self, id: TableId) -> Option<&mut Table> {
         let tables = Arc::make_mut(&mut self.tables);
         tables.get_mut(usize::from(id.0)).map(Arc::make_mut)
+    }
+
+    /// Sets the fields by whose prefixes tables are looked up: those of a table's number, the default for all others. A table
+    /// whose fields stay costs one comparison.
+    pub fn set_prefixes(&mut self, by_table: &BTreeMap<u8, Vec<FieldId>>) {
+        for n in 0..self.tables.len() as u8 {
+            let fields = by_table.get(&n).map_or(&DEFAULT_PREFIX_FIELDS[..], Vec::as_slice);
+            if !self.tables[usize::from(n)].rules.prefix_fields().eq(fields.iter().copied())
+                && let Some(table) = self.table_mut(TableId(n))
+            {
+                table.rules.set_prefix_fields(fields);
+            }
+        }
     }
 
     /// The rule with the highest priority that matches `flow`; the bits looked at are added to `wc`.

@@ -54,6 +54,7 @@ fn ports() -> PortTable {
             counters: Arc::new(PortCounters::default()),
             tunnel: None,
             config: PortConfigBits::default(),
+            tree: None,
             link_down: false,
             speed_mbps: 0,
         };

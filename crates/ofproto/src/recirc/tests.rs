@@ -7,6 +7,7 @@ fn state(n: u64) -> FrozenState {
         bridge: BridgeId(1),
         table: TableId(0),
         in_port: 1,
+        ingress: flow::OfPort(1),
         metadata: n,
         regs: [0; 16],
         tunnel: flow::Tunnel::default(),

@@ -39,6 +39,7 @@ fn port(number: u32, config: TunnelConfig) -> Arc<Port> {
         counters: Arc::new(PortCounters::default()),
         tunnel: Some(Arc::new(config)),
         config: PortConfigBits::default(),
+        tree: None,
         link_down: false,
         speed_mbps: 0,
     })

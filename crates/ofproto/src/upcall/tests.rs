@@ -29,6 +29,7 @@ pub(crate) fn backer_with(rules: &str) -> (Backer, BridgeId) {
             counters: Arc::new(PortCounters::default()),
             tunnel: None,
             config: PortConfigBits::default(),
+            tree: None,
             link_down: false,
             speed_mbps: 0,
         };

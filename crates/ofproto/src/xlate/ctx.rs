@@ -21,6 +21,8 @@ const STP_ADDRESS: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
 pub(super) struct Ctx<'a> {
     pub(super) view: &'a View,
     pub(super) bridge: Arc<BridgeView>,
+    /// The port of the bridge that the packet came in by, whatever rules make of its input port.
+    pub(super) ingress: OfPort,
     pub(super) host: &'a mut dyn XlateHost,
     /// The packet as the rules see it now.
     pub(super) flow: Flow,
@@ -89,6 +91,7 @@ impl<'a> Ctx<'a> {
         Ctx {
             view: request.view,
             bridge: bridge.clone(),
+            ingress: request.flow.in_port(),
             host,
             flow,
             base,
@@ -174,6 +177,7 @@ impl<'a> Ctx<'a> {
             self.trace.pop();
         }
         self.trace.pop();
+        self.ingress = state.ingress;
         self.flow.in_port = state.in_port;
         self.flow.metadata = state.metadata;
         self.flow.regs = state.regs;
@@ -438,6 +442,7 @@ impl<'a> Ctx<'a> {
             bridge: self.bridge.id,
             table: self.table,
             in_port: self.flow.in_port,
+            ingress: self.ingress,
             metadata: self.flow.metadata,
             regs: self.flow.regs,
             tunnel: self.flow.tunnel(),

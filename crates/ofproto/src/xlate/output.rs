@@ -4,7 +4,7 @@ use super::MAX_DEPTH;
 use super::cache::XlateEffect;
 use super::ctx::Ctx;
 use super::trace::TraceEvent;
-use crate::ports::{BridgeId, Port};
+use crate::ports::{BridgeId, Port, SpanningTree};
 use crate::tunnel::TunnelConfig;
 use dpif::{DpAction, SetAction, XlateDrop};
 use flow::action::ControllerAction;
@@ -53,6 +53,12 @@ impl Ctx<'_> {
         };
         if port.config.no_fwd {
             return self.trace.detail(|| "OFPPC_NO_FWD set, skipping output".to_string());
+        }
+        if let Some(tree) = port.tree
+            && self.bridge.ports.port(self.ingress).is_some_and(|ingress| ingress.tree.is_some())
+        {
+            let tree = if tree == SpanningTree::Stp { "STP" } else { "RSTP" };
+            return self.trace.warning(|| format!("{tree} not in forwarding state, skipping output"));
         }
         if let Some((peer_bridge, peer_port)) = port.patch_peer {
             return self.cross_patch(port, peer_bridge, peer_port);
@@ -107,6 +113,7 @@ impl Ctx<'_> {
 
         let saved_flow = self.flow;
         let saved_bridge = std::mem::replace(&mut self.bridge, bridge);
+        let saved_ingress = std::mem::replace(&mut self.ingress, peer_port);
         let saved_set = std::mem::take(&mut self.action_set);
         let saved_stack = std::mem::take(&mut self.stack);
         let saved = (self.table, self.rule_cookie, self.rule_is_miss);
@@ -124,7 +131,7 @@ impl Ctx<'_> {
         (self.in_packet_out, self.in_action_set) = saved_reasons;
         self.action_set = saved_set;
         self.stack = saved_stack;
-        self.bridge = saved_bridge;
+        (self.bridge, self.ingress) = (saved_bridge, saved_ingress);
         // The rules here go on with the packet as they had it; what the peer did to the datapath's packet stays in the
         // base flow, so the next output undoes it.
         self.flow = saved_flow;

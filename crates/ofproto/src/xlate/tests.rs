@@ -9,7 +9,8 @@ use super::*;
 use crate::backer::Backer;
 use crate::mac_table::Learned;
 use crate::ports::{
-    Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode, VlanSet,
+    Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, SpanningTree, VlanMode,
+    VlanSet,
 };
 use crate::rule::{Rule, RuleFlags, RuleStats};
 use dpif::SetAction;
@@ -42,6 +43,7 @@ fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<Brid
         counters: Arc::new(PortCounters::default()),
         tunnel: None,
         config: PortConfigBits::default(),
+        tree: None,
         link_down: false,
         speed_mbps: 0,
     };

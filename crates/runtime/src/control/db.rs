@@ -157,6 +157,12 @@ impl Db {
         failed
     }
 
+    /// Why a target of a `Manager` row is not served, as of the last [`Db::set_managers`].
+    pub fn refused_manager(&self, target: &str) -> Option<&str> {
+        let Side::Embedded(e) = &self.side else { return None };
+        e.refused.get(target).map(String::as_str)
+    }
+
     /// Something happened to a socket; `false` when it is not one of the database's.
     pub fn event(&mut self, token: Token, reactor: &mut Reactor) -> bool {
         match &mut self.side {

@@ -7,11 +7,12 @@ use dpif::{Datapath, DropReason, PortStats};
 use flow::{DpPort, MacAddr};
 use netdev::link::{self, EthtoolLink, LinkInfo};
 use ofproto::ports::PortCounters;
-use ovsdb::client::{ColumnValue, LockState, TxnBuilder, TxnId};
+use ovsdb::client::{ColumnValue, LockState, RowView, TxnBuilder, TxnId};
 use ovsdb::value::{Datum, Uuid};
 use std::collections::BTreeMap;
 use sync::Ordering;
-use vswitch::status::{ControllerFacts, Counters, Duplex, Facts, SwitchFacts, UpDown};
+use vswitch::plan::NOTICE_KEY;
+use vswitch::status::{ControllerFacts, Counters, Duplex, Facts, ManagerFacts, SwitchFacts, UpDown};
 use vswitch::{Planner, SupportedTypes, Writeback};
 
 /// Version of OVS that tools are told.
@@ -173,7 +174,8 @@ impl FactKeeper {
         if due {
             self.gather_statistics(planner, instances);
         }
-        let facts = self.facts(planner);
+        let mut facts = self.facts(planner);
+        facts.managers = managers(db);
         self.writeback.set_missing(db.client_ref().missing());
         let Some(txn) = self.writeback.next(db.client_ref().replica(), &facts, now_ms) else {
             self.dirty = false;
@@ -194,7 +196,11 @@ impl FactKeeper {
     fn facts(&self, planner: &Planner) -> Facts {
         let mut facts = planner.facts();
         facts.switch = self.switch.clone();
-        facts.controllers = self.controllers.clone();
+        for (row, known) in &self.controllers {
+            let told = facts.controllers.entry(*row).or_default();
+            let notice = std::mem::replace(told, known.clone()).status;
+            told.status.extend(notice);
+        }
         for bridge in facts.bridges.values_mut() {
             bridge.datapath_version = "<built-in>".to_string();
         }
@@ -249,6 +255,19 @@ impl FactKeeper {
         }
         self.statistics = all;
     }
+}
+
+/// What is wrong with managers, as far as they are served here.
+fn managers(db: &Db) -> BTreeMap<Uuid, ManagerFacts> {
+    if !db.is_embedded() {
+        return BTreeMap::new();
+    }
+    let of_row = |row: RowView<'_>| {
+        let refused = db.refused_manager(row.str("target"));
+        let status = refused.map(|why| (NOTICE_KEY.to_string(), why.to_string())).into_iter().collect();
+        (row.uuid(), ManagerFacts { status, ..ManagerFacts::default() })
+    };
+    db.client_ref().replica().rows("Manager").map(of_row).collect()
 }
 
 fn signed(n: u64) -> i64 {

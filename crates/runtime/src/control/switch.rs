@@ -383,9 +383,12 @@ impl Switch {
 
     fn configure(&mut self, bridge: BridgeId, settings: &BridgeSettings) {
         let options = &settings.options;
+        let prefixes = options.flow_tables.iter();
+        let prefixes = prefixes.filter_map(|(n, table)| Some((*n, table.prefixes.clone()?))).collect();
         let Some(instance) = self.instances.of_bridge(bridge) else { return };
         instance.backer.change_bridge(bridge, |b| {
             b.forward_bpdu = options.forward_bpdu;
+            b.tables.set_prefixes(&prefixes);
             lock(&b.macs).configure(options.mac_aging_time_s, options.mac_table_size as usize);
         });
         self.openflow.configure(bridge, options, settings.datapath_id, sys::clock::monotonic_ms());

@@ -29,6 +29,7 @@ fn port_table(ports: &[(u32, DpPort, &str)]) -> PortTable {
                 counters: Arc::new(PortCounters::default()),
                 tunnel: None,
                 config: PortConfigBits::default(),
+                tree: None,
                 link_down: false,
                 speed_mbps: 0,
             }),

@@ -104,6 +104,7 @@ fn add_port(
         counters,
         tunnel: None,
         config: PortConfigBits { no_flood: mode == 7, ..config },
+        tree: None,
         link_down: config.port_down,
         speed_mbps: 0,
     };

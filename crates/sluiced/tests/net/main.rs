@@ -16,6 +16,7 @@ mod helpers;
 mod kernel;
 mod kernel_cost;
 mod links;
+mod loops;
 mod openflow;
 mod port_types;
 mod ports;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ofproto::MacAddr;
+use ofproto::ports::SpanningTree;
+use ofproto::tables::{NoPrefixField, prefix_field};
+use ofproto::{FieldId, MacAddr};
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
@@ -70,7 +72,7 @@ pub struct FlowTableConfig {
     /// Fields that group flows for a fair choice of the flow to give up.
     pub groups: Vec<String>,
     /// Fields looked up by prefix; `None` for the default.
-    pub prefixes: Option<Vec<String>>,
+    pub prefixes: Option<Vec<FieldId>>,
 }
 
 /// Settings of a bridge, without its ports and controllers.
@@ -137,10 +139,8 @@ pub struct BridgeConfig {
     pub datapath_version: String,
     /// Its settings.
     pub options: BridgeOptions,
-    /// `stp_enable`, which is not served yet.
-    pub stp_enable: bool,
-    /// `rstp_enable`, which is not served yet.
-    pub rstp_enable: bool,
+    /// `rstp_enable`, else `stp_enable`. No tree is computed yet: ports that take part in it do not forward to each other.
+    pub tree: Option<SpanningTree>,
     /// `mcast_snooping_enable`, which is not served yet.
     pub mcast_snooping_enable: bool,
     /// Controllers that can be served.
@@ -192,8 +192,7 @@ impl<'a> Reader<'a> {
             datapath_type: support.served_by.clone(),
             datapath_version: support.version.clone(),
             options,
-            stp_enable: row.bool("stp_enable"),
-            rstp_enable: row.bool("rstp_enable"),
+            tree: unsupported::spanning_tree(row),
             mcast_snooping_enable: row.bool("mcast_snooping_enable"),
             controllers,
             ports: self.ports(row, support.long_names),
@@ -249,29 +248,45 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn flow_tables(&mut self, row: RowView<'a>) -> BTreeMap<u8, FlowTableConfig> {
+    fn flow_tables(&mut self, bridge: RowView<'a>) -> BTreeMap<u8, FlowTableConfig> {
         let mut tables = BTreeMap::new();
-        for (number, uuid) in row.int_uuid_map("flow_tables") {
+        for (number, uuid) in bridge.int_uuid_map("flow_tables") {
             let (Ok(number), Some(row)) = (u8::try_from(number), self.replica.row("Flow_Table", uuid)) else {
                 continue;
             };
-            let owned = |column: &str| -> Vec<String> {
-                row.string_set(column).into_iter().map(str::to_string).collect()
-            };
-            let prefixes = owned("prefixes");
+            unsupported::of_flow_table(self, bridge, number, row);
             let config = FlowTableConfig {
                 name: row.opt_str("name").map(str::to_string),
                 flow_limit: row.opt_int("flow_limit").map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX)),
                 evict: row.opt_str("overflow_policy") == Some("evict"),
-                groups: owned("groups"),
-                prefixes: match prefixes.as_slice() {
-                    [] => None,
-                    [only] if only == "none" => Some(Vec::new()),
-                    _ => Some(prefixes),
-                },
+                groups: row.string_set("groups").into_iter().map(str::to_string).collect(),
+                prefixes: self.prefixes(bridge, &row.string_set("prefixes")),
             };
             tables.insert(number, config);
         }
         tables
+    }
+
+    /// Fields of a table to look up by prefix, in the order of their names. `none` outweighs all others.
+    fn prefixes(&mut self, bridge: RowView<'a>, names: &[&str]) -> Option<Vec<FieldId>> {
+        if names.contains(&"none") {
+            return Some(Vec::new());
+        }
+        let mut names = names.to_vec();
+        names.sort_unstable();
+        let mut fields = Vec::new();
+        for name in names {
+            match prefix_field(name) {
+                Ok(field) if fields.contains(&field) => {}
+                Ok(field) => fields.push(field),
+                Err(NoPrefixField::Unknown) => {
+                    self.notice(bridge, format!("'prefixes' with unknown field: {name}"));
+                }
+                Err(NoPrefixField::Incompatible) => {
+                    self.notice(bridge, format!("'prefixes' with incompatible field: {name}"));
+                }
+            }
+        }
+        (!fields.is_empty()).then_some(fields)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ofproto::MacAddr;
-use ofproto::ports::{PriorityTags, VlanMode};
+use ofproto::ports::{PriorityTags, SpanningTree, VlanMode};
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
@@ -42,6 +42,8 @@ pub struct PortConfig {
     pub priority_tags: PriorityTags,
     /// Not forwarded to other protected ports.
     pub protected: bool,
+    /// Left out of a spanning tree by `other_config:stp-enable` (`rstp-enable`).
+    pub outside: Vec<SpanningTree>,
     /// Shown by tools as a bridge of its own.
     pub fake_bridge: bool,
     /// `mac`: address that stands for this port in the choice of the bridge's address.
@@ -55,6 +57,11 @@ pub struct PortConfig {
 }
 
 impl PortConfig {
+    /// Whether it is to be part of such a tree.
+    pub(crate) fn takes_part(&self, tree: SpanningTree) -> bool {
+        !self.outside.contains(&tree)
+    }
+
     /// The port that a bridge has for itself when no row asks for it.
     pub(super) fn implicit_local(bridge: &str) -> Self {
         PortConfig {
@@ -65,6 +72,7 @@ impl PortConfig {
             trunks: Vec::new(),
             priority_tags: PriorityTags::Never,
             protected: false,
+            outside: Vec::new(),
             fake_bridge: false,
             mac: None,
             qos: None,
@@ -72,6 +80,14 @@ impl PortConfig {
             interfaces: vec![InterfaceConfig::implicit_local(bridge)],
         }
     }
+}
+
+/// The spanning trees that a port is to be no part of.
+fn outside(row: RowView<'_>) -> Vec<SpanningTree> {
+    let keys = [(SpanningTree::Stp, "stp-enable"), (SpanningTree::Rstp, "rstp-enable")];
+    let is_out =
+        |key: &str| row.map_str("other_config", key).is_some_and(|text| text.eq_ignore_ascii_case("false"));
+    keys.into_iter().filter(|(_, key)| is_out(key)).map(|(tree, _)| tree).collect()
 }
 
 /// The VLANs of a column.
@@ -132,6 +148,7 @@ impl<'a> Reader<'a> {
                 _ => PriorityTags::Never,
             },
             protected: row.bool("protected"),
+            outside: outside(row),
             fake_bridge: row.bool("fake_bridge"),
             mac: self.port_mac(row),
             qos: row.opt_uuid("qos"),

@@ -37,10 +37,7 @@ impl<'a> Reader<'a> {
             "Bridge" => ("Bridge", row.str("name")),
             "Port" => ("Port", row.str("name")),
             "Interface" => ("Interface", row.str("name")),
-            "Mirror" => ("Mirror", row.str("name")),
-            "QoS" => ("QoS", row.str("type")),
             "Controller" => ("Controller", row.str("target")),
-            "Flow_Sample_Collector_Set" => ("Flow_Sample_Collector_Set", ""),
             _ => ("Open_vSwitch", ""),
         };
         let name = name.to_string();

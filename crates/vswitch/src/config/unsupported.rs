@@ -2,6 +2,7 @@
 //!
 //! A feature that comes takes its line away here.
 
+use ofproto::ports::SpanningTree;
 use ofproto::tunnel::TunnelKind;
 use ovsdb::client::RowView;
 
@@ -10,8 +11,6 @@ use super::reader::{Reader, flag};
 type Asked = fn(RowView<'_>) -> bool;
 
 const OF_BRIDGE: &[(Asked, &str)] = &[
-    (|row| row.bool("stp_enable"), "spanning tree (stp_enable)"),
-    (|row| row.bool("rstp_enable"), "rapid spanning tree (rstp_enable)"),
     (
         |row| row.bool("mcast_snooping_enable"),
         "multicast snooping (mcast_snooping_enable), multicast is flooded,",
@@ -23,10 +22,6 @@ const OF_BRIDGE: &[(Asked, &str)] = &[
     (
         |row| row.datum("flood_vlans").is_some_and(|vlans| !vlans.is_empty()),
         "flooding VLANs without learning (flood_vlans)",
-    ),
-    (
-        |row| row.datum("flow_tables").is_some_and(|tables| !tables.is_empty()),
-        "settings of single tables (flow_tables)",
     ),
     (|row| is_set(row, "in-band-queue"), "other_config:in-band-queue"),
 ];
@@ -120,6 +115,15 @@ pub(super) fn interface_type_error(name: &str, type_name: &str) -> String {
     }
 }
 
+/// The spanning tree protocol that a bridge is to run: with both, the rapid one.
+pub(super) fn spanning_tree(bridge: RowView<'_>) -> Option<SpanningTree> {
+    match (bridge.bool("rstp_enable"), bridge.bool("stp_enable")) {
+        (true, _) => Some(SpanningTree::Rstp),
+        (false, true) => Some(SpanningTree::Stp),
+        (false, false) => None,
+    }
+}
+
 fn tell<'a>(reader: &mut Reader<'a>, row: RowView<'a>, features: &[(Asked, &str)]) {
     for (asked, feature) in features {
         if asked(row) {
@@ -130,12 +134,38 @@ fn tell<'a>(reader: &mut Reader<'a>, row: RowView<'a>, features: &[(Asked, &str)
 
 pub(super) fn of_bridge<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
     tell(reader, row, OF_BRIDGE);
+    let tree = match spanning_tree(row) {
+        None => None,
+        Some(SpanningTree::Stp) => Some("spanning tree (stp_enable)"),
+        Some(SpanningTree::Rstp) => Some("rapid spanning tree (rstp_enable)"),
+    };
+    if let Some(tree) = tree {
+        reader.notice(
+            row,
+            format!("{tree} is not supported in this version: until it is disabled, nothing is forwarded between ports that would take part in the tree"),
+        );
+    }
     for uuid in row.uuid_set("mirrors") {
         if let Some(mirror) = reader.replica.row("Mirror", uuid) {
-            let bridge = row.str("name");
-            let message = format!("mirrors are not supported in this version: bridge {bridge} goes without");
-            reader.notice(mirror, message);
+            // A mirror's row has no place to tell.
+            let name = mirror.str("name");
+            reader.notice(
+                row,
+                format!("mirror {name} (mirrors) is not supported in this version: it has no effect"),
+            );
         }
+    }
+}
+
+/// A table's row has no place to tell, so its bridge does.
+pub(super) fn of_flow_table<'a>(reader: &mut Reader<'a>, bridge: RowView<'a>, number: u8, row: RowView<'a>) {
+    let columns = ["name", "flow_limit", "overflow_policy", "groups"];
+    let is_set = |column: &&str| row.datum(column).is_some_and(|datum| !datum.is_empty());
+    for column in columns.iter().filter(|column| is_set(column)) {
+        let message = format!(
+            "{column} of table {number} (flow_tables) is not supported in this version: it has no effect"
+        );
+        reader.notice(bridge, message);
     }
 }
 
@@ -165,9 +195,12 @@ pub(super) fn of_switch<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
         }
     }
     for set in reader.replica.rows("Flow_Sample_Collector_Set") {
-        reader.notice(
-            set,
-            "sampling of flows by IPFIX is not supported in this version: this set has no effect",
-        );
+        let id = set.int("id");
+        if let Some(bridge) = set.opt_uuid("bridge").and_then(|uuid| reader.replica.row("Bridge", uuid)) {
+            let message = format!(
+                "sampling of flows by IPFIX is not supported in this version: set {id} (Flow_Sample_Collector_Set) has no effect"
+            );
+            reader.notice(bridge, message);
+        }
     }
 }

@@ -33,6 +33,7 @@ pub use command::{
     BridgeSettings, Command, CreateBridge, DeviceSettings, OpenId, OpenInterface, OpenedInterface,
 };
 pub use ports::{PortEntry, PortSet};
+pub use report::NOTICE_KEY;
 
 use crate::config::{Desired, GlobalConfig, Notice};
 use state::{Bridge, Open, State};

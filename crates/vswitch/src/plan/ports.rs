@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ofproto::ports::{BridgeId, Bundle, BundleId, Port, PortTable};
+use ofproto::ports::{BridgeId, Bundle, BundleId, Port, PortTable, SpanningTree};
 use ofproto::tunnel::TunnelConfig;
 use ofproto::{DpPort, MacAddr, OfPort};
 
@@ -22,6 +22,8 @@ pub struct PortEntry {
     pub mac: MacAddr,
     /// Its bundle.
     pub bundle: BundleId,
+    /// The spanning tree that it takes part in.
+    pub tree: Option<SpanningTree>,
     /// How a tunnel port wraps packets.
     pub tunnel: Option<Arc<TunnelConfig>>,
     /// The name of the interface that a patch port asks for.
@@ -53,6 +55,7 @@ impl PortSet {
                 type_name: entry.type_name.clone(),
                 mac: entry.mac,
                 bundle: entry.bundle,
+                tree: entry.tree,
                 patch_peer: entry.patch_peer,
                 tunnel: entry.tunnel.clone(),
                 counters: before.map(|port| port.counters.clone()).unwrap_or_default(),

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use ofproto::OfPort;
 use ofproto::ports::{BridgeId, Bundle, VlanSet};
 
-use super::address;
 use super::state::{Bridge, Interface, Open, State};
 use super::{BridgeSettings, Command, CreateBridge, OpenId, OpenInterface, Planner, PortEntry, PortSet};
 use crate::config::{
@@ -273,6 +272,10 @@ impl Planner {
                     type_name: config.type_name.clone(),
                     mac: own.unwrap_or(open.mac),
                     bundle: id,
+                    tree: bridge
+                        .config
+                        .tree
+                        .filter(|tree| port.takes_part(*tree) && config.type_name != "internal"),
                     patch_peer_name: config.patch_peer().map(str::to_string),
                     patch_peer: None,
                     tunnel: config.tunnel.clone(),
@@ -339,7 +342,8 @@ fn close_all(bridge: &mut Bridge, out: &mut Vec<Command>) {
 
 /// A patch port needs no device.
 fn join(bridge: &mut Bridge, name: &str) {
-    let mac = bridge.interfaces.get(name).map(|interface| bridge.address(&interface.config)).unwrap_or_default();
+    let mac =
+        bridge.interfaces.get(name).map(|interface| bridge.address(&interface.config)).unwrap_or_default();
     let state = match bridge.assign_number(name) {
         Some(number) => State::Open(Open { number, dp_port: None, mac, mtu: None }),
         None => State::Failed(format!("could not add {name} (no OpenFlow port number is free)")),

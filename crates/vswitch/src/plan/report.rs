@@ -6,13 +6,14 @@ use ovsdb::value::Uuid;
 
 use super::Planner;
 use super::state::{Bridge, Interface, State};
-use crate::status::{BridgeFacts, Facts, InterfaceFacts, PortFacts};
+use crate::status::{BridgeFacts, ControllerFacts, Facts, InterfaceFacts, PortFacts};
 
-/// Key of `Bridge.status` and `Port.status` for what is asked for and not done.
-const NOTICE_KEY: &str = "notice";
+/// Key of a row's `status` for what is asked for and not done.
+pub const NOTICE_KEY: &str = "notice";
 
 impl Planner {
-    /// Facts without those that only devices and controllers know; the owner adds them. Interfaces that are being
+    /// Facts without those that only devices and controllers know; the owner adds them. Of controllers only those are told
+    /// that the switch does not serve as they ask. Interfaces that are being
     /// opened are left out, so that their rows stay as they are.
     pub fn facts(&self) -> Facts {
         let mut facts = Facts::default();
@@ -20,6 +21,10 @@ impl Planner {
             facts.interfaces.insert(*row, InterfaceFacts::broken(error.clone()));
         }
         let notices = self.notices_by_row();
+        for row in self.desired.notices.iter().filter(|n| n.table == "Controller").map(|n| n.row) {
+            let status = notice(&notices, row).into_iter().collect();
+            facts.controllers.insert(row, ControllerFacts { status, ..ControllerFacts::default() });
+        }
         for (name, config) in &self.desired.bridges {
             let mut of_bridge = BridgeFacts::default();
             of_bridge.status.extend(notice(&notices, config.row));
@@ -38,8 +43,9 @@ impl Planner {
                 of_bridge.datapath_id = bridge.settings.as_ref().map(|s| format!("{:016x}", s.datapath_id));
                 for interface in bridge.interfaces.values() {
                     if let Some(row) = interface.config.row
-                        && let Some(known) = self.interface_facts(bridge, interface)
+                        && let Some(mut known) = self.interface_facts(bridge, interface)
                     {
+                        known.status.extend(notice(&notices, row));
                         facts.interfaces.insert(row, known);
                     }
                 }

@@ -115,7 +115,11 @@ impl Bridge {
             let port = self.config.ports.get(&interface.port)?;
             Some(port.mac.unwrap_or(open.mac)).filter(|mac| may_represent(*mac))
         };
-        self.interfaces.values().filter_map(of_interface).min().unwrap_or_else(|| address::of_row(self.config.row))
+        self.interfaces
+            .values()
+            .filter_map(of_interface)
+            .min()
+            .unwrap_or_else(|| address::of_row(self.config.row))
     }
 
     /// The address of an interface that has no device of its own.

@@ -44,6 +44,7 @@ pub(super) fn port(n: OfPort, dp: Option<u32>, name: &str) -> Port {
         counters: Arc::new(PortCounters::default()),
         tunnel: None,
         config: PortConfigBits::default(),
+        tree: None,
         link_down: false,
         speed_mbps: 0,
     }

@@ -96,3 +96,44 @@ fn ports_receive_and_forward_as_they_are_configured() {
         rig.acts(other, of_other);
     }
 }
+
+#[test]
+fn nothing_goes_between_ports_of_a_spanning_tree() {
+    // Ports 1, 2 and the patch port take part; 3 and 4 do not.
+    let rig = |actions: &str| {
+        let rig = Rig::new();
+        let (a, b) = (rig.a, rig.b);
+        let rig = rig.rules(a, actions).rules(b, "actions=1,in_port");
+        rig.backer.change_bridge(a, |bridge| {
+            let ports = Arc::make_mut(&mut bridge.ports);
+            for n in [OfPort(1), OfPort(2), PATCH] {
+                let port = ports.ports.get_mut(&n).expect("made by the rig");
+                Arc::make_mut(port).tree = Some(SpanningTree::Stp);
+            }
+        });
+        rig
+    };
+    for (rules, of_1, of_3) in [
+        ("actions=normal", "3,4", "1,2,4,11,3,4"),
+        ("actions=flood", "3,4", "1,2,4,11,3,4"),
+        ("actions=2,3,in_port", "3", "2,3"),
+        ("actions=load:4->OXM_OF_IN_PORT[],1,2,3", "3", "1,2,3"),
+        ("actions=resubmit(4,1)\ntable=1 actions=1,2,3", "3", "1,2"),
+        ("actions=write_actions(output:2)", "drop", "2"),
+        ("actions=9,3", "3", "11,3"),
+    ] {
+        let rig = rig(rules);
+        for (from, expected) in [(1, of_1), (3, of_3)] {
+            let t = rig.translate(
+                &Rig::flow(&format!("in_port={from},dl_type=0x1234,dl_dst=ff:ff:ff:ff:ff:ff")),
+                false,
+            );
+            assert_eq!(show(&t.actions), expected, "{rules:?} from {from}");
+        }
+    }
+    // What freezes remembers where the packet came in.
+    let rig = rig("actions=load:4->OXM_OF_IN_PORT[],debug_recirc,1,2,3");
+    let packet = "in_port=1,dl_type=0x1234";
+    let t = rig.acts(packet, "recirc(1)");
+    rig.thaw(packet, &t, "3");
+}

@@ -2,6 +2,7 @@
 
 mod commands;
 mod perf;
+mod prefixes;
 mod recorded;
 
 use crate::helpers::{appctl, appctl_output, serving, spec, vsctl, wait_until};

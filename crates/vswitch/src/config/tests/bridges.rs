@@ -56,10 +56,49 @@ fn bridge_settings() {
     assert_eq!(
         messages(&desired),
         [
+            "Bridge br0: flow_limit of table 3 (flow_tables) is not supported in this version: it has no effect",
+            "Bridge br0: name of table 3 (flow_tables) is not supported in this version: it has no effect",
             "Bridge br0: other_config:mac-table-size=9 is not from 10 to 1000000: 10 is used",
-            "Bridge br0: settings of single tables (flow_tables) is not supported in this version: it has no effect",
+            "Bridge br0: overflow_policy of table 3 (flow_tables) is not supported in this version: it has no effect",
         ]
     );
+}
+
+#[test]
+fn prefixes_of_tables() {
+    use ofproto::FieldId::{CtNwSrc, IpDst, IpSrc, Ipv6Src, TunId, TunIpv6Dst};
+    for (prefixes, expected, told) in [
+        (&[][..], None, &[][..]),
+        (&["none"], Some(vec![]), &[]),
+        (&["none", "ip_dst", "foo"], Some(vec![]), &[]),
+        (&["nw_src", "ip_dst"], Some(vec![IpDst, IpSrc]), &[]),
+        (&["nw_dst", "ip_dst"], Some(vec![IpDst]), &[]),
+        (
+            &["tun_id", "ipv6_src", "ct_nw_src", "tun_ipv6_dst"],
+            Some(vec![CtNwSrc, Ipv6Src, TunId, TunIpv6Dst]),
+            &[],
+        ),
+        (&["foo"], None, &["'prefixes' with unknown field: foo"]),
+        (
+            &["metadata", "tcp_src", "nw_src"],
+            Some(vec![IpSrc]),
+            &["'prefixes' with incompatible field: metadata", "'prefixes' with incompatible field: tcp_src"],
+        ),
+        (&["arp_spa"], None, &["'prefixes' with incompatible field: arp_spa"]),
+    ] {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "dummy");
+        let row = bed.row("Bridge", "br0");
+        bed.txn(|txn| {
+            let columns = [("prefixes", Datum::set(prefixes.iter().copied()).into())];
+            let table = txn.insert("Flow_Table", columns);
+            txn.update("Bridge", row, [("flow_tables", ColumnValue::ref_map([(3, table)]))]);
+        });
+        let desired = bed.desired();
+        assert_eq!(desired.bridges["br0"].options.flow_tables[&3].prefixes, expected, "{prefixes:?}");
+        let told: Vec<_> = told.iter().map(|told| format!("Bridge br0: {told}")).collect();
+        assert_eq!(messages(&desired), told, "{prefixes:?}");
+    }
 }
 
 #[test]

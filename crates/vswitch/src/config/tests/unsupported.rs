@@ -66,7 +66,46 @@ fn what_is_not_supported_is_told() {
         txn.update("Open_vSwitch", root, [("ssl", ColumnValue::from(ssl))]);
     });
     let desired = bed.desired();
-    assert_eq!(desired.notices.len(), 8, "{:?}", messages(&desired));
+    let rows = ["Bridge", "Open_vSwitch", "Port"].map(|table| {
+        let of_table = desired.notices.iter().filter(|notice| notice.table == table);
+        of_table.map(|notice| notice.row).collect::<Vec<_>>()
+    });
+    assert_eq!(rows, [vec![row; 6], vec![root], vec![port]], "{:?}", messages(&desired));
+}
+
+/// What is told stands in the row that asks, or in the nearest above it that has a place for it.
+#[test]
+fn what_is_not_supported_stands_in_a_row() {
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    bed.add_port("br0", "p1", &[("lacp", "active".into())], &[("ingress_policing_rate", 3.into())]);
+    bed.set("Interface", "p1", "bfd", map(&[("enable", "true")]));
+    let bridge = bed.row("Bridge", "br0");
+    bed.txn(|txn| {
+        let mirror = txn.insert("Mirror", [("name", ColumnValue::from("m0"))]);
+        let target = |target: &str| [("target", ColumnValue::from(target))];
+        let controllers =
+            [txn.insert("Controller", target("ssl:127.0.0.1")), txn.insert("Controller", target("bogus:1"))];
+        let columns =
+            [("mirrors", ColumnValue::from(mirror)), ("controller", ColumnValue::refs(controllers))];
+        txn.update("Bridge", bridge, columns);
+    });
+    let (mut planner, mut fake) = (Planner::default(), Fake::default());
+    fake.apply(&mut planner, bed.desired());
+    let facts = planner.facts();
+    let of = |table: &str, name: &str| bed.row(table, name);
+    let told = |status: &StringMap| status.get("notice").cloned().unwrap_or_default();
+    let p1 = told(&facts.interfaces[&of("Interface", "p1")].status);
+    assert!(p1.contains("BFD (bfd)") && p1.contains("ingress policing"), "{p1}");
+    let port = told(&facts.ports[&of("Port", "p1")].status);
+    assert!(port.contains("LACP"), "{port}");
+    let bridge = told(&facts.bridges[&bridge].status);
+    assert!(bridge.contains("mirror m0 (mirrors)"), "{bridge}");
+    let mut controllers: Vec<_> = facts.controllers.values().map(|facts| told(&facts.status)).collect();
+    controllers.sort();
+    assert_eq!(controllers.len(), 2);
+    assert!(controllers[0].contains("does not say how to reach"), "{controllers:?}");
+    assert!(controllers[1].contains("SSL is not supported"), "{controllers:?}");
 }
 
 #[test]
