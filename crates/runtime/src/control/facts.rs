@@ -22,6 +22,8 @@ struct Link {
     info: LinkInfo,
     settings: Option<EthtoolLink>,
     driver: Option<[String; 3]>,
+    /// Changes of its carrier before it was a port.
+    changes_before: u32,
 }
 
 /// Gathers facts and writes them.
@@ -122,7 +124,8 @@ impl FactKeeper {
             }
             self.dirty = true;
             // What the driver says changes with the carrier at most.
-            let link = Link { settings: device.ethtool(), driver: device.driver(), info };
+            let changes_before = known.map_or(info.carrier_changes, |l| l.changes_before);
+            let link = Link { settings: device.ethtool(), driver: device.driver(), changes_before, info };
             self.links.insert(name.clone(), link);
         }
     }
@@ -212,6 +215,8 @@ impl FactKeeper {
             let Some(link) = self.links.get(port.name) else {
                 if port.type_name == "patch" {
                     (known.admin_state, known.link_state) = (Some(UpDown::Up), Some(UpDown::Up));
+                    (known.ifindex, known.link_resets) = (Some(0), Some(0));
+                    known.mac_in_use = Some(port.mac);
                 }
                 continue;
             };
@@ -221,7 +226,7 @@ impl FactKeeper {
             known.mtu = Some(link.info.mtu).filter(|mtu| *mtu != 0);
             known.admin_state = up(link.info.admin_up);
             known.link_state = up(link.info.carrier());
-            known.link_resets = Some(link.info.carrier_changes.into());
+            known.link_resets = Some(link.info.carrier_changes.wrapping_sub(link.changes_before).into());
             if let Some(settings) = &link.settings {
                 known.link_speed_bps = settings.speed_mbps.map(|mbps| u64::from(mbps) * 1_000_000);
                 known.duplex = settings.duplex.map(|d| match d {
@@ -285,12 +290,12 @@ fn device_counters(datapath: &dyn Datapath, port: DpPort) -> Option<Counters> {
         ("tx_bytes", s.tx_bytes),
         ("tx_dropped", s.tx_dropped),
         ("tx_errors", s.tx_errors),
-        ("collisions", 0),
-        ("rx_crc_err", 0),
-        ("rx_frame_err", 0),
-        ("rx_over_err", 0),
     ];
-    let known = rows.into_iter().filter(|(_, v)| *v != u64::MAX);
+    // Errors of the medium, which packet sockets do not see, are counted where any are.
+    let of_medium = ["collisions", "rx_crc_err", "rx_frame_err", "rx_over_err"];
+    let of_medium = of_medium.into_iter().filter(|_| s.rx_errors != u64::MAX).map(|name| (name, 0));
+    let rows = rows.into_iter().chain(of_medium);
+    let known = rows.filter(|(_, v)| *v != u64::MAX);
     let mut all: Counters = known.map(|(k, v)| (k.to_string(), signed(v))).collect();
     if s.tx_dropped != u64::MAX {
         all.extend(drop_counters(&s));

@@ -131,9 +131,13 @@ impl Instance {
         let mut sum = self.datapath.removed_ports();
         for port in self.datapath.ports() {
             if let Ok(mut stats) = self.datapath.port_stats(port.number) {
-                if stats.rx_dropped == u64::MAX {
-                    (stats.rx_dropped, stats.rx_errors, stats.tx_dropped, stats.tx_errors) = (0, 0, 0, 0);
-                }
+                let lost = [
+                    &mut stats.rx_dropped,
+                    &mut stats.rx_errors,
+                    &mut stats.tx_dropped,
+                    &mut stats.tx_errors,
+                ];
+                lost.into_iter().filter(|n| **n == u64::MAX).for_each(|n| *n = 0);
                 sum.add(&stats);
             }
         }

@@ -90,6 +90,8 @@ fn states_of_links_are_told() {
     let resets = || vsctl(&daemon, &format!("get Interface {port} link_resets")).parse::<u32>().unwrap();
     wait_until(&daemon, &format!("Interface {port} link_state=up admin_state=up mtu=1500"));
     let before = resets();
+    // Its carrier came before it was a port.
+    assert_eq!(before, 0);
     two.netns.ip(&format!("link set dev {} down", two.dev)).unwrap();
     wait_until(&daemon, &format!("Interface {port} link_state=down"));
     two.netns.up(&two.dev).unwrap();

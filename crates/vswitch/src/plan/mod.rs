@@ -71,6 +71,8 @@ pub struct OpenPort<'a> {
     pub of_port: OfPort,
     /// Its datapath number; a patch port has none.
     pub dp_port: Option<DpPort>,
+    /// Its address.
+    pub mac: MacAddr,
 }
 
 impl Planner {
@@ -246,6 +248,7 @@ impl Planner {
                     type_name: &interface.config.type_name,
                     of_port: open.number,
                     dp_port: open.dp_port,
+                    mac: open.mac,
                 })
             })
         })

@@ -283,6 +283,20 @@ fn dummies_stand_in_for_everything() {
 }
 
 #[test]
+fn ports_without_a_device_of_the_kernel_tell_as_much_as_with_the_stock_switch() {
+    require!();
+    let lab = Lab::new();
+    let patch = "add-port br0 pa -- set Interface pa type=patch options:peer=pb";
+    vsctl(&lab.daemon, patch);
+    lab.appctl("time/warp 6000 1000");
+    wait_until(&lab.daemon, "Interface p1 statistics:tx_packets=0");
+    let get = |columns: &str| vsctl(&lab.daemon, &format!("get Interface {columns}"));
+    assert_eq!(get("p1 statistics"), "{rx_bytes=0, rx_packets=0, tx_bytes=0, tx_packets=0}");
+    assert_eq!(get("pa ifindex link_resets admin_state link_state mtu"), "0\n0\nup\nup\n[]");
+    assert!(get("pa mac_in_use").len() == "\"02:00:00:00:00:01\"".len(), "{}", get("pa mac_in_use"));
+}
+
+#[test]
 fn without_dummies_there_are_no_dummies() {
     require!();
     let netns = Netns::new("dummy").unwrap();
