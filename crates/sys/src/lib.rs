@@ -1,5 +1,5 @@
-//! What a daemon asks of the operating system: going into the background, a pid file, file locks, signals, limits,
-//! users, threads and processors, probes for tracers, waking and waiting, random numbers, clocks; and what a measuring
+//! What a daemon asks of the operating system: going into the background, a pid file, file locks, Unix sockets, other
+//! processes, signals, limits, users, threads and processors, probes for tracers, waking and waiting, random numbers, clocks; and what a measuring
 //! tool asks of it: frames with time stamps, network namespaces without a name.
 //!
 //! Nothing here knows of switches. Everything may be called from any thread unless its page says otherwise.
@@ -10,11 +10,13 @@ pub mod daemon;
 pub mod frames;
 pub mod idle;
 pub mod limits;
+pub mod local;
 pub mod lock;
 pub mod netns;
 pub mod pidfile;
 pub mod poll;
 mod poller;
+pub mod process;
 pub mod random;
 pub mod signals;
 pub mod thread;

@@ -3,6 +3,7 @@
 //! Order of set-up: background, signals, limits, log, pid file, database, control socket, datapath, main loop; the command
 //! that started the daemon returns when the first configuration is in force.
 
+use super::claim::{self, Claim};
 use super::commands::{self, Answer};
 use super::db::Db;
 use super::reactor::{QUEUES, Reactor, WAKER};
@@ -26,6 +27,9 @@ use vswitch::DummyMode;
 const WAIT_MAX_MS: u64 = 1000;
 /// Descriptors wanted: two for every port and thread of a large switch.
 const OPEN_FILES: u64 = 65_536;
+
+/// Name of event sockets, before the process id.
+const EVENTS_NAME: &str = "sluiced";
 
 /// How the daemon was started.
 #[derive(Clone, Debug)]
@@ -146,17 +150,19 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
         );
     }
     let mut daemon = Daemon::start(config, signals)?;
-    daemon.main_loop(config, detached)?;
-    drop(daemon);
+    let exit = daemon.main_loop(config, detached);
+    daemon.end(exit.as_ref().map_or(Exit { cleanup: false }, |exit| *exit));
     drop(pid_file);
-    Ok(())
+    exit.map(drop)
 }
 
 impl Daemon {
     fn start(config: &DaemonConfig, signals: Signals) -> Result<Daemon> {
         let mut reactor = Reactor::new()?;
         let waker = Arc::new(Waker::new(reactor.registry(), WAKER)?);
-        let db = open_db(config, &mut reactor, waker.clone())?;
+        let names = [(config.name.as_str(), "ctl"), (EVENTS_NAME, "events")];
+        sys::local::remove_stale(&config.run_dir, &names);
+        let db = open_db(config, &signals, &mut reactor, waker.clone())?;
         let unixctl_path = config
             .unixctl
             .clone()
@@ -192,7 +198,17 @@ impl Daemon {
         self.exit = Some(exit);
     }
 
-    fn main_loop(&mut self, config: &DaemonConfig, detached: Option<Detached>) -> Result<()> {
+    /// Takes everything down: first what others connect to, then the ports, and last the lock of the database file, so that
+    /// the next process finds either nobody or all of this one.
+    fn end(self, exit: Exit) {
+        let Daemon { mut db, switch, unixctl, reactor, .. } = self;
+        drop(unixctl);
+        db.stop_listening();
+        switch.stop(exit);
+        drop((db, reactor));
+    }
+
+    fn main_loop(&mut self, config: &DaemonConfig, detached: Option<Detached>) -> Result<Exit> {
         let mut events = Events::with_capacity(256);
         let mut detached = detached;
         loop {
@@ -207,8 +223,7 @@ impl Daemon {
             }
             self.answer_waiting();
             if let Some(exit) = self.exit {
-                self.switch.stop(exit);
-                return Ok(());
+                return Ok(exit);
             }
             let now_ms = sys::clock::monotonic_ms();
             let next_ms =
@@ -296,24 +311,33 @@ impl Daemon {
 }
 
 /// The database: the one asked for; else the default socket's, if somebody listens there; else our own.
-fn open_db(config: &DaemonConfig, reactor: &mut Reactor, waker: Arc<Waker>) -> Result<Db> {
+fn open_db(config: &DaemonConfig, signals: &Signals, reactor: &mut Reactor, waker: Arc<Waker>) -> Result<Db> {
     let socket = config.run_dir.join("db.sock");
     let default = format!("unix:{}", socket.display());
     if let Some(remote) = &config.remote {
         return Db::remote(remote);
     }
-    if !config.may_embed || std::os::unix::net::UnixStream::connect(&socket).is_ok() {
+    if !config.may_embed {
         return Db::remote(&default);
     }
-    std::fs::create_dir_all(&config.db_dir).with_context(|| format!("{}", config.db_dir.display()))?;
     let file = config.db_dir.join("conf.db");
-    log::info!(target: "ovsdb_file", "serving {} on {default}", file.display());
-    Db::embedded(&file, &socket, reactor, waker)
+    match claim::claim(&file, &socket, &claim::Patience::DEFAULT, || is_told_to_end(signals))? {
+        Claim::Served => Db::remote(&default),
+        Claim::Ours(lock) => {
+            log::info!(target: "ovsdb_file", "serving {} on {default}", file.display());
+            Db::embedded(&file, lock, &socket, reactor, waker)
+        }
+    }
+}
+
+/// Whether a signal to end came before the main loop could see it.
+fn is_told_to_end(signals: &Signals) -> bool {
+    std::iter::from_fn(|| signals.next().ok().flatten()).any(|signal| signal != Signal::Hangup)
 }
 
 /// The socket of the event ring. Without it the switch does all its work.
 fn open_events(run_dir: &Path) -> Option<EventSocket> {
-    let path = run_dir.join(format!("sluiced.{}.events", std::process::id()));
+    let path = run_dir.join(format!("{EVENTS_NAME}.{}.events", std::process::id()));
     let warn = |e| log::warn!(target: "events", "{}: {e}; nobody can listen to events", path.display());
     EventSocket::open(&path).map_err(warn).ok()
 }

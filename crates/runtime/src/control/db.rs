@@ -16,6 +16,7 @@ use ovsdb::value::Uuid;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use sys::lock::FileLock;
 
 /// Default port of database servers (IANA).
 pub const DEFAULT_PORT: u16 = 6640;
@@ -77,13 +78,19 @@ fn client() -> Client {
 }
 
 impl Db {
-    /// Serves the database in the file at `path` on the socket at `socket`.
-    pub fn embedded(path: &Path, socket: &Path, reactor: &mut Reactor, waker: Arc<Waker>) -> Result<Db> {
+    /// Serves the database in the file at `path`, which `lock` protects, on the socket at `socket`.
+    pub fn embedded(
+        path: &Path,
+        lock: FileLock,
+        socket: &Path,
+        reactor: &mut Reactor,
+        waker: Arc<Waker>,
+    ) -> Result<Db> {
         let wake = move || {
             // The main loop is there as long as the writer thread is.
             let _ = waker.wake();
         };
-        let (file, db) = dbfile::open(path, schema::open_vswitch(), &mut random_uuid, wake)?;
+        let (file, db) = dbfile::open(path, lock, schema::open_vswitch(), &mut random_uuid, wake)?;
         let mut server = Server::new(Box::new(random_uuid), ServerLimits::default());
         server.add_database(db, true)?;
         let local = server.session_open()?;
@@ -184,6 +191,13 @@ impl Db {
                     r.connecting || self.client.state() != ClientState::Ready || self.client.echo_pending();
                 Some(r.heard_ms + if probes { 2 * PROBE_MS } else { PROBE_MS })
             }
+        }
+    }
+
+    /// Ends all listening: who starts next finds nobody.
+    pub fn stop_listening(&mut self) {
+        if let Side::Embedded(e) = &mut self.side {
+            e.listeners.clear();
         }
     }
 

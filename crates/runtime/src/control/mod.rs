@@ -1,5 +1,6 @@
 //! The control plane.
 
+mod claim;
 pub mod commands;
 pub mod daemon;
 pub mod db;

@@ -554,16 +554,18 @@ impl Switch {
         super::status::report(self, uptime_ms)
     }
 
-    /// Ends the switch. Taps end with it; with `cleanup`, ports are taken out one by one before.
-    pub fn stop(&mut self, exit: Exit) {
+    /// Ends the switch, its listeners first. Taps end with it; with `cleanup`, ports are taken out one by one before.
+    pub fn stop(self, exit: Exit) {
+        let Switch { instances, devices, openflow, streams, .. } = self;
+        drop((openflow, streams));
         if exit.cleanup {
-            let devices = std::mem::take(&mut self.devices);
             for (name, device) in devices {
                 if let Err(e) = device.datapath.port_del(device.dp_port) {
                     log::warn!(target: "dpif", "cannot remove port {name}: {e}");
                 }
             }
         }
+        drop(instances);
     }
 }
 

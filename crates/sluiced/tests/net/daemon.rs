@@ -272,3 +272,85 @@ fn memory_is_locked_when_asked_for() {
         "locked {locked}, resident {resident} and {usual} without"
     );
 }
+
+#[test]
+fn after_a_crash_the_next_one_serves_at_once_and_cleans_up() {
+    require_netns!();
+    require_programs!("ovs-vsctl");
+    let (net, mut daemon) = switch(3);
+    for _ in 0..3 {
+        let dir = daemon.rundir().clone();
+        // Not waited for: the kernel may still close its sockets.
+        daemon.signal(Signal::KILL).unwrap();
+        let next = serving(&spec(&net.switch).rundir(&dir));
+        let before = std::mem::replace(&mut daemon, next);
+        vsctl(&daemon, "set bridge br0 other_config:crashed=true");
+        drop(before.crash());
+        let stale: Vec<String> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+            .filter(|n| n.ends_with(".ctl") || n.ends_with(".events"))
+            .filter(|n| !n.contains(&format!(".{}.", daemon.pid())))
+            .collect();
+        assert_eq!(stale, Vec::<String>::new());
+    }
+}
+
+/// The permission bits of the files of a run directory.
+fn modes(dir: &RunDir, names: &[String]) -> Vec<u32> {
+    use std::os::unix::fs::PermissionsExt;
+    names.iter().map(|n| std::fs::metadata(dir.join(n)).unwrap().permissions().mode() & 0o7777).collect()
+}
+
+#[test]
+fn files_have_the_modes_of_ovs() {
+    require_netns!();
+    require_programs!("ovs-vsctl");
+    // As OVS 3.1 has them: sockets, log and database, lock, pid file.
+    for (umask, expected) in [
+        ("000", [0o770, 0o660, 0o600, 0o666]),
+        ("022", [0o750, 0o640, 0o600, 0o644]),
+        ("077", [0o700, 0o600, 0o600, 0o600]),
+    ] {
+        let netns = Netns::new("modes").unwrap();
+        let line =
+            format!("umask {umask}; exec {SLUICED} --disable-system --pidfile --log-file -vconsole:off");
+        let daemon = serving(&DaemonSpec::new("sh").unwrap().netns(&netns).args(["-c", &line]));
+        vsctl(&daemon, "add-br br0");
+        let [socket, file, lock, pid_file] = expected;
+        let control = format!("ovs-vswitchd.{}.ctl", daemon.pid());
+        let names =
+            ["br0.mgmt", "br0.snoop", "db.sock", &control, "ovs-vswitchd.log", "conf.db", ".conf.db.~lock~"];
+        let names: Vec<String> = names.into_iter().chain(["ovs-vswitchd.pid"]).map(String::from).collect();
+        let expected = [socket, socket, socket, socket, file, file, lock, pid_file];
+        assert_eq!(modes(daemon.rundir(), &names), expected, "umask {umask}: {names:?}");
+    }
+}
+
+#[test]
+fn compaction_keeps_mode_owner_and_link_and_writes_to_no_other_file() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovsdb-tool");
+    let netns = Netns::new("compact").unwrap();
+    let spec = spec(&netns);
+    let dir = spec.run_directory().clone();
+    symlink("real.db", dir.join("conf.db")).unwrap();
+    let daemon = serving(&spec);
+    vsctl(&daemon, "--no-wait add-br br0 -- set bridge br0 other_config:kept=yes");
+    let (real, victim) = (dir.join("real.db"), dir.join("victim"));
+    std::fs::write(&victim, "precious").unwrap();
+    symlink(&victim, dir.join("real.db.tmp")).unwrap();
+    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o604)).unwrap();
+    chown(&real, Some(12), Some(34)).unwrap();
+    let inode = std::fs::metadata(&real).unwrap().ino();
+    appctl(&daemon, "ovsdb-server/compact");
+    wait_for(LIMIT, "the new file", || std::fs::metadata(&real).is_ok_and(|m| m.ino() != inode)).unwrap();
+    let meta = std::fs::metadata(&real).unwrap();
+    assert_eq!((meta.mode() & 0o7777, meta.uid(), meta.gid()), (0o604, 12, 34));
+    assert_eq!(std::fs::read_link(dir.join("conf.db")).unwrap(), std::path::Path::new("real.db"));
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    assert!(
+        !dir.join("real.db.tmp").exists() && vsctl(&daemon, "get bridge br0 other_config").contains("kept")
+    );
+}
