@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use sys::daemon::Detached;
+use sys::monitor::Told;
 use sys::pidfile::PidFile;
 use sys::signals::{Signal, Signals};
 use vswitch::DummyMode;
@@ -54,6 +55,8 @@ pub struct DaemonConfig {
     pub overwrite_pid_file: bool,
     /// Go into the background.
     pub detach: bool,
+    /// A process of its own starts the daemon anew after a crash.
+    pub monitor: bool,
     /// Stay in the directory it was started in.
     pub no_chdir: bool,
     /// Log file, if wanted.
@@ -112,6 +115,13 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
     } else {
         None
     };
+    let detached = match config.monitor {
+        true => sys::monitor::monitor(&config.name, detached, !config.no_chdir, |told, text| {
+            tell(config, told, text)
+        })
+        .context("cannot watch over the daemon")?,
+        false => detached,
+    };
     if let Some(user) = &config.user {
         let found = sys::user::User::parse(user).with_context(|| format!("--user={user}"))?;
         found.become_it().with_context(|| format!("--user={user}"))?;
@@ -154,6 +164,20 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
     daemon.end(exit.as_ref().map_or(Exit { cleanup: false }, |exit| *exit));
     drop(pid_file);
     exit.map(drop)
+}
+
+/// Logs for the monitor, which has no log file open while the daemon runs.
+fn tell(config: &DaemonConfig, told: Told, text: &str) {
+    let log = vlog();
+    log.set_program(&config.name);
+    // Where neither the file nor a console is there, syslog has it.
+    let _ = config.log_file.as_ref().map(|path| log.open_file(path));
+    let _ = if config.detach { log.set("console:off") } else { Ok(()) };
+    match told {
+        Told::Crash => log::error!(target: "daemon_unix", "{text}"),
+        Told::End => log::info!(target: "daemon_unix", "{text}"),
+    }
+    log.close();
 }
 
 impl Daemon {

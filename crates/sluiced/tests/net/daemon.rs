@@ -354,3 +354,70 @@ fn compaction_keeps_mode_owner_and_link_and_writes_to_no_other_file() {
         !dir.join("real.db.tmp").exists() && vsctl(&daemon, "get bridge br0 other_config").contains("kept")
     );
 }
+
+/// The process that started another one.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[test]
+fn a_monitor_starts_a_crashed_daemon_anew() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "kill");
+    let kill = |signal: &str, pid: u32| Cmd::new("kill").args([signal, &pid.to_string()]).run().unwrap();
+    // Which ends are crashes, as daemon(8) of OVS lists them; the monitor ends with the daemon after any other.
+    for (signal, is_crash) in [("-ABRT", true), ("-ILL", true), ("-KILL", false), ("-TERM", false)] {
+        let netns = Netns::new("monitor").unwrap();
+        let dir = RunDir::new("monitor").unwrap();
+        let first = detach(&netns, &dir, "--monitor --disable-system");
+        let monitor = parent(first).unwrap();
+        let title = std::fs::read_to_string(format!("/proc/{monitor}/cmdline")).unwrap();
+        assert!(title.contains(&format!("monitoring pid {first} (healthy)")), "{title}");
+        dir.tool("ovs-vsctl", Some(&netns)).args(["add-br", "br0"]).run().unwrap();
+        kill(signal, first);
+        let daemon =
+            || std::fs::read_to_string(dir.join("ovs-vswitchd.pid")).ok()?.trim().parse::<u32>().ok();
+        if is_crash {
+            let next = || daemon().filter(|pid| *pid != first && runs(*pid));
+            wait_for(LIMIT, "another daemon", || next().is_some()).unwrap();
+            let next = next().unwrap();
+            assert_eq!(parent(next), Some(monitor));
+            dir.tool("ovs-vsctl", Some(&netns)).args(["--retry", "add-br", "br1"]).run().unwrap();
+            assert!(dir.log().contains(&format!("pid {first} died, killed")), "{}", dir.log());
+            let shown = std::fs::read_to_string(format!("/proc/{next}/cmdline")).unwrap();
+            assert!(!shown.contains("monitoring"), "{shown}");
+            kill("-TERM", next);
+        }
+        wait_for(LIMIT, "the monitor's end", || !runs(monitor)).unwrap();
+        assert!(daemon().is_none_or(|pid| !runs(pid)), "{signal}");
+    }
+}
+
+#[test]
+fn ovs_save_keeps_flows_when_protocols_names_versions() {
+    const SAVE: &str = "/usr/share/openvswitch/scripts/ovs-save";
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", SAVE);
+    let netns = Netns::new("save").unwrap();
+    let spec = spec(&netns);
+    let dir = spec.run_directory().clone();
+    let daemon = serving(&spec);
+    vsctl(&daemon, "add-br br0 -- set bridge br0 fail_mode=secure");
+    wait_until(&daemon, "bridge br0 status:restart!=\"\"");
+    vsctl(&daemon, "set bridge br0 protocols=OpenFlow10,OpenFlow13");
+    let flow = "table=3, n_packets=0, n_bytes=0, priority=7,arp actions=NORMAL";
+    daemon
+        .ovs("ovs-ofctl", &["-OOpenFlow13", "add-flow", "br0", "table=3,priority=7,arp,actions=normal"])
+        .unwrap();
+    let script = daemon.tool(SAVE).args(["save-flows", "br0"]).run().unwrap().stdout;
+    daemon.stop().unwrap();
+    let daemon = serving(&spec.rundir(&dir));
+    let dump = || daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "dump-flows", "br0"]).unwrap().stdout;
+    wait_for(LIMIT, "the bridge", || dir.join("br0.mgmt").exists()).unwrap();
+    assert!(!dump().contains("arp"), "{}", dump());
+    daemon.tool("sh").args(["-c", &script]).output().unwrap();
+    let dumped = dump();
+    let dumped: Vec<&str> = dumped.lines().filter(|l| l.contains("arp")).collect();
+    assert!(matches!(dumped[..], [line] if line.ends_with(flow)), "{dumped:?}");
+}
