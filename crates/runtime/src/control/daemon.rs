@@ -29,6 +29,8 @@ const WAIT_MAX_MS: u64 = 1000;
 /// Descriptors wanted: two for every port and thread of a large switch.
 const OPEN_FILES: u64 = 65_536;
 
+/// Name of the embedded database server, for tools.
+const DATABASE_NAME: &str = "ovsdb-server";
 /// Name of event sockets, before the process id.
 const EVENTS_NAME: &str = "sluiced";
 
@@ -92,6 +94,8 @@ pub struct Daemon {
     /// Threads that make answers.
     pub workers: commands::Workers,
     unixctl: Unixctl,
+    /// Control socket of the embedded database server, and its pid file.
+    database_unixctl: Option<(Unixctl, Option<PidFile>)>,
     signals: Signals,
     signal_token: Token,
     link_token: Token,
@@ -184,7 +188,7 @@ impl Daemon {
     fn start(config: &DaemonConfig, signals: Signals) -> Result<Daemon> {
         let mut reactor = Reactor::new()?;
         let waker = Arc::new(Waker::new(reactor.registry(), WAKER)?);
-        let names = [(config.name.as_str(), "ctl"), (EVENTS_NAME, "events")];
+        let names = [(config.name.as_str(), "ctl"), (DATABASE_NAME, "ctl"), (EVENTS_NAME, "events")];
         sys::local::remove_stale(&config.run_dir, &names);
         let db = open_db(config, &signals, &mut reactor, waker.clone())?;
         let unixctl_path = config
@@ -193,6 +197,7 @@ impl Daemon {
             .unwrap_or_else(|| config.run_dir.join(format!("{}.{}.ctl", config.name, std::process::id())));
         let token = reactor.token();
         let unixctl = Unixctl::open(&unixctl_path, reactor.registry(), token)?;
+        let database_unixctl = if db.is_embedded() { database_unixctl(config, &mut reactor) } else { None };
         let events = open_events(&config.run_dir);
         let signal_token = reactor.watch(signals.fd())?;
         let watch = match config.ablation.has(Optimisation::Threads) {
@@ -208,6 +213,7 @@ impl Daemon {
             started_ms: sys::clock::monotonic_ms(),
             workers: commands::Workers::default(),
             unixctl,
+            database_unixctl,
             signals,
             signal_token,
             link_token,
@@ -225,8 +231,8 @@ impl Daemon {
     /// Takes everything down: first what others connect to, then the ports, and last the lock of the database file, so that
     /// the next process finds either nobody or all of this one.
     fn end(self, exit: Exit) {
-        let Daemon { mut db, switch, unixctl, reactor, .. } = self;
-        drop(unixctl);
+        let Daemon { mut db, switch, unixctl, database_unixctl, reactor, .. } = self;
+        drop((unixctl, database_unixctl));
         db.stop_listening();
         switch.stop(exit);
         drop((db, reactor));
@@ -293,19 +299,33 @@ impl Daemon {
         } else if token == self.link_token {
             self.switch.links_changed();
         } else if self.unixctl.is_listener(token) {
-            loop {
-                let token = self.reactor.token();
-                if !self.unixctl.accept(self.reactor.registry(), token) {
-                    break;
-                }
-            }
+            self.unixctl.accept_all(&mut self.reactor);
         } else if self.unixctl.has(token) {
             if let Some(request) = self.unixctl.ready(token, &mut self.reactor) {
                 self.command(request);
             }
-        } else if !self.db.event(token, &mut self.reactor) {
+        } else if !self.database_event(token) && !self.db.event(token, &mut self.reactor) {
             self.switch.socket_event(token, &mut self.reactor);
         }
+    }
+
+    /// Serves the control socket of the embedded database server; `false` when a token is not of it.
+    fn database_event(&mut self, token: Token) -> bool {
+        let Some((unixctl, _)) = &mut self.database_unixctl else { return false };
+        if unixctl.is_listener(token) {
+            unixctl.accept_all(&mut self.reactor);
+            return true;
+        }
+        if !unixctl.has(token) {
+            return false;
+        }
+        if let Some(request) = unixctl.ready(token, &mut self.reactor)
+            && let Answer::Now(answer) = commands::run_of_database(self, &request.command, &request.args)
+            && let Some((unixctl, _)) = &mut self.database_unixctl
+        {
+            unixctl.reply(&request, answer, self.reactor.registry());
+        }
+        true
     }
 
     fn command(&mut self, request: Request) {
@@ -357,6 +377,21 @@ fn open_db(config: &DaemonConfig, signals: &Signals, reactor: &mut Reactor, wake
 /// Whether a signal to end came before the main loop could see it.
 fn is_told_to_end(signals: &Signals) -> bool {
     std::iter::from_fn(|| signals.next().ok().flatten()).any(|signal| signal != Signal::Hangup)
+}
+
+/// The control socket of the embedded database server, and the pid file by which tools find it where the daemon has one. Without
+/// them the switch does all its work.
+fn database_unixctl(config: &DaemonConfig, reactor: &mut Reactor) -> Option<(Unixctl, Option<PidFile>)> {
+    let warn = |e: &dyn std::fmt::Display| log::warn!(target: "unixctl", "{DATABASE_NAME}: {e}");
+    let path = config.run_dir.join(format!("{DATABASE_NAME}.{}.ctl", std::process::id()));
+    let token = reactor.token();
+    let unixctl =
+        Unixctl::open(&path, reactor.registry(), token).map_err(|e| warn(&format!("{e:#}"))).ok()?;
+    let pid_file = config.pid_file.as_ref().and_then(|_| {
+        let path = config.run_dir.join(format!("{DATABASE_NAME}.pid"));
+        PidFile::create(&path, config.overwrite_pid_file).map_err(|e| warn(&e)).ok()
+    });
+    Some((unixctl, pid_file))
 }
 
 /// The socket of the event ring. Without it the switch does all its work.

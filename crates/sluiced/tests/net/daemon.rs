@@ -421,3 +421,56 @@ fn ovs_save_keeps_flows_when_protocols_names_versions() {
     let dumped: Vec<&str> = dumped.lines().filter(|l| l.contains("arp")).collect();
     assert!(matches!(dumped[..], [line] if line.ends_with(flow)), "{dumped:?}");
 }
+
+#[test]
+fn the_embedded_database_answers_as_ovsdb_server() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovsdb-client");
+    let netns = Netns::new("dbctl").unwrap();
+    let daemon = serving(&spec(&netns));
+    let dir = daemon.rundir().clone();
+    let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
+    let (own, extra) = (format!("punix:{}", path("db.sock")), format!("punix:{}", path("x.sock")));
+    let managers = "db:Open_vSwitch,Open_vSwitch,manager_options\n";
+    // What ovsdb-server 3.1 answers, save where it would leave the switch without its database.
+    for (words, expected) in [
+        ("version", Ok("ovsdb-server (Open vSwitch) 3.5.4\n".to_string())),
+        ("ovsdb-server/list-dbs", Ok("Open_vSwitch\n_Server\n".to_string())),
+        ("ovsdb-server/list-remotes", Ok(format!("{managers}{own}\n"))),
+        ("ovsdb-server/get-db-storage-status Open_vSwitch", Ok("status: ok\n".to_string())),
+        ("ovsdb-server/get-db-storage-status foo", Err("Failed to find the database.")),
+        ("ovsdb-server/sync-status", Ok("state: active\n".to_string())),
+        (&format!("ovsdb-server/add-remote {extra}"), Ok(String::new())),
+        ("ovsdb-server/list-remotes", Ok(format!("{managers}{own}\n{extra}\n"))),
+        ("ovsdb-server/add-remote foo:bar", Err("unknown connection method")),
+        ("ovsdb-server/remove-remote nonesuch", Err("no such remote")),
+        (&format!("ovsdb-server/remove-remote {own}"), Err("as long as the switch runs")),
+        ("ovsdb-server/add-db other.db", Err("Open_vSwitch alone")),
+        ("ovsdb-server/remove-db Open_vSwitch", Err("Open_vSwitch alone")),
+        ("ovsdb-server/compact", Ok(String::new())),
+        ("ovsdb-server/compact foo", Err("no database by that name")),
+        ("ovsdb-server/reconnect", Ok(String::new())),
+        ("ovsdb-server/nonsense", Err("is not a valid command")),
+        ("exit", Err("ovs-appctl exit")),
+    ] {
+        let out =
+            daemon.tool("ovs-appctl").args(["-t", "ovsdb-server"]).args(words.split(' ')).output().unwrap();
+        match expected {
+            Ok(text) => assert_eq!((out.stdout, out.stderr.as_str()), (text, ""), "{words}"),
+            Err(why) => assert!(!out.status.success() && out.stderr.contains(why), "{words}: {}", out.stderr),
+        }
+    }
+    let list =
+        |name: &str| daemon.tool("ovsdb-client").args(["list-dbs", &format!("unix:{}", path(name))]).output();
+    assert_eq!(list("x.sock").unwrap().stdout, "Open_vSwitch\n_Server\n");
+    vsctl(&daemon, "set-manager ptcp:16640:127.0.0.1");
+    assert!(list("x.sock").unwrap().status.success(), "a change of managers ended it");
+    daemon
+        .tool("ovs-appctl")
+        .args(["-t", "ovsdb-server", "ovsdb-server/remove-remote", &extra])
+        .run()
+        .unwrap();
+    assert!(!list("x.sock").unwrap().status.success());
+    daemon.stop().unwrap();
+    assert!(!dir.join("ovsdb-server.pid").exists());
+}
