@@ -153,3 +153,31 @@ fn sockets_have_their_mode_and_those_of_the_dead_are_replaced() {
     assert_eq!(left, kept);
     drop(listened);
 }
+
+#[test]
+fn figures_of_proc_are_read() {
+    use crate::machine::{
+        Memory, Process, file_systems, parse_memory, parse_process, process, writable_mounts,
+    };
+    let text =
+        "MemTotal: 100 kB\nMemFree: 40 kB\nBuffers: 5 kB\nCached: 6 kB\nSwapTotal: 9 kB\nSwapFree: 7 kB\n";
+    let expected = Memory { total_kb: 100, used_kb: 60, cache_kb: 11, swap_kb: 9, swap_used_kb: 2 };
+    assert_eq!((parse_memory(text), parse_memory("MemTotal: x")), (Some(expected), None));
+
+    let fields = "S 4 0 0 0 0 0 0 0 0 0 70 30 0 0 0 0 0 0 5000 8192 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 6 0";
+    let expected =
+        Process { virtual_kb: 8, resident_kb: 12, cpu_ms: 1000, running_ms: 10_000, core: 6, parent: 4 };
+    for (stat, expected) in [
+        (format!("12 (a) b) {fields}"), Some(expected)),
+        ("12 (short) S 4".to_string(), None),
+        (String::new(), None),
+    ] {
+        assert_eq!(parse_process(&stat, 60_000, 100, 4), expected, "{stat}");
+    }
+    assert!(process(std::process::id()).unwrap().resident_kb > 100 && process(u32::MAX).is_none());
+
+    let mounts = "/dev/a / ext4 rw,relatime 0 0\n/dev/b /ro ext4 ro 0 0\ntmpfs /tmp tmpfs rw 0 0\n\
+                  /dev/c /with\\040blank xfs nosuid,rw 0 0\n/dev/a / ext4 rw 0 0\nshort\n";
+    assert_eq!(writable_mounts(mounts, "nodev\ttmpfs\n\text4\n"), ["/", "/with blank"]);
+    assert!(file_systems().iter().all(|f| f.used_kb <= f.total_kb));
+}

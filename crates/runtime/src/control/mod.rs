@@ -9,6 +9,7 @@ mod devices;
 mod dummies;
 mod facts;
 mod instances;
+mod machine;
 mod openflow;
 pub mod reactor;
 mod status;

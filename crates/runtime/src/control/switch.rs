@@ -86,7 +86,7 @@ impl Switch {
                 wake,
             ),
             planner: Planner::new(machine_seed()),
-            facts: FactKeeper::new(&supported, system_id),
+            facts: FactKeeper::new(&supported, system_id, &config.run_dir),
             openflow: OpenFlow::new(&config.run_dir),
             supported,
             dummies: config.dummies,
@@ -307,6 +307,7 @@ impl Switch {
         match command {
             Command::SetGlobal(global) => {
                 self.facts.set_interval_ms(global.stats_update_interval_ms);
+                self.facts.set_machine(global.enable_statistics);
                 self.instances.set_global(global);
             }
             Command::CreateBridge(bridge) => self.create_bridge(&bridge, reactor),

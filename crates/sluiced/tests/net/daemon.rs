@@ -474,3 +474,28 @@ fn the_embedded_database_answers_as_ovsdb_server() {
     daemon.stop().unwrap();
     assert!(!dir.join("ovsdb-server.pid").exists());
 }
+
+#[test]
+fn statistics_of_the_machine_are_written_when_asked_for() {
+    require_netns!();
+    require_programs!("ovs-vsctl");
+    let netns = Netns::new("machine").unwrap();
+    let daemon = serving(&spec(&netns));
+    let get =
+        |key: &str| vsctl(&daemon, &format!("--if-exists get open . statistics:{key}")).replace('"', "");
+    assert_eq!(get("cpu"), "");
+    vsctl(&daemon, "set open . other_config:enable-statistics=true");
+    wait_until(&daemon, "open . statistics:cpu!=0");
+    // Numbers of each value, as ovs-vswitchd 3.1 writes them.
+    for (key, numbers) in [("cpu", 1), ("load_average", 3), ("memory", 5), ("process_ovs-vswitchd", 7)] {
+        let value = get(key);
+        let parsed: Vec<f64> = value.split(',').map(|n| n.parse().unwrap()).collect();
+        assert_eq!(parsed.len(), numbers, "{key}={value}");
+    }
+    // Reading the pid files did not give up their locks.
+    let again = Cmd::new(SLUICED).netns(&netns).args(["--pidfile", "--disable-system"]);
+    let out = daemon.rundir().env().fold(again, |c, (k, v)| c.env(k, v)).output().unwrap();
+    assert!(out.stderr.contains("already running"), "{}", out.stderr);
+    vsctl(&daemon, "remove open . other_config enable-statistics");
+    wait_until(&daemon, "open . statistics={}");
+}
