@@ -73,7 +73,16 @@ sleep 0.5
 in_host 1 iperf3 -c 10.0.0.2 -p 5201 -t 3 -f g | grep -E 'sender|receiver'
 beside "${hosts[1]}" iperf3 -s -1 -p 5202 >"$work/iperf2" 2>&1
 sleep 0.5
+# Where UDP datagrams were lost: at the ports of the switch, by their counters, and at the socket of the receiver, as its kernel says.
+switch_lost() {
+    in_switch "$bin/sluice" appctl coverage/show | awk '/drop/ { sub(/.*total: /, ""); sum += $0 } END { print sum + 0 }'
+}
+socket_lost() { in_host 2 awk '/^Udp: [0-9]/ { print $6 }' /proc/net/snmp; }
+lost_before="$(switch_lost) $(socket_lost)"
 in_host 1 iperf3 -c 10.0.0.2 -p 5202 -u -b 1G -l 1400 -t 3 -f g | grep -E 'sender|receiver'
+read -r switch_before socket_before <<<"$lost_before"
+echo "UDP does not wait for its receiver: $(($(switch_lost) - switch_before)) datagrams were lost in the switch," \
+    "$(($(socket_lost) - socket_before)) at the receiver's full socket buffer"
 
 say "A rule changes the path of live traffic: what host 1 sends to host 2 is answered by host 3"
 mac() { in_host "$1" cat /sys/class/net/eth0/address; }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -223,7 +224,7 @@ impl Vlog {
 
     /// Starts to log into a file, appending.
     pub fn open_file(&self, path: &Path) -> std::io::Result<()> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let file = OpenOptions::new().create(true).append(true).mode(sys::local::FILE_MODE).open(path)?;
         let mut inner = lock(&self.inner);
         (inner.path, inner.file) = (Some(path.to_path_buf()), Some(file));
         drop(inner);
@@ -306,7 +307,7 @@ impl Log for Vlog {
         let Some(dropped) = inner.admit(module, sys::clock::machine_us() / 1000) else { return };
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
         let name = level_name(record.level().to_level_filter());
-        let mut text = record.args().to_string().replace(['\n', '\r'], " ");
+        let mut text = escaped(&record.args().to_string());
         if dropped > 0 {
             let _ = write!(text, " ({dropped} messages of this module were left out before)");
         }
@@ -338,6 +339,23 @@ impl Log for Vlog {
     }
 
     fn flush(&self) {}
+}
+
+/// A message on one line that no terminal obeys: control characters as JSON has them.
+fn escaped(message: &str) -> String {
+    let mut out = String::with_capacity(message.len());
+    for c in message.trim_end_matches('\n').chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// Year, month, day and day of the year of days since 1970 (civil calendar from days: H. Hinnant's algorithm).
@@ -392,6 +410,18 @@ mod tests {
         assert_eq!(civil(11_017), (2000, 3, 1, 61));
         assert_eq!(civil(20_412), (2025, 11, 20, 324));
         assert_eq!(civil(20_453), (2025, 12, 31, 365));
+    }
+
+    #[test]
+    fn control_characters_are_escaped() {
+        for (message, line) in [
+            ("plain é text", "plain é text"),
+            ("a\tb\r\nc", "a\\tb\\r\\nc"),
+            ("ends\n", "ends"),
+            ("\x1b[1m\x07\x7f\u{9b}", "\\u001b[1m\\u0007\\u007f\\u009b"),
+        ] {
+            assert_eq!(escaped(message), line);
+        }
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::status_model::{Datapath, Port, StatusModel};
 const PROGRAM: &str = "sluice status";
 /// The control command of the daemon.
 const COMMAND: &str = "sluice/status";
+/// What to do where no daemon answers.
+const UNREACHED: &str = "no daemon answers (start one with `sluiced --pidfile --detach`, or name its control socket with \
+                         --target; OVS_RUNDIR says where they are)";
 /// Longest time between the readings.
 const INTERVAL_MAX: Duration = Duration::from_secs(3600);
 
@@ -60,10 +63,17 @@ pub(crate) fn main(options: &Options) -> u8 {
 
 /// Asks a daemon once, and gives up after so many seconds; 0 never.
 pub(crate) fn read(target: &str, timeout_s: u32) -> Result<Value> {
-    match call(target, COMMAND, &[], Deadline::after_s(timeout_s))? {
+    let answer = call(target, COMMAND, &[], Deadline::after_s(timeout_s));
+    match answer.map_err(|error| if error.is::<TimedOut>() { error } else { error.context(UNREACHED) })? {
         Answer::Text(text) => serde_json::from_str(&text)
             .map_err(|error| anyhow!("{target}: the answer to {COMMAND} is not JSON: {error}")),
-        Answer::Error(text) => bail!("{target}: {} (is it a Sluice daemon?)", text.trim_end()),
+        Answer::Error(text) => {
+            bail!(
+                "{target} is another switch: it answers {COMMAND} with: {}; `sluice status` and `sluice top` need sluiced, \
+                 `sluice appctl` and `sluice dpctl` work with this one",
+                text.trim_end()
+            )
+        }
     }
 }
 

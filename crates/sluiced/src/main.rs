@@ -37,8 +37,8 @@ struct Options {
     /// Stay in the current directory when going into the background
     #[arg(long)]
     no_chdir: bool,
-    /// Accepted for compatibility: no process watches over the daemon, a service manager does that
-    #[arg(long, hide = true)]
+    /// Keep a process that starts the daemon anew after a crash, every 10 seconds at most
+    #[arg(long)]
     monitor: bool,
     /// Log to FILE (default LOGDIR/ovs-vswitchd.log)
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
@@ -106,6 +106,7 @@ fn config(options: Options, started_as: &str) -> DaemonConfig {
         pid_file: file(options.pidfile, &run_dir, "ovs-vswitchd.pid"),
         overwrite_pid_file: options.overwrite_pidfile,
         detach: options.detach,
+        monitor: options.monitor,
         no_chdir: options.no_chdir,
         log_file: file(options.log_file, &log_dir, "ovs-vswitchd.log"),
         unixctl: options.unixctl.map(|socket| run_dir.join(socket)),

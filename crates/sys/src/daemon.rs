@@ -81,6 +81,11 @@ fn await_child(wait: &OwnedFd, child: libc::pid_t) -> i32 {
 }
 
 impl Detached {
+    /// Tells whoever reads the other end of `ready`.
+    pub(crate) fn new(ready: OwnedFd) -> Detached {
+        Detached { ready }
+    }
+
     /// Says that the daemon is ready: the command that started it returns. Standard input, output and error go to
     /// `/dev/null` from now on; with `change_directory` the process works in `/`, so that it keeps no file system busy.
     pub fn ready(self, change_directory: bool) -> io::Result<()> {

@@ -1,6 +1,6 @@
-//! What a daemon asks of the operating system: going into the background, a pid file, file locks, signals, limits,
-//! users, threads and processors, probes for tracers, waking and waiting, random numbers, clocks; and what a measuring
-//! tool asks of it: frames with time stamps, network namespaces without a name.
+//! What a daemon asks of the operating system: going into the background, a pid file, file locks, Unix sockets, other
+//! processes, signals, limits, users, figures of the machine, threads and processors, probes for tracers, waking and waiting,
+//! random numbers, clocks; and what a measuring tool asks of it: frames with time stamps, network namespaces without a name.
 //!
 //! Nothing here knows of switches. Everything may be called from any thread unless its page says otherwise.
 #![allow(unsafe_code, reason = "system calls that no safe library has; each block says why it is sound")]
@@ -10,14 +10,19 @@ pub mod daemon;
 pub mod frames;
 pub mod idle;
 pub mod limits;
+pub mod local;
 pub mod lock;
+pub mod machine;
+pub mod monitor;
 pub mod netns;
 pub mod pidfile;
 pub mod poll;
 mod poller;
+pub mod process;
 pub mod random;
 pub mod signals;
 pub mod thread;
+mod title;
 pub mod usdt;
 pub mod user;
 mod waker;

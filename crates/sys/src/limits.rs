@@ -23,6 +23,12 @@ pub fn raise_open_files(wanted: u64) -> io::Result<u64> {
     Ok(most)
 }
 
+/// Has the kernel write no core of this process and those that it starts.
+pub fn no_core_dumps() -> io::Result<()> {
+    let maximum = getrlimit(Resource::Core).maximum;
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum }).map_err(io::Error::from)
+}
+
 /// Keeps all memory of the process, present and future, from being swapped out, from the moment it is used: what is only reserved
 /// takes no memory (`MCL_ONFAULT`; the allocator reserves a gigabyte at a time).
 pub fn lock_memory() -> io::Result<()> {

@@ -114,13 +114,19 @@ pub(crate) fn holder(file: &File) -> io::Result<Option<u32>> {
     Ok(found.and_then(|l| l.pid).map(|pid| pid.as_raw_nonzero().get() as u32))
 }
 
-/// The lock file of `protected`.
-fn lock_path(protected: &Path) -> PathBuf {
-    let mut path = protected.to_owned();
+/// The file that a path means, symbolic links in its last place followed.
+pub fn follow_links(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
         let Ok(target) = std::fs::read_link(&path) else { break };
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }
+    path
+}
+
+/// The lock file of `protected`.
+fn lock_path(protected: &Path) -> PathBuf {
+    let path = follow_links(protected);
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(".~lock~");

@@ -1,18 +1,26 @@
 //! A pid file as OVS daemons keep it and OVS tools read it: the number of the process in decimal and a newline, the file
 //! locked by that process (fcntl(2) `F_SETLK`) as long as it lives. A pid file that nobody has locked is stale.
 //!
-//! POSIX locks belong to the process: make the file after the last fork, and do not open it again in this process.
+//! POSIX locks belong to the process: make the file after the last fork, and open it again only by [`running`], which knows those of this process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 
 use crate::lock::holder;
 
 const PLACE_ATTEMPTS: usize = 10;
+
+/// Device and inode of the pid files of this process.
+static OWN: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+
+fn own() -> MutexGuard<'static, Vec<(u64, u64)>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Why there is no pid file.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +69,10 @@ impl PidFile {
             let _ = std::fs::remove_file(&draft);
             placed
         };
-        placed.map(|()| PidFile { file, path: path.to_owned(), pid })
+        placed?;
+        let made = file.metadata().map_err(failed)?;
+        own().push((made.dev(), made.ino()));
+        Ok(PidFile { file, path: path.to_owned(), pid })
     }
 
     /// Where it is.
@@ -72,6 +83,9 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
+        if let Ok(made) = self.file.metadata() {
+            own().retain(|id| *id != (made.dev(), made.ino()));
+        }
         // Not by a child that was forked later, and not when another process has put its own in its place.
         if self.pid == std::process::id() && is_same(&self.file, &self.path) {
             let _ = std::fs::remove_file(&self.path);
@@ -79,9 +93,12 @@ impl Drop for PidFile {
     }
 }
 
-/// The process that lives and has the pid file, if there is one. Not to be asked of a pid file of this process: its lock
-/// would be lost.
+/// The process that lives and has the pid file, if there is one.
 pub fn running(path: &Path) -> io::Result<Option<u32>> {
+    // To open a pid file of this process and close it again would give up its lock.
+    if std::fs::metadata(path).is_ok_and(|m| own().contains(&(m.dev(), m.ino()))) {
+        return Ok(Some(std::process::id()));
+    }
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),

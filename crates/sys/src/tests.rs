@@ -112,3 +112,72 @@ fn a_lock_is_had_once_in_a_process_and_again_after() {
     assert!(missing.contains("none/.x.~lock~"), "{missing}");
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn sockets_have_their_mode_and_those_of_the_dead_are_replaced() {
+    use crate::local::{listen_at, remove_stale, server};
+    use std::os::unix::fs::PermissionsExt;
+    let dir = testkit::TempDir::new("local").unwrap();
+    let path = dir.path().join("a.sock");
+    assert_eq!(server(&path).unwrap(), None);
+    let listener = listen_at(&path, 0o700).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o700);
+    assert_eq!(server(&path).unwrap().unwrap().pid, Some(std::process::id()));
+    assert_eq!(listen_at(&path, 0o700).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    drop(listener);
+    assert_eq!(server(&path).unwrap(), None);
+    drop(listen_at(&path, 0o700).unwrap());
+    let file = dir.path().join("file");
+    std::fs::write(&file, "kept").unwrap();
+    assert_eq!(listen_at(&file, 0o700).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+
+    // Of a process that ended, of this one, listened at, not a socket, of another kind.
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let (dead, own) = (ended.id(), std::process::id());
+    let make = |name: String| listen_at(&dir.path().join(name), 0o700).unwrap();
+    drop([make(format!("d.{dead}.ctl")), make(format!("d.{own}.ctl")), make(format!("x.{dead}.ctl"))]);
+    drop(make(format!("d.{dead}.events")));
+    let listened = make(format!("e.{dead}.ctl"));
+    std::fs::write(dir.path().join(format!("e.{dead}0.ctl")), "").unwrap();
+    remove_stale(dir.path(), &[("d", "ctl"), ("d", "events"), ("e", "ctl")]);
+    let mut left: Vec<String> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| name != "a.sock" && name != "file")
+        .collect();
+    left.sort();
+    let mut kept =
+        [format!("d.{own}.ctl"), format!("e.{dead}.ctl"), format!("e.{dead}0.ctl"), format!("x.{dead}.ctl")];
+    kept.sort();
+    assert_eq!(left, kept);
+    drop(listened);
+}
+
+#[test]
+fn figures_of_proc_are_read() {
+    use crate::machine::{
+        Memory, Process, file_systems, parse_memory, parse_process, process, writable_mounts,
+    };
+    let text =
+        "MemTotal: 100 kB\nMemFree: 40 kB\nBuffers: 5 kB\nCached: 6 kB\nSwapTotal: 9 kB\nSwapFree: 7 kB\n";
+    let expected = Memory { total_kb: 100, used_kb: 60, cache_kb: 11, swap_kb: 9, swap_used_kb: 2 };
+    assert_eq!((parse_memory(text), parse_memory("MemTotal: x")), (Some(expected), None));
+
+    let fields = "S 4 0 0 0 0 0 0 0 0 0 70 30 0 0 0 0 0 0 5000 8192 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 6 0";
+    let expected =
+        Process { virtual_kb: 8, resident_kb: 12, cpu_ms: 1000, running_ms: 10_000, core: 6, parent: 4 };
+    for (stat, expected) in [
+        (format!("12 (a) b) {fields}"), Some(expected)),
+        ("12 (short) S 4".to_string(), None),
+        (String::new(), None),
+    ] {
+        assert_eq!(parse_process(&stat, 60_000, 100, 4), expected, "{stat}");
+    }
+    assert!(process(std::process::id()).unwrap().resident_kb > 100 && process(u32::MAX).is_none());
+
+    let mounts = "/dev/a / ext4 rw,relatime 0 0\n/dev/b /ro ext4 ro 0 0\ntmpfs /tmp tmpfs rw 0 0\n\
+                  /dev/c /with\\040blank xfs nosuid,rw 0 0\n/dev/a / ext4 rw 0 0\nshort\n";
+    assert_eq!(writable_mounts(mounts, "nodev\ttmpfs\n\text4\n"), ["/", "/with blank"]);
+    assert!(file_systems().iter().all(|f| f.used_kb <= f.total_kb));
+}

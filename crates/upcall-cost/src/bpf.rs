@@ -76,10 +76,38 @@ const KERNEL_EXECUTE: &str = "ovs_packet_cmd_execute";
 /// Whose events are wanted.
 #[derive(Clone, Copy)]
 struct Whom {
-    /// The process.
+    /// The process, by its number in its own PID namespace.
     pid: u32,
+    /// That namespace, as the kernel numbers devices, and its inode.
+    pid_namespace: (u64, u64),
     /// Its network namespace, in which its datapaths are; 0: any.
     net: u32,
+}
+
+impl Whom {
+    /// A process by its number here. Programs see that of the initial namespace, which is another one in a container.
+    fn of(pid: u32) -> Result<Whom> {
+        let namespace = std::fs::metadata(format!("/proc/{pid}/ns/pid"))?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        Ok(Whom {
+            pid: innermost(&status).unwrap_or(pid),
+            pid_namespace: (kernel_device(namespace.dev()), namespace.ino()),
+            net: std::fs::metadata(format!("/proc/{pid}/ns/net")).map_or(0, |ns| ns.ino() as u32),
+        })
+    }
+}
+
+/// The number of a process in its own PID namespace, out of its `status` of proc(5): the last of its numbers.
+fn innermost(status: &str) -> Option<u32> {
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
+/// A device number of stat(2) as the kernel has it inside: 12 bits above 20.
+fn kernel_device(device: u64) -> u64 {
+    let major = device >> 8 & 0xfff | device >> 32 & !0xfff;
+    let minor = device & 0xff | device >> 12 & !0xff;
+    major << 20 | minor & 0xf_ffff
 }
 
 sys::usdt! {
@@ -134,8 +162,8 @@ pub fn open(capture: &Capture) -> Result<Bpf> {
     std::fs::metadata(&exe).with_context(|| format!("process {pid} cannot be traced"))?;
     let layout = Layout { packet_bytes: capture.packet_bytes, key_bytes: capture.key_bytes };
     let with_kernel = Path::new("/sys/module/openvswitch").exists();
-    let net = std::fs::metadata(format!("/proc/{pid}/ns/net")).map_or(0, |ns| ns.ino() as u32);
-    let object = load(capture, layout, Whom { pid, net }, with_kernel).map_err(permit::explain)?;
+    let whom = Whom::of(pid).with_context(|| format!("process {pid} cannot be traced: its namespaces"))?;
+    let object = load(capture, layout, whom, with_kernel).map_err(permit::explain)?;
     let taken = Rc::new(RefCell::new(Taken { records: VecDeque::from([start(pid)]), events: 0 }));
     let names = Names::of(&capture.run_dir, pid);
     let ring = ring(&object, layout, names.is_none(), taken.clone())?;
@@ -171,7 +199,10 @@ fn load(capture: &Capture, layout: Layout, whom: Whom, with_kernel: bool) -> Res
             map.set_max_entries((pages * PAGE_BYTES) as u32)?;
         } else if name.ends_with(".settings") {
             let settings = [layout.packet_bytes as u32, layout.key_bytes as u32, whom.pid, whom.net];
-            map.set_initial_value(&settings.map(u32::to_ne_bytes).concat())?;
+            let (device, inode) = whom.pid_namespace;
+            let settings =
+                [settings.map(u32::to_ne_bytes).concat(), [device, inode].map(u64::to_ne_bytes).concat()];
+            map.set_initial_value(&settings.concat())?;
         }
     }
     for mut program in open.progs_mut() {

@@ -210,6 +210,11 @@ impl Server {
         self.databases.get(name).map(|hosted| &hosted.db)
     }
 
+    /// Names of its databases, in order.
+    pub fn database_names(&self) -> Vec<&str> {
+        self.databases.keys().map(|name| name.as_ref()).collect()
+    }
+
     /// Opens a session.
     pub fn session_open(&mut self) -> Result<SessionId, ServerError> {
         if self.sessions.len() >= self.limits.sessions {

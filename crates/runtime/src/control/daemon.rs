@@ -3,6 +3,7 @@
 //! Order of set-up: background, signals, limits, log, pid file, database, control socket, datapath, main loop; the command
 //! that started the daemon returns when the first configuration is in force.
 
+use super::claim::{self, Claim};
 use super::commands::{self, Answer};
 use super::db::Db;
 use super::reactor::{QUEUES, Reactor, WAKER};
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use sys::daemon::Detached;
+use sys::monitor::Told;
 use sys::pidfile::PidFile;
 use sys::signals::{Signal, Signals};
 use vswitch::DummyMode;
@@ -26,6 +28,11 @@ use vswitch::DummyMode;
 const WAIT_MAX_MS: u64 = 1000;
 /// Descriptors wanted: two for every port and thread of a large switch.
 const OPEN_FILES: u64 = 65_536;
+
+/// Name of the embedded database server, for tools.
+const DATABASE_NAME: &str = "ovsdb-server";
+/// Name of event sockets, before the process id.
+const EVENTS_NAME: &str = "sluiced";
 
 /// How the daemon was started.
 #[derive(Clone, Debug)]
@@ -50,6 +57,8 @@ pub struct DaemonConfig {
     pub overwrite_pid_file: bool,
     /// Go into the background.
     pub detach: bool,
+    /// A process of its own starts the daemon anew after a crash.
+    pub monitor: bool,
     /// Stay in the directory it was started in.
     pub no_chdir: bool,
     /// Log file, if wanted.
@@ -85,6 +94,8 @@ pub struct Daemon {
     /// Threads that make answers.
     pub workers: commands::Workers,
     unixctl: Unixctl,
+    /// Control socket of the embedded database server, and its pid file.
+    database_unixctl: Option<(Unixctl, Option<PidFile>)>,
     signals: Signals,
     signal_token: Token,
     link_token: Token,
@@ -107,6 +118,13 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
         Some(sys::daemon::detach().context("cannot go into the background")?)
     } else {
         None
+    };
+    let detached = match config.monitor {
+        true => sys::monitor::monitor(&config.name, detached, !config.no_chdir, |told, text| {
+            tell(config, told, text)
+        })
+        .context("cannot watch over the daemon")?,
+        false => detached,
     };
     if let Some(user) = &config.user {
         let found = sys::user::User::parse(user).with_context(|| format!("--user={user}"))?;
@@ -146,23 +164,40 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
         );
     }
     let mut daemon = Daemon::start(config, signals)?;
-    daemon.main_loop(config, detached)?;
-    drop(daemon);
+    let exit = daemon.main_loop(config, detached);
+    daemon.end(exit.as_ref().map_or(Exit { cleanup: false }, |exit| *exit));
     drop(pid_file);
-    Ok(())
+    exit.map(drop)
+}
+
+/// Logs for the monitor, which has no log file open while the daemon runs.
+fn tell(config: &DaemonConfig, told: Told, text: &str) {
+    let log = vlog();
+    log.set_program(&config.name);
+    // Where neither the file nor a console is there, syslog has it.
+    let _ = config.log_file.as_ref().map(|path| log.open_file(path));
+    let _ = if config.detach { log.set("console:off") } else { Ok(()) };
+    match told {
+        Told::Crash => log::error!(target: "daemon_unix", "{text}"),
+        Told::End => log::info!(target: "daemon_unix", "{text}"),
+    }
+    log.close();
 }
 
 impl Daemon {
     fn start(config: &DaemonConfig, signals: Signals) -> Result<Daemon> {
         let mut reactor = Reactor::new()?;
         let waker = Arc::new(Waker::new(reactor.registry(), WAKER)?);
-        let db = open_db(config, &mut reactor, waker.clone())?;
+        let names = [(config.name.as_str(), "ctl"), (DATABASE_NAME, "ctl"), (EVENTS_NAME, "events")];
+        sys::local::remove_stale(&config.run_dir, &names);
+        let db = open_db(config, &signals, &mut reactor, waker.clone())?;
         let unixctl_path = config
             .unixctl
             .clone()
             .unwrap_or_else(|| config.run_dir.join(format!("{}.{}.ctl", config.name, std::process::id())));
         let token = reactor.token();
         let unixctl = Unixctl::open(&unixctl_path, reactor.registry(), token)?;
+        let database_unixctl = if db.is_embedded() { database_unixctl(config, &mut reactor) } else { None };
         let events = open_events(&config.run_dir);
         let signal_token = reactor.watch(signals.fd())?;
         let watch = match config.ablation.has(Optimisation::Threads) {
@@ -178,6 +213,7 @@ impl Daemon {
             started_ms: sys::clock::monotonic_ms(),
             workers: commands::Workers::default(),
             unixctl,
+            database_unixctl,
             signals,
             signal_token,
             link_token,
@@ -192,7 +228,17 @@ impl Daemon {
         self.exit = Some(exit);
     }
 
-    fn main_loop(&mut self, config: &DaemonConfig, detached: Option<Detached>) -> Result<()> {
+    /// Takes everything down: first what others connect to, then the ports, and last the lock of the database file, so that
+    /// the next process finds either nobody or all of this one.
+    fn end(self, exit: Exit) {
+        let Daemon { mut db, switch, unixctl, database_unixctl, reactor, .. } = self;
+        drop((unixctl, database_unixctl));
+        db.stop_listening();
+        switch.stop(exit);
+        drop((db, reactor));
+    }
+
+    fn main_loop(&mut self, config: &DaemonConfig, detached: Option<Detached>) -> Result<Exit> {
         let mut events = Events::with_capacity(256);
         let mut detached = detached;
         loop {
@@ -207,8 +253,7 @@ impl Daemon {
             }
             self.answer_waiting();
             if let Some(exit) = self.exit {
-                self.switch.stop(exit);
-                return Ok(());
+                return Ok(exit);
             }
             let now_ms = sys::clock::monotonic_ms();
             let next_ms =
@@ -254,19 +299,33 @@ impl Daemon {
         } else if token == self.link_token {
             self.switch.links_changed();
         } else if self.unixctl.is_listener(token) {
-            loop {
-                let token = self.reactor.token();
-                if !self.unixctl.accept(self.reactor.registry(), token) {
-                    break;
-                }
-            }
+            self.unixctl.accept_all(&mut self.reactor);
         } else if self.unixctl.has(token) {
             if let Some(request) = self.unixctl.ready(token, &mut self.reactor) {
                 self.command(request);
             }
-        } else if !self.db.event(token, &mut self.reactor) {
+        } else if !self.database_event(token) && !self.db.event(token, &mut self.reactor) {
             self.switch.socket_event(token, &mut self.reactor);
         }
+    }
+
+    /// Serves the control socket of the embedded database server; `false` when a token is not of it.
+    fn database_event(&mut self, token: Token) -> bool {
+        let Some((unixctl, _)) = &mut self.database_unixctl else { return false };
+        if unixctl.is_listener(token) {
+            unixctl.accept_all(&mut self.reactor);
+            return true;
+        }
+        if !unixctl.has(token) {
+            return false;
+        }
+        if let Some(request) = unixctl.ready(token, &mut self.reactor)
+            && let Answer::Now(answer) = commands::run_of_database(self, &request.command, &request.args)
+            && let Some((unixctl, _)) = &mut self.database_unixctl
+        {
+            unixctl.reply(&request, answer, self.reactor.registry());
+        }
+        true
     }
 
     fn command(&mut self, request: Request) {
@@ -296,24 +355,48 @@ impl Daemon {
 }
 
 /// The database: the one asked for; else the default socket's, if somebody listens there; else our own.
-fn open_db(config: &DaemonConfig, reactor: &mut Reactor, waker: Arc<Waker>) -> Result<Db> {
+fn open_db(config: &DaemonConfig, signals: &Signals, reactor: &mut Reactor, waker: Arc<Waker>) -> Result<Db> {
     let socket = config.run_dir.join("db.sock");
     let default = format!("unix:{}", socket.display());
     if let Some(remote) = &config.remote {
         return Db::remote(remote);
     }
-    if !config.may_embed || std::os::unix::net::UnixStream::connect(&socket).is_ok() {
+    if !config.may_embed {
         return Db::remote(&default);
     }
-    std::fs::create_dir_all(&config.db_dir).with_context(|| format!("{}", config.db_dir.display()))?;
     let file = config.db_dir.join("conf.db");
-    log::info!(target: "ovsdb_file", "serving {} on {default}", file.display());
-    Db::embedded(&file, &socket, reactor, waker)
+    match claim::claim(&file, &socket, &claim::Patience::DEFAULT, || is_told_to_end(signals))? {
+        Claim::Served => Db::remote(&default),
+        Claim::Ours(lock) => {
+            log::info!(target: "ovsdb_file", "serving {} on {default}", file.display());
+            Db::embedded(&file, lock, &socket, reactor, waker)
+        }
+    }
+}
+
+/// Whether a signal to end came before the main loop could see it.
+fn is_told_to_end(signals: &Signals) -> bool {
+    std::iter::from_fn(|| signals.next().ok().flatten()).any(|signal| signal != Signal::Hangup)
+}
+
+/// The control socket of the embedded database server, and the pid file by which tools find it where the daemon has one. Without
+/// them the switch does all its work.
+fn database_unixctl(config: &DaemonConfig, reactor: &mut Reactor) -> Option<(Unixctl, Option<PidFile>)> {
+    let warn = |e: &dyn std::fmt::Display| log::warn!(target: "unixctl", "{DATABASE_NAME}: {e}");
+    let path = config.run_dir.join(format!("{DATABASE_NAME}.{}.ctl", std::process::id()));
+    let token = reactor.token();
+    let unixctl =
+        Unixctl::open(&path, reactor.registry(), token).map_err(|e| warn(&format!("{e:#}"))).ok()?;
+    let pid_file = config.pid_file.as_ref().and_then(|_| {
+        let path = config.run_dir.join(format!("{DATABASE_NAME}.pid"));
+        PidFile::create(&path, config.overwrite_pid_file).map_err(|e| warn(&e)).ok()
+    });
+    Some((unixctl, pid_file))
 }
 
 /// The socket of the event ring. Without it the switch does all its work.
 fn open_events(run_dir: &Path) -> Option<EventSocket> {
-    let path = run_dir.join(format!("sluiced.{}.events", std::process::id()));
+    let path = run_dir.join(format!("{EVENTS_NAME}.{}.events", std::process::id()));
     let warn = |e| log::warn!(target: "events", "{}: {e}; nobody can listen to events", path.display());
     EventSocket::open(&path).map_err(warn).ok()
 }

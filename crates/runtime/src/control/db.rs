@@ -13,9 +13,10 @@ use ovsdb::client::{Client, ClientConfig, ClientState};
 use ovsdb::schema;
 use ovsdb::server::{Server, ServerLimits, SessionId, Time};
 use ovsdb::value::Uuid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use sys::lock::FileLock;
 
 /// Default port of database servers (IANA).
 pub const DEFAULT_PORT: u16 = 6640;
@@ -45,6 +46,8 @@ struct Embedded {
     /// The default socket: listened at whatever managers are asked for.
     own_target: String,
     listeners: BTreeMap<String, Listener>,
+    /// Targets that were added by a command.
+    added: BTreeSet<String>,
     /// Managers that cannot be listened for, with the reason that was told.
     refused: BTreeMap<String, String>,
     conns: BTreeMap<Token, (Conn, SessionId)>,
@@ -77,13 +80,19 @@ fn client() -> Client {
 }
 
 impl Db {
-    /// Serves the database in the file at `path` on the socket at `socket`.
-    pub fn embedded(path: &Path, socket: &Path, reactor: &mut Reactor, waker: Arc<Waker>) -> Result<Db> {
+    /// Serves the database in the file at `path`, which `lock` protects, on the socket at `socket`.
+    pub fn embedded(
+        path: &Path,
+        lock: FileLock,
+        socket: &Path,
+        reactor: &mut Reactor,
+        waker: Arc<Waker>,
+    ) -> Result<Db> {
         let wake = move || {
             // The main loop is there as long as the writer thread is.
             let _ = waker.wake();
         };
-        let (file, db) = dbfile::open(path, schema::open_vswitch(), &mut random_uuid, wake)?;
+        let (file, db) = dbfile::open(path, lock, schema::open_vswitch(), &mut random_uuid, wake)?;
         let mut server = Server::new(Box::new(random_uuid), ServerLimits::default());
         server.add_database(db, true)?;
         let local = server.session_open()?;
@@ -94,6 +103,7 @@ impl Db {
             local,
             own_target: own_target.clone(),
             listeners: BTreeMap::new(),
+            added: BTreeSet::new(),
             refused: BTreeMap::new(),
             conns: BTreeMap::new(),
         };
@@ -138,7 +148,7 @@ impl Db {
     /// Serves more listening targets (`Manager` rows), and ends those no longer wanted; what newly went wrong, by target.
     pub fn set_managers(&mut self, targets: &[String], reactor: &mut Reactor) -> Vec<(String, String)> {
         let Side::Embedded(e) = &mut self.side else { return Vec::new() };
-        e.listeners.retain(|t, _| *t == e.own_target || targets.contains(t));
+        e.listeners.retain(|t, _| *t == e.own_target || e.added.contains(t) || targets.contains(t));
         e.refused.retain(|t, _| targets.contains(t));
         let mut failed = Vec::new();
         for target in targets.iter().filter(|t| !e.listeners.contains_key(*t)).cloned().collect::<Vec<_>>() {
@@ -190,6 +200,63 @@ impl Db {
                     r.connecting || self.client.state() != ClientState::Ready || self.client.echo_pending();
                 Some(r.heard_ms + if probes { 2 * PROBE_MS } else { PROBE_MS })
             }
+        }
+    }
+
+    /// Ends all listening: who starts next finds nobody.
+    pub fn stop_listening(&mut self) {
+        if let Side::Embedded(e) = &mut self.side {
+            e.listeners.clear();
+        }
+    }
+
+    /// Names of the embedded server's databases, in order; none when it is served elsewhere.
+    pub fn names(&self) -> Vec<&str> {
+        match &self.side {
+            Side::Embedded(e) => e.server.database_names(),
+            Side::Remote(_) => Vec::new(),
+        }
+    }
+
+    /// What the embedded server listens for, besides the managers of the database: in order.
+    pub fn remotes(&self) -> Vec<&str> {
+        match &self.side {
+            Side::Embedded(e) => e.added.iter().chain([&e.own_target]).map(String::as_str).collect(),
+            Side::Remote(_) => Vec::new(),
+        }
+    }
+
+    /// Listens for one more target until [`Db::remove_remote`].
+    ///
+    /// # Errors
+    /// Nothing can listen there.
+    pub fn add_remote(&mut self, target: &str, reactor: &mut Reactor) -> Result<()> {
+        let Side::Embedded(e) = &mut self.side else { return Ok(()) };
+        if !e.listeners.contains_key(target) {
+            e.listen(target, reactor)?;
+        }
+        if target != e.own_target {
+            e.added.insert(target.to_string());
+        }
+        Ok(())
+    }
+
+    /// Ends what [`Db::add_remote`] began; `false` when there is no such target. What a manager wants as well goes on after the
+    /// next change of the database.
+    pub fn remove_remote(&mut self, target: &str) -> bool {
+        let Side::Embedded(e) = &mut self.side else { return false };
+        let was = e.added.remove(target);
+        if was {
+            e.listeners.remove(target);
+        }
+        was
+    }
+
+    /// Breaks off all connections to the embedded server.
+    pub fn reconnect_clients(&mut self, reactor: &Reactor) {
+        if let Side::Embedded(e) = &mut self.side {
+            let tokens: Vec<Token> = e.conns.keys().copied().collect();
+            tokens.into_iter().for_each(|token| e.close(token, reactor));
         }
     }
 

@@ -10,10 +10,13 @@ use ovsdb::server::LogRecord;
 use ovsdb::value::UuidSource;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use sys::local;
+use sys::lock::FileLock;
 
 /// The file is rewritten when it has grown to so many times what it began with, and to [`COMPACT_MIN_BYTES`].
 const COMPACT_GROWTH: u64 = 4;
@@ -35,7 +38,7 @@ enum Job {
 
 /// An open database file.
 pub struct DbFile {
-    _lock: sys::lock::FileLock,
+    _lock: FileLock,
     jobs: Option<Sender<Job>>,
     written: Receiver<Written>,
     writer: Option<JoinHandle<()>>,
@@ -43,21 +46,22 @@ pub struct DbFile {
     base_bytes: u64,
 }
 
-/// Opens (or makes) the file at `path` and reads it. `wake` is called from the writer thread when it has something to
-/// tell.
+/// Opens (or makes) the file at `path`, which `lock` protects, and reads it. `wake` is called from the writer thread when it
+/// has something to tell.
 pub fn open(
     path: &Path,
+    lock: FileLock,
     schema: Arc<ovsdb::schema::DatabaseSchema>,
     uuids: &mut dyn UuidSource,
     wake: impl Fn() + Send + 'static,
 ) -> Result<(DbFile, Database)> {
-    let lock = sys::lock::FileLock::lock(path).context("the database file is in use")?;
+    // A symbolic link stays, and the file that it names is replaced.
+    let path = &sys::lock::follow_links(path);
     let mut contents = Vec::new();
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-    let file = match &mut file {
-        Ok(file) => file,
-        Err(e) => bail!("{}: cannot open the database: {e}", path.display()),
-    };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(local::FILE_MODE);
+    let mut file =
+        options.open(path).with_context(|| format!("{}: cannot open the database", path.display()))?;
     file.read_to_end(&mut contents)
         .with_context(|| format!("{}: cannot read the database", path.display()))?;
     let mut fresh = false;
@@ -168,11 +172,24 @@ impl Drop for DbFile {
     }
 }
 
-/// Puts a whole new file in place of the old one; its size.
+/// Puts a whole new file in place of the old one, of the same mode and owner; its size.
 fn replace(path: &Path, contents: &[u8]) -> Result<u64> {
-    let temporary = path.with_extension("db.tmp");
+    let mut temporary = path.as_os_str().to_os_string();
+    temporary.push(".tmp");
+    let temporary = PathBuf::from(temporary);
     let write = || -> io::Result<()> {
-        let mut file = File::create(&temporary)?;
+        let old = std::fs::metadata(path)?;
+        match std::fs::remove_file(&temporary) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        // A file of its own: with `O_EXCL` neither another's file nor a symbolic link is written to.
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        let made = file.metadata()?;
+        if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
+            std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
+        }
+        file.set_permissions(std::fs::Permissions::from_mode(old.mode() & 0o7777))?;
         file.write_all(contents)?;
         file.sync_all()?;
         std::fs::rename(&temporary, path)?;

@@ -10,6 +10,7 @@ use ofproto::ports::PortCounters;
 use ovsdb::client::{ColumnValue, LockState, RowView, TxnBuilder, TxnId};
 use ovsdb::value::{Datum, Uuid};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use sync::Ordering;
 use vswitch::plan::NOTICE_KEY;
 use vswitch::status::{ControllerFacts, Counters, Duplex, Facts, ManagerFacts, SwitchFacts, UpDown};
@@ -35,6 +36,9 @@ pub(crate) struct FactKeeper {
     /// Counters as of the last time they were due.
     statistics: BTreeMap<String, Counters>,
     switch: SwitchFacts,
+    run_dir: PathBuf,
+    /// Figures of the machine are wanted.
+    machine: bool,
     system_id: Option<String>,
     embedded: bool,
     controllers: BTreeMap<Uuid, ControllerFacts>,
@@ -44,7 +48,7 @@ pub(crate) struct FactKeeper {
 
 impl FactKeeper {
     /// Nothing known yet. `system_id` is given when the database is ours, and so is the description of the system.
-    pub(crate) fn new(supported: &SupportedTypes, system_id: Option<String>) -> FactKeeper {
+    pub(crate) fn new(supported: &SupportedTypes, system_id: Option<String>, run_dir: &Path) -> FactKeeper {
         let embedded = system_id.is_some();
         let (system_type, system_version) = system();
         let own = |text: String| embedded.then_some(text);
@@ -64,6 +68,8 @@ impl FactKeeper {
                 dpdk_version: own("none".to_string()),
                 ..SwitchFacts::default()
             },
+            run_dir: run_dir.to_path_buf(),
+            machine: false,
             system_id,
             embedded,
             controllers: BTreeMap::new(),
@@ -75,6 +81,11 @@ impl FactKeeper {
     /// Sets how often statistics are written.
     pub(crate) fn set_interval_ms(&mut self, interval_ms: u64) {
         self.writeback.set_stats_interval_ms(interval_ms);
+    }
+
+    /// Sets whether figures of the machine are written (`enable-statistics`).
+    pub(crate) fn set_machine(&mut self, wanted: bool) {
+        self.machine = wanted;
     }
 
     /// When there may be something to write without an event.
@@ -175,6 +186,8 @@ impl FactKeeper {
             self.last_written = acknowledged;
         }
         if due {
+            let wanted = self.machine.then(|| super::machine::statistics(&self.run_dir));
+            self.switch.statistics = Some(wanted.unwrap_or_default());
             self.gather_statistics(planner, instances);
         }
         let mut facts = self.facts(planner);

@@ -1,5 +1,6 @@
 //! The control plane.
 
+mod claim;
 pub mod commands;
 pub mod daemon;
 pub mod db;
@@ -8,6 +9,7 @@ mod devices;
 mod dummies;
 mod facts;
 mod instances;
+mod machine;
 mod openflow;
 pub mod reactor;
 mod status;

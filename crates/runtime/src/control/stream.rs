@@ -6,8 +6,8 @@ use mio::{Interest, Registry, Token};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::FileTypeExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use sys::local;
 
 /// Bytes read from one connection before others get their turn.
 const READ_MAX_BYTES: usize = 1 << 18;
@@ -111,7 +111,10 @@ impl Listener {
     /// Listens at a passive endpoint. A Unix socket's file that nobody listens at any more is replaced.
     pub fn open(endpoint: &Endpoint, registry: &Registry, token: Token) -> io::Result<Listener> {
         let mut socket = match endpoint {
-            Endpoint::PassiveUnix(path) => Listening::Unix(listen_unix(path)?, path.clone()),
+            Endpoint::PassiveUnix(path) => Listening::Unix(
+                UnixListener::from_std(local::listen_at(path, local::SOCKET_MODE)?),
+                path.clone(),
+            ),
             Endpoint::PassiveTcp(addr) => Listening::Tcp(TcpListener::bind(*addr)?),
             _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an endpoint to listen at")),
         };
@@ -150,21 +153,6 @@ impl Drop for Listener {
             // It may have been removed by hand.
             let _ = std::fs::remove_file(path);
         }
-    }
-}
-
-fn listen_unix(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
-        Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
-            // A socket that nobody listens at was left behind; anything else belongs to somebody.
-            let is_socket = std::fs::symlink_metadata(path)?.file_type().is_socket();
-            if !is_socket || std::os::unix::net::UnixStream::connect(path).is_ok() {
-                return Err(e);
-            }
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)
-        }
-        other => other,
     }
 }
 

@@ -86,7 +86,7 @@ impl Switch {
                 wake,
             ),
             planner: Planner::default(),
-            facts: FactKeeper::new(&supported, system_id),
+            facts: FactKeeper::new(&supported, system_id, &config.run_dir),
             openflow: OpenFlow::new(&config.run_dir),
             supported,
             dummies: config.dummies,
@@ -307,6 +307,7 @@ impl Switch {
         match command {
             Command::SetGlobal(global) => {
                 self.facts.set_interval_ms(global.stats_update_interval_ms);
+                self.facts.set_machine(global.enable_statistics);
                 self.instances.set_global(global);
             }
             Command::CreateBridge(bridge) => self.create_bridge(&bridge, reactor),
@@ -557,16 +558,18 @@ impl Switch {
         super::status::report(self, uptime_ms)
     }
 
-    /// Ends the switch. Taps end with it; with `cleanup`, ports are taken out one by one before.
-    pub fn stop(&mut self, exit: Exit) {
+    /// Ends the switch, its listeners first. Taps end with it; with `cleanup`, ports are taken out one by one before.
+    pub fn stop(self, exit: Exit) {
+        let Switch { instances, devices, openflow, streams, .. } = self;
+        drop((openflow, streams));
         if exit.cleanup {
-            let devices = std::mem::take(&mut self.devices);
             for (name, device) in devices {
                 if let Err(e) = device.datapath.port_del(device.dp_port) {
                     log::warn!(target: "dpif", "cannot remove port {name}: {e}");
                 }
             }
         }
+        drop(instances);
     }
 }
 

@@ -61,8 +61,18 @@ impl Unixctl {
         self.clients.contains_key(&token)
     }
 
+    /// Takes in all connections that wait.
+    pub fn accept_all(&mut self, reactor: &mut Reactor) {
+        loop {
+            let token = reactor.token();
+            if !self.accept(reactor.registry(), token) {
+                return;
+            }
+        }
+    }
+
     /// Takes a connection in; `false` when none waits.
-    pub fn accept(&mut self, registry: &Registry, token: Token) -> bool {
+    fn accept(&mut self, registry: &Registry, token: Token) -> bool {
         match self.listener.accept(registry, token) {
             Ok(Some(mut conn)) if self.clients.len() >= CONNECTIONS_MAX => {
                 conn.close(registry);

@@ -303,7 +303,7 @@ impl KernelDatapath {
             received: s.hit + s.missed,
             cache_hits: m.cache_hit.min(s.hit),
             megaflow_hits: s.hit.saturating_sub(m.cache_hit),
-            subtable_lookups: m.mask_hit,
+            subtable_lookups: visited_for_hits(s.hit, s.missed, m.mask_hit, m.cache_hit),
             upcalls: s.missed.saturating_sub(lost),
             upcalls_lost: lost,
             flows: s.flows,
@@ -343,3 +343,14 @@ fn executes<'a>(all: impl Iterator<Item = Result<Option<Request<'a>>, ActionErro
         Err(e) => Sent::Known(OpResult::Failed(DpifError::Unsupported(e.to_string()))),
     }
 }
+
+/// Masks visited for packets that hit a flow without the cache's help. The kernel counts one visit for a packet that the cache
+/// answers, and those of misses along: they get the same share as other lookups.
+fn visited_for_hits(hit: u64, missed: u64, visited: u64, cached: u64) -> u64 {
+    let (visited, hits) = (visited.saturating_sub(cached), hit.saturating_sub(cached));
+    let lookups = u128::from(hits) + u128::from(missed);
+    (u128::from(visited) * u128::from(hits)).checked_div(lookups).unwrap_or(0) as u64
+}
+
+#[cfg(test)]
+mod tests;

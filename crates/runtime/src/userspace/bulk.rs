@@ -7,17 +7,24 @@
 //! Only ports of devices that were there before go this way. Others are opened and closed in turn: a device that a port made ends with its
 //! last descriptor, and another one may be wanted by its name at once.
 //!
-//! Bounds: [`TOGETHER`] threads, as many devices opened before they are asked for, as many waiting to be closed.
+//! A thread that ends, and the datapath at its end, have [`AT_END`] threads close all devices.
+//!
+//! Bounds: [`TOGETHER`] threads otherwise, as many devices opened before they are asked for, as many waiting to be closed.
 
 use super::UserspaceDatapath;
 use super::inbox::TxSide;
 use super::ports::{OpenPort, Opened};
 use super::queues::Rx;
 use dpif::{PortKind, PortSpec};
+use flow::DpPort;
+use std::collections::BTreeMap;
 use sync::{Mutex, lock};
 
 /// Devices that are opened or closed at the same time.
 pub(crate) const TOGETHER: usize = 32;
+
+/// Devices that are closed at the same time when a thread or the datapath ends.
+const AT_END: usize = 128;
 
 /// What a thread had of a port that was removed.
 pub(super) struct PortRemains {
@@ -42,12 +49,38 @@ impl Closing {
     }
 }
 
+/// What a thread had of its ports, by port.
+pub(super) fn parts_of(rx: Vec<Rx>, sides: BTreeMap<DpPort, TxSide>) -> Vec<(DpPort, PortRemains)> {
+    let queues = rx.into_iter().map(|rx| (rx.port, PortRemains { rx: vec![rx], side: None }));
+    let sides =
+        sides.into_iter().map(|(port, side)| (port, PortRemains { rx: Vec::new(), side: Some(side) }));
+    queues.chain(sides).collect()
+}
+
 /// Devices on their way in and out.
 #[derive(Default)]
 pub(super) struct Bulk {
     /// Opened before their ports were asked for.
     prepared: Mutex<Vec<(PortSpec, Opened)>>,
     closing: Mutex<Vec<Closing>>,
+}
+
+/// Does something with each item in no order, on so many threads at most.
+fn each_by<T: Send>(items: Vec<T>, threads: usize, work: impl Fn(T) + Sync) {
+    let count = items.len();
+    let left = Mutex::new(items);
+    let next = || lock(&left).pop();
+    let run = || std::iter::from_fn(next).for_each(&work);
+    std::thread::scope(|scope| {
+        for _ in 1..count.min(threads) {
+            let named = std::thread::Builder::new().name("devices".to_string());
+            // Where one cannot be started, the others do its part.
+            if named.spawn_scoped(scope, run).is_err() {
+                break;
+            }
+        }
+        run();
+    });
 }
 
 /// Does something with each item, on a thread of its own if there are several.
@@ -95,6 +128,20 @@ impl UserspaceDatapath {
         each(closing, Closing::end);
     }
 
+    /// Closes what ended threads had of ports, and whole ports, all together: devices that ports made as well, so this is not
+    /// for ports whose names are wanted again at once.
+    pub(super) fn close_all(&self, parts: Vec<(DpPort, PortRemains)>, open: Vec<OpenPort>) {
+        self.close_together();
+        let mut all: BTreeMap<DpPort, Closing> = BTreeMap::new();
+        for open in open {
+            all.insert(open.info.number, Closing { parts: Vec::new(), open: Some(open) });
+        }
+        for (port, part) in parts {
+            all.entry(port).or_insert(Closing { parts: Vec::new(), open: None }).parts.push(part);
+        }
+        each_by(all.into_values().collect(), AT_END, Closing::end);
+    }
+
     /// A port is removed: its device is closed now or by [`UserspaceDatapath::close_together`].
     pub(super) fn close(&self, closing: Closing) {
         if closing.open.as_ref().is_none_or(|open| open.spec.kind != PortKind::System || open.bare) {
@@ -110,3 +157,6 @@ impl UserspaceDatapath {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,6 +55,8 @@ pub(crate) struct Remains {
     pub(crate) ports: Vec<(DpPort, PortStats)>,
     /// Its own.
     pub(crate) stats: PmdStats,
+    /// What it had of ports that are still open. Closing it takes long, and is for the one who asked.
+    pub(crate) parts: Vec<(DpPort, PortRemains)>,
 }
 
 /// How a thread is to run.

@@ -57,6 +57,11 @@ impl ThreadIo {
         self.ports.remove(&port)
     }
 
+    /// All ports, taken out.
+    pub(crate) fn take(&mut self) -> BTreeMap<DpPort, TxSide> {
+        std::mem::take(&mut self.ports)
+    }
+
     pub(crate) fn ports(&self) -> impl Iterator<Item = DpPort> + '_ {
         self.ports.keys().copied()
     }

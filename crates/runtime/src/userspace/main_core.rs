@@ -4,7 +4,7 @@
 //! What misses here is translated at once, on the calling thread, so whatever was received or sent before a request is
 //! finished before the next request is served. Any thread may call; the lock around the core makes them take turns.
 
-use super::bulk::PortRemains;
+use super::bulk::{PortRemains, parts_of};
 use super::plan::QueueId;
 use super::pmd::{Purged, ThreadIo, TxSide};
 use super::queues::Rx;
@@ -89,6 +89,12 @@ impl MainCore {
             taken.iter().for_each(|rx| watch.remove(rx.fd()));
         }
         taken
+    }
+
+    /// Queues and transmit sides, taken out at the end.
+    pub(super) fn take_parts(&self) -> Vec<(DpPort, PortRemains)> {
+        let s = &mut *lock(&self.state);
+        parts_of(std::mem::take(&mut s.rx), s.io.take())
     }
 
     /// The queues that are polled here.

@@ -401,10 +401,9 @@ impl Drop for UserspaceDatapath {
         let s = &mut *lock(&self.state);
         s.ports.infos().iter().for_each(|port| probes::port_removed(port.number));
         let running = std::mem::take(&mut s.running);
-        for (_, running) in running {
-            // Nobody asks any more.
-            let _ = running.stop();
-        }
+        // What they did not carry out, nobody asks for any more.
+        let parts = running.into_values().flat_map(|running| running.stop().0.parts);
+        self.close_all(parts.chain(self.main.take_parts()).collect(), s.ports.take());
     }
 }
 

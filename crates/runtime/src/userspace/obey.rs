@@ -4,7 +4,7 @@
 //! what came first leaves first, whichever thread forwards what comes next. Meanwhile frames wait in the queue itself. With
 //! the queue go the newest thing a thread knows: flows of its port, so that the next thread does not have to ask for them.
 
-use super::bulk::PortRemains;
+use super::bulk::{PortRemains, parts_of};
 use super::inbox::{Control, Handover, Remains, ThreadLoad};
 use super::perf::Now;
 use super::plan::QueueId;
@@ -164,6 +164,7 @@ impl PmdThread {
             self.io.ports().filter_map(|port| Some((port, *self.core.port_counters(port)?))).collect();
         self.remember_now();
         // Who asked waits for it.
-        let _ = remains.send(Remains { ports, stats: self.core.stats().ended() });
+        let parts = parts_of(self.rx.remove(|_| true), self.io.take());
+        let _ = remains.send(Remains { ports, stats: self.core.stats().ended(), parts });
     }
 }

@@ -91,6 +91,11 @@ impl Ports {
         self.0.remove(&port)
     }
 
+    /// All of them, taken out.
+    pub(crate) fn take(&mut self) -> Vec<OpenPort> {
+        std::mem::take(&mut self.0).into_values().collect()
+    }
+
     /// All of them, in order of their numbers.
     pub(crate) fn infos(&self) -> Vec<PortInfo> {
         self.0.values().map(|p| p.info.clone()).collect()

@@ -222,6 +222,7 @@ impl UserspaceDatapath {
                 open.retired.add(stats);
             }
         }
+        self.close_all(remains.parts, Vec::new());
         unanswered.into_iter().for_each(|batch| self.without_thread(batch));
         log::info!(target: "dpif_netdev", "PMD thread on numa_id: {}, core id: {core:2} destroyed.", self.numa(core).0);
     }

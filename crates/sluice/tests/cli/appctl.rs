@@ -64,11 +64,18 @@ fn status_of_a_daemon() {
     );
     std::fs::remove_file(&socket).unwrap();
     let refusal = b"{\"id\":0,\"error\":\"\\\"sluice/status\\\" is not a valid command\\n\",\"result\":null}";
-    let thread = answer_once(&socket, "\"sluice/status\"", refusal);
-    let output = sluice().args(["status", "--target", target]).output().unwrap();
-    thread.join().unwrap();
-    assert_eq!(code(&output), 1);
-    assert!(output.stderr.contains("is it a Sluice daemon?"), "{}", output.stderr);
+    for words in [&["status", "--target", target][..], &["top", "--once", "--target", target]] {
+        let thread = answer_once(&socket, "\"sluice/status\"", refusal);
+        let output = sluice().args(words).output().unwrap();
+        thread.join().unwrap();
+        assert_eq!(code(&output), 1);
+        assert!(output.stderr.contains("need sluiced"), "{}", output.stderr);
+        // Nobody listens any more.
+        let output = sluice().args(words).output().unwrap();
+        assert_eq!(code(&output), 1);
+        assert!(output.stderr.contains("start one with `sluiced"), "{}", output.stderr);
+        std::fs::remove_file(&socket).unwrap();
+    }
 }
 
 #[test]

@@ -272,3 +272,230 @@ fn memory_is_locked_when_asked_for() {
         "locked {locked}, resident {resident} and {usual} without"
     );
 }
+
+#[test]
+fn after_a_crash_the_next_one_serves_at_once_and_cleans_up() {
+    require_netns!();
+    require_programs!("ovs-vsctl");
+    let (net, mut daemon) = switch(3);
+    for _ in 0..3 {
+        let dir = daemon.rundir().clone();
+        // Not waited for: the kernel may still close its sockets.
+        daemon.signal(Signal::KILL).unwrap();
+        let next = serving(&spec(&net.switch).rundir(&dir));
+        let before = std::mem::replace(&mut daemon, next);
+        vsctl(&daemon, "set bridge br0 other_config:crashed=true");
+        drop(before.crash());
+        let stale: Vec<String> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+            .filter(|n| n.ends_with(".ctl") || n.ends_with(".events"))
+            .filter(|n| !n.contains(&format!(".{}.", daemon.pid())))
+            .collect();
+        assert_eq!(stale, Vec::<String>::new());
+    }
+}
+
+/// The permission bits of the files of a run directory.
+fn modes(dir: &RunDir, names: &[String]) -> Vec<u32> {
+    use std::os::unix::fs::PermissionsExt;
+    names.iter().map(|n| std::fs::metadata(dir.join(n)).unwrap().permissions().mode() & 0o7777).collect()
+}
+
+#[test]
+fn files_have_the_modes_of_ovs() {
+    require_netns!();
+    require_programs!("ovs-vsctl");
+    // As OVS 3.1 has them: sockets, log and database, lock, pid file.
+    for (umask, expected) in [
+        ("000", [0o770, 0o660, 0o600, 0o666]),
+        ("022", [0o750, 0o640, 0o600, 0o644]),
+        ("077", [0o700, 0o600, 0o600, 0o600]),
+    ] {
+        let netns = Netns::new("modes").unwrap();
+        let line =
+            format!("umask {umask}; exec {SLUICED} --disable-system --pidfile --log-file -vconsole:off");
+        let daemon = serving(&DaemonSpec::new("sh").unwrap().netns(&netns).args(["-c", &line]));
+        vsctl(&daemon, "add-br br0");
+        let [socket, file, lock, pid_file] = expected;
+        let control = format!("ovs-vswitchd.{}.ctl", daemon.pid());
+        let names =
+            ["br0.mgmt", "br0.snoop", "db.sock", &control, "ovs-vswitchd.log", "conf.db", ".conf.db.~lock~"];
+        let names: Vec<String> = names.into_iter().chain(["ovs-vswitchd.pid"]).map(String::from).collect();
+        let expected = [socket, socket, socket, socket, file, file, lock, pid_file];
+        assert_eq!(modes(daemon.rundir(), &names), expected, "umask {umask}: {names:?}");
+    }
+}
+
+#[test]
+fn compaction_keeps_mode_owner_and_link_and_writes_to_no_other_file() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovsdb-tool");
+    let netns = Netns::new("compact").unwrap();
+    let spec = spec(&netns);
+    let dir = spec.run_directory().clone();
+    symlink("real.db", dir.join("conf.db")).unwrap();
+    let daemon = serving(&spec);
+    vsctl(&daemon, "--no-wait add-br br0 -- set bridge br0 other_config:kept=yes");
+    let (real, victim) = (dir.join("real.db"), dir.join("victim"));
+    std::fs::write(&victim, "precious").unwrap();
+    symlink(&victim, dir.join("real.db.tmp")).unwrap();
+    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o604)).unwrap();
+    chown(&real, Some(12), Some(34)).unwrap();
+    let inode = std::fs::metadata(&real).unwrap().ino();
+    appctl(&daemon, "ovsdb-server/compact");
+    wait_for(LIMIT, "the new file", || std::fs::metadata(&real).is_ok_and(|m| m.ino() != inode)).unwrap();
+    let meta = std::fs::metadata(&real).unwrap();
+    assert_eq!((meta.mode() & 0o7777, meta.uid(), meta.gid()), (0o604, 12, 34));
+    assert_eq!(std::fs::read_link(dir.join("conf.db")).unwrap(), std::path::Path::new("real.db"));
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    assert!(
+        !dir.join("real.db.tmp").exists() && vsctl(&daemon, "get bridge br0 other_config").contains("kept")
+    );
+}
+
+/// The process that started another one.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[test]
+fn a_monitor_starts_a_crashed_daemon_anew() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "kill");
+    let kill = |signal: &str, pid: u32| Cmd::new("kill").args([signal, &pid.to_string()]).run().unwrap();
+    // Which ends are crashes, as daemon(8) of OVS lists them; the monitor ends with the daemon after any other.
+    for (signal, is_crash) in [("-ABRT", true), ("-ILL", true), ("-KILL", false), ("-TERM", false)] {
+        let netns = Netns::new("monitor").unwrap();
+        let dir = RunDir::new("monitor").unwrap();
+        let first = detach(&netns, &dir, "--monitor --disable-system");
+        let monitor = parent(first).unwrap();
+        let title = std::fs::read_to_string(format!("/proc/{monitor}/cmdline")).unwrap();
+        assert!(title.contains(&format!("monitoring pid {first} (healthy)")), "{title}");
+        dir.tool("ovs-vsctl", Some(&netns)).args(["add-br", "br0"]).run().unwrap();
+        kill(signal, first);
+        let daemon =
+            || std::fs::read_to_string(dir.join("ovs-vswitchd.pid")).ok()?.trim().parse::<u32>().ok();
+        if is_crash {
+            let next = || daemon().filter(|pid| *pid != first && runs(*pid));
+            wait_for(LIMIT, "another daemon", || next().is_some()).unwrap();
+            let next = next().unwrap();
+            assert_eq!(parent(next), Some(monitor));
+            dir.tool("ovs-vsctl", Some(&netns)).args(["--retry", "add-br", "br1"]).run().unwrap();
+            assert!(dir.log().contains(&format!("pid {first} died, killed")), "{}", dir.log());
+            let shown = std::fs::read_to_string(format!("/proc/{next}/cmdline")).unwrap();
+            assert!(!shown.contains("monitoring"), "{shown}");
+            kill("-TERM", next);
+        }
+        wait_for(LIMIT, "the monitor's end", || !runs(monitor)).unwrap();
+        assert!(daemon().is_none_or(|pid| !runs(pid)), "{signal}");
+    }
+}
+
+#[test]
+fn ovs_save_keeps_flows_when_protocols_names_versions() {
+    const SAVE: &str = "/usr/share/openvswitch/scripts/ovs-save";
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", SAVE);
+    let netns = Netns::new("save").unwrap();
+    let spec = spec(&netns);
+    let dir = spec.run_directory().clone();
+    let daemon = serving(&spec);
+    vsctl(&daemon, "add-br br0 -- set bridge br0 fail_mode=secure");
+    wait_until(&daemon, "bridge br0 status:restart!=\"\"");
+    vsctl(&daemon, "set bridge br0 protocols=OpenFlow10,OpenFlow13");
+    let flow = "table=3, n_packets=0, n_bytes=0, priority=7,arp actions=NORMAL";
+    daemon
+        .ovs("ovs-ofctl", &["-OOpenFlow13", "add-flow", "br0", "table=3,priority=7,arp,actions=normal"])
+        .unwrap();
+    let script = daemon.tool(SAVE).args(["save-flows", "br0"]).run().unwrap().stdout;
+    daemon.stop().unwrap();
+    let daemon = serving(&spec.rundir(&dir));
+    let dump = || daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "dump-flows", "br0"]).unwrap().stdout;
+    wait_for(LIMIT, "the bridge", || dir.join("br0.mgmt").exists()).unwrap();
+    assert!(!dump().contains("arp"), "{}", dump());
+    daemon.tool("sh").args(["-c", &script]).output().unwrap();
+    let dumped = dump();
+    let dumped: Vec<&str> = dumped.lines().filter(|l| l.contains("arp")).collect();
+    assert!(matches!(dumped[..], [line] if line.ends_with(flow)), "{dumped:?}");
+}
+
+#[test]
+fn the_embedded_database_answers_as_ovsdb_server() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovsdb-client");
+    let netns = Netns::new("dbctl").unwrap();
+    let daemon = serving(&spec(&netns));
+    let dir = daemon.rundir().clone();
+    let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
+    let (own, extra) = (format!("punix:{}", path("db.sock")), format!("punix:{}", path("x.sock")));
+    let managers = "db:Open_vSwitch,Open_vSwitch,manager_options\n";
+    // What ovsdb-server 3.1 answers, save where it would leave the switch without its database.
+    for (words, expected) in [
+        ("version", Ok("ovsdb-server (Open vSwitch) 3.5.4\n".to_string())),
+        ("ovsdb-server/list-dbs", Ok("Open_vSwitch\n_Server\n".to_string())),
+        ("ovsdb-server/list-remotes", Ok(format!("{managers}{own}\n"))),
+        ("ovsdb-server/get-db-storage-status Open_vSwitch", Ok("status: ok\n".to_string())),
+        ("ovsdb-server/get-db-storage-status foo", Err("Failed to find the database.")),
+        ("ovsdb-server/sync-status", Ok("state: active\n".to_string())),
+        (&format!("ovsdb-server/add-remote {extra}"), Ok(String::new())),
+        ("ovsdb-server/list-remotes", Ok(format!("{managers}{own}\n{extra}\n"))),
+        ("ovsdb-server/add-remote foo:bar", Err("unknown connection method")),
+        ("ovsdb-server/remove-remote nonesuch", Err("no such remote")),
+        (&format!("ovsdb-server/remove-remote {own}"), Err("as long as the switch runs")),
+        ("ovsdb-server/add-db other.db", Err("Open_vSwitch alone")),
+        ("ovsdb-server/remove-db Open_vSwitch", Err("Open_vSwitch alone")),
+        ("ovsdb-server/compact", Ok(String::new())),
+        ("ovsdb-server/compact foo", Err("no database by that name")),
+        ("ovsdb-server/reconnect", Ok(String::new())),
+        ("ovsdb-server/nonsense", Err("is not a valid command")),
+        ("exit", Err("ovs-appctl exit")),
+    ] {
+        let out =
+            daemon.tool("ovs-appctl").args(["-t", "ovsdb-server"]).args(words.split(' ')).output().unwrap();
+        match expected {
+            Ok(text) => assert_eq!((out.stdout, out.stderr.as_str()), (text, ""), "{words}"),
+            Err(why) => assert!(!out.status.success() && out.stderr.contains(why), "{words}: {}", out.stderr),
+        }
+    }
+    let list =
+        |name: &str| daemon.tool("ovsdb-client").args(["list-dbs", &format!("unix:{}", path(name))]).output();
+    assert_eq!(list("x.sock").unwrap().stdout, "Open_vSwitch\n_Server\n");
+    vsctl(&daemon, "set-manager ptcp:16640:127.0.0.1");
+    assert!(list("x.sock").unwrap().status.success(), "a change of managers ended it");
+    daemon
+        .tool("ovs-appctl")
+        .args(["-t", "ovsdb-server", "ovsdb-server/remove-remote", &extra])
+        .run()
+        .unwrap();
+    assert!(!list("x.sock").unwrap().status.success());
+    daemon.stop().unwrap();
+    assert!(!dir.join("ovsdb-server.pid").exists());
+}
+
+#[test]
+fn statistics_of_the_machine_are_written_when_asked_for() {
+    require_netns!();
+    require_programs!("ovs-vsctl");
+    let netns = Netns::new("machine").unwrap();
+    let daemon = serving(&spec(&netns));
+    let get =
+        |key: &str| vsctl(&daemon, &format!("--if-exists get open . statistics:{key}")).replace('"', "");
+    assert_eq!(get("cpu"), "");
+    vsctl(&daemon, "set open . other_config:enable-statistics=true");
+    wait_until(&daemon, "open . statistics:cpu!=0");
+    // Numbers of each value, as ovs-vswitchd 3.1 writes them.
+    for (key, numbers) in [("cpu", 1), ("load_average", 3), ("memory", 5), ("process_ovs-vswitchd", 7)] {
+        let value = get(key);
+        let parsed: Vec<f64> = value.split(',').map(|n| n.parse().unwrap()).collect();
+        assert_eq!(parsed.len(), numbers, "{key}={value}");
+    }
+    // Reading the pid files did not give up their locks.
+    let again = Cmd::new(SLUICED).netns(&netns).args(["--pidfile", "--disable-system"]);
+    let out = daemon.rundir().env().fold(again, |c, (k, v)| c.env(k, v)).output().unwrap();
+    assert!(out.stderr.contains("already running"), "{}", out.stderr);
+    vsctl(&daemon, "remove open . other_config enable-statistics");
+    wait_until(&daemon, "open . statistics={}");
+}

@@ -100,7 +100,12 @@ fn what_is_no_switch_is_refused_with_the_reason() {
 fn programs_for_the_kernels_datapath_load_and_tell_without_a_process() {
     let empty = testkit::TempDir::new("bpf").unwrap();
     let layout = Layout { packet_bytes: 64, key_bytes: 64 };
-    let object = match load(&capture(None, empty.path()), layout, Whom { pid: u32::MAX, net: 0 }, true) {
+    let object = match load(
+        &capture(None, empty.path()),
+        layout,
+        Whom { pid: u32::MAX, pid_namespace: (0, 0), net: 0 },
+        true,
+    ) {
         Ok(object) => object,
         Err(e) => {
             let why = format!("{:#}", permit::explain(e));
@@ -187,4 +192,39 @@ fn probes_of_a_stock_switch_tell_packets_and_keys() {
         (&events[0].packet[..], &events[1].key[..], events[0].port),
         (&packet[..64], &key[..], Event::NO_PORT)
     );
+}
+
+#[test]
+fn a_process_is_known_by_its_own_namespace() {
+    for (status, expected) in [
+        ("Name:\tx\nNSpid:\t77\n", Some(77)),
+        ("NSpid:\t4242\t31\t7\nNSpgid:\t1\n", Some(7)),
+        ("Name:\tNSpid: 3\n", None),
+        ("NSpid:\t\n", None),
+    ] {
+        assert_eq!(innermost(status), expected, "{status:?}");
+    }
+    for (device, expected) in [(4, 4), (0x801, 8 << 20 | 1), (0x10_0102, 1 << 20 | 0x102)] {
+        assert_eq!(kernel_device(device), expected, "{device:#x}");
+    }
+}
+
+#[test]
+fn a_switch_in_a_pid_namespace_of_its_own_is_traced() {
+    testkit::require_programs!("unshare");
+    let test = "bpf::tests::probes_of_a_stock_switch_tell_packets_and_keys";
+    // There the process has another number than the kernel's programs see.
+    let own = std::env::current_exe().unwrap();
+    let out = testkit::Cmd::new("unshare")
+        .args(["--pid", "--fork", "--mount-proc"])
+        .arg(own)
+        .args(["--exact", test])
+        .limit(Duration::from_secs(60))
+        .output()
+        .unwrap();
+    if out.stderr.contains("unshare failed") {
+        testkit::skip("a_switch_in_a_pid_namespace_of_its_own_is_traced", &out.stderr);
+        return;
+    }
+    assert!(out.status.success() && out.stdout.contains("1 passed"), "{}{}", out.stdout, out.stderr);
 }

@@ -48,11 +48,14 @@ enum why { WHY_MISS = 1, WHY_ACTION = 2, WHY_UNKNOWN = 3 };
 const volatile struct {
     u32 packet_max;
     u32 key_max;
-    // Only this process; 0: all.
+    // Only this process, by its number in its own PID namespace; 0: all.
     u32 only_pid;
     // Of the kernel's misses only those of datapaths in this network namespace; 0: all.
     u32 only_net;
-} settings SEC(".rodata.settings") = {256, 64, 0, 0};
+    // That PID namespace: device and inode of /proc/PID/ns/pid.
+    u64 ns_dev;
+    u64 ns_ino;
+} settings SEC(".rodata.settings") = {256, 64, 0, 0, 0, 0};
 
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -125,10 +128,21 @@ static __always_inline void count(u32 place, u64 by) {
         __sync_fetch_and_add(value, by);
 }
 
-static __always_inline void fill(struct head *head, const struct told *t, u64 now_ns) {
+// The current task as its own PID namespace numbers it, process above thread; elsewhere than in the wanted namespace, as the
+// initial one does, with no process.
+static __always_inline u64 current_task(void) {
+    struct bpf_pidns_info own = {};
+    if (!settings.only_pid)
+        return bpf_get_current_pid_tgid();
+    if (bpf_get_ns_current_pid_tgid(settings.ns_dev, settings.ns_ino, &own, sizeof(own)))
+        return (u32)bpf_get_current_pid_tgid();
+    return (u64)own.tgid << 32 | own.pid;
+}
+
+static __always_inline void fill(struct head *head, const struct told *t, u64 now_ns, u64 task) {
     head->time_ns = t->time_ns ? t->time_ns : now_ns;
     head->upcall = t->upcall;
-    head->thread = (u32)bpf_get_current_pid_tgid();
+    head->thread = (u32)task;
     head->port = t->port;
     head->packet_bytes = t->packet_bytes;
     head->error = t->error;
@@ -170,7 +184,8 @@ static __always_inline int tell(const struct told *t) {
     u64 now_ns = bpf_ktime_get_ns();
     // The kernel's datapath works for whoever runs at the moment.
     bool anybody = t->kernel && t->stage == MISS;
-    if (!anybody && settings.only_pid && bpf_get_current_pid_tgid() >> 32 != settings.only_pid)
+    u64 task = current_task();
+    if (!anybody && settings.only_pid && task >> 32 != settings.only_pid)
         return 0;
     if (!t->packet && !t->key) {
         struct head *head = bpf_ringbuf_reserve(&events, sizeof(*head), 0);
@@ -178,7 +193,7 @@ static __always_inline int tell(const struct told *t) {
             count(t->stage, 1);
             return 0;
         }
-        fill(head, t, now_ns);
+        fill(head, t, now_ns, task);
         bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
     } else {
         struct head *head = bpf_ringbuf_reserve(&events, sizeof(*head) + settings.packet_max + settings.key_max, 0);
@@ -186,7 +201,7 @@ static __always_inline int tell(const struct told *t) {
             count(t->stage, 1);
             return 0;
         }
-        fill(head, t, now_ns);
+        fill(head, t, now_ns, task);
         u8 *data = (u8 *)(head + 1);
         if (t->tagged)
             head->packet_held = copy_tagged(data, settings.packet_max, t);

@@ -86,6 +86,8 @@ pub struct BridgeOptions {
     pub fail_mode: FailMode,
     /// Versions of OpenFlow to speak, oldest first.
     pub protocols: Vec<OpenFlowVersion>,
+    /// `protocols` names versions: tools that ask for the newest of them, as `ovs-save` does, find one that is spoken.
+    pub protocols_named: bool,
     /// `mac-aging-time`.
     pub mac_aging_time_s: u32,
     /// `mac-table-size`: most learned addresses.
@@ -113,6 +115,7 @@ impl Default for BridgeOptions {
             hwaddr: None,
             fail_mode: FailMode::Standalone,
             protocols: OpenFlowVersion::ALL.to_vec(),
+            protocols_named: false,
             mac_aging_time_s: 300,
             mac_table_size: 8192,
             forward_bpdu: false,
@@ -236,6 +239,7 @@ impl<'a> Reader<'a> {
                 _ => FailMode::Standalone,
             },
             protocols,
+            protocols_named: !asked.is_empty(),
             mac_aging_time_s: narrow(self.setting(row, "mac-aging-time", 15..=3600, 300)),
             mac_table_size: narrow(self.setting(row, "mac-table-size", 10..=1_000_000, 8192)),
             forward_bpdu: flag(row, "other_config", "forward-bpdu"),

@@ -65,12 +65,6 @@ const OF_SWITCH: &[(Asked, &str)] = &[
         "more than one revalidator (other_config:n-revalidator-threads)",
     ),
     (|row| is_set(row, "vlan-limit"), "another limit of matched VLAN tags than 1 (other_config:vlan-limit)"),
-    (
-        |row| {
-            flag(row, "other_config", "enable-statistics") || flag(row, "other_config", "statistics-enable")
-        },
-        "statistics of the machine (other_config:enable-statistics)",
-    ),
 ];
 
 /// Whether more than one is wanted.

@@ -6,10 +6,17 @@ use ovsdb::value::Uuid;
 
 use super::Planner;
 use super::state::{Bridge, Interface, State};
+use crate::config::{BridgeOptions, OpenFlowVersion};
 use crate::status::{BridgeFacts, ControllerFacts, Facts, InterfaceFacts, PortFacts};
 
 /// Key of a row's `status` for what is asked for and not done.
 pub const NOTICE_KEY: &str = "notice";
+/// Key of `Bridge.status` for what a restart by `ovs-ctl` loses.
+const RESTART_KEY: &str = "restart";
+/// What `ovs-save` asks for where `Bridge.protocols` names no version.
+const UNNAMED: OpenFlowVersion = OpenFlowVersion::V14;
+/// Versions that bridges speak.
+const SPOKEN: [OpenFlowVersion; 2] = [OpenFlowVersion::V10, OpenFlowVersion::V13];
 
 impl Planner {
     /// Facts without those that only devices and controllers know; the owner adds them. Of controllers only those are told
@@ -28,6 +35,7 @@ impl Planner {
         for (name, config) in &self.desired.bridges {
             let mut of_bridge = BridgeFacts::default();
             of_bridge.status.extend(notice(&notices, config.row));
+            of_bridge.status.extend(loses_flows(&config.options));
             for port in config.ports.values() {
                 let Some(row) = port.row else { continue };
                 let status = notice(&notices, row).into_iter().collect();
@@ -90,4 +98,15 @@ impl Planner {
 
 fn notice(notices: &BTreeMap<Uuid, String>, row: Uuid) -> Option<(String, String)> {
     notices.get(&row).map(|text| (NOTICE_KEY.to_string(), text.clone()))
+}
+
+/// Tells that `ovs-ctl restart` cannot save flows: `ovs-save` asks for the newest version that `protocols` names.
+fn loses_flows(options: &BridgeOptions) -> Option<(String, String)> {
+    let newest = options.protocols.last().filter(|_| options.protocols_named).unwrap_or(&UNNAMED);
+    (!SPOKEN.contains(newest)).then(|| {
+        let names = SPOKEN.map(OpenFlowVersion::name).join(",");
+        let asked = newest.name();
+        let text = format!("ovs-ctl restart loses flows: ovs-save asks for {asked}; set protocols={names}");
+        (RESTART_KEY.to_string(), text)
+    })
 }

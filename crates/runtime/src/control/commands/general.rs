@@ -1,6 +1,6 @@
 //! Commands about the daemon itself.
 
-use super::{Answer, available};
+use super::{Answer, available, listed};
 use crate::control::daemon::{Daemon, Exit};
 use crate::vlog::vlog;
 use dpif::{DropReason, PmdStats, PortStats, XlateDrop};
@@ -28,11 +28,7 @@ pub(super) fn version(_: &mut Daemon, _: &[String]) -> Answer {
 }
 
 pub(super) fn list_commands(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let mut out = String::from("The available commands are:\n");
-    for c in available(daemon) {
-        let _ = writeln!(out, "  {:<23} {}", c.name, c.usage);
-    }
-    out.into()
+    listed(available(daemon).into_iter()).into()
 }
 
 pub(super) fn vlog_set(_: &mut Daemon, args: &[String]) -> Answer {
@@ -92,8 +88,8 @@ pub(super) fn memory_show(daemon: &mut Daemon, _: &[String]) -> Answer {
 }
 
 pub(super) fn compact(daemon: &mut Daemon, args: &[String]) -> Answer {
-    if let Some(other) = args.first().filter(|name| *name != "Open_vSwitch") {
-        return Answer::Now(Err(format!("{other}: no such database; there is Open_vSwitch")));
+    if args.first().is_some_and(|name| name != "Open_vSwitch") {
+        return Answer::Now(Err("no database by that name".to_string()));
     }
     daemon.db.compact().map(|()| String::new()).into()
 }

@@ -2,6 +2,7 @@
 
 mod absent;
 mod connections;
+mod database;
 mod datapath;
 mod dummy;
 mod dumps;
@@ -116,9 +117,25 @@ fn available(daemon: &Daemon) -> Vec<&'static Command> {
     all
 }
 
+/// Commands and their arguments, as `list-commands` tells them.
+fn listed<'c>(commands: impl Iterator<Item = &'c Command>) -> String {
+    let lines = commands.map(|c| format!("  {:<23} {}\n", c.name, c.usage));
+    std::iter::once("The available commands are:\n".to_string()).chain(lines).collect()
+}
+
 /// Runs a command.
 pub fn run(daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
-    let Some(command) = available(daemon).into_iter().find(|c| c.name == name) else {
+    let command = available(daemon).into_iter().find(|c| c.name == name);
+    run_one(command, daemon, name, args)
+}
+
+/// Runs a command of the embedded database server.
+pub fn run_of_database(daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
+    run_one(database::COMMANDS.iter().find(|c| c.name == name), daemon, name, args)
+}
+
+fn run_one(command: Option<&Command>, daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
+    let Some(command) = command else {
         return Answer::Now(Err(format!(
             "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
         )));

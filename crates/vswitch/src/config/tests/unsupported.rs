@@ -18,7 +18,6 @@ fn what_is_not_supported_is_told() {
         ("Open_vSwitch", "other_config", map(&[("dpdk-init", "true")]), "DPDK"),
         ("Open_vSwitch", "other_config", map(&[("n-revalidator-threads", "2")]), "n-revalidator-threads"),
         ("Open_vSwitch", "other_config", map(&[("vlan-limit", "2")]), "vlan-limit"),
-        ("Open_vSwitch", "other_config", map(&[("enable-statistics", "true")]), "enable-statistics"),
         ("Bridge", "flood_vlans", 7.into(), "flood_vlans"),
         ("Bridge", "other_config", map(&[("in-band-queue", "3")]), "in-band-queue"),
     ];

@@ -1,0 +1,94 @@
+use super::{Claim, Patience, claim};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use testkit::{TempDir, require_programs};
+
+/// A process that does these, then says so, and waits.
+const PEER: &str = r#"
+import ctypes, fcntl, os, socket, sys, threading, time
+kept = []
+def listen():
+    s = socket.socket(socket.AF_UNIX)
+    s.bind(sys.argv[1])
+    s.listen(9)
+    kept.append(s)
+for word in sys.argv[3:]:
+    if word == "lock":
+        f = open(sys.argv[2], "w")
+        fcntl.lockf(f, fcntl.LOCK_EX)
+        kept.append(f)
+    elif word == "listen":
+        listen()
+    elif word == "inherit":
+        listen()
+        if os.fork():
+            os._exit(0)
+    elif word == "end":
+        # The process shows as a zombie while another thread keeps its files open.
+        threading.Thread(target=lambda: (time.sleep(0.2), print("ready", flush=True), time.sleep(60))).start()
+        ctypes.CDLL(None).pthread_exit(None)
+print("ready", flush=True)
+sys.stdin.read()
+"#;
+
+fn peer(dir: &Path, words: &[&str]) -> Child {
+    let mut child = Command::new("python3")
+        .args(["-c", PEER])
+        .args([dir.join("db.sock"), dir.join(".conf.db.~lock~")])
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    child
+}
+
+#[test]
+fn lock_and_socket_say_who_serves() {
+    require_programs!("python3");
+    for (words, expected) in [
+        (&[][..], "ours"),
+        (&["listen"], "served"),
+        (&["lock", "listen"], "served"),
+        (&["inherit"], "served"),
+        (&["lock"], "locked by process"),
+        (&["listen", "end"], "is ending and still listens"),
+        (&["lock", "listen", "end"], "is ending and still listens"),
+    ] {
+        let dir = TempDir::new("claim").unwrap();
+        let mut child = peer(dir.path(), words);
+        let patience = Patience { running: Duration::from_millis(50), ending: Duration::from_millis(50) };
+        let got = claim(&dir.path().join("conf.db"), &dir.path().join("db.sock"), &patience, || false);
+        let got = match &got {
+            Ok(Claim::Ours(_)) => "ours".to_string(),
+            Ok(Claim::Served) => "served".to_string(),
+            Err(e) => format!("{e:#}"),
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(got.contains(expected), "{words:?}: {got}");
+    }
+}
+
+#[test]
+fn what_is_waited_for_comes_and_a_signal_ends_the_wait() {
+    require_programs!("python3");
+    for words in [&["lock"][..], &["listen", "end"]] {
+        let dir = TempDir::new("claim").unwrap();
+        let (file, socket) = (dir.path().join("conf.db"), dir.path().join("db.sock"));
+        let mut child = peer(dir.path(), words);
+        let told = claim(&file, &socket, &Patience::DEFAULT, || true).unwrap_err();
+        assert!(told.to_string().contains("told to end"), "{told:#}");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| claim(&file, &socket, &Patience::DEFAULT, || false));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(matches!(waits.join().unwrap(), Ok(Claim::Ours(_))), "{words:?}");
+        });
+    }
+}

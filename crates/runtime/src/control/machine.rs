@@ -1,0 +1,73 @@
+//! `Open_vSwitch.statistics`: load of the machine and of the daemons in the run directory (`other_config:enable-statistics`).
+//!
+//! Read in the main loop when statistics are written: some files of proc(5), and a system call for each file system on a device.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use sys::machine::{FileSystem, Memory, Process};
+
+/// Pid files that are looked at.
+const PID_FILES_MAX: usize = 64;
+
+/// The column.
+pub(super) fn statistics(run_dir: &Path) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::from([("cpu".to_string(), sys::machine::processors().to_string())]);
+    let mut put = |key: &str, value: Option<String>| {
+        all.extend(value.filter(|text| !text.is_empty()).map(|text| (key.to_string(), text)));
+    };
+    put("load_average", sys::machine::load_average().map(|load| load.join(",")));
+    put("memory", sys::machine::memory().map(memory));
+    put("file_systems", Some(file_systems(&sys::machine::file_systems())));
+    for (name, pid) in daemons(run_dir) {
+        put(&format!("process_{name}"), sys::machine::process(pid).map(|own| process(pid, own)));
+    }
+    all
+}
+
+fn memory(m: Memory) -> String {
+    format!("{},{},{},{},{}", m.total_kb, m.used_kb, m.cache_kb, m.swap_kb, m.swap_used_kb)
+}
+
+fn file_systems(all: &[FileSystem]) -> String {
+    let one =
+        |f: &FileSystem| format!("{},{},{}", f.mount_point.replace([' ', ','], "_"), f.total_kb, f.used_kb);
+    all.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// With a monitor the fifth number is the monitor's time.
+fn process(pid: u32, own: Process) -> String {
+    let title = std::fs::read(format!("/proc/{}/cmdline", own.parent)).unwrap_or_default();
+    let crashes = crashes(&String::from_utf8_lossy(&title), pid);
+    let monitor = crashes.and_then(|_| sys::machine::process(own.parent));
+    let booted_ms = monitor.map_or(own.running_ms, |m| m.running_ms);
+    format!(
+        "{},{},{},{},{booted_ms},{},{}",
+        own.virtual_kb,
+        own.resident_kb,
+        own.cpu_ms,
+        crashes.unwrap_or(0),
+        own.running_ms,
+        own.core
+    )
+}
+
+/// How often a daemon crashed, out of the title of its parent; `None` when that is no monitor.
+fn crashes(title: &str, pid: u32) -> Option<u32> {
+    let (_, state) = title.split_once(&format!("monitoring pid {pid} ("))?;
+    Some(state.split_once(" crashes").and_then(|(count, _)| count.parse().ok()).unwrap_or(0))
+}
+
+/// Daemons that run, by the names of their pid files.
+fn daemons(run_dir: &Path) -> Vec<(String, u32)> {
+    let Ok(entries) = std::fs::read_dir(run_dir) else { return Vec::new() };
+    let running = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().to_str()?.strip_suffix(".pid")?.to_string();
+        Some((name, sys::pidfile::running(&entry.path()).ok()??))
+    };
+    let mut all: Vec<_> = entries.flatten().filter_map(running).take(PID_FILES_MAX).collect();
+    all.sort();
+    all
+}
+
+#[cfg(test)]
+mod tests;

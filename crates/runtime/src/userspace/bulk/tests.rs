@@ -1,0 +1,17 @@
+use super::each_by;
+use std::sync::Barrier;
+use sync::{AtomicU64, Ordering};
+
+#[test]
+fn all_items_have_their_turn_and_so_many_at_a_time() {
+    for (items, threads) in [(0, 4), (1, 4), (4, 4), (8, 4), (12, 1)] {
+        // Nobody passes before as many are there: with fewer threads this waits for ever.
+        let together = Barrier::new(threads.min(items.max(1)));
+        let sum = AtomicU64::new(0);
+        each_by((1..=items as u64).collect(), threads, |n| {
+            together.wait();
+            sum.fetch_add(n, Ordering::Relaxed);
+        });
+        assert_eq!(sum.into_inner(), (1..=items as u64).sum::<u64>(), "{items} on {threads}");
+    }
+}

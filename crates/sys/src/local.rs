@@ -1,0 +1,122 @@
+//! Unix stream sockets with a place in the file system, as OVS daemons keep them: mode 0770 less the umask from the moment that
+//! the name exists; and who listens at one.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use crate::process::{Stage, stage};
+
+use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+/// Mode of control, management and database sockets, before the umask.
+pub const SOCKET_MODE: u32 = 0o770;
+/// Mode of the database file and of log files, before the umask.
+pub const FILE_MODE: u32 = 0o660;
+
+/// The listener found at a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Server {
+    /// Its process; `None` for one of a PID namespace that is not seen from here.
+    pub pid: Option<u32>,
+}
+
+/// The process that listens at `path`, if any does. A listener with no room for more connections counts.
+///
+/// # Errors
+/// The path cannot be reached, or is too long for a socket.
+pub fn server(path: &Path) -> io::Result<Option<Server>> {
+    let socket = stream_socket()?;
+    match connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => Ok(Some(Server { pid: peer(&socket)? })),
+        Err(Errno::AGAIN) => Ok(Some(Server { pid: None })),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::CONNREFUSED) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Listens at `path` with `mode` less the umask, not blocking. A socket there at which nobody listens is replaced.
+///
+/// # Errors
+/// Somebody listens there, another kind of file is there, or the socket cannot be made.
+pub fn listen_at(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    let socket = stream_socket()?;
+    // bind(2) gives the name the mode of the socket, so nobody connects in between.
+    fchmod(&socket, Mode::from_raw_mode(mode))?;
+    let address = SocketAddrUnix::new(path)?;
+    match bind(&socket, &address) {
+        Err(Errno::ADDRINUSE) => {
+            let is_socket = std::fs::symlink_metadata(path)?.file_type().is_socket();
+            if !is_socket || server(path)?.is_some() {
+                return Err(Errno::ADDRINUSE.into());
+            }
+            std::fs::remove_file(path)?;
+            bind(&socket, &address)?;
+        }
+        other => other?,
+    }
+    listen(&socket, BACKLOG)?;
+    Ok(UnixListener::from(socket))
+}
+
+/// Removes the sockets of former processes from a directory: files `PREFIX.PID.SUFFIX` of a process that is ending, or that is
+/// gone and nobody listens there. What cannot be looked at stays.
+pub fn remove_stale(directory: &Path, kinds: &[(&str, &str)]) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let Some(pid) = name.to_str().and_then(|name| kinds.iter().find_map(|kind| owner(name, *kind)))
+        else {
+            continue;
+        };
+        let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
+        let is_stale = match stage(pid) {
+            Stage::Running => false,
+            Stage::Ending => true,
+            Stage::Gone => server(&path).is_ok_and(|found| found.is_none()),
+        };
+        if is_socket && is_stale {
+            // Another one that starts may have removed it.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// The process that a name `PREFIX.PID.SUFFIX` tells of.
+fn owner(name: &str, (prefix, suffix): (&str, &str)) -> Option<u32> {
+    name.strip_prefix(prefix)?.strip_prefix('.')?.strip_suffix(suffix)?.strip_suffix('.')?.parse().ok()
+}
+
+/// The process at the other end; that of a listener is the one that called listen(2).
+fn peer(socket: &OwnedFd) -> io::Result<Option<u32>> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the descriptor is open, and both pointers are to values of the stated size that live through the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &mut size,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // Zero stands for a process of a namespace that is not seen from here.
+    Ok(u32::try_from(found.pid).ok().filter(|pid| *pid > 0))
+}
+
+fn stream_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+}

@@ -1,0 +1,161 @@
+//! Figures of the machine and of single processes, as proc(5) has them. What cannot be read is left out.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A process. Durations are in milliseconds, memory in kilobytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Virtual memory.
+    pub virtual_kb: u64,
+    /// Memory held.
+    pub resident_kb: u64,
+    /// Time of processors, its own and the kernel's.
+    pub cpu_ms: u64,
+    /// How long it has been running.
+    pub running_ms: u64,
+    /// The processor that it ran on last.
+    pub core: u64,
+    /// Its parent.
+    pub parent: u32,
+}
+
+/// Kilobytes of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Memory {
+    /// All.
+    pub total_kb: u64,
+    /// In use, caches too.
+    pub used_kb: u64,
+    /// Caches.
+    pub cache_kb: u64,
+    /// All swap space.
+    pub swap_kb: u64,
+    /// Swap space in use.
+    pub swap_used_kb: u64,
+}
+
+/// Kilobytes of a file system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileSystem {
+    /// Where it is mounted.
+    pub mount_point: String,
+    /// Its size.
+    pub total_kb: u64,
+    /// In use.
+    pub used_kb: u64,
+}
+
+fn system_value(name: libc::c_int) -> u64 {
+    // SAFETY: takes a number and returns one.
+    u64::try_from(unsafe { libc::sysconf(name) }).unwrap_or(0).max(1)
+}
+
+/// Processors that are online.
+pub fn processors() -> u64 {
+    system_value(libc::_SC_NPROCESSORS_ONLN)
+}
+
+/// Load over 1, 5 and 15 minutes, as the kernel prints it.
+pub fn load_average() -> Option<[String; 3]> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let mut words = text.split_ascii_whitespace().map(str::to_string);
+    Some([words.next()?, words.next()?, words.next()?])
+}
+
+/// Memory of the machine.
+pub fn memory() -> Option<Memory> {
+    parse_memory(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+pub(crate) fn parse_memory(text: &str) -> Option<Memory> {
+    let kb = |name: &str| -> Option<u64> {
+        let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        rest.split_ascii_whitespace().next()?.parse().ok()
+    };
+    let (total_kb, swap_kb) = (kb("MemTotal")?, kb("SwapTotal").unwrap_or(0));
+    Some(Memory {
+        total_kb,
+        used_kb: total_kb.saturating_sub(kb("MemFree")?),
+        cache_kb: kb("Buffers").unwrap_or(0) + kb("Cached").unwrap_or(0),
+        swap_kb,
+        swap_used_kb: swap_kb.saturating_sub(kb("SwapFree").unwrap_or(0)),
+    })
+}
+
+/// A process, if it is there.
+pub fn process(pid: u32) -> Option<Process> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+    let uptime_s: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+    let (tick, page) = (system_value(libc::_SC_CLK_TCK), system_value(libc::_SC_PAGESIZE));
+    parse_process(&stat, (uptime_s * 1000.0) as u64, tick, page / 1024)
+}
+
+pub(crate) fn parse_process(stat: &str, uptime_ms: u64, ticks_per_s: u64, page_kb: u64) -> Option<Process> {
+    // The second field, the name, is in parentheses and may hold anything; the next is field 3.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    let ms = |ticks: u64| ticks.saturating_mul(1000) / ticks_per_s;
+    Some(Process {
+        virtual_kb: field(23)? / 1024,
+        resident_kb: field(24)?.saturating_mul(page_kb),
+        cpu_ms: ms(field(14)?.saturating_add(field(15)?)),
+        running_ms: uptime_ms.saturating_sub(ms(field(22)?)),
+        core: field(39)?,
+        parent: u32::try_from(field(4)?).ok()?,
+    })
+}
+
+/// File systems on devices of this machine that can be written to, by their mount points, each once.
+pub fn file_systems() -> Vec<FileSystem> {
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let without_device = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let points = writable_mounts(&mounts, &without_device);
+    points.into_iter().filter_map(|point| file_system(&point)).collect()
+}
+
+/// Mount points that are on a device and can be written to, out of `/proc/mounts` and `/proc/filesystems`.
+pub(crate) fn writable_mounts(mounts: &str, file_systems: &str) -> Vec<String> {
+    let without_device: Vec<&str> =
+        file_systems.lines().filter_map(|line| line.strip_prefix("nodev")).map(str::trim).collect();
+    let mut points: Vec<String> = Vec::new();
+    for line in mounts.lines() {
+        let mut fields = line.split(' ');
+        let (Some(_), Some(point), Some(kind), Some(options)) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let point = unescaped(point);
+        let is_local = !without_device.contains(&kind) && options.split(',').any(|option| option == "rw");
+        if is_local && !points.contains(&point) {
+            points.push(point);
+        }
+    }
+    points
+}
+
+/// A field of `/proc/mounts`, in which blanks and backslashes are octal numbers.
+fn unescaped(field: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(field.to_string(), |text, (code, plain)| text.replace(code, plain))
+}
+
+fn file_system(point: &str) -> Option<FileSystem> {
+    let path = CString::new(Path::new(point).as_os_str().as_bytes()).ok()?;
+    // SAFETY: plain integers, for which all zeros are valid.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with a zero, and the result is alive through the call.
+    if unsafe { libc::statvfs(path.as_ptr(), &mut found) } < 0 {
+        return None;
+    }
+    let kb = |blocks: u64| (u128::from(blocks) * u128::from(found.f_frsize) / 1024) as u64;
+    Some(FileSystem {
+        mount_point: point.to_string(),
+        total_kb: kb(found.f_blocks),
+        used_kb: kb(found.f_blocks.saturating_sub(found.f_bfree)),
+    })
+}

@@ -1,0 +1,163 @@
+//! A process that watches over the daemon and starts it anew after a crash, as `--monitor` of OVS daemons has it.
+//!
+//! The monitor forks the daemon and waits for its end. A signal that tells of a fault in the program ([`CRASHES`]) starts another one,
+//! at once the first time and then every [`RESTART_S`] seconds at most; any other end is the monitor's end too. Call it where
+//! [`crate::daemon::detach`] would be followed by set-up: with one thread and no files, locks or threads of the daemon.
+
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::daemon::Detached;
+use crate::title::Title;
+
+/// Least time between two restarts.
+const RESTART_S: u64 = 10;
+/// Signals of a program that is at fault.
+const CRASHES: [libc::c_int; 9] = [
+    libc::SIGABRT,
+    libc::SIGALRM,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGPIPE,
+    libc::SIGSEGV,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+];
+
+/// How a daemon ended.
+enum End {
+    Exited(i32),
+    Killed { signal: i32, dumped_core: bool },
+}
+
+/// What a message of the monitor is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// The daemon crashed.
+    Crash,
+    /// The daemon ended and is not started again.
+    End,
+}
+
+/// Becomes the monitor of a daemon, which is what returns: the caller in each process that the monitor forks. In the
+/// background, `outer` is told when the first daemon is ready, and the daemon gets what it tells this one by.
+///
+/// # Errors
+/// No process can be made.
+pub fn monitor(
+    name: &str,
+    outer: Option<Detached>,
+    change_directory: bool,
+    tell: impl Fn(Told, &str),
+) -> io::Result<Option<Detached>> {
+    let in_background = outer.is_some();
+    let mut title = Title::find();
+    let mut outer = outer;
+    let (mut crashes, mut last_crash) = (0_u32, String::new());
+    let mut last_restart: Option<Instant> = None;
+    loop {
+        let (wait, ready) = pipe_with(PipeFlags::CLOEXEC)?;
+        io::stdout().flush()?;
+        // SAFETY: the process has one thread, so the child is a whole copy of it.
+        let child = match unsafe { libc::fork() } {
+            -1 => return Err(io::Error::last_os_error()),
+            0 => {
+                title.restore();
+                return Ok(in_background.then(|| Detached::new(ready)));
+            }
+            child => child,
+        };
+        drop(ready);
+        let healthy =
+            if crashes == 0 { "healthy".to_string() } else { format!("{crashes} crashes: {last_crash}") };
+        title.set(&format!("{name}: monitoring pid {child} ({healthy})"));
+        let started = !in_background || is_ready(&wait);
+        drop(wait);
+        if let Some(outer) = outer.take_if(|_| started) {
+            outer.ready(change_directory)?;
+        }
+        let end = await_end(child)?;
+        let (ended, is_crash) = match &end {
+            End::Exited(code) => (format!("pid {child} died, exit status {code}"), false),
+            End::Killed { signal, dumped_core } => {
+                let core = if *dumped_core { ", core dumped" } else { "" };
+                (format!("pid {child} died, killed (signal {signal}){core}"), CRASHES.contains(signal))
+            }
+        };
+        if !is_crash || !started && outer.is_some() {
+            tell(Told::End, &format!("{ended}, exiting"));
+            leave(&end, outer.is_some());
+        }
+        crashes += 1;
+        if matches!(end, End::Killed { dumped_core: true, .. }) {
+            // The first core is kept; more of them would fill the disk.
+            crate::limits::no_core_dumps()?;
+        }
+        let pause = last_restart.map(|last| Duration::from_secs(RESTART_S).saturating_sub(last.elapsed()));
+        match pause.filter(|pause| !pause.is_zero()) {
+            Some(pause) => {
+                tell(
+                    Told::Crash,
+                    &format!(
+                        "{crashes} crashes: {ended}; sleeping until {RESTART_S} seconds since last restart"
+                    ),
+                );
+                std::thread::sleep(pause);
+            }
+            None => tell(Told::Crash, &format!("{crashes} crashes: {ended}; restarting")),
+        }
+        last_crash = ended;
+        last_restart = Some(Instant::now());
+    }
+}
+
+/// Waits until a daemon says that it is ready; `false` when it ends before.
+fn is_ready(wait: &OwnedFd) -> bool {
+    loop {
+        match rustix::io::read(wait, &mut [0]) {
+            Ok(count) => return count == 1,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+fn await_end(child: libc::pid_t) -> io::Result<End> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is alive through the call.
+        if unsafe { libc::waitpid(child, &mut status, 0) } == child {
+            break;
+        }
+        let e = io::Error::last_os_error();
+        if e.kind() != io::ErrorKind::Interrupted {
+            return Err(e);
+        }
+    }
+    Ok(match libc::WIFSIGNALED(status) {
+        true => End::Killed { signal: libc::WTERMSIG(status), dumped_core: libc::WCOREDUMP(status) },
+        false => End::Exited(libc::WEXITSTATUS(status)),
+    })
+}
+
+/// Ends the monitor. The command that waits for a daemon to start gets its failure.
+fn leave(end: &End, is_awaited: bool) -> ! {
+    let status = match end {
+        End::Exited(0) if is_awaited => {
+            let _ = writeln!(io::stderr(), "the daemon ended before it was ready");
+            1
+        }
+        End::Exited(code) => *code,
+        End::Killed { signal, .. } if is_awaited => {
+            let _ = writeln!(io::stderr(), "the daemon died of signal {signal} before it was ready");
+            1
+        }
+        End::Killed { .. } => 0,
+    };
+    // SAFETY: ends the process without running what the daemon, its copy, has run or runs itself.
+    unsafe { libc::_exit(status) }
+}
