@@ -7,6 +7,7 @@
 use super::dbfile::{self, DbFile, Written};
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener};
+use super::turn::Turn;
 use anyhow::{Context, Result};
 use mio::{Token, Waker};
 use ovsdb::client::{Client, ClientConfig, ClientState};
@@ -166,23 +167,19 @@ impl Db {
     }
 
     /// Moves what is to be moved: requests and answers, records to the file, connections to be made.
-    pub fn run(&mut self, reactor: &mut Reactor) {
+    pub fn run(&mut self, reactor: &mut Reactor) -> Turn {
         match &mut self.side {
             Side::Embedded(e) => e.run(&mut self.client, reactor),
             Side::Remote(r) => r.run(&mut self.client, reactor),
         }
-    }
-
-    /// When [`Db::run`] has something to do without an event, in milliseconds of the monotonic clock.
-    pub fn next_ms(&self) -> Option<u64> {
         match &self.side {
-            Side::Embedded(e) => e.server.next_deadline_ms(),
-            Side::Remote(r) if r.conn.is_none() => Some(r.retry_ms),
+            Side::Embedded(e) => Turn::from(e.server.next_deadline_ms()),
+            Side::Remote(r) if r.conn.is_none() => Turn::at(r.retry_ms),
             // A probe, unless it is under way or cannot be sent yet: then the end of patience.
             Side::Remote(r) => {
                 let probes =
                     r.connecting || self.client.state() != ClientState::Ready || self.client.echo_pending();
-                Some(r.heard_ms + if probes { 2 * PROBE_MS } else { PROBE_MS })
+                Turn::at(r.heard_ms + if probes { 2 * PROBE_MS } else { PROBE_MS })
             }
         }
     }
@@ -218,23 +215,19 @@ impl Embedded {
 
     fn event(&mut self, token: Token, reactor: &mut Reactor) -> bool {
         if let Some(listener) = self.listeners.values().find(|l| l.token() == token) {
-            loop {
-                let token = reactor.token();
-                let conn = match listener.accept(reactor.registry(), token) {
-                    Ok(Some(conn)) => conn,
-                    Ok(None) => return true,
-                    Err(e) => {
-                        log::warn!(target: "jsonrpc", "cannot accept a database connection: {e}");
-                        return true;
-                    }
-                };
+            for mut conn in listener.accept(reactor) {
                 match self.server.session_open() {
                     Ok(session) => {
-                        self.conns.insert(token, (conn, session));
+                        self.conns.insert(conn.token(), (conn, session));
                     }
-                    Err(e) => log::warn!(target: "jsonrpc", "database connection refused: {e}"),
+                    Err(e) => {
+                        log::warn!(target: "jsonrpc", "database connection refused: {e}");
+                        reactor.counts.refused += 1;
+                        conn.close(reactor.registry());
+                    }
                 }
             }
+            return true;
         }
         let Some((conn, session)) = self.conns.get_mut(&token) else { return false };
         let mut open = conn.flush(reactor.registry()).is_ok();

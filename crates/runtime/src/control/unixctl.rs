@@ -61,23 +61,17 @@ impl Unixctl {
         self.clients.contains_key(&token)
     }
 
-    /// Takes a connection in; `false` when none waits.
-    pub fn accept(&mut self, registry: &Registry, token: Token) -> bool {
-        match self.listener.accept(registry, token) {
-            Ok(Some(mut conn)) if self.clients.len() >= CONNECTIONS_MAX => {
-                conn.close(registry);
-                true
+    /// Takes connections in.
+    pub fn accept(&mut self, reactor: &mut Reactor) {
+        for mut conn in self.listener.accept(reactor) {
+            if self.clients.len() >= CONNECTIONS_MAX {
+                log::warn!(target: "unixctl", "connection refused: {CONNECTIONS_MAX} are open, which is the limit");
+                reactor.counts.refused += 1;
+                conn.close(reactor.registry());
+                continue;
             }
-            Ok(Some(conn)) => {
-                let framer = Framer::new(FramerLimits::default());
-                self.clients.insert(token, Client { conn, framer, unanswered: 0, closing: false });
-                true
-            }
-            Ok(None) => false,
-            Err(e) => {
-                log::warn!(target: "unixctl", "cannot accept a control connection: {e}");
-                false
-            }
+            let framer = Framer::new(FramerLimits::default());
+            self.clients.insert(conn.token(), Client { conn, framer, unanswered: 0, closing: false });
         }
     }
 
