@@ -189,6 +189,11 @@ impl Daemon {
         })
     }
 
+    /// Clients of the control socket that were cut off for what they sent without a whole command.
+    pub fn commands_cut_off(&self) -> u64 {
+        self.unixctl.cut_off
+    }
+
     /// Ends the main loop after this turn.
     pub fn exit(&mut self, exit: Exit) {
         self.exit = Some(exit);

@@ -75,6 +75,7 @@ struct Controller {
 
 struct OfBridge {
     id: BridgeId,
+    run_dir: PathBuf,
     name: String,
     backer: Arc<Backer>,
     datapath: Arc<dyn Datapath>,
@@ -128,6 +129,7 @@ impl OpenFlow {
         }
         let made = OfBridge {
             id: bridge,
+            run_dir: self.run_dir.clone(),
             backer: instance.backer.clone(),
             datapath: instance.datapath.clone(),
             name: name.to_string(),
@@ -358,6 +360,17 @@ impl OfBridge {
         let target = config.target.clone();
         let mut last_error = None;
         let remote = match Endpoint::parse(&target, DEFAULT_PORT) {
+            Ok(Endpoint::PassiveUnix(path)) if !self.may_listen_at(&path) => {
+                let (name, dir) = (&self.name, self.run_dir.display());
+                let may = format!("\"punix:{dir}/{name}.*\"");
+                log::error!(target: "bridge", "bridge {name}: Not adding Unix domain socket controller \"{target}\" due to possibility of \
+                    overwriting local files. Instead, specify path in permitted format {may} or connect to \
+                    \"unix:{dir}/{name}.mgmt\" (which is always available without special configuration).");
+                let last_error = Some(format!("not permitted: a socket must be at {may}"));
+                let remote = Remote::Passive { listener: None };
+                self.controllers.insert(target, Controller { config, remote, last_error });
+                return;
+            }
             Ok(endpoint) if endpoint.is_passive() => {
                 let token = reactor.token();
                 let listener = Listener::open(&endpoint, reactor.registry(), token);
@@ -384,6 +397,14 @@ impl OfBridge {
         log::info!(target: "connmgr", "{}: added {} controller \"{target}\"", self.name,
             if config.is_passive() { "service" } else { "primary" });
         self.controllers.insert(target, Controller { config, remote, last_error });
+    }
+
+    /// Whoever may write the database must not make files wherever the switch may: sockets are the bridge's own, in the run directory.
+    fn may_listen_at(&self, path: &Path) -> bool {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let is_own =
+            name.and_then(|name| name.strip_prefix(&self.name)).is_some_and(|rest| rest.starts_with('.'));
+        is_own && path.parent() == Some(&self.run_dir)
     }
 
     /// Takes connections in; `false` when the token is none of this bridge's listeners.

@@ -3,7 +3,7 @@
 //! The planner (`vswitch`) says what to do; this module does it and tells what came of it.
 
 use super::daemon::{DaemonConfig, Exit};
-use super::db::Db;
+use super::db::{Db, Manager};
 use super::devices::{Body, Device};
 use super::dummies::Streams;
 use super::facts::FactKeeper;
@@ -577,6 +577,11 @@ fn machine_seed() -> u64 {
 }
 
 /// Listening targets of `Manager` rows.
-fn managers(db: &Db) -> Vec<String> {
-    db.client_ref().replica().rows("Manager").map(|row| row.str("target").to_string()).collect()
+fn managers(db: &Db) -> Vec<Manager> {
+    let rows = db.client_ref().replica().rows("Manager");
+    rows.map(|row| Manager {
+        target: row.str("target").to_string(),
+        probe_ms: row.opt_int("inactivity_probe").map(|ms| ms.max(0).unsigned_abs()),
+    })
+    .collect()
 }

@@ -12,6 +12,10 @@ use std::path::Path;
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 64;
+/// Longest command with its arguments.
+const COMMAND_MAX_BYTES: usize = 4 << 20;
+/// What all clients together may have sent without a whole command; above it the one with most is cut off.
+const HALF_SENT_MAX_BYTES: usize = 32 << 20;
 /// A client whose former answers pile up to this is cut off; one answer may be longer.
 const BACKLOG_MAX_BYTES: usize = 64 << 20;
 
@@ -40,6 +44,8 @@ struct Client {
 pub struct Unixctl {
     listener: Listener,
     clients: BTreeMap<Token, Client>,
+    /// Clients that were cut off for what they sent without a whole command.
+    pub cut_off: u64,
 }
 
 impl Unixctl {
@@ -48,7 +54,7 @@ impl Unixctl {
         let endpoint = Endpoint::PassiveUnix(path.to_path_buf());
         let listener = Listener::open(&endpoint, registry, token)
             .with_context(|| format!("{}: cannot listen for control connections", path.display()))?;
-        Ok(Unixctl { listener, clients: BTreeMap::new() })
+        Ok(Unixctl { listener, clients: BTreeMap::new(), cut_off: 0 })
     }
 
     /// Whether a token is the listener's.
@@ -70,7 +76,7 @@ impl Unixctl {
                 conn.close(reactor.registry());
                 continue;
             }
-            let framer = Framer::new(FramerLimits::default());
+            let framer = Framer::new(FramerLimits { bytes: COMMAND_MAX_BYTES, ..FramerLimits::default() });
             self.clients.insert(conn.token(), Client { conn, framer, unanswered: 0, closing: false });
         }
     }
@@ -101,7 +107,20 @@ impl Unixctl {
         if !open {
             self.close(token, reactor.registry());
         }
+        self.shed(reactor.registry());
         request
+    }
+
+    /// Keeps the bound of what all clients have sent without a whole command.
+    fn shed(&mut self, registry: &Registry) {
+        while self.clients.values().map(|c| c.framer.held_bytes()).sum::<usize>() > HALF_SENT_MAX_BYTES
+            && let Some((token, client)) = self.clients.iter().max_by_key(|(_, c)| c.framer.held_bytes())
+        {
+            let (token, bytes) = (*token, client.framer.held_bytes());
+            log::warn!(target: "unixctl", "client cut off: all together sent too much without a whole command, this one {bytes} bytes");
+            self.cut_off += 1;
+            self.close(token, registry);
+        }
     }
 
     /// Answers a request: `Ok` text for the terminal, or an error.
