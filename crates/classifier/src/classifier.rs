@@ -282,10 +282,10 @@ impl<R: Clone> Classifier<R> {
 
     /// The rules whose match is within `m` (what a non-strict flow-mod selects), in no particular order. Only subtables
     /// whose mask contains that of `m` are looked at.
-    pub fn iter_within(&self, m: &Match) -> impl Iterator<Item = (Match, i32, &R)> {
+    pub fn within(&self, m: &Match) -> impl Iterator<Item = &R> {
         let m = *m;
         let tables = self.subtables.values().filter(move |table| table.mask().contains(m.mask()));
-        tables.flat_map(move |table| table.iter_within(m))
+        tables.flat_map(move |table| table.within(m))
     }
 
     /// Whether a rule of that priority exists which some packet matches that also matches `m` (OFPFF_CHECK_OVERLAP). A rule

@@ -240,10 +240,9 @@ impl<R: Clone> Subtable<R> {
     }
 
     /// The rules whose match is within `m`.
-    pub(crate) fn iter_within(&self, m: Match) -> impl Iterator<Item = (Match, i32, &R)> {
-        self.keys_near(&m, self.mask() == m.mask())
-            .filter(move |(key, _)| self.shape.agrees(key.values(), &m))
-            .map(|(key, rule)| (self.shape.to_match(key.values()), key.priority(), rule))
+    pub(crate) fn within(&self, m: Match) -> impl Iterator<Item = &R> {
+        let near = self.keys_near(&m, self.mask() == m.mask());
+        near.filter(move |(key, _)| self.shape.agrees(key.values(), &m)).map(|(_, rule)| rule)
     }
 
     /// Whether a rule of `priority` overlaps with `m`.

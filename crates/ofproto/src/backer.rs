@@ -4,6 +4,7 @@
 //! readers never wait. [`Backer::epoch`] grows after every change that may change a translation: who translates reads the
 //! epoch first and the view second, so a flow that was made from an older view always carries an older epoch.
 
+use crate::events::{PacketInEvent, RemovedReason, RemovedRules};
 use crate::flow_mod::TABLE_MAX_RULES;
 use crate::mac_table::MacTable;
 use crate::meter_ids::MeterIds;
@@ -14,7 +15,7 @@ use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
 use crate::view::{BridgeView, View};
 use crate::xlate::{EffectHost, LearnedFlow, Request, Translation, XlateHost, translate};
-use dpif::{Capabilities, ControllerCookie, DpAction, PmdId, Upcall, slow_reason};
+use dpif::{Capabilities, DpAction, PmdId, Upcall, slow_reason};
 use flow::nlkey::{kernel_mask, mask_fits};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, RecircId, Ufid};
 use packet::Packet;
@@ -27,45 +28,8 @@ const PACKET_IN_QUEUE: usize = 1024;
 const STALE_QUEUE: usize = 4096;
 /// How many translations that ended in an error may wait to be told.
 const FAULT_QUEUE: usize = 16;
-/// How many ended rules may wait to be told to the controllers.
-const REMOVED_QUEUE: usize = 65536;
-
-/// A packet for the controllers of a bridge.
-#[derive(Debug)]
-pub struct PacketInEvent {
-    /// Where it froze, with metadata and registers.
-    pub state: Arc<FrozenState>,
-    /// Why, and for whom.
-    pub cookie: ControllerCookie,
-    /// The packet at that point.
-    pub packet: Packet,
-    /// Its key at that point.
-    pub key: FlowKey,
-}
-
-/// Why a rule ended (`OFPRR_*`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RemovedReason {
-    /// Idle timeout.
-    Idle,
-    /// Hard timeout.
-    Hard,
-    /// Deleted by a flow-mod.
-    Delete,
-    /// Evicted.
-    Eviction,
-}
-
-/// A rule that ended.
-#[derive(Debug)]
-pub struct RemovedEvent {
-    /// Its bridge.
-    pub bridge: BridgeId,
-    /// The rule.
-    pub rule: Arc<Rule>,
-    /// Why.
-    pub reason: RemovedReason,
-}
+/// Rules that end by time under one change of the tables.
+const EXPIRED_AT_A_TIME: usize = 1024;
 
 /// Tunables of the slow path (`other_config` of the `Open_vSwitch` row).
 #[derive(Debug)]
@@ -192,7 +156,7 @@ pub struct Backer {
     /// Installed flows.
     pub ukeys: Ukeys,
     /// Packets for controllers.
-    pub packet_ins: BoundedQueue<PacketInEvent>,
+    packet_ins: BoundedQueue<PacketInEvent>,
     /// Packets for controllers that did not fit.
     pub packet_ins_lost: AtomicU64,
     /// Packets for controllers that were not made because nobody listens.
@@ -200,8 +164,8 @@ pub struct Backer {
     /// Packets for controllers that were made where a packet was translated, without an upcall of their own; those that did
     /// not fit or that nobody wanted included.
     pub packet_ins_made: AtomicU64,
-    /// Ended rules that a controller wants to know of.
-    pub removed: BoundedQueue<RemovedEvent>,
+    /// Ended rules that controllers are to be told of.
+    pub removed: RemovedRules,
     /// Flows that were installed when a newer epoch had begun: their translation is to be checked at once.
     pub(crate) stale: BoundedQueue<(Ufid, PmdId)>,
     /// Set when some of them found no room: all flows are to be checked.
@@ -236,7 +200,7 @@ impl Backer {
             packet_ins_lost: AtomicU64::new(0),
             packet_ins_unwanted: AtomicU64::new(0),
             packet_ins_made: AtomicU64::new(0),
-            removed: BoundedQueue::new(REMOVED_QUEUE),
+            removed: RemovedRules::default(),
             stale: BoundedQueue::new(STALE_QUEUE),
             stale_lost: AtomicBool::new(false),
             faults: BoundedQueue::new(FAULT_QUEUE),
@@ -345,6 +309,7 @@ impl Backer {
             view.dp_ports.retain(|_, (bridge, _)| *bridge != id);
             view.tunnels.set(id, std::iter::empty());
         });
+        self.removed.forget(id);
     }
 
     /// Changes the view under the writer lock, publishes it and starts a new epoch.
@@ -404,12 +369,26 @@ impl Backer {
         }
     }
 
-    /// Tells the controllers of an ended rule, if it asked for that.
-    pub fn rule_removed(&self, bridge: BridgeId, rule: &Arc<Rule>, reason: RemovedReason) {
-        if rule.flags.send_flow_rem && !rule.is_hidden() {
-            // A full queue means that nobody listens fast enough; flow-removed messages are not reliable.
-            let _ = self.removed.push(RemovedEvent { bridge, rule: rule.clone(), reason });
+    /// Queues a packet for the controllers; lost and counted when there is no room.
+    pub(crate) fn tell_packet_in(&self, event: PacketInEvent) {
+        if self.packet_ins.push(event).is_err() {
+            self.packet_ins_lost.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Hands at most `max` of the packets for controllers on, oldest first; how many.
+    pub fn route_packet_ins(&self, max: usize, to: impl FnMut(PacketInEvent)) -> usize {
+        std::iter::from_fn(|| self.packet_ins.pop()).take(max).map(to).count()
+    }
+
+    /// How many packets for controllers wait.
+    pub fn packet_ins_waiting(&self) -> usize {
+        self.packet_ins.len()
+    }
+
+    /// Whether anything waits to be told to controllers.
+    pub fn has_events(&self) -> bool {
+        !self.packet_ins.is_empty() || !self.removed.is_empty()
     }
 
     /// Keeps what a packet's translation stumbled over, to be logged; what finds no room is told by others of its kind.
@@ -446,28 +425,34 @@ impl Backer {
                 .iter_mortal()
                 .filter_map(|r| Some((r.clone(), r.expired(now_ms, dumped_ms)?)))
                 .collect();
-            if over.is_empty() {
-                continue;
-            }
-            let ended = self.change_bridge(*id, |b| {
-                let still = |r: &Arc<Rule>| {
-                    b.tables
-                        .find_exactly(r.table, &r.matching, r.priority)
-                        .is_some_and(|now| Arc::ptr_eq(now, r))
-                };
-                let over: Vec<_> = over.into_iter().filter(|(r, _)| still(r)).collect();
-                for (r, _) in &over {
-                    b.tables.remove(r.table, &r.matching, r.priority);
+            for some in over.chunks(EXPIRED_AT_A_TIME) {
+                // What finds no room ends at a later time.
+                if self.removed.room(*id) == 0 {
+                    break;
                 }
-                over
-            });
-            for (rule, expiry) in ended.unwrap_or_default() {
-                let reason = match expiry {
-                    Expiry::Idle => RemovedReason::Idle,
-                    Expiry::Hard => RemovedReason::Hard,
-                };
-                self.rule_removed(*id, &rule, reason);
+                self.end_expired(*id, some);
             }
+        }
+    }
+
+    /// Ends rules whose time is over, as far as they are still there as they were seen.
+    fn end_expired(&self, bridge: BridgeId, over: &[(Arc<Rule>, Expiry)]) {
+        let ended = self.change_bridge(bridge, |b| {
+            let still = |r: &Arc<Rule>| {
+                b.tables.find_exactly(r.table, &r.matching, r.priority).is_some_and(|now| Arc::ptr_eq(now, r))
+            };
+            let over: Vec<_> = over.iter().filter(|(r, _)| still(r)).collect();
+            for (r, _) in &over {
+                b.tables.remove(r.table, &r.matching, r.priority);
+            }
+            over
+        });
+        for (rule, expiry) in ended.unwrap_or_default() {
+            let reason = match expiry {
+                Expiry::Idle => RemovedReason::Idle,
+                Expiry::Hard => RemovedReason::Hard,
+            };
+            self.removed.push(bridge, rule, reason);
         }
     }
 }

@@ -1,12 +1,19 @@
 //! Flow-mods: what OpenFlow's five commands do to the tables of a bridge.
 //!
 //! [`apply_all`] carries out a list in order, under one change of the view: packets see the tables before it or behind it,
-//! and when one fails none has happened. [`apply_each`] carries out a list that came together, each for itself. Rules of the switch itself (priority outside 0 to 65535, table 254) are never
-//! touched. Sources: OpenFlow 1.0 §4.6, §5.3.3; 1.3 §6.4, §6.5, §7.3.4.1; where they leave room, what Open vSwitch does.
+//! and when one fails none has happened. [`ModQueue`] carries out those that came together, each for itself and a bounded
+//! number of rules at a time. Rules of the switch itself (priority outside 0 to 65535, table 254) are never touched. Sources:
+//! OpenFlow 1.0 §4.6, §5.3.3; 1.3 §6.4, §6.5, §7.3.4.1; where they leave room, what Open vSwitch does.
 //!
 //! It decodes nothing and answers nobody: the connection manager does.
 
-use crate::backer::{Backer, RemovedReason};
+mod queue;
+
+pub(crate) use queue::LOOKS_PER_CHANGE;
+pub use queue::{ModQueue, Step};
+
+use crate::backer::Backer;
+use crate::events::RemovedReason;
 use crate::ports::BridgeId;
 use crate::rule::{Rule, RuleFlags, RuleStats};
 use crate::tables::Tables;
@@ -74,39 +81,9 @@ pub fn apply_all(
         Ok(ended)
     });
     for (rule, reason) in outcome.unwrap_or(Err((0, ErrorKind::FmfcUnknown)))? {
-        backer.rule_removed(bridge, &rule, reason);
+        backer.removed.push(bridge, &rule, reason);
     }
     Ok(())
-}
-
-/// Carries out flow-mods in order, each whether or not the others can be: the same as one by one, but for that packets see
-/// all of them at once, which is cheaper.
-///
-/// Returns those that fail, by their place in `mods`, and why.
-pub fn apply_each(
-    backer: &Backer,
-    bridge: BridgeId,
-    mods: &[FlowMod],
-    cx: &ModContext<'_>,
-) -> Vec<(usize, ErrorKind)> {
-    let outcome = backer.change_bridge(bridge, |b| {
-        let (mut ended, mut failed) = (Ended::new(), Vec::new());
-        for (i, fm) in mods.iter().enumerate() {
-            let mut orphans = BTreeSet::new();
-            // One that fails has changed nothing.
-            let done =
-                check(fm, cx).and_then(|()| apply_one(&mut b.tables, fm, cx, &mut ended, &mut orphans));
-            failed.extend(done.err().map(|kind| (i, kind)));
-            end_learned(&mut b.tables, orphans, &mut ended);
-        }
-        (ended, failed)
-    });
-    let unknown = || (Ended::new(), (0..mods.len()).map(|i| (i, ErrorKind::FmfcUnknown)).collect());
-    let (ended, failed) = outcome.unwrap_or_else(unknown);
-    for (rule, reason) in ended {
-        backer.rule_removed(bridge, &rule, reason);
-    }
-    failed
 }
 
 /// Removes all rules that controllers may see, as when the bridge's controllers change.
@@ -124,7 +101,7 @@ pub fn remove_where(backer: &Backer, bridge: BridgeId, ends: impl Fn(&Rule) -> b
         ended
     });
     for rule in ended.unwrap_or_default() {
-        backer.rule_removed(bridge, &rule, RemovedReason::Delete);
+        backer.removed.push(bridge, &rule, RemovedReason::Delete);
     }
 }
 
@@ -155,14 +132,14 @@ fn apply_one(
 ) -> Result<(), ErrorKind> {
     let replaced = match fm.command {
         FlowModCommand::Add => add(tables, fm, cx)?,
-        FlowModCommand::Modify | FlowModCommand::ModifyStrict => modify(tables, fm, cx)?,
-        FlowModCommand::Delete | FlowModCommand::DeleteStrict => {
+        _ => {
             let found = collect(tables, fm);
-            for r in &found {
-                tables.remove(r.table, &r.matching, r.priority);
+            if found.is_empty() && modify_adds(fm) {
+                add(tables, fm, cx)?
+            } else {
+                found.iter().for_each(|r| change(tables, fm, cx, r.clone(), ended));
+                found
             }
-            ended.extend(found.iter().map(|r| (r.clone(), RemovedReason::Delete)));
-            found
         }
     };
     orphans.extend(replaced.iter().flat_map(|r| learners(r)));
@@ -218,36 +195,39 @@ fn rule_flags(fm: &FlowMod, version: Version) -> RuleFlags {
     }
 }
 
-/// Changes the rules found; the rules as they were. Where the version says so, a rule is added when there is none.
-fn modify(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<Vec<Arc<Rule>>, ErrorKind> {
-    let found = collect(tables, fm);
-    if found.is_empty() && fm.cookie_mask == 0 && fm.new_cookie != u64::MAX {
-        return add(tables, fm, cx);
+/// Whether a modification adds a rule when there is none to modify.
+fn modify_adds(fm: &FlowMod) -> bool {
+    !fm.command.deletes() && fm.cookie_mask == 0 && fm.new_cookie != u64::MAX
+}
+
+/// Deletes or modifies a rule that is there.
+fn change(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, old: Arc<Rule>, ended: &mut Ended) {
+    if fm.command.deletes() {
+        tables.remove(old.table, &old.matching, old.priority);
+        ended.push((old, RemovedReason::Delete));
+        return;
     }
-    for old in &found {
-        let stats = if fm.flags.contains(FlowModFlags::RESET_COUNTS) {
-            let stats = RuleStats::default();
-            stats.credit(0, 0, cx.now_ms);
-            Arc::new(stats)
-        } else {
-            old.stats.clone()
-        };
-        tables.insert(Arc::new(Rule {
-            table: old.table,
-            matching: old.matching,
-            priority: old.priority,
-            cookie: if fm.new_cookie == u64::MAX { old.cookie } else { fm.new_cookie },
-            idle_timeout_s: old.idle_timeout_s,
-            hard_timeout_s: old.hard_timeout_s,
-            importance: old.importance,
-            flags: old.flags,
-            actions: fm.actions.as_slice().into(),
-            created_ms: old.created_ms,
-            modified_ms: cx.now_ms,
-            stats,
-        }));
-    }
-    Ok(found)
+    let stats = if fm.flags.contains(FlowModFlags::RESET_COUNTS) {
+        let stats = RuleStats::default();
+        stats.credit(0, 0, cx.now_ms);
+        Arc::new(stats)
+    } else {
+        old.stats.clone()
+    };
+    tables.insert(Arc::new(Rule {
+        table: old.table,
+        matching: old.matching,
+        priority: old.priority,
+        cookie: if fm.new_cookie == u64::MAX { old.cookie } else { fm.new_cookie },
+        idle_timeout_s: old.idle_timeout_s,
+        hard_timeout_s: old.hard_timeout_s,
+        importance: old.importance,
+        flags: old.flags,
+        actions: fm.actions.as_slice().into(),
+        created_ms: old.created_ms,
+        modified_ms: cx.now_ms,
+        stats,
+    }));
 }
 
 /// The rules that a modification or deletion is about.
@@ -262,15 +242,18 @@ fn collect(tables: &Tables, fm: &FlowMod) -> Vec<Arc<Rule>> {
     } else {
         tables.within(fm.table, &fm.matching)
     };
+    found.retain(|r| selects(fm, r));
+    found
+}
+
+/// Whether a rule whose match is selected is one that a modification or deletion is about.
+fn selects(fm: &FlowMod, r: &Rule) -> bool {
     let (out_port, out_group) =
         if fm.command.deletes() { (fm.out_port, fm.out_group) } else { (OfPort::NONE, GROUP_ANY) };
-    found.retain(|r| {
-        !r.is_hidden()
-            && (r.cookie ^ fm.cookie) & fm.cookie_mask == 0
-            && r.outputs_to(out_port)
-            && out_group == GROUP_ANY
-    });
-    found
+    !r.is_hidden()
+        && (r.cookie ^ fm.cookie) & fm.cookie_mask == 0
+        && r.outputs_to(out_port)
+        && out_group == GROUP_ANY
 }
 
 /// Tables and cookies of what the rule learns, where that is to end with it.

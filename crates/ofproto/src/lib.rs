@@ -6,6 +6,7 @@
 
 pub mod backer;
 pub mod connmgr;
+pub mod events;
 pub mod flow_mod;
 pub mod mac_table;
 pub mod meter_ids;

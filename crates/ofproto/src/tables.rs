@@ -146,8 +146,7 @@ impl Tables {
 
     /// The rules of one table, or of all, whose match lies within `matching`.
     pub fn within(&self, id: TableId, matching: &Match) -> Vec<Arc<Rule>> {
-        let of_table =
-            |t: &Arc<Table>| t.rules.iter_within(matching).map(|(_, _, r)| r.clone()).collect::<Vec<_>>();
+        let of_table = |t: &Arc<Table>| t.rules.within(matching).cloned().collect::<Vec<_>>();
         match id {
             TableId::ALL => self.tables.iter().flat_map(of_table).collect(),
             id => self.table(id).map(of_table).unwrap_or_default(),
@@ -157,6 +156,14 @@ impl Tables {
     /// Every rule of every table, hidden ones included.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Rule>> {
         self.tables.iter().flat_map(|t| t.rules.iter().map(|(_, _, r)| r))
+    }
+
+    /// How many rules [`Tables::within`] looks at.
+    pub fn looks(&self, id: TableId) -> usize {
+        match id {
+            TableId::ALL => self.tables.iter().map(|t| t.rules.len()).sum(),
+            id => self.rule_count(id),
+        }
     }
 
     /// Number of rules in a table.

@@ -9,8 +9,9 @@ mod recording;
 
 use dpif::{DpAction, DpifError, PortStats, UserCookie};
 use flow::{DpPort, MacAddr, OfPort};
-use ofproto::backer::{Backer, PacketInEvent};
+use ofproto::backer::Backer;
 use ofproto::connmgr::{ConnId, ConnKind, Connmgr, Ctx, FailMode, RemoteConfig};
+use ofproto::events::PacketInEvent;
 use ofproto::ports::{
     Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode,
 };
@@ -128,7 +129,7 @@ fn serve(listener: &UnixListener, stop: &AtomicBool) {
             streams.push((manager.open(ConnKind::Service, VersionSet::IMPLEMENTED, now()), stream));
         }
         streams.retain_mut(|(id, stream)| {
-            let alive = exchange(&mut manager, *id, stream, &ctx, now());
+            let alive = exchange(&mut manager, *id, stream, now());
             if !alive {
                 manager.close(*id, &ctx, now());
             }
@@ -137,20 +138,17 @@ fn serve(listener: &UnixListener, stop: &AtomicBool) {
         for e in std::mem::take(&mut *datapath.executed.lock().unwrap()) {
             hand_up(&mut manager, &backer, &e);
         }
-        while let Some(event) = backer.removed.pop() {
-            manager.deliver_removed(&event, now());
-        }
         manager.run(&ctx, now());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn exchange(manager: &mut Connmgr, id: ConnId, stream: &mut UnixStream, ctx: &Ctx<'_>, now_ms: u64) -> bool {
+fn exchange(manager: &mut Connmgr, id: ConnId, stream: &mut UnixStream, now_ms: u64) -> bool {
     let mut buf = [0; 4096];
     while manager.wants_input(id) {
         match stream.read(&mut buf) {
             Ok(0) => return false,
-            Ok(n) => manager.input(id, &buf[..n], ctx, now_ms),
+            Ok(n) => manager.input(id, &buf[..n], now_ms),
             Err(e) if e.kind() == ErrorKind::WouldBlock => break,
             Err(_) => return false,
         }

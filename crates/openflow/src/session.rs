@@ -182,6 +182,11 @@ impl Session {
         s
     }
 
+    /// Sets [`Config::probe_interval_ms`].
+    pub fn set_probe_interval_ms(&mut self, ms: u64) {
+        self.config.probe_interval_ms = ms;
+    }
+
     /// Highest version that we offer.
     fn highest(&self) -> Version {
         self.config.versions.highest().unwrap_or(Version::V10)

@@ -13,8 +13,14 @@ pub const MAX_DEPTH: usize = 120;
 pub const MAX_NODES: usize = 4 << 20;
 /// Most sessions at once.
 pub const MAX_SESSIONS: usize = 1024;
+/// Of these, most that may come by the network: the rest is for local clients.
+pub const MAX_REMOTE_SESSIONS: usize = 768;
 /// Most monitors in one session.
 pub const MAX_MONITORS: usize = 256;
+/// Most monitors of all sessions, beside [`MONITORS_GRANTED`] of each.
+pub const MAX_MONITORS_TOTAL: usize = 2048;
+/// Monitors that each session may have however many others have: what an IDL takes.
+pub const MONITORS_GRANTED: usize = 2;
 /// Most clauses in the conditions of one monitored table.
 pub const MAX_CLAUSES: usize = 65_536;
 /// Most locks that one session owns or waits for.
@@ -25,8 +31,16 @@ pub const MAX_PENDING_PER_SESSION: usize = 64;
 pub const MAX_PENDING: usize = 1024;
 /// Output bytes that one session may leave unread before it is cut off.
 pub const MAX_BACKLOG_BYTES: usize = 256 << 20;
-/// Input and output bytes that all sessions together may have waiting; above it the one with most is cut off.
-pub const MAX_TOTAL_HELD_BYTES: usize = 1 << 30;
+/// Input bytes that all sessions together may have sent without a whole message; above it the one with most is cut off.
+pub const MAX_TOTAL_INPUT_BYTES: usize = 256 << 20;
+/// Output bytes that all sessions together may leave unread; above it the one with most is cut off.
+pub const MAX_TOTAL_OUTPUT_BYTES: usize = 512 << 20;
+/// A session that leaves more output than this unread is answered further when it has read.
+pub const BUSY_OUTPUT_BYTES: usize = 1 << 20;
+/// Requests of one session that are answered before others have their turn.
+pub const REQUESTS_PER_TURN: usize = 64;
+/// Waiting transactions that are run again before others have their turn.
+pub const WAITS_PER_TURN: usize = 16;
 /// Longest part of an offending request that an error's `syntax` member repeats, bytes.
 pub const MAX_SYNTAX_BYTES: usize = 1024;
 /// Most rows in a table whose schema sets no `maxRows`.

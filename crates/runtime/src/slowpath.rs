@@ -203,7 +203,7 @@ fn revalidator_thread(
         let finished = revalidator.stats.rounds;
         if now_ms >= next_expiry_ms || finished > expired_round && finished <= wanted {
             backer.expire(now_ms);
-            if !backer.removed.is_empty() {
+            if backer.has_events() {
                 wake();
             }
             (expired_round, next_expiry_ms) = (finished, now_ms + 1000);
@@ -237,7 +237,7 @@ impl InlineHandler for InlineSlowPath {
     fn translate(&self, upcalls: dpif::Upcalls) -> Vec<DpifOp> {
         probes::received(&self.datapath, &upcalls);
         let mut ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
-        if !self.backer.packet_ins.is_empty() {
+        if self.backer.has_events() {
             (self.wake)();
         }
         ops.remove(&PmdId::Main).unwrap_or_default()
@@ -345,7 +345,7 @@ impl HandlerThread {
         if self.backer.epoch() != epoch {
             self.revalidator.unpark();
         }
-        if !self.backer.packet_ins.is_empty() {
+        if self.backer.has_events() {
             wake();
         }
     }

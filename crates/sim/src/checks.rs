@@ -131,7 +131,7 @@ impl World {
         let waiting = inner.hub.waiting() as u64;
         let executes_waiting = inner.executes_waiting();
         let (hub, totals, own) = (&inner.hub, &inner.totals, &self.counts);
-        let queued = self.backer.packet_ins.len() as u64;
+        let queued = self.backer.packet_ins_waiting() as u64;
         let lost = self.backer.packet_ins_lost.load(Ordering::Relaxed);
         let unwanted = self.backer.packet_ins_unwanted.load(Ordering::Relaxed);
         let made = self.backer.packet_ins_made.load(Ordering::Relaxed);

@@ -201,8 +201,8 @@ pub fn connection(bytes: &[u8]) {
         _ => ConnKind::Controller { probe_interval_ms: 0 },
     };
     let id = manager.open(kind, VersionSet::IMPLEMENTED, 1000);
-    manager.input(id, &hello, &ctx, 1000);
-    manager.input(id, stream, &ctx, 1000);
+    manager.input(id, &hello, 1000);
+    manager.input(id, stream, 1000);
     for _ in 0..ROUNDS_MAX {
         manager.run(&ctx, 1500);
         manager.take_output(id);
@@ -212,9 +212,7 @@ pub fn connection(bytes: &[u8]) {
     }
     let frame = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0][..], &[0x45; 50]].concat();
     rig.receive(&frame);
-    while let Some(event) = rig.backer.packet_ins.pop() {
-        manager.deliver_packet_in(&event);
-    }
+    rig.backer.route_packet_ins(usize::MAX, |event| manager.deliver_packet_in(&event));
     manager.close(id, &ctx, 2000);
 }
 

@@ -17,7 +17,8 @@ use dpif::{
 use flow::action::Action;
 use flow::extract::Metadata;
 use flow::{DpPort, OfPort, TableId, Ufid};
-use ofproto::backer::{Backer, RemovedReason};
+use ofproto::backer::Backer;
+use ofproto::events::RemovedReason;
 use ofproto::ports::{BridgeId, PortConfigBits, PortCounters};
 use ofproto::revalidate::{Replies, ReplyQueue, Revalidator};
 use ofproto::rule::Rule;
@@ -453,14 +454,14 @@ impl World {
             }
             8 => {}
             _ => {
-                while self.backer.packet_ins.pop().is_some() {
-                    self.counts.packet_ins += 1;
-                }
-                while let Some(removed) = self.backer.removed.pop() {
-                    match removed.reason {
-                        RemovedReason::Idle => self.report.work.rules_idle += 1,
-                        RemovedReason::Hard => self.report.work.rules_hard += 1,
-                        _ => {}
+                self.counts.packet_ins += self.backer.route_packet_ins(usize::MAX, drop) as u64;
+                for bridge in self.backer.view().bridges.keys() {
+                    while let Some(removed) = self.backer.removed.take(*bridge) {
+                        match removed.reason {
+                            RemovedReason::Idle => self.report.work.rules_idle += 1,
+                            RemovedReason::Hard => self.report.work.rules_hard += 1,
+                            _ => {}
+                        }
                     }
                 }
             }

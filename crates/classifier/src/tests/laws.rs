@@ -210,7 +210,7 @@ proptest! {
     fn selection_law(rules in rules(), probe in draws(4), priority in -3i32..8) {
         let c = build(&rules, &[IpDst]);
         let probe = to_match(&probe);
-        let mut within: Vec<usize> = c.iter_within(&probe).map(|(_, _, r)| *r).collect();
+        let mut within: Vec<usize> = c.within(&probe).copied().collect();
         within.sort_unstable();
         let mut expect: Vec<usize> = c.iter().filter(|(m, _, _)| m.is_within(&probe)).map(|(_, _, r)| *r).collect();
         expect.sort_unstable();

@@ -149,7 +149,7 @@ fn overlap_and_selection() {
     assert!(!c.overlaps(&parse_match("arp,in_port=2"), 5));
     assert!(!c.overlaps(&parse_match("ip,nw_dst=10.2.0.0/16"), 6));
     let within = |text: &str| {
-        let mut ids: Vec<usize> = c.iter_within(&parse_match(text)).map(|(_, _, id)| *id).collect();
+        let mut ids: Vec<usize> = c.within(&parse_match(text)).copied().collect();
         ids.sort_unstable();
         ids
     };

@@ -136,6 +136,7 @@ impl Conn {
         ctx: &Ctx<'_>,
         now_ms: u64,
     ) -> Result<(), ErrorKind> {
+        self.spent += bundle.messages.len();
         let mut mods = Vec::with_capacity(bundle.messages.len());
         for bytes in &bundle.messages {
             match decode(bytes) {

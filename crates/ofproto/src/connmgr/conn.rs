@@ -3,10 +3,9 @@
 use super::bundle::Bundle;
 use super::stats::Dump;
 use super::{Ctx, Shared};
-use crate::flow_mod::{self, ModContext};
+use crate::flow_mod::{ModContext, ModQueue};
 use crate::ports::Port;
-use openflow::msg::control::{AsyncConfig, ControllerRole};
-use openflow::msg::flow_mod::FlowMod;
+use openflow::msg::control::{AsyncConfig, BundleControlType, ControllerRole};
 use openflow::session::{CloseReason, Config, Event, Session};
 use openflow::{
     ErrorBody, ErrorCode, ErrorKind, Format, HEADER_BYTES, MAX_MESSAGE_BYTES, Message, Version, VersionSet,
@@ -25,7 +24,11 @@ const PENDING_BYTES: usize = 128 << 10;
 /// Output at which the session refuses more.
 const MAX_OUTPUT_BYTES: usize = 8 << 20;
 /// So many flow-mods are carried out together.
-const GATHER_MAX: usize = 4096;
+const GATHER_MAX: usize = 1024;
+/// One that is to be told of ended rules and takes nothing for so long is not waited for.
+const PATIENCE_MS: u64 = 5_000;
+/// Less than this in that time is nothing.
+const PATIENCE_BYTES: u64 = 64 << 10;
 /// Bytes of an error message before its data, at most.
 const ERROR_HEADERS_BYTES: usize = HEADER_BYTES + 12;
 /// `miss_send_len` of a controller that has not said another (OpenFlow 1.3 §7.3.2).
@@ -55,6 +58,15 @@ pub struct ConnCounters {
     pub packet_ins_dropped: u64,
     /// Other events for it dropped.
     pub events_dropped: u64,
+}
+
+impl ConnCounters {
+    /// Adds those of another connection.
+    pub fn add(&mut self, other: &ConnCounters) {
+        self.packet_ins += other.packet_ins;
+        self.packet_ins_dropped += other.packet_ins_dropped;
+        self.events_dropped += other.events_dropped;
+    }
 }
 
 /// Kinds of events; the bits of each are reasons.
@@ -89,21 +101,19 @@ pub(super) struct Conn {
     pub(super) dump: Option<Dump>,
     pub(super) counters: ConnCounters,
     /// Flow-mods that came together and are carried out together.
-    pub(super) gathered: Gathered,
-}
-
-/// Flow-mods, and the messages they came in, which an error tells.
-#[derive(Default)]
-pub(super) struct Gathered {
-    mods: Vec<FlowMod>,
-    frames: Vec<Box<[u8]>>,
-}
-
-impl Gathered {
-    pub(super) fn push(&mut self, fm: FlowMod, frame: &[u8]) {
-        self.mods.push(fm);
-        self.frames.push(frame.into());
-    }
+    pub(super) mods: ModQueue,
+    /// What came behind flow-mods and waits for them.
+    held: Option<Event>,
+    /// Input came that was not looked at.
+    fresh: bool,
+    /// It ends rules, and cannot go on until others that ended have been told.
+    pub(super) blocked: bool,
+    /// Work of the present request beside the one of each request.
+    pub(super) spent: usize,
+    /// Bytes of output taken so far.
+    taken_bytes: u64,
+    /// Since when there is no room to tell it of ended rules, and how much it had taken then.
+    full: Option<(u64, u64)>,
 }
 
 impl Conn {
@@ -130,7 +140,13 @@ impl Conn {
             bundles: BTreeMap::new(),
             dump: None,
             counters: ConnCounters::default(),
-            gathered: Gathered::default(),
+            mods: ModQueue::default(),
+            held: None,
+            fresh: false,
+            blocked: false,
+            spent: 0,
+            taken_bytes: 0,
+            full: None,
         }
     }
 
@@ -154,12 +170,14 @@ impl Conn {
         self.session.output().len() >= BUSY_OUTPUT_BYTES
     }
 
+    /// Whether it has something to do and nothing to wait for.
     pub(super) fn has_work(&self) -> bool {
-        self.dump.is_some() || self.session.has_frame()
+        let has = self.dump.is_some() || self.fresh || self.held.is_some() || !self.mods.is_empty();
+        has && !self.is_over() && !self.is_behind() && !self.blocked
     }
 
     pub(super) fn receive(&mut self, bytes: &[u8], now_ms: u64) {
-        if self.is_over() {
+        if self.is_over() || bytes.is_empty() {
             return;
         }
         if self.session.pending().len() > 8 * PENDING_BYTES {
@@ -168,34 +186,59 @@ impl Conn {
             return;
         }
         self.session.push_input(bytes, now_ms);
+        self.fresh = true;
     }
 
-    /// Works on what waits, until the reader is behind.
-    pub(super) fn serve(&mut self, shared: &mut Shared, ctx: &Ctx<'_>, now_ms: u64) -> Outcome {
+    pub(super) fn consume_output(&mut self, n: usize) {
+        self.session.consume_output(n);
+        self.taken_bytes += n as u64;
+    }
+
+    /// Works on what waits until the reader is behind, `work` is used up, or rules that ended must be told first.
+    pub(super) fn serve(
+        &mut self,
+        shared: &mut Shared,
+        ctx: &Ctx<'_>,
+        now_ms: u64,
+        work: &mut usize,
+    ) -> Outcome {
         let mut outcome = Outcome::default();
-        while !self.is_over() && !self.is_behind() {
+        self.blocked = false;
+        while *work > 0 && !self.is_over() && !self.is_behind() && !self.blocked {
             if self.dump.is_some() {
-                self.continue_dump(now_ms);
+                *work = work.saturating_sub(self.continue_dump(now_ms));
                 continue;
             }
-            let Some(event) = self.session.next_event() else { break };
+            let event = self.held.take().or_else(|| self.session.next_event());
+            let gathers = event.as_ref().is_some_and(is_flow_mod) && self.mods.len() < GATHER_MAX;
+            self.fresh = event.is_some();
+            // What is behind flow-mods sees them done.
+            if !gathers && !self.mods.is_empty() {
+                self.held = event;
+                self.change_rules(shared, ctx, now_ms, work);
+                continue;
+            }
+            let Some(event) = event else { break };
+            if is_commit(&event) && ctx.backer.removed.room(ctx.bridge) == 0 {
+                (self.held, self.blocked) = (Some(event), true);
+                break;
+            }
+            *work -= usize::from(!gathers);
             self.take_event(event, shared, ctx, now_ms, &mut outcome);
+            *work = work.saturating_sub(std::mem::take(&mut self.spent));
         }
-        self.apply_gathered(shared, ctx, now_ms);
         outcome
     }
 
-    /// Carries out the flow-mods that were gathered.
-    fn apply_gathered(&mut self, shared: &Shared, ctx: &Ctx<'_>, now_ms: u64) {
-        if self.gathered.mods.is_empty() {
-            return;
-        }
-        let Gathered { mods, frames } = std::mem::take(&mut self.gathered);
+    /// Goes on with the flow-mods that were gathered.
+    fn change_rules(&mut self, shared: &Shared, ctx: &Ctx<'_>, now_ms: u64, work: &mut usize) {
         let has_meter = |id| shared.meters.has(id);
         let cx = ModContext { version: self.version(), now_ms, has_meter: &has_meter };
-        for (i, kind) in flow_mod::apply_each(ctx.backer, ctx.bridge, &mods, &cx) {
-            self.refuse(kind, &frames[i]);
+        let step = self.mods.step(ctx.backer, ctx.bridge, &cx, work);
+        for (kind, frame) in step.failed {
+            self.refuse(kind, &frame);
         }
+        self.blocked = step.paused;
     }
 
     fn take_event(
@@ -206,12 +249,6 @@ impl Conn {
         now_ms: u64,
         outcome: &mut Outcome,
     ) {
-        // What is behind flow-mods sees them done.
-        let more =
-            matches!(&event, Event::Message { message, .. } if matches!(**message, Message::FlowMod(_)));
-        if !more || self.gathered.mods.len() >= GATHER_MAX {
-            self.apply_gathered(shared, ctx, now_ms);
-        }
         match event {
             Event::Connected(_) => outcome.interest_changed = true,
             // The session has answered.
@@ -292,6 +329,25 @@ impl Conn {
         self.version() < Version::V13 && self.controller_id == 0 && self.receives(AsyncKind::PacketIn, 0)
     }
 
+    /// Whether it can be told of an ended rule now: there is room, or there has been none for so long that it is not waited for
+    /// any longer. Otherwise, when to try again at the latest.
+    pub(super) fn may_be_told(&mut self, now_ms: u64) -> Result<(), u64> {
+        if self.session.output().len() < EVENT_OUTPUT_BYTES {
+            self.full = None;
+            return Ok(());
+        }
+        let (since_ms, taken_bytes) = *self.full.get_or_insert((now_ms, self.taken_bytes));
+        let until_ms = since_ms + PATIENCE_MS;
+        if now_ms < until_ms {
+            return Err(until_ms);
+        }
+        if self.taken_bytes - taken_bytes >= PATIENCE_BYTES {
+            self.full = Some((now_ms, self.taken_bytes));
+            return Err(now_ms + PATIENCE_MS);
+        }
+        Ok(())
+    }
+
     /// Tells an event; dropped and counted when the reader is behind.
     pub(super) fn tell(&mut self, kind: AsyncKind, message: &Message) {
         let limit = if kind == AsyncKind::PacketIn { PACKET_IN_OUTPUT_BYTES } else { EVENT_OUTPUT_BYTES };
@@ -304,6 +360,16 @@ impl Conn {
             (_, false) => self.counters.events_dropped += 1,
         }
     }
+}
+
+fn is_flow_mod(event: &Event) -> bool {
+    matches!(event, Event::Message { message, .. } if matches!(**message, Message::FlowMod(_)))
+}
+
+/// Whether it carries a bundle out.
+fn is_commit(event: &Event) -> bool {
+    let Event::Message { message, .. } = event else { return false };
+    matches!(&**message, Message::BundleControl(m) if m.ty == BundleControlType::CommitRequest)
 }
 
 /// What a connection is told until it asks for something else.

@@ -1,16 +1,23 @@
 //! The OpenFlow connections of one bridge: requests answered, events told.
 //!
-//! Pure: the owner moves bytes between sockets and [`Connmgr::input`], [`Connmgr::output`], and calls [`Connmgr::run`] when
-//! the time of [`Connmgr::next_wakeup_ms`] has come or output has been sent. It routes the events of the bridge's backer to
-//! [`Connmgr::deliver_packet_in`], [`Connmgr::deliver_removed`], [`Connmgr::port_changed`].
+//! Pure: the owner moves bytes between sockets and [`Connmgr::input`], [`Connmgr::output`], and calls [`Connmgr::run`] after
+//! input, when the time of [`Connmgr::next_wakeup_ms`] has come, or output has been sent. It routes packets for the bridge's
+//! controllers to [`Connmgr::deliver_packet_in`], and changes of ports to [`Connmgr::port_changed`]; ended rules are taken from
+//! the backer here.
+//!
+//! One run does a bounded amount of work ([`WORK_PER_TURN`]), each connection a share of it in turns: a flow-mod that selects many
+//! rules goes on in the next ones, and so does a long answer.
 //!
 //! Bounds: a connection whose answers are not read is not served further (its input waits, and the owner, asked by
-//! [`Connmgr::wants_input`], leaves the rest in the socket); long answers are made piece by piece as they are read; events
-//! for a slow reader are dropped and counted; bundles are bounded in number and bytes.
+//! [`Connmgr::wants_input`], leaves the rest in the socket); long answers are made piece by piece as they are read; packets and
+//! changes of ports for a slow reader are dropped and counted; bundles are bounded in number and bytes.
+//!
+//! Ended rules wait for a slow reader, and flow-mods that end more of them wait with them; one that has taken nothing for five
+//! seconds is left out, and what it was not told is counted. As in Open vSwitch, a barrier does not wait for them.
 //!
 //! Who watches a bridge's controllers ([`ConnKind::Snoop`]) gets copies of what they say and are told.
 //!
-//! Requests of one connection are carried out in order, each before the next, so a barrier has nothing to wait for.
+//! Requests of one connection are carried out in order, each before the next begins, so a barrier waits for nothing else.
 
 mod bundle;
 mod config;
@@ -43,6 +50,11 @@ use openflow::session::CloseReason;
 use openflow::{Version, VersionSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Work of one turn of the main loop, in rules changed or told, or requests answered.
+pub const WORK_PER_TURN: usize = 2048;
+/// Of that, what one connection does before others have their turn.
+const WORK_PER_CONN: usize = 1024;
 
 /// A connection of a [`Connmgr`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -88,6 +100,12 @@ pub struct Connmgr {
     shared: Shared,
     fail: FailState,
     admin_changes: Vec<AdminChange>,
+    /// The connection that was served last.
+    served: Option<ConnId>,
+    /// Ended rules wait to be told, until then at the latest; 0 for the next turn.
+    removed_again_ms: Option<u64>,
+    /// What connections that are gone counted.
+    gone: ConnCounters,
 }
 
 /// A controller sets a port's device up or down.
@@ -129,17 +147,17 @@ impl Connmgr {
 
     /// The connection is gone.
     pub fn close(&mut self, id: ConnId, ctx: &Ctx<'_>, now_ms: u64) {
-        self.conns.remove(&id);
+        if let Some(conn) = self.conns.remove(&id) {
+            self.gone.add(&conn.counters);
+        }
         self.watchers_changed();
         self.connections_changed(ctx, now_ms);
     }
 
-    /// Takes bytes that came.
-    pub fn input(&mut self, id: ConnId, bytes: &[u8], ctx: &Ctx<'_>, now_ms: u64) {
+    /// Takes bytes that came; [`Connmgr::run`] works on them.
+    pub fn input(&mut self, id: ConnId, bytes: &[u8], now_ms: u64) {
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.receive(bytes, now_ms);
-            self.serve(id, ctx, now_ms);
-            self.relay();
         }
     }
 
@@ -151,7 +169,7 @@ impl Connmgr {
     /// Takes `n` bytes off the output, which have been sent.
     pub fn consume_output(&mut self, id: ConnId, n: usize) {
         if let Some(conn) = self.conns.get_mut(&id) {
-            conn.session.consume_output(n);
+            conn.consume_output(n);
         }
     }
 
@@ -167,9 +185,21 @@ impl Connmgr {
         self.conns.get(&id).is_some_and(Conn::wants_input)
     }
 
-    /// Whether a connection has requests or answers left to be worked on as soon as output is read.
+    /// Whether a connection has requests or answers left that can be worked on at once.
     pub fn has_work(&self, id: ConnId) -> bool {
-        self.conns.get(&id).is_some_and(|c| !c.is_over() && c.has_work())
+        self.conns.get(&id).is_some_and(Conn::has_work)
+    }
+
+    /// Whether a connection has requests that were not carried out, whatever they wait for but its reader.
+    pub fn is_busy(&self, id: ConnId) -> bool {
+        self.conns.get(&id).is_some_and(|c| c.blocked || c.has_work())
+    }
+
+    /// After so long without a sign of life, a connection is asked for one; 0 for never.
+    pub fn set_probe_interval(&mut self, id: ConnId, ms: u64) {
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.session.set_probe_interval_ms(ms);
+        }
     }
 
     /// Why the connection is to be closed once its output is sent; `None` while it lives or when it is not there.
@@ -199,32 +229,61 @@ impl Connmgr {
         self.conns.values().any(|c| matches!(c.kind, ConnKind::Controller { .. }) && c.is_up())
     }
 
-    /// Takes the time and goes on with what waited: keepalive, answers in pieces, bundles left behind, fail-open.
+    /// What all connections counted, those that are gone included.
+    pub fn counters(&self) -> ConnCounters {
+        let mut sum = self.gone;
+        self.conns.values().for_each(|c| sum.add(&c.counters));
+        sum
+    }
+
+    /// One turn with all the work that it may do; see [`Connmgr::run_within`].
     pub fn run(&mut self, ctx: &Ctx<'_>, now_ms: u64) {
-        let ids: Vec<ConnId> = self.ids().collect();
-        for id in ids {
-            if let Some(conn) = self.conns.get_mut(&id) {
-                conn.tick(now_ms);
-                conn.expire_bundles(now_ms);
-                self.serve(id, ctx, now_ms);
-            }
+        self.run_within(ctx, now_ms, &mut WORK_PER_TURN.clone());
+    }
+
+    /// Takes the time and goes on with what waits, as far as `work` goes: ended rules, requests, answers in pieces, keepalive,
+    /// bundles left behind, fail-open. What is left makes [`Connmgr::next_wakeup_ms`] tell of now.
+    pub fn run_within(&mut self, ctx: &Ctx<'_>, now_ms: u64, work: &mut usize) {
+        for conn in self.conns.values_mut() {
+            conn.tick(now_ms);
+            conn.expire_bundles(now_ms);
         }
+        self.tell_removed(ctx, now_ms, work);
+        let able = |(id, c): (&ConnId, &Conn)| (c.blocked || c.has_work()).then_some(*id);
+        let (first, second): (Vec<ConnId>, Vec<ConnId>) =
+            self.conns.iter().filter_map(able).partition(|id| Some(*id) > self.served);
+        for id in first.into_iter().chain(second) {
+            if *work == 0 {
+                break;
+            }
+            let mut share = (*work).min(WORK_PER_CONN);
+            *work -= share;
+            self.serve(id, ctx, now_ms, &mut share);
+            *work += share;
+            self.served = Some(id);
+        }
+        self.tell_removed(ctx, now_ms, work);
         self.connections_changed(ctx, now_ms);
         self.run_fail_open(ctx, now_ms);
         self.relay();
     }
 
-    /// When [`Connmgr::run`] has something to do, output aside.
+    /// When [`Connmgr::run`] has something to do, output aside; 0 for at once.
     pub fn next_wakeup_ms(&self) -> Option<u64> {
+        // A connection that waits until ended rules have been told goes on.
+        let unblocked = |c: &Conn| c.blocked && self.removed_again_ms.is_none();
+        if self.conns.values().any(|c| c.has_work() || unblocked(c)) {
+            return Some(0);
+        }
         let conns = self.conns.values().filter_map(Conn::next_wakeup_ms).min();
-        [conns, self.fail.next_wakeup_ms()].into_iter().flatten().min()
+        [conns, self.fail.next_wakeup_ms(), self.removed_again_ms].into_iter().flatten().min()
     }
 
-    /// Works on a connection's input until there is none or its reader is behind.
-    fn serve(&mut self, id: ConnId, ctx: &Ctx<'_>, now_ms: u64) {
+    /// Works on a connection's requests until there is none, its reader is behind, or `work` is used up.
+    fn serve(&mut self, id: ConnId, ctx: &Ctx<'_>, now_ms: u64, work: &mut usize) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let was_up = conn.is_up();
-        let outcome = conn.serve(&mut self.shared, ctx, now_ms);
+        let outcome = conn.serve(&mut self.shared, ctx, now_ms, work);
         let changed = was_up != conn.is_up() || outcome.interest_changed;
         if outcome.became_master {
             for (_, other) in self.conns.iter_mut().filter(|(other, _)| **other != id) {

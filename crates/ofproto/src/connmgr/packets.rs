@@ -2,8 +2,9 @@
 
 use super::conn::{AsyncKind, Conn};
 use super::{Connmgr, Ctx, Shared};
-use crate::backer::{PacketInEvent, RemovedEvent, RemovedReason};
+use crate::events::{PacketInEvent, RemovedEvent, RemovedReason};
 use crate::flow_mod::ModContext;
+use crate::rule::Rule;
 use crate::xlate::{Request, Start, translate};
 use dpif::{DpifOp, Execute, OpBatch, PmdId};
 use flow::action::PacketInReason;
@@ -194,35 +195,58 @@ impl Connmgr {
         }
     }
 
-    /// Tells the controllers of a rule that ended.
-    pub fn deliver_removed(&mut self, event: &RemovedEvent, now_ms: u64) {
-        let rule = &event.rule;
-        let reason = match event.reason {
-            RemovedReason::Idle => FlowRemovedReason::IdleTimeout,
-            RemovedReason::Hard => FlowRemovedReason::HardTimeout,
-            RemovedReason::Delete => FlowRemovedReason::Delete,
-            RemovedReason::Eviction => FlowRemovedReason::Eviction,
-        };
-        let (packet_count, byte_count) = rule.stats.counts();
-        let age_ms = now_ms.saturating_sub(rule.created_ms);
-        for conn in self.conns.values_mut().filter(|c| c.receives(AsyncKind::FlowRemoved, reason as u8)) {
-            // OpenFlow 1.0's own form cannot tell every match.
-            let format = if openflow::match_fits_10(&rule.matching) { Format::Standard } else { Format::Nxt };
-            let told = FlowRemoved {
-                format,
-                matching: rule.matching,
-                cookie: rule.cookie,
-                priority: rule.priority.clamp(0, i32::from(u16::MAX)) as u16,
-                reason,
-                table: rule.table,
-                duration_s: (age_ms / 1000) as u32,
-                duration_ns: (age_ms % 1000) as u32 * 1_000_000,
-                idle_timeout_s: rule.idle_timeout_s,
-                hard_timeout_s: rule.hard_timeout_s,
-                packet_count,
-                byte_count,
-            };
-            conn.tell(AsyncKind::FlowRemoved, &Message::FlowRemoved(told));
+    /// Tells the controllers of the rules that ended, oldest first, until `work` is used up or one that is to be told has no room.
+    /// One that has taken nothing for long is left out, which is counted.
+    pub(super) fn tell_removed(&mut self, ctx: &Ctx<'_>, now_ms: u64, work: &mut usize) {
+        self.removed_again_ms = None;
+        while *work > 0
+            && let Some(event) = ctx.backer.removed.take(ctx.bridge)
+        {
+            let reason = reason_of(&event);
+            let listens = |c: &Conn| c.receives(AsyncKind::FlowRemoved, reason as u8);
+            let listeners = self.conns.values_mut().filter(|c| listens(c));
+            if let Some(again_ms) = listeners.filter_map(|c| c.may_be_told(now_ms).err()).min() {
+                ctx.backer.removed.give_back(ctx.bridge, event);
+                self.removed_again_ms = Some(again_ms);
+                return;
+            }
+            *work -= 1;
+            for conn in self.conns.values_mut().filter(|c| listens(c)) {
+                let told = described(&event.rule, reason, now_ms);
+                conn.tell(AsyncKind::FlowRemoved, &Message::FlowRemoved(told));
+            }
         }
+        if ctx.backer.removed.len(ctx.bridge) > 0 {
+            self.removed_again_ms = Some(0);
+        }
+    }
+}
+
+fn reason_of(event: &RemovedEvent) -> FlowRemovedReason {
+    match event.reason {
+        RemovedReason::Idle => FlowRemovedReason::IdleTimeout,
+        RemovedReason::Hard => FlowRemovedReason::HardTimeout,
+        RemovedReason::Delete => FlowRemovedReason::Delete,
+        RemovedReason::Eviction => FlowRemovedReason::Eviction,
+    }
+}
+
+fn described(rule: &Rule, reason: FlowRemovedReason, now_ms: u64) -> FlowRemoved {
+    let (packet_count, byte_count) = rule.stats.counts();
+    let age_ms = now_ms.saturating_sub(rule.created_ms);
+    FlowRemoved {
+        // OpenFlow 1.0's own form cannot tell every match.
+        format: if openflow::match_fits_10(&rule.matching) { Format::Standard } else { Format::Nxt },
+        matching: rule.matching,
+        cookie: rule.cookie,
+        priority: rule.priority.clamp(0, i32::from(u16::MAX)) as u16,
+        reason,
+        table: rule.table,
+        duration_s: (age_ms / 1000) as u32,
+        duration_ns: (age_ms % 1000) as u32 * 1_000_000,
+        idle_timeout_s: rule.idle_timeout_s,
+        hard_timeout_s: rule.hard_timeout_s,
+        packet_count,
+        byte_count,
     }
 }

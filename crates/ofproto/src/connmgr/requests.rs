@@ -49,7 +49,7 @@ impl Conn {
         }
         match message {
             Message::FlowMod(fm) => {
-                self.gathered.push(fm, request.frame);
+                self.mods.push(fm, request.frame);
                 Ok(())
             }
             Message::PacketOut(m) => self.packet_out(&m, shared, ctx, request.now_ms),

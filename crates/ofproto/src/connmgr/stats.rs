@@ -4,7 +4,7 @@
 
 use super::Ctx;
 use super::conn::Conn;
-use crate::flow_mod::TABLE_MAX_RULES;
+use crate::flow_mod::{LOOKS_PER_CHANGE, TABLE_MAX_RULES};
 use crate::rule::Rule;
 use flow::{OfPort, TableId};
 use openflow::msg::flow_mod::FlowModFlags;
@@ -26,8 +26,9 @@ pub(super) struct Dump {
     format: Format,
 }
 
-fn wanted(m: &FlowStatsRequest, ctx: &Ctx<'_>) -> Vec<Arc<Rule>> {
-    let Some(bridge) = ctx.bridge_view() else { return Vec::new() };
+/// The rules asked for, and how much work it was to find them.
+fn wanted(m: &FlowStatsRequest, ctx: &Ctx<'_>) -> (Vec<Arc<Rule>>, usize) {
+    let Some(bridge) = ctx.bridge_view() else { return (Vec::new(), 0) };
     let mut rules = bridge.tables.within(m.table, &m.matching);
     rules.retain(|r| {
         !r.is_hidden()
@@ -35,7 +36,7 @@ fn wanted(m: &FlowStatsRequest, ctx: &Ctx<'_>) -> Vec<Arc<Rule>> {
             && r.outputs_to(m.out_port)
             && m.out_group == GROUP_ANY
     });
-    rules
+    (rules, bridge.tables.looks(m.table) / LOOKS_PER_CHANGE)
 }
 
 fn told(rule: &Rule, now_ms: u64) -> FlowStats {
@@ -74,23 +75,27 @@ impl Conn {
         xid: u32,
         ctx: &Ctx<'_>,
     ) -> Result<(), ErrorKind> {
-        self.dump = Some(Dump { rules: wanted(m, ctx), next: 0, xid, format: m.format });
+        let (rules, work) = wanted(m, ctx);
+        self.spent += work;
+        self.dump = Some(Dump { rules, next: 0, xid, format: m.format });
         Ok(())
     }
 
-    /// Tells the next piece of the answer that is being told.
-    pub(super) fn continue_dump(&mut self, now_ms: u64) {
-        let Some(mut dump) = self.dump.take() else { return };
+    /// Tells the next piece of the answer that is being told; how many rules, at least one.
+    pub(super) fn continue_dump(&mut self, now_ms: u64) -> usize {
+        let Some(mut dump) = self.dump.take() else { return 1 };
         let end = dump.rules.len().min(dump.next + PIECE_RULES);
         let entries = dump.rules[dump.next..end].iter().map(|r| told(r, now_ms)).collect();
         let more = end < dump.rules.len();
         let reply = Message::FlowStatsReply(Multi { entries, more, format: dump.format });
         // A reply of rules can always be told: parts are split, and every rule came in a message of this protocol.
         let _ = self.reply(&reply, dump.xid);
+        let told = end - dump.next;
         dump.next = end;
         if more {
             self.dump = Some(dump);
         }
+        told.max(1)
     }
 
     pub(super) fn aggregate(
@@ -100,7 +105,9 @@ impl Conn {
         ctx: &Ctx<'_>,
     ) -> Result<(), ErrorKind> {
         let mut sums = AggregateStats { format: m.format, ..AggregateStats::default() };
-        for rule in wanted(m, ctx) {
+        let (rules, work) = wanted(m, ctx);
+        self.spent += work;
+        for rule in rules {
             let (packets, bytes) = rule.stats.counts();
             sums.packet_count = sums.packet_count.saturating_add(packets);
             sums.byte_count = sums.byte_count.saturating_add(bytes);

@@ -8,7 +8,8 @@
 //!
 //! Who may call: the handler, for packets that it translates. Packet-outs are left to the datapath.
 
-use crate::backer::{Backer, PacketInEvent};
+use crate::backer::Backer;
+use crate::events::PacketInEvent;
 use crate::view::View;
 use dpif::{ControllerCookie, DpAction, Upcall, UserCookie};
 use flow::FlowKey;
@@ -97,9 +98,7 @@ fn tell(backer: &Backer, view: &View, cookie: ControllerCookie, make: impl FnOnc
         return;
     }
     let (packet, key) = make();
-    if backer.packet_ins.push(PacketInEvent { state, cookie, packet, key }).is_err() {
-        backer.packet_ins_lost.fetch_add(1, Ordering::Relaxed);
-    }
+    backer.tell_packet_in(PacketInEvent { state, cookie, packet, key });
 }
 
 #[cfg(test)]

@@ -4,6 +4,9 @@ use serde_json::Value;
 
 use crate::limits::{MAX_DEPTH, MAX_MESSAGE_BYTES, MAX_NODES};
 
+/// Memory that stays for the next text.
+const KEPT_BYTES: usize = 64 << 10;
+
 /// Why a stream can no longer be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
@@ -74,6 +77,11 @@ impl Framer {
             self.start = 0;
         }
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Memory that it takes, bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.buffer.capacity()
     }
 
     /// Bytes held that are not yet a whole text.
@@ -167,6 +175,10 @@ impl Framer {
         let json = serde_json::from_slice(text).map_err(|error| FrameError::Syntax(error.to_string()))?;
         self.start = self.scanned;
         if self.start == self.buffer.len() {
+            // A long text's memory does not stay.
+            if self.buffer.capacity() > KEPT_BYTES {
+                self.buffer = Vec::new();
+            }
             self.buffer.clear();
             self.start = 0;
             self.scanned = 0;

@@ -9,7 +9,7 @@ use super::monitor::{Monitor, Version};
 use super::{Kind, Server, SessionId, Time};
 use crate::error::{ErrorKind, OpError};
 use crate::jsonrpc::Message;
-use crate::limits::{MAX_LOCKS, MAX_MONITORS};
+use crate::limits::{MAX_LOCKS, MAX_MONITORS, MONITORS_GRANTED};
 use crate::value::is_identifier;
 
 /// The answer to a request and what it says about the database; an error is a string or an `<error>`.
@@ -121,12 +121,20 @@ impl Server {
             _ => return Err(params_error(method, &params, "[<db-name>, <json-value>, <requests>]")),
         };
         let hosted = &self.databases[&database];
+        let all: usize = self.sessions.values().map(|session| session.monitors.len()).sum();
         let Some(session) = self.sessions.get_mut(&session) else { return plain(Value::Null) };
         let key = id.to_string();
         if session.monitors.contains_key(&key) {
             return Err(OpError::syntax(id, "the session has a monitor of this id").into());
         }
-        if session.monitors.len() >= MAX_MONITORS {
+        let (limit, of) = (self.limits.monitors, session.monitors.len());
+        if of >= MONITORS_GRANTED && all >= limit {
+            self.counters.monitors_refused += 1;
+            let details = format!("all sessions together have {all} monitors, and {limit} is the limit");
+            return Err(OpError::new(ErrorKind::Resources, details).into());
+        }
+        if of >= MAX_MONITORS {
+            self.counters.monitors_refused += 1;
             let details = format!("the session has {MAX_MONITORS} monitors, which is the limit");
             return Err(OpError::new(ErrorKind::Resources, details).into());
         }

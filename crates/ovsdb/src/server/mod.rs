@@ -27,12 +27,16 @@ pub use durability::LogRecord;
 
 use crate::db::{Context, Database, Outcome, transact};
 use crate::jsonrpc::{FramerLimits, Message};
-use crate::limits::{MAX_BACKLOG_BYTES, MAX_SESSIONS, MAX_TOTAL_HELD_BYTES};
+use crate::limits::{
+    MAX_BACKLOG_BYTES, MAX_MONITORS_TOTAL, MAX_PENDING, MAX_REMOTE_SESSIONS, MAX_SESSIONS,
+    MAX_TOTAL_INPUT_BYTES, MAX_TOTAL_OUTPUT_BYTES, REQUESTS_PER_TURN, WAITS_PER_TURN,
+};
 use crate::schema;
 use crate::value::{Uuid, UuidSource};
 use durability::Durability;
 use locks::Locks;
-use session::{Kind, Session};
+use session::{Held, Kind, Session};
+use std::sync::atomic::Ordering;
 use transactions::Pending;
 
 /// The time of a call.
@@ -61,10 +65,20 @@ pub struct ServerLimits {
     pub message: FramerLimits,
     /// Of the output that a session leaves unread, bytes.
     pub backlog_bytes: usize,
-    /// Of the input and output that all sessions together have waiting, bytes.
-    pub total_held_bytes: usize,
+    /// Of the input that all sessions together sent and that is no whole message yet, bytes.
+    pub total_input_bytes: usize,
+    /// Of the output that all sessions together leave unread, bytes.
+    pub total_output_bytes: usize,
     /// Of sessions at once.
     pub sessions: usize,
+    /// Of these, of those that come by the network.
+    pub remote_sessions: usize,
+    /// Of monitors of all sessions, beside those granted to each.
+    pub monitors: usize,
+    /// Of waiting transactions of all sessions.
+    pub waits: usize,
+    /// Of requests of a session, and of waiting transactions, that one turn answers.
+    pub per_turn: (usize, usize),
 }
 
 impl Default for ServerLimits {
@@ -72,10 +86,37 @@ impl Default for ServerLimits {
         ServerLimits {
             message: FramerLimits::default(),
             backlog_bytes: MAX_BACKLOG_BYTES,
-            total_held_bytes: MAX_TOTAL_HELD_BYTES,
+            total_input_bytes: MAX_TOTAL_INPUT_BYTES,
+            total_output_bytes: MAX_TOTAL_OUTPUT_BYTES,
             sessions: MAX_SESSIONS,
+            remote_sessions: MAX_REMOTE_SESSIONS,
+            monitors: MAX_MONITORS_TOTAL,
+            waits: MAX_PENDING,
+            per_turn: (REQUESTS_PER_TURN, WAITS_PER_TURN),
         }
     }
+}
+
+/// Where a session comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This machine.
+    Local,
+    /// The network.
+    Remote,
+}
+
+/// How often the bounds of all sessions together were reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Sessions ended for the memory that they held.
+    pub cut_off: u64,
+    /// Monitors refused.
+    pub monitors_refused: u64,
+    /// Transactions refused that would have had to wait.
+    pub waits_refused: u64,
+    /// Runs of transactions that waited.
+    pub waits_run: u64,
 }
 
 /// Why a database or a session was not taken.
@@ -109,6 +150,8 @@ pub struct Server {
     locks: Locks,
     pending: Vec<Pending>,
     durability: Durability,
+    held: Held,
+    counters: Counters,
 }
 
 impl Server {
@@ -125,6 +168,8 @@ impl Server {
             locks: Locks::default(),
             pending: Vec::new(),
             durability: Durability::default(),
+            held: Held::default(),
+            counters: Counters::default(),
         };
         server.host(Database::new(schema::server()), false, true);
         server
@@ -215,35 +260,99 @@ impl Server {
         self.databases.keys().map(|name| name.as_ref()).collect()
     }
 
-    /// Opens a session.
+    /// Opens a session of this machine.
     pub fn session_open(&mut self) -> Result<SessionId, ServerError> {
+        self.session_open_from(Origin::Local)
+    }
+
+    /// Opens a session. Those of the network leave some for this machine.
+    pub fn session_open_from(&mut self, origin: Origin) -> Result<SessionId, ServerError> {
+        let is_remote = origin == Origin::Remote;
+        let of_network = self.sessions.values().filter(|session| session.is_remote).count();
         if self.sessions.len() >= self.limits.sessions {
             return Err(ServerError::TooManySessions(self.sessions.len()));
         }
+        if is_remote && of_network >= self.limits.remote_sessions {
+            return Err(ServerError::TooManySessions(of_network));
+        }
         let id = SessionId(self.next_session);
         self.next_session += 1;
-        self.sessions.insert(id, Session::new(self.limits.message, self.limits.backlog_bytes));
+        let session =
+            Session::new(self.limits.message, self.limits.backlog_bytes, is_remote, self.held.clone());
+        self.sessions.insert(id, session);
         Ok(id)
     }
 
-    /// Takes what a client sent and does what it asks. Look at [`Server::session_closing`] afterwards.
+    /// Takes what a client sent and does what it asks, as far as a turn goes: while [`Server::has_work`] says so, call
+    /// [`Server::work`]. Look at [`Server::session_closing`] afterwards.
     pub fn session_input(&mut self, id: SessionId, bytes: &[u8], now: Time) {
         self.tick(now);
-        self.understand(id, bytes, now);
-        self.shed();
+        // The bound is kept before the memory is taken.
+        let held = self.held.input.load(Ordering::Relaxed) + bytes.len();
+        if held > self.limits.total_input_bytes {
+            self.shed(held - self.limits.total_input_bytes, Session::input_bytes, "half-sent messages");
+        }
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.closing.is_none()) else {
+            return;
+        };
+        session.framer.feed(bytes);
+        session.count_input();
+        session.unanswered = true;
+        self.understand(id, now);
     }
 
-    /// Cuts off the sessions with most bytes waiting until all together are within the bound.
-    fn shed(&mut self) {
-        let mut held: usize = self.sessions.values().map(Session::held_bytes).sum();
-        while held > self.limits.total_held_bytes {
-            let Some(worst) = self.sessions.values_mut().max_by_key(|session| session.held_bytes()) else {
+    /// Whether a client's input is wanted. While not, leave it in the socket: it has requests that wait for their turn, or answers
+    /// that it does not read.
+    pub fn session_wants_input(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_some_and(|session| !session.unanswered)
+    }
+
+    /// Whether [`Server::work`] has something to do at once.
+    pub fn has_work(&self) -> bool {
+        self.sessions.values().any(Session::can_be_answered) || self.pending.iter().any(|p| p.is_due)
+    }
+
+    /// Goes on for a turn with requests and waiting transactions that an earlier one left.
+    pub fn work(&mut self, now: Time) {
+        self.tick(now);
+        self.retry(now);
+        let able: Vec<SessionId> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.can_be_answered())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in able {
+            self.understand(id, now);
+        }
+    }
+
+    /// How often bounds were reached.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Cuts off the sessions that hold most until so many bytes are free.
+    fn shed(&mut self, bytes: usize, held: fn(&Session) -> usize, what: &str) {
+        let mut freed = 0;
+        while freed < bytes
+            && let Some(worst) = self.sessions.values_mut().max_by_key(|session| held(session))
+        {
+            let its = held(worst);
+            if its == 0 {
                 return;
-            };
-            let freed = worst.held_bytes();
-            worst
-                .cut_off(format!("memory for clients is short, and {freed} bytes wait for or from this one"));
-            held -= freed;
+            }
+            worst.cut_off(format!("memory for {what} of all clients is short, and this one has {its} bytes"));
+            self.counters.cut_off += 1;
+            freed += its;
+        }
+    }
+
+    /// Keeps the bound of unread output, after some was added.
+    fn shed_output(&mut self) {
+        let held = self.held.output.load(Ordering::Relaxed);
+        if held > self.limits.total_output_bytes {
+            self.shed(held - self.limits.total_output_bytes, Session::output_bytes, "unread output");
         }
     }
 
@@ -253,13 +362,15 @@ impl Server {
         self.send(id, message, Kind::Plain);
     }
 
-    fn understand(&mut self, id: SessionId, bytes: &[u8], now: Time) {
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.framer.feed(bytes);
-        }
-        while let Some(session) = self.sessions.get_mut(&id).filter(|session| session.closing.is_none()) {
-            match session.framer.next_text() {
-                Ok(None) => return,
+    fn understand(&mut self, id: SessionId, now: Time) {
+        for _ in 0..self.limits.per_turn.0 {
+            let Some(session) = self.sessions.get_mut(&id).filter(|session| session.can_be_answered()) else {
+                return;
+            };
+            let text = session.framer.next_text();
+            session.count_input();
+            match text {
+                Ok(None) => session.unanswered = false,
                 Err(error) => session.close(error.to_string()),
                 Ok(Some(json)) => match Message::from_json(json) {
                     Err(error) => session.close(error.to_string()),
@@ -272,8 +383,13 @@ impl Server {
     /// Bytes to send to a client, empty if there are none. Call it only when what it gave before is sent: what stays
     /// inside is what counts against the client.
     pub fn session_output(&mut self, id: SessionId) -> Vec<u8> {
+        self.session_output_some(id, usize::MAX)
+    }
+
+    /// The same, `max` bytes at most: the rest stays where it is counted.
+    pub fn session_output_some(&mut self, id: SessionId, max: usize) -> Vec<u8> {
         let synced = self.durability.synced();
-        self.sessions.get_mut(&id).map(|session| session.take_output(synced)).unwrap_or_default()
+        self.sessions.get_mut(&id).map(|session| session.take_output(synced, max)).unwrap_or_default()
     }
 
     /// The sessions for which [`Server::session_output`] has something.
@@ -318,6 +434,7 @@ impl Server {
         let seq = self.durability.seq();
         if let Some(session) = self.sessions.get_mut(&id) {
             session.send(message, kind, seq);
+            self.shed_output();
         }
     }
 }

@@ -1,12 +1,15 @@
 //! One session: its input framer, its monitors, and its output, part of which may wait for the log.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
 use super::monitor::Monitor;
 use crate::error::{ErrorKind, OpError};
 use crate::jsonrpc::{Framer, FramerLimits, Message};
+use crate::limits::BUSY_OUTPUT_BYTES;
 
 /// What becomes of a piece of output if the commits it rests on cannot be written to the log.
 #[derive(Debug)]
@@ -29,9 +32,23 @@ struct Chunk {
     bytes: Vec<u8>,
 }
 
+/// What all sessions together hold, bytes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    pub(super) input: Arc<AtomicUsize>,
+    pub(super) output: Arc<AtomicUsize>,
+}
+
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) framer: Framer,
+    /// Whole requests may wait in the framer.
+    pub(super) unanswered: bool,
+    /// It came by the network.
+    pub(super) is_remote: bool,
+    held: Held,
+    /// Of these, its own.
+    input_bytes: usize,
     /// By the text of their id.
     pub(super) monitors: BTreeMap<String, Monitor>,
     /// Why the session must be closed.
@@ -43,9 +60,13 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(limits: FramerLimits, backlog_limit_bytes: usize) -> Self {
+    pub(super) fn new(limits: FramerLimits, backlog_limit_bytes: usize, is_remote: bool, held: Held) -> Self {
         Session {
             framer: Framer::new(limits),
+            unanswered: false,
+            is_remote,
+            held,
+            input_bytes: 0,
             monitors: BTreeMap::new(),
             closing: None,
             change_aware: false,
@@ -67,7 +88,7 @@ impl Session {
             return;
         }
         let bytes = message.encode();
-        self.backlog_bytes += bytes.len();
+        self.grow(bytes.len());
         if self.backlog_bytes > self.backlog_limit_bytes {
             self.cut_off(format!(
                 "the client does not read: {} bytes wait for it, more than the limit of {}",
@@ -78,30 +99,64 @@ impl Session {
         self.chunks.push_back(Chunk { seq, kind, bytes });
     }
 
-    /// Bytes of input not yet understood and of output not yet sent.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.framer.pending_bytes() + self.backlog_bytes
+    /// Whether requests of it wait, and it reads the answers to former ones.
+    pub(super) fn can_be_answered(&self) -> bool {
+        self.unanswered && self.closing.is_none() && self.backlog_bytes < BUSY_OUTPUT_BYTES
+    }
+
+    /// Bytes of input that are not yet understood.
+    pub(super) fn input_bytes(&self) -> usize {
+        self.input_bytes
+    }
+
+    /// Bytes of output that are not yet sent.
+    pub(super) fn output_bytes(&self) -> usize {
+        self.backlog_bytes
+    }
+
+    /// Takes note of what the framer holds now.
+    pub(super) fn count_input(&mut self) {
+        let now = self.framer.held_bytes();
+        self.held.input.fetch_add(now, Ordering::Relaxed);
+        self.held.input.fetch_sub(std::mem::replace(&mut self.input_bytes, now), Ordering::Relaxed);
+    }
+
+    fn grow(&mut self, bytes: usize) {
+        self.backlog_bytes += bytes;
+        self.held.output.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn shrink(&mut self, bytes: usize) {
+        self.backlog_bytes -= bytes;
+        self.held.output.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Ends the session and forgets what it holds.
     pub(super) fn cut_off(&mut self, reason: String) {
         self.close(reason);
         self.framer.clear();
+        self.count_input();
         self.chunks = VecDeque::new();
-        self.backlog_bytes = 0;
+        self.shrink(self.backlog_bytes);
     }
 
     pub(super) fn has_output(&self, synced: u64) -> bool {
         self.chunks.front().is_some_and(|chunk| chunk.seq <= synced)
     }
 
-    /// Everything that may leave, in order.
-    pub(super) fn take_output(&mut self, synced: u64) -> Vec<u8> {
+    /// What may leave, in order, up to `max` bytes.
+    pub(super) fn take_output(&mut self, synced: u64, max: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        while self.has_output(synced) {
-            if let Some(chunk) = self.chunks.pop_front() {
-                self.backlog_bytes -= chunk.bytes.len();
-                out.extend_from_slice(&chunk.bytes);
+        while out.len() < max
+            && self.has_output(synced)
+            && let Some(mut chunk) = self.chunks.pop_front()
+        {
+            let rest = chunk.bytes.split_off(chunk.bytes.len().min(max - out.len()));
+            self.shrink(chunk.bytes.len());
+            out.append(&mut chunk.bytes);
+            if !rest.is_empty() {
+                // The client has the beginning: whatever becomes of the log, the rest follows.
+                self.chunks.push_front(Chunk { seq: 0, kind: Kind::Plain, bytes: rest });
             }
         }
         out
@@ -110,7 +165,7 @@ impl Session {
     /// The log could not be written beyond `synced`: what rests on more never leaves.
     pub(super) fn fail_after(&mut self, synced: u64, reason: &str) {
         let chunks = std::mem::take(&mut self.chunks);
-        self.backlog_bytes = 0;
+        self.shrink(self.backlog_bytes);
         for chunk in chunks {
             let seq = chunk.seq;
             match chunk.kind {
@@ -124,10 +179,17 @@ impl Session {
                     self.close(format!("the database could not be written: {reason}"))
                 }
                 kind => {
-                    self.backlog_bytes += chunk.bytes.len();
+                    self.grow(chunk.bytes.len());
                     self.chunks.push_back(Chunk { seq: seq.min(synced), kind, bytes: chunk.bytes });
                 }
             }
         }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.held.input.fetch_sub(self.input_bytes, Ordering::Relaxed);
+        self.held.output.fetch_sub(self.backlog_bytes, Ordering::Relaxed);
     }
 }

@@ -313,22 +313,145 @@ fn bad_sessions_end_alone() {
 }
 
 #[test]
-fn all_sessions_together_are_bounded() {
-    let limits = ServerLimits { total_held_bytes: 1000, ..ServerLimits::default() };
+fn half_sent_messages_of_all_sessions_are_bounded() {
+    let limits = ServerLimits { total_input_bytes: 4000, ..ServerLimits::default() };
     let mut bench = Bench::new(limits);
     let (big, small) = (bench.open(), bench.open());
     bench.server.session_input(small, &[b'['; 100], bench.now);
-    bench.server.session_input(big, format!("[\"{}", "x".repeat(880)).as_bytes(), bench.now);
+    bench.server.session_input(big, format!("[\"{}", "x".repeat(3500)).as_bytes(), bench.now);
     assert!(bench.server.closing_sessions().is_empty());
-    bench.server.session_input(small, b"[[[[[[[[[[[[[[[[[[[", bench.now);
-    assert!(bench.server.session_closing(big).unwrap().contains("882 bytes"));
-    assert!(bench.server.session_closing(small).is_none());
+    bench.server.session_input(small, &[b'['; 10], bench.now);
+    assert!(bench.server.closing_sessions().is_empty());
+    let third = bench.open();
+    bench.server.session_input(third, format!("[\"{}", "x".repeat(1000)).as_bytes(), bench.now);
+    assert!(bench.server.session_closing(big).unwrap().contains("this one has 3502 bytes"));
+    assert!(bench.server.session_closing(small).is_none() && bench.server.session_closing(third).is_none());
+    assert_eq!(bench.server.counters().cut_off, 1);
     bench.server.session_close(big);
     let other = bench.open();
     bench.server.session_probe(other);
     assert_eq!(bench.received(other), [json!({"id": "echo", "method": "echo", "params": []})]);
     bench.server.session_input(other, br#"{"id":"echo","result":[],"error":null}"#, bench.now);
     assert!(bench.server.session_closing(other).is_none());
+}
+
+#[test]
+fn unread_output_of_all_sessions_is_bounded_whoever_causes_it() {
+    let limits = ServerLimits { total_output_bytes: 20_000, ..ServerLimits::default() };
+    let mut bench = Bench::new(limits);
+    let writer = bench.open();
+    bench.result(writer, "transact", insert_root(1));
+    let readers: Vec<SessionId> = (0..10).map(|_| bench.open()).collect();
+    for reader in &readers {
+        for n in 0..3 {
+            let watch = json!({"Open_vSwitch": {"columns": ["external_ids"]}});
+            bench.result(*reader, "monitor", json!(["Open_vSwitch", n, watch]));
+        }
+    }
+    // Those that read go on, those that do not are ended as the bound is reached, whatever commits.
+    for n in 0..20 {
+        let ids = json!({"external_ids": ["map", [["a", format!("{n:0>200}")]]]});
+        bench.result(writer, "transact", set_root(ids));
+        assert_eq!(bench.received(readers[0]).len(), 3);
+        let held = bench.server.held.output.load(Ordering::Relaxed);
+        assert!(held <= 20_000, "{held} bytes");
+    }
+    let cut = bench.server.counters().cut_off;
+    assert!((1..10).contains(&cut), "{cut}");
+    assert!(bench.server.session_closing(readers[0]).is_none());
+    assert_eq!(bench.server.closing_sessions().len() as u64, cut);
+    readers.iter().for_each(|reader| bench.server.session_close(*reader));
+    bench.server.session_close(writer);
+    assert_eq!(bench.server.held.output.load(Ordering::Relaxed), 0);
+    assert_eq!(bench.server.held.input.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_session_that_does_not_read_is_not_answered_further() {
+    let mut bench = Bench::new(ServerLimits::default());
+    let s = bench.open();
+    for id in 0..5 {
+        bench.send(s, id, "echo", json!(["x".repeat(400_000)]));
+    }
+    // As much as it may leave unread, and the rest waits where it is.
+    assert!(!bench.server.session_wants_input(s) && !bench.server.has_work());
+    assert_eq!(bench.received(s).len(), 3);
+    assert!(bench.server.has_work());
+    bench.server.work(bench.now);
+    assert_eq!(bench.received(s).len(), 2);
+    assert!(bench.server.session_wants_input(s) && !bench.server.has_work());
+    // Its output can be had in pieces.
+    bench.send(s, 9, "echo", json!(["0123456789"]));
+    let pieces: Vec<Vec<u8>> = std::iter::repeat_with(|| bench.server.session_output_some(s, 10))
+        .take_while(|p| !p.is_empty())
+        .collect();
+    assert!(pieces.len() > 3 && pieces.iter().rev().skip(1).all(|p| p.len() == 10));
+    assert!(String::from_utf8(pieces.concat()).unwrap().contains("0123456789"));
+}
+
+#[test]
+fn sessions_have_their_turns() {
+    let limits = ServerLimits { per_turn: (2, 16), ..ServerLimits::default() };
+    let mut bench = Bench::new(limits);
+    let (many, one) = (bench.open(), bench.open());
+    bench.server.session_input(
+        many,
+        br#"{"id":1,"method":"echo","params":[]}"#.repeat(5).as_slice(),
+        bench.now,
+    );
+    assert_eq!((bench.received(many).len(), bench.server.has_work()), (2, true));
+    assert_eq!(bench.result(one, "echo", json!([1])), json!([1]));
+    for left in [2, 1] {
+        bench.server.work(bench.now);
+        assert_eq!(bench.received(many).len(), left);
+    }
+    bench.server.work(bench.now);
+    assert!(!bench.server.has_work() && bench.server.session_wants_input(many));
+}
+
+#[test]
+fn monitors_and_sessions_of_all_are_bounded_and_leave_some_for_others() {
+    let limits = ServerLimits { monitors: 5, sessions: 4, remote_sessions: 2, ..ServerLimits::default() };
+    let mut bench = Bench::new(limits);
+    let (greedy, modest) = (bench.open(), bench.open());
+    let watch = |n: usize| json!(["Open_vSwitch", n, {"Open_vSwitch": {"columns": ["next_cfg"]}}]);
+    (0..5).for_each(|n| assert_eq!(bench.result(greedy, "monitor", watch(n)), json!({})));
+    assert_eq!(bench.error(greedy, "monitor", watch(5)), "resources exhausted");
+    // What an IDL takes is there for everybody.
+    (0..2).for_each(|n| assert_eq!(bench.result(modest, "monitor", watch(n)), json!({})));
+    assert_eq!(bench.error(modest, "monitor", watch(2)), "resources exhausted");
+    assert_eq!(bench.server.counters().monitors_refused, 2);
+    bench.server.session_close(modest);
+    for (origin, opens) in
+        [(Origin::Remote, true), (Origin::Remote, true), (Origin::Remote, false), (Origin::Local, true)]
+    {
+        assert_eq!(bench.server.session_open_from(origin).is_ok(), opens, "{origin:?}");
+    }
+}
+
+#[test]
+fn waits_cost_commits_of_other_tables_nothing_and_are_bounded() {
+    let limits = ServerLimits { waits: 40, per_turn: (64, 8), ..ServerLimits::default() };
+    let mut bench = Bench::new(limits);
+    let writer = bench.open();
+    bench.result(writer, "transact", insert_root(1));
+    let waiter = bench.open();
+    (0..40).for_each(|id| bench.send(waiter, id, "transact", wait_for(100 + id, None)));
+    bench.send(waiter, 40, "transact", wait_for(7, None));
+    assert_eq!(bench.received(waiter)[0]["error"]["error"], "resources exhausted");
+    assert_eq!(bench.server.counters().waits_refused, 1);
+    let insert = json!(["Open_vSwitch", {"op": "insert", "table": "SSL", "row":
+        {"private_key": "a", "certificate": "b", "ca_cert": "c"}}]);
+    bench.result(writer, "transact", insert);
+    assert_eq!(bench.server.counters().waits_run, 0, "nothing that they look at has changed");
+    bench.result(writer, "transact", set_root(json!({"next_cfg": 2})));
+    assert_eq!(bench.server.counters().waits_run, 8, "the others have their turn");
+    for runs in [16, 24, 32, 40] {
+        assert!(bench.server.has_work());
+        bench.server.work(bench.now);
+        assert_eq!(bench.server.counters().waits_run, runs);
+    }
+    assert!(!bench.server.has_work());
 }
 
 #[test]

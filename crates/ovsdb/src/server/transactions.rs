@@ -1,5 +1,6 @@
 //! Transactions of sessions: run, published to monitors, or kept until a `wait` holds.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -8,7 +9,7 @@ use super::{Kind, Server, SessionId, Time};
 use crate::db::{Context, Delta, Outcome, transact};
 use crate::error::{ErrorKind, OpError};
 use crate::jsonrpc::Message;
-use crate::limits::{MAX_PENDING, MAX_PENDING_PER_SESSION};
+use crate::limits::MAX_PENDING_PER_SESSION;
 
 /// A transaction that waits.
 pub(super) struct Pending {
@@ -18,6 +19,8 @@ pub(super) struct Pending {
     operations: Vec<Value>,
     since_ms: u64,
     timeout_ms: Option<u64>,
+    /// A table that it waits for has changed.
+    pub(super) is_due: bool,
 }
 
 /// How one run of a transaction ended.
@@ -35,6 +38,17 @@ impl Pending {
         *self.database == *database
     }
 
+    /// Whether rows that one of its `wait` operations looks at may have changed.
+    fn looks_at(&self, database: &str, tables: &BTreeSet<&str>) -> bool {
+        let member = |op: &Value, name: &str, is: &dyn Fn(&str) -> bool| {
+            op.get(name).and_then(Value::as_str).is_some_and(is)
+        };
+        let waits = |op: &Value| {
+            member(op, "op", &|name| name == "wait") && member(op, "table", &|name| tables.contains(name))
+        };
+        self.is_for(database) && self.operations.iter().any(waits)
+    }
+
     fn deadline_ms(&self) -> Option<u64> {
         self.timeout_ms.map(|timeout| self.since_ms.saturating_add(timeout))
     }
@@ -50,10 +64,12 @@ impl Server {
         operations: Vec<Value>,
         now: Time,
     ) {
-        let txn = Pending { session, id, database, operations, since_ms: now.mono_ms, timeout_ms: None };
+        let since_ms = now.mono_ms;
+        let txn = Pending { session, id, database, operations, since_ms, timeout_ms: None, is_due: false };
         let Some(waiting) = self.attempt(txn, now) else { return };
         let of_session = self.pending.iter().filter(|p| p.session == session).count();
-        if of_session >= MAX_PENDING_PER_SESSION || self.pending.len() >= MAX_PENDING {
+        if of_session >= MAX_PENDING_PER_SESSION || self.pending.len() >= self.limits.waits {
+            self.counters.waits_refused += 1;
             let error = OpError::new(ErrorKind::Resources, "too many transactions wait");
             let message = Message::Error { id: waiting.id, error: error.to_json() };
             self.send(session, message, Kind::Plain);
@@ -64,11 +80,10 @@ impl Server {
 
     /// Runs a transaction and answers it, then those that waited for what it did. Gives it back if it must wait.
     fn attempt(&mut self, txn: Pending, now: Time) -> Option<Pending> {
-        let database = txn.database.clone();
         match self.run(txn, now) {
             Ran::Unchanged => None,
             Ran::Changed => {
-                self.retry(&database, now);
+                self.retry(now);
                 None
             }
             Ran::Waits(waiting) => Some(waiting),
@@ -97,27 +112,43 @@ impl Server {
             hosted.last_txn = self.uuids.next_uuid();
             self.log_commit(&txn.database, commit, now.wall_ms);
             self.publish(&txn.database, &commit.delta);
+            self.changed(&txn.database, &commit.delta);
         }
         let kind = Kind::Transact { id: txn.id.clone(), operations: txn.operations.len() };
         self.send(session, Message::Reply { id: txn.id, result: Value::Array(results) }, kind);
         if changed.is_some() { Ran::Changed } else { Ran::Unchanged }
     }
 
-    /// Runs the transactions that wait for a database to change, again as long as one of them changes it.
-    fn retry(&mut self, database: &Arc<str>, now: Time) {
-        let mut again = true;
-        while again {
-            again = false;
-            for txn in std::mem::take(&mut self.pending) {
-                if txn.database != *database {
-                    self.pending.push(txn);
-                    continue;
-                }
-                match self.run(txn, now) {
-                    Ran::Unchanged => {}
-                    Ran::Changed => again = true,
-                    Ran::Waits(waiting) => self.pending.push(waiting),
-                }
+    /// Notes which transactions wait for a table that has changed.
+    fn changed(&mut self, database: &str, delta: &Delta) {
+        let Some(hosted) = self.databases.get(database).filter(|_| !self.pending.is_empty()) else { return };
+        let schema = hosted.db.schema();
+        let tables: BTreeSet<&str> = delta.changes.keys().map(|(ix, _)| &*schema.tables[ix.0].name).collect();
+        for txn in self.pending.iter_mut().filter(|txn| txn.looks_at(database, &tables)) {
+            txn.is_due = true;
+        }
+    }
+
+    /// Runs transactions that wait for what has changed, as many as a turn runs. Oldest first, and each at most once before the
+    /// others, whatever they change for each other.
+    pub(super) fn retry(&mut self, now: Time) {
+        let mut turns = self.limits.per_turn.1;
+        let mut at = 0;
+        while turns > 0 && self.pending.iter().any(|txn| txn.is_due) {
+            if at >= self.pending.len() {
+                at = 0;
+            }
+            if !self.pending[at].is_due {
+                at += 1;
+                continue;
+            }
+            turns -= 1;
+            self.counters.waits_run += 1;
+            let mut txn = self.pending.remove(at);
+            txn.is_due = false;
+            if let Ran::Waits(waiting) = self.run(txn, now) {
+                self.pending.insert(at, waiting);
+                at += 1;
             }
         }
     }
@@ -129,7 +160,8 @@ impl Server {
         }
         // A transaction that is due ends, or waits for something later: the loop ends.
         let due = |p: &Pending| p.deadline_ms().is_some_and(|deadline| deadline <= now.mono_ms);
-        while let Some(at) = self.pending.iter().position(due) {
+        for _ in 0..self.limits.per_turn.1 {
+            let Some(at) = self.pending.iter().position(due) else { return };
             let txn = self.pending.remove(at);
             let waiting = self.attempt(txn, now);
             self.pending.extend(waiting);
@@ -151,20 +183,27 @@ impl Server {
 
     /// Tells the monitors of a database what changed.
     pub(super) fn publish(&mut self, database: &str, delta: &Delta) {
-        let seq = self.durability.seq();
-        let Some(hosted) = self.databases.get(database) else { return };
-        for session in self.sessions.values_mut() {
-            let watching = session.monitors.values().filter(|monitor| *monitor.database == *database);
-            let messages: Vec<Message> = watching
-                .filter_map(|monitor| {
-                    let updates = monitor.update(hosted.db.schema(), delta)?;
-                    let (method, params) = monitor.notification(updates, hosted.last_txn);
-                    Some(Message::Notification { method, params })
-                })
-                .collect();
-            for message in messages {
-                session.send(message, Kind::Update, seq);
+        let watching: Vec<SessionId> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.monitors.values().any(|monitor| *monitor.database == *database))
+            .map(|(id, _)| *id)
+            .collect();
+        watching.into_iter().for_each(|id| self.publish_to(id, database, delta));
+    }
+
+    fn publish_to(&mut self, id: SessionId, database: &str, delta: &Delta) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let monitors = std::mem::take(&mut session.monitors);
+        for monitor in monitors.values().filter(|monitor| *monitor.database == *database) {
+            let Some(hosted) = self.databases.get(database) else { break };
+            if let Some(updates) = monitor.update(hosted.db.schema(), delta) {
+                let (method, params) = monitor.notification(updates, hosted.last_txn);
+                self.send(id, Message::Notification { method, params }, Kind::Update);
             }
+        }
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.monitors = monitors;
         }
     }
 }

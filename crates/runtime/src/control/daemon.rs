@@ -8,6 +8,7 @@ use super::commands::{self, Answer};
 use super::db::Db;
 use super::reactor::{QUEUES, Reactor, WAKER};
 use super::switch::Switch;
+use super::turn::Turn;
 use super::unixctl::{Request, Unixctl};
 use crate::ablation::{Ablation, Optimisation};
 use crate::probes::{self, EventSocket};
@@ -17,7 +18,6 @@ use mio::{Events, Token, Waker};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use sys::daemon::Detached;
 use sys::monitor::Told;
 use sys::pidfile::PidFile;
@@ -26,6 +26,8 @@ use vswitch::DummyMode;
 
 /// Longest wait of the main loop.
 const WAIT_MAX_MS: u64 = 1000;
+/// How soon commands that wait are looked at again.
+const LOOK_AGAIN_MS: u64 = 10;
 /// Descriptors wanted: two for every port and thread of a large switch.
 const OPEN_FILES: u64 = 65_536;
 
@@ -223,6 +225,11 @@ impl Daemon {
         })
     }
 
+    /// Clients of the control socket that were cut off for what they sent without a whole command.
+    pub fn commands_cut_off(&self) -> u64 {
+        self.unixctl.cut_off
+    }
+
     /// Ends the main loop after this turn.
     pub fn exit(&mut self, exit: Exit) {
         self.exit = Some(exit);
@@ -243,36 +250,27 @@ impl Daemon {
         let mut detached = detached;
         loop {
             probes::loop_begins();
-            self.db.run(&mut self.reactor);
-            let more = self.switch.run(&mut self.db, &mut self.reactor);
-            self.db.run(&mut self.reactor);
+            let mut next = self.db.run(&mut self.reactor);
+            next = next.and(self.switch.run(&mut self.db, &mut self.reactor));
+            next = next.and(self.db.run(&mut self.reactor));
             if self.switch.is_ready(&self.db)
                 && let Some(detached) = detached.take()
             {
                 detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;
             }
-            self.answer_waiting();
+            next = next.and(self.answer_waiting()).and(self.reactor.turn());
             if let Some(exit) = self.exit {
                 return Ok(exit);
             }
-            let now_ms = sys::clock::monotonic_ms();
-            let next_ms =
-                self.db.next_ms().into_iter().chain([self.switch.next_ms(now_ms)]).min().unwrap_or(u64::MAX);
-            let mut wait_ms = next_ms.saturating_sub(now_ms).min(WAIT_MAX_MS);
-            if !self.waiting.is_empty() {
-                wait_ms = wait_ms.min(10);
-            }
-            if more || self.reactor.has_again() {
-                wait_ms = 0;
-            }
+            let wait = next.wait(sys::clock::monotonic_ms(), WAIT_MAX_MS);
             probes::loop_waits();
-            let polled = self.reactor.poll().poll(&mut events, Some(Duration::from_millis(wait_ms)));
+            let polled = self.reactor.poll().poll(&mut events, Some(wait));
             if let Err(e) = polled
                 && e.kind() != std::io::ErrorKind::Interrupted
             {
                 bail!("the main loop cannot wait for events: {e}");
             }
-            let mut tokens = self.reactor.take_again();
+            let mut tokens = self.reactor.take_due();
             tokens.extend(events.iter().map(|e| e.token()));
             for token in tokens {
                 self.event(token);
@@ -299,7 +297,7 @@ impl Daemon {
         } else if token == self.link_token {
             self.switch.links_changed();
         } else if self.unixctl.is_listener(token) {
-            self.unixctl.accept_all(&mut self.reactor);
+            self.unixctl.accept(&mut self.reactor);
         } else if self.unixctl.has(token) {
             if let Some(request) = self.unixctl.ready(token, &mut self.reactor) {
                 self.command(request);
@@ -336,7 +334,8 @@ impl Daemon {
         }
     }
 
-    fn answer_waiting(&mut self) {
+    /// Answers the commands whose answers are there.
+    fn answer_waiting(&mut self) -> Turn {
         let waiting = std::mem::take(&mut self.waiting);
         for (request, mut wait) in waiting {
             // Whoever left waits for nothing.
@@ -350,6 +349,12 @@ impl Daemon {
                 }
                 None => self.waiting.push((request, wait)),
             }
+        }
+        // Not all that they wait for wakes the main loop.
+        if self.waiting.is_empty() {
+            Turn::DONE
+        } else {
+            Turn::at(sys::clock::monotonic_ms() + LOOK_AGAIN_MS)
         }
     }
 }

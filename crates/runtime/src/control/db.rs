@@ -7,11 +7,12 @@
 use super::dbfile::{self, DbFile, Written};
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener};
+use super::turn::Turn;
 use anyhow::{Context, Result};
 use mio::{Token, Waker};
 use ovsdb::client::{Client, ClientConfig, ClientState};
 use ovsdb::schema;
-use ovsdb::server::{Server, ServerLimits, SessionId, Time};
+use ovsdb::server::{Counters, Origin, Server, ServerLimits, SessionId, Time};
 use ovsdb::value::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,6 +24,8 @@ pub const DEFAULT_PORT: u16 = 6640;
 /// Name of the lock that the one active switch of a database holds.
 pub const LOCK: &str = "ovs_vswitchd";
 
+/// Output of one client that leaves the server at a time.
+const OUTPUT_PIECE_BYTES: usize = 256 << 10;
 const BACKOFF_MIN_MS: u64 = 1000;
 const BACKOFF_MAX_MS: u64 = 8000;
 /// A server that was silent so long is asked for a sign of life, and given up after as long again.
@@ -50,7 +53,38 @@ struct Embedded {
     added: BTreeSet<String>,
     /// Managers that cannot be listened for, with the reason that was told.
     refused: BTreeMap<String, String>,
-    conns: BTreeMap<Token, (Conn, SessionId)>,
+    /// Silence after which clients that came by a target are asked for a sign of life.
+    probes: BTreeMap<String, u64>,
+    conns: BTreeMap<Token, Peer>,
+}
+
+/// A client.
+struct Peer {
+    conn: Conn,
+    session: SessionId,
+    /// The target that it came by.
+    target: String,
+    /// There may be something to read.
+    unread: bool,
+    heard_ms: u64,
+    /// It was asked for a sign of life at that time.
+    asked_ms: Option<u64>,
+}
+
+/// A `Manager` row.
+pub struct Manager {
+    /// Where to listen.
+    pub target: String,
+    /// `inactivity_probe`; `None` for the usual one of its kind.
+    pub probe_ms: Option<u64>,
+}
+
+impl Manager {
+    /// Clients of this machine are not probed unless the row says so.
+    fn probe_ms(&self) -> u64 {
+        let usual = if self.target.starts_with("punix:") { 0 } else { PROBE_MS };
+        self.probe_ms.unwrap_or(usual)
+    }
 }
 
 struct Remote {
@@ -105,6 +139,7 @@ impl Db {
             listeners: BTreeMap::new(),
             added: BTreeSet::new(),
             refused: BTreeMap::new(),
+            probes: BTreeMap::new(),
             conns: BTreeMap::new(),
         };
         embedded.listen(&own_target, reactor)?;
@@ -146,8 +181,10 @@ impl Db {
     }
 
     /// Serves more listening targets (`Manager` rows), and ends those no longer wanted; what newly went wrong, by target.
-    pub fn set_managers(&mut self, targets: &[String], reactor: &mut Reactor) -> Vec<(String, String)> {
+    pub fn set_managers(&mut self, managers: &[Manager], reactor: &mut Reactor) -> Vec<(String, String)> {
         let Side::Embedded(e) = &mut self.side else { return Vec::new() };
+        let targets: Vec<String> = managers.iter().map(|m| m.target.clone()).collect();
+        e.probes = managers.iter().map(|m| (m.target.clone(), m.probe_ms())).collect();
         e.listeners.retain(|t, _| *t == e.own_target || e.added.contains(t) || targets.contains(t));
         e.refused.retain(|t, _| targets.contains(t));
         let mut failed = Vec::new();
@@ -182,23 +219,19 @@ impl Db {
     }
 
     /// Moves what is to be moved: requests and answers, records to the file, connections to be made.
-    pub fn run(&mut self, reactor: &mut Reactor) {
+    pub fn run(&mut self, reactor: &mut Reactor) -> Turn {
         match &mut self.side {
             Side::Embedded(e) => e.run(&mut self.client, reactor),
             Side::Remote(r) => r.run(&mut self.client, reactor),
         }
-    }
-
-    /// When [`Db::run`] has something to do without an event, in milliseconds of the monotonic clock.
-    pub fn next_ms(&self) -> Option<u64> {
         match &self.side {
-            Side::Embedded(e) => e.server.next_deadline_ms(),
-            Side::Remote(r) if r.conn.is_none() => Some(r.retry_ms),
+            Side::Embedded(e) => e.next(),
+            Side::Remote(r) if r.conn.is_none() => Turn::at(r.retry_ms),
             // A probe, unless it is under way or cannot be sent yet: then the end of patience.
             Side::Remote(r) => {
                 let probes =
                     r.connecting || self.client.state() != ClientState::Ready || self.client.echo_pending();
-                Some(r.heard_ms + if probes { 2 * PROBE_MS } else { PROBE_MS })
+                Turn::at(r.heard_ms + if probes { 2 * PROBE_MS } else { PROBE_MS })
             }
         }
     }
@@ -260,6 +293,14 @@ impl Db {
         }
     }
 
+    /// How often bounds of the embedded server were reached.
+    pub fn counters(&self) -> Counters {
+        match &self.side {
+            Side::Embedded(e) => e.server.counters(),
+            Side::Remote(_) => Counters::default(),
+        }
+    }
+
     /// Compacts the embedded database's file.
     pub fn compact(&mut self) -> Result<(), String> {
         match &mut self.side {
@@ -290,34 +331,48 @@ impl Embedded {
     }
 
     fn event(&mut self, token: Token, reactor: &mut Reactor) -> bool {
-        if let Some(listener) = self.listeners.values().find(|l| l.token() == token) {
-            loop {
-                let token = reactor.token();
-                let conn = match listener.accept(reactor.registry(), token) {
-                    Ok(Some(conn)) => conn,
-                    Ok(None) => return true,
-                    Err(e) => {
-                        log::warn!(target: "jsonrpc", "cannot accept a database connection: {e}");
-                        return true;
-                    }
-                };
-                match self.server.session_open() {
-                    Ok(session) => {
-                        self.conns.insert(token, (conn, session));
-                    }
-                    Err(e) => log::warn!(target: "jsonrpc", "database connection refused: {e}"),
-                }
+        if let Some((target, listener)) = self.listeners.iter().find(|(_, l)| l.token() == token) {
+            let target = target.clone();
+            for conn in listener.accept(reactor) {
+                self.open(conn, &target, reactor);
+            }
+            return true;
+        }
+        let Some(peer) = self.conns.get_mut(&token) else { return false };
+        peer.unread = true;
+        self.read(token, reactor);
+        true
+    }
+
+    fn open(&mut self, mut conn: Conn, target: &str, reactor: &mut Reactor) {
+        let origin = if target.starts_with("punix:") { Origin::Local } else { Origin::Remote };
+        match self.server.session_open_from(origin) {
+            Ok(session) => {
+                let heard_ms = sys::clock::monotonic_ms();
+                let target = target.to_string();
+                let peer = Peer { conn, session, target, unread: true, heard_ms, asked_ms: None };
+                self.conns.insert(peer.conn.token(), peer);
+            }
+            Err(e) => {
+                log::warn!(target: "jsonrpc", "database connection of {} refused: {e}", conn.peer());
+                reactor.counts.refused += 1;
+                conn.close(reactor.registry());
             }
         }
-        let Some((conn, session)) = self.conns.get_mut(&token) else { return false };
-        let mut open = conn.flush(reactor.registry()).is_ok();
-        if open {
-            match conn.read() {
+    }
+
+    /// Reads once from a client whose requests are wanted.
+    fn read(&mut self, token: Token, reactor: &mut Reactor) {
+        let Some(peer) = self.conns.get_mut(&token) else { return };
+        let mut open = peer.conn.flush(reactor.registry()).is_ok();
+        if open && peer.unread && self.server.session_wants_input(peer.session) {
+            match peer.conn.read() {
                 Ok(Some((bytes, more))) => {
-                    self.server.session_input(*session, &bytes, now());
-                    if more {
-                        reactor.serve_again(token);
+                    peer.unread = more;
+                    if !bytes.is_empty() {
+                        (peer.heard_ms, peer.asked_ms) = (sys::clock::monotonic_ms(), None);
                     }
+                    self.server.session_input(peer.session, &bytes, now());
                 }
                 Ok(None) | Err(_) => open = false,
             }
@@ -325,18 +380,58 @@ impl Embedded {
         if !open {
             self.close(token, reactor);
         }
-        true
+    }
+
+    /// When there is something to do without an event.
+    fn next(&self) -> Turn {
+        let wants = |p: &Peer| p.unread && self.server.session_wants_input(p.session);
+        let free = self.conns.values().filter(|p| p.conn.backlog_bytes() == 0).map(|p| p.session);
+        let free: BTreeSet<SessionId> = free.collect();
+        let sends = self.server.sessions_with_output().iter().any(|session| free.contains(session));
+        let more = self.server.has_work() || sends || self.conns.values().any(wants);
+        let probes = self.conns.values().filter_map(|p| self.probe_due_ms(p)).min();
+        Turn::more_if(more).and(Turn::from(probes)).and(Turn::from(self.server.next_deadline_ms()))
+    }
+
+    /// When a client is to be asked for a sign of life, or given up; not while it is the one who waits.
+    fn probe_due_ms(&self, peer: &Peer) -> Option<u64> {
+        let probe_ms = self.probes.get(&peer.target).copied().filter(|ms| *ms > 0)?;
+        Some(peer.asked_ms.unwrap_or(peer.heard_ms) + probe_ms)
+    }
+
+    /// Asks clients that are silent for a sign of life, and gives up those that gave none.
+    fn probe(&mut self, reactor: &mut Reactor) {
+        let now_ms = sys::clock::monotonic_ms();
+        let due = |(token, p): (&Token, &Peer)| (self.probe_due_ms(p)? <= now_ms).then_some(*token);
+        let due: Vec<Token> = self.conns.iter().filter_map(due).collect();
+        for token in due {
+            let Some(peer) = self.conns.get_mut(&token) else { continue };
+            if peer.asked_ms.is_none() {
+                peer.asked_ms = Some(now_ms);
+                self.server.session_probe(peer.session);
+                continue;
+            }
+            let seconds = self.probes.get(&peer.target).map_or(0.0, |ms| *ms as f64 / 1000.0);
+            let name = peer.conn.peer();
+            log::error!(target: "reconnect", "{name}: no response to inactivity probe after {seconds} seconds, disconnecting");
+            reactor.counts.probes_failed += 1;
+            self.close(token, reactor);
+        }
     }
 
     fn close(&mut self, token: Token, reactor: &Reactor) {
-        if let Some((mut conn, session)) = self.conns.remove(&token) {
-            conn.close(reactor.registry());
-            self.server.session_close(session);
+        if let Some(mut peer) = self.conns.remove(&token) {
+            peer.conn.close(reactor.registry());
+            self.server.session_close(peer.session);
         }
     }
 
     fn run(&mut self, client: &mut Client, reactor: &mut Reactor) {
-        self.server.tick(now());
+        self.server.work(now());
+        let unread: Vec<Token> =
+            self.conns.iter().filter(|(_, p)| p.unread).map(|(token, _)| *token).collect();
+        unread.into_iter().for_each(|token| self.read(token, reactor));
+        self.probe(reactor);
         for told in self.file.written() {
             match told {
                 Written::Synced(up_to) => self.server.log_synced(up_to),
@@ -370,15 +465,16 @@ impl Embedded {
     }
 
     fn send(&mut self, reactor: &mut Reactor) {
-        let by_session: BTreeMap<SessionId, Token> = self.conns.iter().map(|(t, (_, s))| (*s, *t)).collect();
+        let by_session: BTreeMap<SessionId, Token> =
+            self.conns.iter().map(|(t, p)| (p.session, *t)).collect();
         let mut gone = Vec::new();
         for session in self.server.sessions_with_output() {
             let Some(token) = by_session.get(&session) else { continue };
-            let Some((conn, _)) = self.conns.get_mut(token) else { continue };
-            // What a client does not read stays in the server, where it is bounded.
-            if conn.backlog_bytes() == 0 {
-                let output = self.server.session_output(session);
-                if conn.send(&output, reactor.registry()).is_err() {
+            let Some(peer) = self.conns.get_mut(token) else { continue };
+            // What a client does not read stays in the server, where it is bounded; one that reads gets a piece a turn.
+            if peer.conn.backlog_bytes() == 0 {
+                let output = self.server.session_output_some(session, OUTPUT_PIECE_BYTES);
+                if peer.conn.send(&output, reactor.registry()).is_err() {
                     gone.push(*token);
                 }
             }

@@ -6,6 +6,7 @@
 use super::devices::{Body, Device};
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener};
+use super::turn::Turn;
 use mio::Token;
 use netdev::dummy::stream::{Framer, frame};
 use netdev::dummy::{Dummy, DummyError};
@@ -104,20 +105,16 @@ impl Streams {
     }
 
     /// Connects what is due, and sends on what the dummies sent.
-    pub(crate) fn run(&mut self, reactor: &mut Reactor, now_ms: u64) {
+    pub(crate) fn run(&mut self, reactor: &mut Reactor, now_ms: u64) -> Turn {
         for stream in self.0.values_mut() {
             stream.reconnect(reactor, now_ms);
             stream.send_on(reactor);
         }
-    }
-
-    /// When [`Streams::run`] has something to do without an event.
-    pub(crate) fn next_ms(&self) -> u64 {
         let wakeup = |s: &Stream| match &s.role {
-            Role::Active { reconnect, .. } => reconnect.next_wakeup_ms(),
-            Role::Passive(_) => None,
+            Role::Active { reconnect, .. } => Turn::from(reconnect.next_wakeup_ms()),
+            Role::Passive(_) => Turn::DONE,
         };
-        self.0.values().filter_map(wakeup).min().unwrap_or(u64::MAX)
+        self.0.values().map(wakeup).collect()
     }
 
     /// Whether the dummies that connect are connected, by their names.
@@ -153,14 +150,14 @@ impl Stream {
     }
 
     fn accept(&mut self, reactor: &mut Reactor) {
-        loop {
-            let token = reactor.token();
-            let Role::Passive(listener) = &self.role else { return };
-            let Ok(Some(mut conn)) = listener.accept(reactor.registry(), token) else { return };
+        let Role::Passive(listener) = &self.role else { return };
+        for mut conn in listener.accept(reactor) {
             if self.links.len() >= CONNECTIONS_MAX {
+                reactor.counts.refused += 1;
                 conn.close(reactor.registry());
                 continue;
             }
+            let token = conn.token();
             self.links.insert(token, Link { conn, framer: Framer::new(), up: true });
             reactor.serve_again(token);
         }

@@ -15,6 +15,7 @@ pub mod reactor;
 mod status;
 pub mod stream;
 pub mod switch;
+pub mod turn;
 pub mod unixctl;
 
 pub use vswitch::DummyMode;

@@ -6,16 +6,21 @@
 use super::instances::{Instance, Instances};
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener};
+use super::turn::Turn;
 use dpif::Datapath;
 use mio::Token;
 use ofproto::backer::Backer;
-use ofproto::connmgr::{AdminChange, ConnId, ConnKind, Connmgr, Ctx, FailMode, RemoteConfig};
+use ofproto::connmgr::{
+    AdminChange, ConnCounters, ConnId, ConnKind, Connmgr, Ctx, FailMode, RemoteConfig, WORK_PER_TURN,
+};
 use ofproto::ports::BridgeId;
 use openflow::msg::control::ControllerRole;
 use openflow::msg::stats::SwitchDesc;
 use openflow::reconnect::{Action, Reconnect};
+use openflow::session::CloseReason;
 use openflow::{Version, VersionSet};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vswitch::config::{BridgeOptions, ControllerConfig, ControllerKind};
@@ -23,17 +28,38 @@ use vswitch::status::{ControllerFacts, ControllerRole as FactRole};
 
 /// Default port of controllers (IANA).
 const DEFAULT_PORT: u16 = 6653;
-/// Connections of one bridge at a time, controllers aside.
-const SERVICE_MAX: usize = 128;
-/// Events routed at one turn.
-const EVENTS_MAX: usize = 256;
+/// Connections that a listener has at a time: others come by other listeners, so none is locked out by these.
+const PER_LISTENER_MAX: usize = 128;
+/// Packets for controllers routed at one turn.
+const PACKET_INS_MAX: usize = 512;
 
 /// A connection's socket and what it is to the bridge.
 struct Link {
     conn: Conn,
     id: Option<ConnId>,
-    /// The controller's target it belongs to; none for the management socket.
-    target: Option<String>,
+    origin: Origin,
+    /// There may be something to read.
+    unread: bool,
+    /// It sends no more, for this reason: what it asked before is answered first.
+    ended: Option<String>,
+}
+
+/// Where a connection comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Origin {
+    Management,
+    Snoop,
+    /// The target of a controller, which it was made to or came to.
+    Controller(String),
+}
+
+impl Origin {
+    fn target(&self) -> Option<&str> {
+        match self {
+            Origin::Controller(target) => Some(target),
+            Origin::Management | Origin::Snoop => None,
+        }
+    }
 }
 
 enum Remote {
@@ -49,6 +75,7 @@ struct Controller {
 
 struct OfBridge {
     id: BridgeId,
+    run_dir: PathBuf,
     name: String,
     backer: Arc<Backer>,
     datapath: Arc<dyn Datapath>,
@@ -67,12 +94,14 @@ struct OfBridge {
 pub(crate) struct OpenFlow {
     run_dir: PathBuf,
     bridges: BTreeMap<BridgeId, OfBridge>,
+    /// The bridge whose connections had their turn last.
+    served: Option<BridgeId>,
 }
 
 impl OpenFlow {
     /// No bridges.
     pub(crate) fn new(run_dir: &Path) -> OpenFlow {
-        OpenFlow { run_dir: run_dir.to_path_buf(), bridges: BTreeMap::new() }
+        OpenFlow { run_dir: run_dir.to_path_buf(), bridges: BTreeMap::new(), served: None }
     }
 
     /// Opens the sockets of a bridge of that instance: for management, and to watch its controllers.
@@ -100,6 +129,7 @@ impl OpenFlow {
         }
         let made = OfBridge {
             id: bridge,
+            run_dir: self.run_dir.clone(),
             backer: instance.backer.clone(),
             datapath: instance.datapath.clone(),
             name: name.to_string(),
@@ -162,7 +192,7 @@ impl OpenFlow {
         for target in gone {
             b.controllers.remove(&target);
             let tokens: Vec<Token> =
-                b.links.iter().filter(|(_, l)| l.target.as_ref() == Some(&target)).map(|(t, _)| *t).collect();
+                b.links.iter().filter(|(_, l)| l.origin.target() == Some(&target)).map(|(t, _)| *t).collect();
             for token in tokens {
                 b.close(token, reactor, now_ms);
             }
@@ -206,54 +236,50 @@ impl OpenFlow {
         false
     }
 
-    /// Routes events, takes the time, makes connections again, sends what waits.
-    pub(crate) fn run(&mut self, instances: &Instances, reactor: &mut Reactor, now_ms: u64) {
-        for instance in instances.iter() {
-            self.route(&instance.backer, now_ms);
-        }
-        for b in self.bridges.values_mut() {
+    /// Routes events, takes the time, makes connections again, answers and sends, all within the bounds of a turn; bridges go
+    /// first in turns.
+    pub(crate) fn run(&mut self, instances: &Instances, reactor: &mut Reactor, now_ms: u64) -> Turn {
+        let mut next: Turn = instances.iter().map(|i| self.route(&i.backer)).collect();
+        let mut work = WORK_PER_TURN;
+        let after = self.bridges.range((Bound::Excluded(self.served.unwrap_or_default()), Bound::Unbounded));
+        let ids: Vec<BridgeId> =
+            after.chain(self.bridges.iter()).map(|(id, _)| *id).take(self.bridges.len()).collect();
+        for id in ids {
+            let Some(b) = self.bridges.get_mut(&id) else { continue };
+            let had = work;
             b.reconnect(reactor, now_ms);
-            b.with_mgr(|mgr, ctx| mgr.run(ctx, now_ms));
-            b.send_all(reactor, now_ms);
+            b.with_mgr(|mgr, ctx| mgr.run_within(ctx, now_ms, &mut work));
+            next = next.and(b.exchange_all(reactor, now_ms)).and(b.next());
+            if work < had {
+                self.served = Some(id);
+            }
         }
+        next
     }
 
-    /// Hands the events of a datapath to the bridges that they belong to.
-    fn route(&mut self, backer: &Backer, now_ms: u64) {
-        for _ in 0..EVENTS_MAX {
-            let Some(event) = backer.packet_ins.pop() else { break };
+    /// Hands packets for controllers to the bridges that they belong to.
+    fn route(&mut self, backer: &Backer) -> Turn {
+        backer.route_packet_ins(PACKET_INS_MAX, |event| {
             if let Some(b) = self.bridges.get_mut(&event.state.bridge) {
                 b.mgr.deliver_packet_in(&event);
             }
-        }
+        });
         while let Some(fault) = backer.faults.pop() {
             log::warn!(target: "ofproto_dpif_xlate", "{fault}");
         }
-        for _ in 0..EVENTS_MAX {
-            let Some(event) = backer.removed.pop() else { break };
-            if let Some(b) = self.bridges.get_mut(&event.bridge) {
-                b.mgr.deliver_removed(&event, now_ms);
-            }
-        }
+        Turn::more_if(backer.packet_ins_waiting() > 0)
+    }
+
+    /// What the connections of all bridges counted.
+    pub(crate) fn counters(&self) -> ConnCounters {
+        let mut sum = ConnCounters::default();
+        self.bridges.values().for_each(|b| sum.add(&b.mgr.counters()));
+        sum
     }
 
     /// The ports whose devices controllers want up or down, in order, whatever the bridge.
     pub(crate) fn take_admin_changes(&mut self) -> Vec<AdminChange> {
         self.bridges.values_mut().flat_map(|b| b.mgr.take_admin_changes()).collect()
-    }
-
-    /// When [`OpenFlow::run`] has something to do without an event.
-    pub(crate) fn next_ms(&self, now_ms: u64) -> u64 {
-        let mut next = u64::MAX;
-        for b in self.bridges.values() {
-            next = next.min(b.mgr.next_wakeup_ms().unwrap_or(u64::MAX));
-            for c in b.controllers.values() {
-                if let Remote::Active { reconnect, .. } = &c.remote {
-                    next = next.min(reconnect.next_wakeup_ms().unwrap_or(u64::MAX));
-                }
-            }
-        }
-        next.max(now_ms)
     }
 
     /// Tells controllers of ports that came, went or changed.
@@ -303,6 +329,15 @@ impl OfBridge {
         f(&mut self.mgr, &ctx)
     }
 
+    /// When its connections have something to do without an event.
+    fn next(&self) -> Turn {
+        let reconnects = self.controllers.values().map(|c| match &c.remote {
+            Remote::Active { reconnect, .. } => Turn::from(reconnect.next_wakeup_ms()),
+            Remote::Passive { .. } => Turn::DONE,
+        });
+        reconnects.chain([Turn::from(self.mgr.next_wakeup_ms())]).collect()
+    }
+
     /// Changes what the manager knows of fail mode and controllers.
     fn apply(&mut self, change: impl FnOnce(&mut RemoteConfig), now_ms: u64) {
         let mut config = self.configured.unwrap_or_default();
@@ -325,6 +360,17 @@ impl OfBridge {
         let target = config.target.clone();
         let mut last_error = None;
         let remote = match Endpoint::parse(&target, DEFAULT_PORT) {
+            Ok(Endpoint::PassiveUnix(path)) if !self.may_listen_at(&path) => {
+                let (name, dir) = (&self.name, self.run_dir.display());
+                let may = format!("\"punix:{dir}/{name}.*\"");
+                log::error!(target: "bridge", "bridge {name}: Not adding Unix domain socket controller \"{target}\" due to possibility of \
+                    overwriting local files. Instead, specify path in permitted format {may} or connect to \
+                    \"unix:{dir}/{name}.mgmt\" (which is always available without special configuration).");
+                let last_error = Some(format!("not permitted: a socket must be at {may}"));
+                let remote = Remote::Passive { listener: None };
+                self.controllers.insert(target, Controller { config, remote, last_error });
+                return;
+            }
             Ok(endpoint) if endpoint.is_passive() => {
                 let token = reactor.token();
                 let listener = Listener::open(&endpoint, reactor.registry(), token);
@@ -353,6 +399,14 @@ impl OfBridge {
         self.controllers.insert(target, Controller { config, remote, last_error });
     }
 
+    /// Whoever may write the database must not make files wherever the switch may: sockets are the bridge's own, in the run directory.
+    fn may_listen_at(&self, path: &Path) -> bool {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let is_own =
+            name.and_then(|name| name.strip_prefix(&self.name)).is_some_and(|rest| rest.starts_with('.'));
+        is_own && path.parent() == Some(&self.run_dir)
+    }
+
     /// Takes connections in; `false` when the token is none of this bridge's listeners.
     fn accept(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
         let is = |l: &Option<Listener>| l.as_ref().is_some_and(|l| l.token() == token);
@@ -363,56 +417,77 @@ impl OfBridge {
         if !service && !snoop && target.is_none() {
             return false;
         }
-        loop {
-            let new = reactor.token();
-            let listener = match &target {
-                None if snoop => self.snoop.as_ref(),
-                None => self.management.as_ref(),
-                Some(t) => match self.controllers.get(t).map(|c| &c.remote) {
-                    Some(Remote::Passive { listener }) => listener.as_ref(),
-                    _ => None,
-                },
-            };
-            let Some(Ok(Some(mut conn))) = listener.map(|l| l.accept(reactor.registry(), new)) else {
-                return true;
-            };
-            if self.links.len() >= SERVICE_MAX {
+        let listener = match &target {
+            None if snoop => self.snoop.as_ref(),
+            None => self.management.as_ref(),
+            Some(t) => match self.controllers.get(t).map(|c| &c.remote) {
+                Some(Remote::Passive { listener }) => listener.as_ref(),
+                _ => None,
+            },
+        };
+        let new = listener.map(|l| l.accept(reactor)).unwrap_or_default();
+        // Who watches is sent what others agreed on, whatever the version.
+        let (kind, versions) = match snoop {
+            true => (ConnKind::Snoop, VersionSet::IMPLEMENTED),
+            false => (ConnKind::Service, self.versions),
+        };
+        let probe_ms =
+            target.as_ref().and_then(|t| self.controllers.get(t)).map(|c| c.config.inactivity_probe_ms);
+        let origin = match target {
+            Some(target) => Origin::Controller(target),
+            None if snoop => Origin::Snoop,
+            None => Origin::Management,
+        };
+        let mut room =
+            PER_LISTENER_MAX.saturating_sub(self.links.values().filter(|l| l.origin == origin).count());
+        for mut conn in new {
+            if room == 0 {
+                log::warn!(target: "connmgr", "{}: connection of {} refused: {PER_LISTENER_MAX} are open, which is the limit", self.name, conn.peer());
+                reactor.counts.refused += 1;
                 conn.close(reactor.registry());
                 continue;
             }
-            // Who watches is sent what others agreed on, whatever the version.
-            let (kind, versions) = match snoop {
-                true => (ConnKind::Snoop, VersionSet::IMPLEMENTED),
-                false => (ConnKind::Service, self.versions),
-            };
+            room -= 1;
             let id = self.mgr.open(kind, versions, now_ms);
-            self.links.insert(new, Link { conn, id: Some(id), target: target.clone() });
-            self.send(new, reactor, now_ms);
+            self.mgr.set_probe_interval(id, probe_ms.unwrap_or(0));
+            let token = conn.token();
+            let link = Link { conn, id: Some(id), origin: origin.clone(), unread: true, ended: None };
+            self.links.insert(token, link);
+            self.exchange(token, reactor, now_ms);
         }
+        true
     }
 
     /// A connection can be read or written.
     fn ready(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
-        if self.links.get(&token).is_some_and(|l| l.id.is_none()) && !self.came_up(token, reactor, now_ms) {
-            return;
+        let Some(link) = self.links.get_mut(&token) else { return };
+        link.unread = true;
+        if link.id.is_some() || self.came_up(token, reactor, now_ms) {
+            self.exchange(token, reactor, now_ms);
         }
+    }
+
+    /// Sends what a connection has to send, and reads once if its requests are wanted. [`Connmgr::run`] works on them.
+    fn exchange(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
         // What a slow reader has not taken yet goes first: its requests wait until there is room for their answers.
         self.send(token, reactor, now_ms);
         let Some(link) = self.links.get_mut(&token) else { return };
         let Some(id) = link.id else { return };
-        if !self.mgr.wants_input(id) {
+        if let Some(why) = link.ended.as_ref().filter(|_| !self.mgr.is_busy(id)) {
+            let why = why.clone();
+            return self.lost(token, &why, reactor, now_ms);
+        }
+        if link.ended.is_some() || !link.unread || !self.mgr.wants_input(id) {
             return;
         }
-        let (bytes, more) = match link.conn.read() {
-            Ok(Some(read)) => read,
-            Ok(None) => return self.lost(token, "connection closed by peer", reactor, now_ms),
-            Err(e) => return self.lost(token, &e.to_string(), reactor, now_ms),
-        };
-        self.with_mgr(|mgr, ctx| mgr.input(id, &bytes, ctx, now_ms));
-        if more {
-            reactor.serve_again(token);
+        match link.conn.read() {
+            Ok(Some((bytes, more))) => {
+                link.unread = more;
+                self.mgr.input(id, &bytes, now_ms);
+            }
+            Ok(None) => link.ended = Some("connection closed by peer".to_string()),
+            Err(e) => self.lost(token, &e.to_string(), reactor, now_ms),
         }
-        self.send(token, reactor, now_ms);
     }
 
     /// A connection that was started is there (`true`), or not yet, or failed.
@@ -426,7 +501,7 @@ impl OfBridge {
             }
             Ok(true) => {}
         }
-        let Some(controller) = link.target.as_ref().and_then(|t| self.controllers.get_mut(t)) else {
+        let Some(controller) = link.origin.target().and_then(|t| self.controllers.get_mut(t)) else {
             return false;
         };
         if let Remote::Active { reconnect, .. } = &mut controller.remote {
@@ -438,52 +513,58 @@ impl OfBridge {
         true
     }
 
-    /// Sends what a connection has, goes on with what waited for that, and closes it when it is over.
+    /// Sends what a connection has, and closes it when it is over.
     fn send(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
-        loop {
-            let Some(link) = self.links.get_mut(&token) else { return };
-            let Some(id) = link.id else { return };
-            // One that watches and does not read is left as it is: nobody waits for what it has not taken.
-            let watches = self.mgr.status(id).is_some_and(|s| s.kind == ConnKind::Snoop);
-            if let Some(reason) = self.mgr.close_reason(id).filter(|_| watches) {
-                return self.lost(token, &reason.to_string(), reactor, now_ms);
-            }
-            if link.conn.flush(reactor.registry()).is_err() {
-                return self.lost(token, "connection reset by peer", reactor, now_ms);
-            }
-            if link.conn.backlog_bytes() > 0 {
-                return;
-            }
-            let bytes = self.mgr.take_output(id);
-            if bytes.is_empty() {
-                if let Some(reason) = self.mgr.close_reason(id) {
-                    return self.lost(token, &reason.to_string(), reactor, now_ms);
-                }
-                if !self.mgr.has_work(id) {
-                    return;
-                }
-                self.with_mgr(|mgr, ctx| mgr.input(id, &[], ctx, now_ms));
-                if self.mgr.output(id).is_empty() {
-                    return;
-                }
-                continue;
-            }
-            if link.conn.send(&bytes, reactor.registry()).is_err() {
-                return self.lost(token, "connection reset by peer", reactor, now_ms);
-            }
+        let Some(link) = self.links.get_mut(&token) else { return };
+        let Some(id) = link.id else { return };
+        // One that watches and does not read is left as it is: nobody waits for what it has not taken.
+        let watches = link.origin == Origin::Snoop;
+        if let Some(reason) = self.mgr.close_reason(id).filter(|_| watches) {
+            return self.lost(token, &reason.to_string(), reactor, now_ms);
+        }
+        let mut sent = link.conn.flush(reactor.registry());
+        if sent.is_ok() && link.conn.backlog_bytes() == 0 {
+            sent = link.conn.send(&self.mgr.take_output(id), reactor.registry());
+        }
+        if sent.is_err() {
+            return self.lost(token, "connection reset by peer", reactor, now_ms);
+        }
+        if link.conn.backlog_bytes() == 0
+            && let Some(reason) = self.mgr.close_reason(id)
+        {
+            self.over(token, reason, reactor, now_ms);
         }
     }
 
-    fn send_all(&mut self, reactor: &mut Reactor, now_ms: u64) {
+    /// A session is over and its last output sent.
+    fn over(&mut self, token: Token, reason: CloseReason, reactor: &mut Reactor, now_ms: u64) {
+        if reason == CloseReason::ProbeTimeout
+            && let Some(link) = self.links.get(&token)
+            && let Some(c) =
+                link.origin.target().and_then(|t| self.controllers.get(t)).filter(|c| c.config.is_passive())
+        {
+            let seconds = c.config.inactivity_probe_ms as f64 / 1000.0;
+            let (name, peer) = (&self.name, link.conn.peer());
+            reactor.counts.probes_failed += 1;
+            log::error!(target: "rconn", "{name}<->{peer}: no response to inactivity probe after {seconds} seconds, disconnecting");
+        }
+        self.lost(token, &reason.to_string(), reactor, now_ms);
+    }
+
+    /// Moves the bytes of all connections.
+    fn exchange_all(&mut self, reactor: &mut Reactor, now_ms: u64) -> Turn {
         let tokens: Vec<Token> = self.links.keys().copied().collect();
         for token in tokens {
-            self.send(token, reactor, now_ms);
+            self.exchange(token, reactor, now_ms);
         }
+        let can_read =
+            |l: &Link| l.unread && l.ended.is_none() && l.id.is_some_and(|id| self.mgr.wants_input(id));
+        Turn::more_if(self.links.values().any(can_read))
     }
 
     /// A connection ended; an active one is made again later.
     fn lost(&mut self, token: Token, why: &str, reactor: &mut Reactor, now_ms: u64) {
-        let target = self.links.get(&token).and_then(|l| l.target.clone());
+        let target = self.links.get(&token).and_then(|l| l.origin.target().map(str::to_string));
         self.close(token, reactor, now_ms);
         let Some(controller) = target.and_then(|t| self.controllers.get_mut(&t)) else { return };
         if let Remote::Active { reconnect, token: at, .. } = &mut controller.remote {
@@ -515,7 +596,9 @@ impl OfBridge {
                     match Conn::connect(endpoint, reactor.registry(), new) {
                         Ok(conn) => {
                             *token = Some(new);
-                            self.links.insert(new, Link { conn, id: None, target: Some(target) });
+                            let origin = Origin::Controller(target);
+                            self.links
+                                .insert(new, Link { conn, id: None, origin, unread: false, ended: None });
                         }
                         Err(e) => {
                             reconnect.disconnected(now_ms);
@@ -534,7 +617,7 @@ impl OfBridge {
     }
 
     fn controller_facts(&self, target: &str, c: &Controller, now_ms: u64) -> ControllerFacts {
-        let up = |l: &&Link| l.target.as_deref() == Some(target) && l.id.is_some();
+        let up = |l: &&Link| l.origin.target() == Some(target) && l.id.is_some();
         let status = self.links.values().find(up).and_then(|l| self.mgr.status(l.id?));
         let is_connected = status.is_some_and(|s| s.version.is_some());
         let role = status.filter(|_| is_connected).map(|s| match s.role {

@@ -1,5 +1,6 @@
 //! The main loop's registry of sockets: tokens are never used twice.
 
+use super::turn::Turn;
 use crate::userspace::QueueWatch;
 use mio::event::Source;
 use mio::unix::SourceFd;
@@ -17,12 +18,33 @@ pub struct Reactor {
     poll: Poll,
     next: usize,
     again: Vec<Token>,
+    /// Tokens to be served at a time, in milliseconds of the machine's own clock.
+    later: Vec<(u64, Token)>,
+    /// What became of connections that came.
+    pub counts: Counts,
+}
+
+/// What became of connections that came and were not served.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counts {
+    /// How often there was no descriptor for one; it waited.
+    pub accept_failed: u64,
+    /// Closed because there were as many of their kind as there may be.
+    pub refused: u64,
+    /// Closed because they did not answer a probe.
+    pub probes_failed: u64,
 }
 
 impl Reactor {
     /// A new poll.
     pub fn new() -> io::Result<Reactor> {
-        Ok(Reactor { poll: Poll::new()?, next: QUEUES.0 + 1, again: Vec::new() })
+        Ok(Reactor {
+            poll: Poll::new()?,
+            next: QUEUES.0 + 1,
+            again: Vec::new(),
+            later: Vec::new(),
+            counts: Counts::default(),
+        })
     }
 
     /// The poll itself, to wait.
@@ -35,14 +57,26 @@ impl Reactor {
         self.again.push(token);
     }
 
-    /// Whether sockets wait to be served again.
-    pub fn has_again(&self) -> bool {
-        !self.again.is_empty()
+    /// A socket is to be served after some time, whether or not something happens to it.
+    pub fn serve_in(&mut self, token: Token, ms: u64) {
+        if !self.later.iter().any(|(_, t)| *t == token) {
+            self.later.push((machine_ms() + ms, token));
+        }
     }
 
-    /// The sockets to serve again.
-    pub fn take_again(&mut self) -> Vec<Token> {
-        std::mem::take(&mut self.again)
+    /// When sockets are to be served without an event.
+    pub fn turn(&self) -> Turn {
+        let next = self.later.iter().map(|(at_ms, _)| *at_ms).min();
+        let next = next.map(|at_ms| sys::clock::monotonic_ms() + at_ms.saturating_sub(machine_ms()));
+        Turn::from(next).and(Turn::more_if(!self.again.is_empty()))
+    }
+
+    /// The sockets to serve without an event by now.
+    pub fn take_due(&mut self) -> Vec<Token> {
+        let mut due = std::mem::take(&mut self.again);
+        let now_ms = if self.later.is_empty() { 0 } else { machine_ms() };
+        due.extend(self.later.extract_if(.., |(at_ms, _)| *at_ms <= now_ms).map(|(_, token)| token));
+        due
     }
 
     /// For receive queues that the main loop polls itself.
@@ -67,4 +101,8 @@ impl Reactor {
         SourceFd(&fd.as_raw_fd()).register(self.registry(), token, Interest::READABLE)?;
         Ok(token)
     }
+}
+
+fn machine_ms() -> u64 {
+    sys::clock::machine_us() / 1000
 }

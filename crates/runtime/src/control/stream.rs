@@ -1,8 +1,10 @@
 //! Byte streams of the control plane: listeners and connections over Unix and TCP sockets, never blocking, with a bounded
 //! buffer of what is still to be sent.
 
+use super::reactor::Reactor;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
+use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,6 +13,10 @@ use sys::local;
 
 /// Bytes read from one connection before others get their turn.
 const READ_MAX_BYTES: usize = 1 << 18;
+/// Connections taken in at one turn.
+const ACCEPTS_PER_TURN: usize = 64;
+/// How soon a listener tries again that could not take a connection in.
+const ACCEPT_AGAIN_MS: u64 = 100;
 
 /// Where to connect to, or to listen (`unix:`, `punix:`, `tcp:`, `ptcp:`).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -105,6 +111,8 @@ enum Listening {
 pub struct Listener {
     socket: Listening,
     token: Token,
+    /// It could not take a connection in when it last tried.
+    starved: Cell<bool>,
 }
 
 impl Listener {
@@ -122,7 +130,7 @@ impl Listener {
             Listening::Unix(l, _) => registry.register(l, token, Interest::READABLE)?,
             Listening::Tcp(l) => registry.register(l, token, Interest::READABLE)?,
         }
-        Ok(Listener { socket, token })
+        Ok(Listener { socket, token, starved: Cell::new(false) })
     }
 
     /// Its token.
@@ -130,19 +138,43 @@ impl Listener {
         self.token
     }
 
-    /// The next connection that waits, if any.
-    pub fn accept(&self, registry: &Registry, token: Token) -> io::Result<Option<Conn>> {
-        let stream = match &self.socket {
+    /// The connections that wait, a bounded number at a turn. A listener is told of those that come only once: while more may wait, or
+    /// one cannot be taken in for want of descriptors or memory, its token is served again by itself.
+    pub fn accept(&self, reactor: &mut Reactor) -> Vec<Conn> {
+        let mut all = Vec::new();
+        while all.len() < ACCEPTS_PER_TURN {
+            let token = reactor.token();
+            match self.accept_one().and_then(|stream| Conn::new(stream, reactor.registry(), token)) {
+                Ok(conn) => all.push(conn),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.starved.set(false);
+                    return all;
+                }
+                // It left, or a signal came.
+                Err(e)
+                    if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
+                Err(e) => {
+                    reactor.counts.accept_failed += 1;
+                    if !self.starved.replace(true) {
+                        log::warn!(target: "stream", "cannot accept a connection: {e}; trying again until it can be");
+                    }
+                    reactor.serve_in(self.token, ACCEPT_AGAIN_MS);
+                    return all;
+                }
+            }
+        }
+        reactor.serve_again(self.token);
+        all
+    }
+
+    fn accept_one(&self) -> io::Result<Stream> {
+        match &self.socket {
             Listening::Unix(l, _) => l.accept().map(|(s, _)| Stream::Unix(s)),
             Listening::Tcp(l) => l.accept().map(|(s, _)| {
+                // Only latency depends on it.
                 let _ = s.set_nodelay(true);
                 Stream::Tcp(s)
             }),
-        };
-        match stream {
-            Ok(stream) => Conn::new(stream, registry, token).map(Some),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(e) => Err(e),
         }
     }
 }
@@ -220,6 +252,14 @@ impl Conn {
     /// Its token.
     pub fn token(&self) -> Token {
         self.token
+    }
+
+    /// What the other end is called in the log.
+    pub fn peer(&self) -> String {
+        match &self.stream {
+            Stream::Unix(_) => "unix".to_string(),
+            Stream::Tcp(s) => s.peer_addr().map_or_else(|_| "tcp".to_string(), |addr| format!("tcp:{addr}")),
+        }
     }
 
     /// Whether a connection that was started is there: `Err` tells why not, `Ok(false)` to wait.

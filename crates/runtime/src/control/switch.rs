@@ -3,18 +3,20 @@
 //! The planner (`vswitch`) says what to do; this module does it and tells what came of it.
 
 use super::daemon::{DaemonConfig, Exit};
-use super::db::Db;
+use super::db::{Db, Manager};
 use super::devices::{Body, Device};
 use super::dummies::Streams;
 use super::facts::FactKeeper;
 use super::instances::{Instances, Settings};
 use super::openflow::OpenFlow;
 use super::reactor::Reactor;
+use super::turn::Turn;
 use crate::slowpath::Wake;
 use crate::userspace::{QueueWatch, TOGETHER};
 use anyhow::{Context, Result};
 use flow::{MacAddr, OfPort};
 use netdev::link::{LinkEvent, LinkInfo, LinkMonitor};
+use ofproto::connmgr::ConnCounters;
 use ofproto::ports::BridgeId;
 use ovsdb::client::{ClientState, LockState};
 use std::collections::{BTreeMap, VecDeque};
@@ -141,6 +143,11 @@ impl Switch {
         ours
     }
 
+    /// What the OpenFlow connections counted.
+    pub fn connections(&self) -> ConnCounters {
+        self.openflow.counters()
+    }
+
     /// Does what controllers asked of devices. Where it cannot be done, the links, read anew, set the port's bit right.
     fn set_devices_up_or_down(&mut self) {
         for change in self.openflow.take_admin_changes() {
@@ -167,32 +174,22 @@ impl Switch {
         self.applied_once || waiting && db.client_ref().state() == ClientState::Ready && self.waited_for_lock
     }
 
-    /// When [`Switch::run`] has something to do without an event.
-    pub fn next_ms(&self, now_ms: u64) -> u64 {
-        self.facts
-            .next_ms(now_ms)
-            .min(self.next_retry_ms.max(now_ms + 1))
-            .min(self.openflow.next_ms(now_ms))
-            .min(self.streams.next_ms())
-    }
-
-    /// Follows the database and the system, serves ports without a thread, and writes back; `true` when there is more to do
-    /// at once.
-    pub fn run(&mut self, db: &mut Db, reactor: &mut Reactor) -> bool {
-        self.follow(db, reactor);
+    /// Follows the database and the system, serves controllers and ports without a thread, and writes back.
+    pub fn run(&mut self, db: &mut Db, reactor: &mut Reactor) -> Turn {
+        let mut next = self.openflow.run(&self.instances, reactor, sys::clock::monotonic_ms());
+        next = next.and(self.follow(db, reactor));
         let now_ms = sys::clock::monotonic_ms();
         if now_ms >= self.next_tick_ms {
             self.instances.tick();
             self.next_tick_ms = now_ms + TICK_MS;
         }
-        let more = self.instances.run();
-        self.streams.run(reactor, now_ms);
-        more
+        next = next.and(Turn::more_if(self.instances.run())).and(self.streams.run(reactor, now_ms));
+        let retry = Turn::at(self.next_retry_ms.max(now_ms + 1));
+        next.and(Turn::at(self.facts.next_ms(now_ms))).and(retry)
     }
 
-    fn follow(&mut self, db: &mut Db, reactor: &mut Reactor) {
+    fn follow(&mut self, db: &mut Db, reactor: &mut Reactor) -> Turn {
         let now_ms = sys::clock::monotonic_ms();
-        self.openflow.run(&self.instances, reactor, now_ms);
         self.set_devices_up_or_down();
         let changes = db.client().take_changes();
         self.facts.take_outcomes(db, now_ms);
@@ -202,7 +199,10 @@ impl Switch {
         }
         match db.client_ref().lock_state() {
             LockState::Held => {}
-            LockState::Waiting => return self.stand_by(reactor),
+            LockState::Waiting => {
+                self.stand_by(reactor);
+                return Turn::DONE;
+            }
             // At a new connection: whose the lock is will be known in a moment. What runs runs on.
             LockState::Asked | LockState::None => return self.follow_devices(now_ms, reactor),
         }
@@ -223,7 +223,7 @@ impl Switch {
             let commands = self.planner.plan(desired);
             self.carry_out(commands, reactor);
         }
-        self.follow_devices(now_ms, reactor);
+        let next = self.follow_devices(now_ms, reactor);
         for notice in self.planner.take_notices() {
             log::warn!(target: "bridge", "{} {}: {}", notice.table, notice.name, notice.message);
         }
@@ -231,6 +231,7 @@ impl Switch {
             self.instances.settled();
         }
         self.write_back(db, now_ms);
+        next
     }
 
     /// Another process holds the lock and switches: this one takes its bridges down, so that no two forward, and begins anew
@@ -251,7 +252,7 @@ impl Switch {
     }
 
     /// Takes in what became of devices, and tries again what failed.
-    fn follow_devices(&mut self, now_ms: u64, reactor: &mut Reactor) {
+    fn follow_devices(&mut self, now_ms: u64, reactor: &mut Reactor) -> Turn {
         if std::mem::take(&mut self.links_dirty) {
             self.follow_links(reactor);
         }
@@ -262,6 +263,8 @@ impl Switch {
         }
         let commands = self.planner.commands();
         self.carry_out(commands, reactor);
+        // What came behind a bounded number of reads, or because of these commands.
+        Turn::more_if(self.links_dirty)
     }
 
     /// The system told of changed links.
@@ -574,6 +577,11 @@ impl Switch {
 }
 
 /// Listening targets of `Manager` rows.
-fn managers(db: &Db) -> Vec<String> {
-    db.client_ref().replica().rows("Manager").map(|row| row.str("target").to_string()).collect()
+fn managers(db: &Db) -> Vec<Manager> {
+    let rows = db.client_ref().replica().rows("Manager");
+    rows.map(|row| Manager {
+        target: row.str("target").to_string(),
+        probe_ms: row.opt_int("inactivity_probe").map(|ms| ms.max(0).unsigned_abs()),
+    })
+    .collect()
 }

@@ -12,6 +12,10 @@ use std::path::Path;
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 64;
+/// Longest command with its arguments.
+const COMMAND_MAX_BYTES: usize = 4 << 20;
+/// What all clients together may have sent without a whole command; above it the one with most is cut off.
+const HALF_SENT_MAX_BYTES: usize = 32 << 20;
 /// A client whose former answers pile up to this is cut off; one answer may be longer.
 const BACKLOG_MAX_BYTES: usize = 64 << 20;
 
@@ -40,6 +44,8 @@ struct Client {
 pub struct Unixctl {
     listener: Listener,
     clients: BTreeMap<Token, Client>,
+    /// Clients that were cut off for what they sent without a whole command.
+    pub cut_off: u64,
 }
 
 impl Unixctl {
@@ -48,7 +54,7 @@ impl Unixctl {
         let endpoint = Endpoint::PassiveUnix(path.to_path_buf());
         let listener = Listener::open(&endpoint, registry, token)
             .with_context(|| format!("{}: cannot listen for control connections", path.display()))?;
-        Ok(Unixctl { listener, clients: BTreeMap::new() })
+        Ok(Unixctl { listener, clients: BTreeMap::new(), cut_off: 0 })
     }
 
     /// Whether a token is the listener's.
@@ -61,33 +67,17 @@ impl Unixctl {
         self.clients.contains_key(&token)
     }
 
-    /// Takes in all connections that wait.
-    pub fn accept_all(&mut self, reactor: &mut Reactor) {
-        loop {
-            let token = reactor.token();
-            if !self.accept(reactor.registry(), token) {
-                return;
+    /// Takes connections in.
+    pub fn accept(&mut self, reactor: &mut Reactor) {
+        for mut conn in self.listener.accept(reactor) {
+            if self.clients.len() >= CONNECTIONS_MAX {
+                log::warn!(target: "unixctl", "connection refused: {CONNECTIONS_MAX} are open, which is the limit");
+                reactor.counts.refused += 1;
+                conn.close(reactor.registry());
+                continue;
             }
-        }
-    }
-
-    /// Takes a connection in; `false` when none waits.
-    fn accept(&mut self, registry: &Registry, token: Token) -> bool {
-        match self.listener.accept(registry, token) {
-            Ok(Some(mut conn)) if self.clients.len() >= CONNECTIONS_MAX => {
-                conn.close(registry);
-                true
-            }
-            Ok(Some(conn)) => {
-                let framer = Framer::new(FramerLimits::default());
-                self.clients.insert(token, Client { conn, framer, unanswered: 0, closing: false });
-                true
-            }
-            Ok(None) => false,
-            Err(e) => {
-                log::warn!(target: "unixctl", "cannot accept a control connection: {e}");
-                false
-            }
+            let framer = Framer::new(FramerLimits { bytes: COMMAND_MAX_BYTES, ..FramerLimits::default() });
+            self.clients.insert(conn.token(), Client { conn, framer, unanswered: 0, closing: false });
         }
     }
 
@@ -117,7 +107,20 @@ impl Unixctl {
         if !open {
             self.close(token, reactor.registry());
         }
+        self.shed(reactor.registry());
         request
+    }
+
+    /// Keeps the bound of what all clients have sent without a whole command.
+    fn shed(&mut self, registry: &Registry) {
+        while self.clients.values().map(|c| c.framer.held_bytes()).sum::<usize>() > HALF_SENT_MAX_BYTES
+            && let Some((token, client)) = self.clients.iter().max_by_key(|(_, c)| c.framer.held_bytes())
+        {
+            let (token, bytes) = (*token, client.framer.held_bytes());
+            log::warn!(target: "unixctl", "client cut off: all together sent too much without a whole command, this one {bytes} bytes");
+            self.cut_off += 1;
+            self.close(token, registry);
+        }
     }
 
     /// Answers a request: `Ok` text for the terminal, or an error.

@@ -173,10 +173,13 @@ fn a_deleted_rule_is_told_if_it_asked_for_that() {
         c.add(&mut s, "send_flow_rem,cookie=3,priority=3,tcp,reg1=4,actions=1");
         c.add(&mut s, "cookie=4,priority=4,tcp,actions=1");
         s.now_ms += 2500;
-        c.flow(&mut s, TextCommand::Delete, "");
+        let delete = Message::FlowMod(flow_mod(TextCommand::Delete, ""));
+        c.received.clear();
+        c.send_bytes(&mut s, &encode(&delete, version, 5).unwrap());
+        let told: Vec<Message> = c.received.drain(..).map(|(_, m)| m).collect();
         // OpenFlow 1.0's own form cannot tell the register.
         let format = if version == Version::V10 { Format::Nxt } else { Format::Standard };
-        match &c.events(&mut s)[..] {
+        match &told[..] {
             [Message::FlowRemoved(f)] => {
                 assert_eq!((f.cookie, f.reason, f.format), (3, FlowRemovedReason::Delete, format));
                 assert_eq!((f.duration_s, f.duration_ns), (2, 500_000_000));

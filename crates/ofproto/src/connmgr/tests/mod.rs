@@ -9,9 +9,10 @@ mod meters;
 mod recording;
 mod requests;
 mod snoop;
+mod turns;
 
 use super::*;
-use crate::backer::PacketInEvent;
+use crate::events::PacketInEvent;
 use crate::flow_mod::ModContext;
 use crate::ports::{Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode};
 use crate::rule::{Rule, RuleFlags};
@@ -133,9 +134,6 @@ impl Switch {
                 }
             }
         }
-        while let Some(event) = self.backer.removed.pop() {
-            self.manager.deliver_removed(&event, self.now_ms);
-        }
         self.with(|m, ctx, now| m.run(ctx, now));
     }
 
@@ -191,7 +189,7 @@ impl Client {
     /// Hands bytes in and reads until nothing more comes.
     pub(super) fn send_bytes(&mut self, switch: &mut Switch, bytes: &[u8]) {
         let id = self.id;
-        switch.with(|m, ctx, now| m.input(id, bytes, ctx, now));
+        switch.with(|m, _, now| m.input(id, bytes, now));
         self.read(switch);
     }
 

@@ -26,7 +26,10 @@ fn a_watcher_sees_both_directions_and_is_told_nothing_else() {
     assert_eq!(seen, [(4, 4), (4, 20), (4, 21)]);
     // What it says itself is nothing to anybody.
     let barrier = encode(&Message::BarrierRequest, Version::V13, 9).unwrap();
-    s.with(|m, ctx, now| m.input(watcher, &barrier, ctx, now));
+    s.with(|m, ctx, now| {
+        m.input(watcher, &barrier, now);
+        m.run(ctx, now);
+    });
     assert_eq!(copies(&mut s, watcher), Vec::<Vec<u8>>::new());
     // Events are copied, too; and once nobody watches, nothing is kept.
     let p = port(OfPort(3), Some(3), "p3");

@@ -1,6 +1,7 @@
 //! Tests of packets for controllers that are made at translation.
 
 use crate::backer::Backer;
+use crate::events::PacketInEvent;
 use crate::upcall::handle;
 use crate::upcall::tests::{add_rule, backer_with, counted, miss_of};
 use dpif::{DpAction, DpifOp, Execute, PmdId, Upcall, UpcallKind, UserCookie};
@@ -13,6 +14,13 @@ fn first_pass(backer: &Backer, upcall: Box<Upcall>) -> (Box<Execute>, Vec<DpActi
     let Some(DpifOp::Execute(execute)) = ops.pop() else { panic!("{ops:?}") };
     let Some(DpifOp::FlowPut(put)) = ops.pop() else { panic!("{ops:?}") };
     (execute, put.actions.to_vec())
+}
+
+/// Everything that waits for the controllers.
+fn told(backer: &Backer) -> Vec<PacketInEvent> {
+    let mut all = Vec::new();
+    backer.route_packet_ins(usize::MAX, |event| all.push(event));
+    all
 }
 
 fn is_for_controller(action: &DpAction) -> bool {
@@ -36,13 +44,13 @@ fn the_first_packet_goes_to_controllers_without_a_second_upcall() {
     let (execute, put) = first_pass(&backer, miss_of(0x88cc, 1));
     assert_eq!(execute.actions[..], [DpAction::Output(DpPort(2))]);
     assert!(execute.went_on && is_for_controller(&put[0]) && put[1..] == execute.actions[..], "{put:?}");
-    let event = backer.packet_ins.pop().expect("a packet-in");
+    let event = told(&backer).pop().expect("a packet-in");
     let DpAction::Userspace(UserCookie::Controller(cookie)) = put[0] else { unreachable!() };
     assert_eq!((event.cookie, event.cookie.controller_id, event.cookie.max_len_bytes), (cookie, 9, 64));
     assert_eq!((event.state.bridge, event.state.regs[3]), (bridge, 7));
     assert_eq!((event.packet.data(), event.key), (execute.packet.data(), execute.key));
     assert_eq!(backer.packet_ins_made.load(Ordering::Relaxed), 1);
-    assert!(backer.packet_ins.is_empty());
+    assert_eq!(backer.packet_ins_waiting(), 0);
     assert_eq!(counted(&backer, bridge), 1);
 }
 
@@ -51,7 +59,7 @@ fn a_packet_for_controllers_alone_is_not_dropped() {
     let (backer, _) = backer_with("actions=controller");
     let (execute, _) = first_pass(&backer, miss_of(0x88cc, 1));
     assert!(execute.actions.is_empty() && execute.went_on);
-    assert_eq!(backer.packet_ins.len(), 1);
+    assert_eq!(backer.packet_ins_waiting(), 1);
 }
 
 #[test]
@@ -60,7 +68,7 @@ fn rewrites_on_the_way_are_seen_by_the_controllers_behind_them_only() {
     push_only(&mut backer);
     let (execute, _) = first_pass(&backer, miss_of(0x88cc, 1));
     assert!(matches!(execute.actions[..], [DpAction::PushVlan { .. }, DpAction::Output(_)]), "{execute:?}");
-    let seen: Vec<_> = std::iter::from_fn(|| backer.packet_ins.pop()).collect();
+    let seen = told(&backer);
     let tagged = [&execute.packet.data()[..12], &[0x81, 0, 0, 5], &execute.packet.data()[12..]].concat();
     let told: Vec<_> = seen.iter().map(|e| (e.cookie.controller_id, e.packet.data())).collect();
     assert_eq!(told, [(1, execute.packet.data()), (2, &tagged[..])]);
@@ -77,8 +85,8 @@ fn what_is_behind_a_rewrite_that_is_not_known_is_left_to_the_datapath() {
         let (execute, put) = first_pass(&backer, miss_of(0x88cc, 1 + u128::from(knows_others)));
         assert_eq!((&execute.actions[..], execute.went_on), (&put[1..], true));
         assert_eq!(put[1..].iter().filter(|a| is_for_controller(a)).count(), 2);
-        assert_eq!(backer.packet_ins.pop().map(|e| e.cookie.controller_id), Some(1));
-        assert!(backer.packet_ins.is_empty());
+        let to: Vec<u16> = told(&backer).iter().map(|e| e.cookie.controller_id).collect();
+        assert_eq!(to, [1]);
     }
 }
 
@@ -89,7 +97,7 @@ fn a_meter_decides_in_the_datapath() {
     backer.change_bridge(bridge, |b| b.meters = std::sync::Arc::new(meters));
     let (execute, put) = first_pass(&backer, miss_of(0x88cc, 1));
     assert_eq!((&execute.actions[..], execute.went_on), (&put[..], false));
-    assert!(backer.packet_ins.is_empty());
+    assert_eq!(backer.packet_ins_waiting(), 0);
     backer.change_bridge(bridge, |b| b.meters = std::sync::Arc::new([(1, 4)].into_iter().collect()));
     add_rule(&backer, bridge, "priority=50000,dl_type=0x88cd,actions=meter:1,controller,2");
     let (execute, put) = first_pass(&backer, miss_of(0x88cd, 2));
@@ -105,7 +113,7 @@ fn packets_of_a_slow_flow_go_at_once_too() {
     let ops = handle(&backer, vec![upcall], 6);
     let [DpifOp::Execute(execute)] = &ops[&PmdId::Core(0)][..] else { panic!("{ops:?}") };
     assert_eq!((&execute.actions[..], execute.went_on), (&[DpAction::Output(DpPort(2))][..], true));
-    assert_eq!(backer.packet_ins.len(), 2);
+    assert_eq!(backer.packet_ins_waiting(), 2);
 }
 
 #[test]
@@ -123,7 +131,7 @@ fn nothing_is_made_while_nobody_listens() {
         let up = Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, ufid + 1) };
         handle(&backer, vec![Box::new(up)], 6);
         let unwanted = backer.packet_ins_unwanted.swap(0, Ordering::Relaxed);
-        (std::iter::from_fn(|| backer.packet_ins.pop()).count() as u64, unwanted)
+        (told(&backer).len() as u64, unwanted)
     };
     assert_eq!(both_ways(), (2, 0));
     listeners.set([0, 4].into_iter());

@@ -108,7 +108,19 @@ fn counters(daemon: &Daemon) -> Vec<(&'static str, u64)> {
     let inside = DropReason::ALL.into_iter().filter_map(|r| Some((r.counter()?, sum.drops[r as usize])));
     let wanted = XlateDrop::ALL.into_iter().map(|d| (d.counter(), sum.xlate_drops[d as usize]));
     let mut all: Vec<_> = inside.chain(wanted).collect();
+    let told = daemon.switch.connections();
+    let (sockets, database) = (daemon.reactor.counts, daemon.db.counters());
     all.extend([
+        ("accept_failed", sockets.accept_failed),
+        ("connection_refused", sockets.refused),
+        ("connection_probe_failed", sockets.probes_failed),
+        ("db_session_cut_off", database.cut_off),
+        ("db_monitor_refused", database.monitors_refused),
+        ("db_wait_refused", database.waits_refused),
+        ("unixctl_cut_off", daemon.commands_cut_off()),
+        ("flow_removed_paused", instances().map(|i| i.backer.removed.times_full()).sum()),
+        ("ofconn_event_dropped", told.events_dropped),
+        ("ofconn_packet_in_dropped", told.packet_ins_dropped),
         ("datapath_drop_rx_malformed", ports.rx_malformed),
         ("datapath_drop_rx_ring_full", ports.rx_dropped),
         ("datapath_drop_rx_truncated", ports.rx_truncated),

@@ -135,7 +135,7 @@ fn controllers_may_come_by_themselves() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");
     let lab = Lab::new(2);
-    let socket = lab.daemon.rundir().join("ctl.sock");
+    let socket = lab.daemon.rundir().join("br0.ctl");
     lab.vsctl(&format!("set-controller br0 ptcp:6655 punix:{}", socket.display()));
     wait_for(LIMIT, "the listening socket", || socket.exists()).unwrap();
     for target in ["tcp:127.0.0.1:6655".to_string(), format!("unix:{}", socket.display())] {
