@@ -49,6 +49,25 @@ impl ModContext<'_> {
 /// Rules that ended, with the reason.
 type Ended = Vec<(Arc<Rule>, RemovedReason)>;
 
+/// What flow-mods do beyond the new tables, to be carried out when none of those that belong together has failed.
+#[derive(Default)]
+struct Done {
+    ended: Ended,
+    /// Tables and cookies of what rules that are gone had learned.
+    orphans: BTreeSet<(TableId, u64)>,
+    /// Counters of rules that stay with them, and count as used now. Rules of the old tables have the same.
+    used: Vec<Arc<RuleStats>>,
+}
+
+impl Done {
+    /// The rules that ended.
+    fn finish(mut self, tables: &mut Tables, now_ms: u64) -> Ended {
+        end_learned(tables, self.orphans, &mut self.ended);
+        self.used.iter().for_each(|stats| stats.credit(0, 0, now_ms));
+        self.ended
+    }
+}
+
 /// Carries out flow-mods in order: all, at one moment, or none.
 ///
 /// # Errors
@@ -64,14 +83,12 @@ pub fn apply_all(
     }
     let outcome = backer.change_bridge(bridge, |b| {
         let mut tables = b.tables.clone();
-        let mut ended = Ended::new();
-        let mut orphans = BTreeSet::new();
+        let mut done = Done::default();
         for (i, fm) in mods.iter().enumerate() {
-            apply_one(&mut tables, fm, cx, &mut ended, &mut orphans).map_err(|kind| (i, kind))?;
+            apply_one(&mut tables, fm, cx, &mut done).map_err(|kind| (i, kind))?;
         }
-        end_learned(&mut tables, orphans, &mut ended);
         b.tables = tables;
-        Ok(ended)
+        Ok(done.finish(&mut b.tables, cx.now_ms))
     });
     for (rule, reason) in outcome.unwrap_or(Err((0, ErrorKind::FmfcUnknown)))? {
         backer.rule_removed(bridge, &rule, reason);
@@ -92,12 +109,11 @@ pub fn apply_each(
     let outcome = backer.change_bridge(bridge, |b| {
         let (mut ended, mut failed) = (Ended::new(), Vec::new());
         for (i, fm) in mods.iter().enumerate() {
-            let mut orphans = BTreeSet::new();
+            let mut done = Done::default();
             // One that fails has changed nothing.
-            let done =
-                check(fm, cx).and_then(|()| apply_one(&mut b.tables, fm, cx, &mut ended, &mut orphans));
-            failed.extend(done.err().map(|kind| (i, kind)));
-            end_learned(&mut b.tables, orphans, &mut ended);
+            let outcome = check(fm, cx).and_then(|()| apply_one(&mut b.tables, fm, cx, &mut done));
+            failed.extend(outcome.err().map(|kind| (i, kind)));
+            ended.extend(done.finish(&mut b.tables, cx.now_ms));
         }
         (ended, failed)
     });
@@ -150,27 +166,31 @@ fn apply_one(
     tables: &mut Tables,
     fm: &FlowMod,
     cx: &ModContext<'_>,
-    ended: &mut Ended,
-    orphans: &mut BTreeSet<(TableId, u64)>,
+    done: &mut Done,
 ) -> Result<(), ErrorKind> {
     let replaced = match fm.command {
-        FlowModCommand::Add => add(tables, fm, cx)?,
-        FlowModCommand::Modify | FlowModCommand::ModifyStrict => modify(tables, fm, cx)?,
+        FlowModCommand::Add => add(tables, fm, cx, done)?,
+        FlowModCommand::Modify | FlowModCommand::ModifyStrict => modify(tables, fm, cx, done)?,
         FlowModCommand::Delete | FlowModCommand::DeleteStrict => {
             let found = collect(tables, fm);
             for r in &found {
                 tables.remove(r.table, &r.matching, r.priority);
             }
-            ended.extend(found.iter().map(|r| (r.clone(), RemovedReason::Delete)));
+            done.ended.extend(found.iter().map(|r| (r.clone(), RemovedReason::Delete)));
             found
         }
     };
-    orphans.extend(replaced.iter().flat_map(|r| learners(r)));
+    done.orphans.extend(replaced.iter().flat_map(|r| learners(r)));
     Ok(())
 }
 
 /// Adds the rule; the one that it replaces, if any.
-fn add(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<Vec<Arc<Rule>>, ErrorKind> {
+fn add(
+    tables: &mut Tables,
+    fm: &FlowMod,
+    cx: &ModContext<'_>,
+    done: &mut Done,
+) -> Result<Vec<Arc<Rule>>, ErrorKind> {
     let table = if fm.table == TableId::ALL { TableId(0) } else { fm.table };
     let priority = i32::from(fm.priority);
     let there = tables.find_exactly(table, &fm.matching, priority).cloned();
@@ -188,7 +208,7 @@ fn add(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<Vec<Arc
         Some(old) if keep_counts => old.stats.clone(),
         _ => Arc::new(RuleStats::default()),
     };
-    stats.credit(0, 0, cx.now_ms);
+    done.used.push(stats.clone());
     tables.insert(Arc::new(Rule {
         table,
         matching: fm.matching,
@@ -219,10 +239,15 @@ fn rule_flags(fm: &FlowMod, version: Version) -> RuleFlags {
 }
 
 /// Changes the rules found; the rules as they were. Where the version says so, a rule is added when there is none.
-fn modify(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<Vec<Arc<Rule>>, ErrorKind> {
+fn modify(
+    tables: &mut Tables,
+    fm: &FlowMod,
+    cx: &ModContext<'_>,
+    done: &mut Done,
+) -> Result<Vec<Arc<Rule>>, ErrorKind> {
     let found = collect(tables, fm);
     if found.is_empty() && fm.cookie_mask == 0 && fm.new_cookie != u64::MAX {
-        return add(tables, fm, cx);
+        return add(tables, fm, cx, done);
     }
     for old in &found {
         let stats = if fm.flags.contains(FlowModFlags::RESET_COUNTS) {
