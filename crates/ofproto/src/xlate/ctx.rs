@@ -2,7 +2,10 @@
 
 use super::cache::{XlateCache, XlateEffect};
 use super::trace::{TraceEvent, Tracer};
-use super::{MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, MAX_STACK, Request, Translation, XlateHost};
+use super::{
+    MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, MAX_STACK, Request, Translation, XlateHost,
+    miss_reason,
+};
 use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::Rule;
@@ -273,9 +276,8 @@ impl<'a> Ctx<'a> {
         if !self.bridge.miss_to_controller || quiet {
             return;
         }
-        self.rule_cookie = u64::MAX;
-        let reason = PacketInReason::NoMatch;
-        self.output_controller(&ControllerAction { reason, ..ControllerAction::plain(u16::MAX) });
+        self.rule_cookie = 0;
+        self.hand_up(&ControllerAction::plain(u16::MAX), miss_reason::NO_RULE);
     }
 
     /// A `resubmit`, `goto_table` or output to `TABLE`.
@@ -466,20 +468,25 @@ impl<'a> Ctx<'a> {
 
     /// Sends the packet, as it is now, to the controllers.
     pub(super) fn output_controller(&mut self, action: &ControllerAction) {
+        let reason = match action.reason {
+            PacketInReason::Action if self.rule_is_miss => miss_reason::RULE,
+            reason => reason as u8,
+        };
+        self.hand_up(action, reason);
+    }
+
+    /// As [`Ctx::output_controller`], for a reason of `OFPR_*` or [`miss_reason`].
+    fn hand_up(&mut self, action: &ControllerAction, reason: u8) {
         self.commit();
         let state = self.frozen_state(Vec::new(), action.userdata.clone());
         let Some(recirc_id) = self.host.recirc_hold(state) else {
             return self.fail(XlateDrop::NoRecirculationContext, "no recirculation id left");
         };
         self.recircs.push(recirc_id);
-        let reason = match action.reason {
-            PacketInReason::Action if self.rule_is_miss => PacketInReason::NoMatch,
-            reason => reason,
-        };
         let hand_up = DpAction::Userspace(UserCookie::Controller(ControllerCookie {
             recirc_id,
             rule_cookie: self.rule_cookie,
-            reason: reason as u8,
+            reason,
             controller_id: action.controller_id,
             max_len_bytes: action.max_len_bytes,
         }));
