@@ -331,13 +331,13 @@ impl<'a> Ctx<'a> {
             Action::OutputReg { source, max_len_bytes } => {
                 source.add_mask(&mut self.wc.0);
                 let port = source.get(&self.flow);
-                self.trace.detail(|| format!("output port is {port}"));
-                match u32::try_from(port) {
-                    Ok(p) if source.len_bits <= 16 => {
-                        self.output(OfPort::from_of10(p as u16), *max_len_bytes)
+                // Whatever its width, the subfield holds a port number of OpenFlow 1.0.
+                match u16::try_from(port) {
+                    Ok(p) => {
+                        self.trace.detail(|| format!("output port is {p}"));
+                        self.output(OfPort::from_of10(p), *max_len_bytes);
                     }
-                    Ok(p) => self.output(OfPort(p), *max_len_bytes),
-                    Err(_) => self.trace.detail(|| format!("output port {port:#x} is out of range")),
+                    Err(_) => self.trace.warning(|| format!("output port {port} is out of range")),
                 }
             }
             Action::Controller(c) if c.is_plain() => self.output(OfPort::CONTROLLER, c.max_len_bytes),
