@@ -8,7 +8,7 @@ use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig, MeterStats};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Meter ids are below this.
-pub const METERS_MAX: u32 = 65536;
+pub const METERS_MAX: u32 = 1 << 18;
 /// The most bands of a meter.
 pub const METER_BANDS_MAX: usize = 8;
 

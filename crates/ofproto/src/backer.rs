@@ -493,7 +493,8 @@ fn has_room(bridge: &BridgeView, l: &LearnedFlow) -> bool {
 }
 
 impl Backer {
-    /// Adds a learned rule, or refreshes the one that is there. A rule whose actions changed is replaced.
+    /// Adds a learned rule, or refreshes the one that is there: its hard timeout, not its idle one, which only packets that match
+    /// it do, as in OVS. A rule whose actions changed is replaced.
     pub fn learn_rule(&self, bridge: BridgeId, l: &LearnedFlow, used_ms: u64) -> bool {
         let view = self.view();
         let Some(b) = view.bridge(bridge) else { return false };
@@ -505,7 +506,6 @@ impl Backer {
             // timeouts, it is not worth a new version of the tables.
             let stale = l.hard_timeout_s != 0 && there.modified_ms + 1000 <= used_ms;
             if !stale {
-                there.stats.credit(0, 0, used_ms);
                 return true;
             }
         }
@@ -518,7 +518,6 @@ impl Backer {
                 rule.stats = there.stats.clone();
                 rule.created_ms = there.created_ms;
                 rule.modified_ms = used_ms.max(there.modified_ms);
-                rule.stats.credit(0, 0, used_ms);
             }
             b.tables.insert(Arc::new(rule));
             true

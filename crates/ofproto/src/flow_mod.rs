@@ -56,6 +56,25 @@ impl ModContext<'_> {
 /// Rules that ended, with the reason.
 type Ended = Vec<(Arc<Rule>, RemovedReason)>;
 
+/// What flow-mods do beyond the new tables, to be carried out when none of those that belong together has failed.
+#[derive(Default)]
+struct Done {
+    ended: Ended,
+    /// Tables and cookies of what rules that are gone had learned.
+    orphans: BTreeSet<(TableId, u64)>,
+    /// Counters of rules that stay with them, and count as used now. Rules of the old tables have the same.
+    used: Vec<Arc<RuleStats>>,
+}
+
+impl Done {
+    /// The rules that ended.
+    fn finish(mut self, tables: &mut Tables, now_ms: u64) -> Ended {
+        end_learned(tables, self.orphans, &mut self.ended);
+        self.used.iter().for_each(|stats| stats.credit(0, 0, now_ms));
+        self.ended
+    }
+}
+
 /// Carries out flow-mods in order: all, at one moment, or none.
 ///
 /// # Errors
@@ -71,14 +90,12 @@ pub fn apply_all(
     }
     let outcome = backer.change_bridge(bridge, |b| {
         let mut tables = b.tables.clone();
-        let mut ended = Ended::new();
-        let mut orphans = BTreeSet::new();
+        let mut done = Done::default();
         for (i, fm) in mods.iter().enumerate() {
-            apply_one(&mut tables, fm, cx, &mut ended, &mut orphans).map_err(|kind| (i, kind))?;
+            apply_one(&mut tables, fm, cx, &mut done).map_err(|kind| (i, kind))?;
         }
-        end_learned(&mut tables, orphans, &mut ended);
         b.tables = tables;
-        Ok(ended)
+        Ok(done.finish(&mut b.tables, cx.now_ms))
     });
     for (rule, reason) in outcome.unwrap_or(Err((0, ErrorKind::FmfcUnknown)))? {
         backer.removed.push(bridge, &rule, reason);
@@ -127,27 +144,31 @@ fn apply_one(
     tables: &mut Tables,
     fm: &FlowMod,
     cx: &ModContext<'_>,
-    ended: &mut Ended,
-    orphans: &mut BTreeSet<(TableId, u64)>,
+    done: &mut Done,
 ) -> Result<(), ErrorKind> {
     let replaced = match fm.command {
-        FlowModCommand::Add => add(tables, fm, cx)?,
+        FlowModCommand::Add => add(tables, fm, cx, &mut done.used)?,
         _ => {
             let found = collect(tables, fm);
             if found.is_empty() && modify_adds(fm) {
-                add(tables, fm, cx)?
+                add(tables, fm, cx, &mut done.used)?
             } else {
-                found.iter().for_each(|r| change(tables, fm, cx, r.clone(), ended));
+                found.iter().for_each(|r| change(tables, fm, cx, r.clone(), &mut done.ended));
                 found
             }
         }
     };
-    orphans.extend(replaced.iter().flat_map(|r| learners(r)));
+    done.orphans.extend(replaced.iter().flat_map(|r| learners(r)));
     Ok(())
 }
 
-/// Adds the rule; the one that it replaces, if any.
-fn add(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<Vec<Arc<Rule>>, ErrorKind> {
+/// Adds the rule; the one that it replaces, if any. Its counters are added to `used`: see [`Done::used`].
+fn add(
+    tables: &mut Tables,
+    fm: &FlowMod,
+    cx: &ModContext<'_>,
+    used: &mut Vec<Arc<RuleStats>>,
+) -> Result<Vec<Arc<Rule>>, ErrorKind> {
     let table = if fm.table == TableId::ALL { TableId(0) } else { fm.table };
     let priority = i32::from(fm.priority);
     let there = tables.find_exactly(table, &fm.matching, priority).cloned();
@@ -165,7 +186,7 @@ fn add(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<Vec<Arc
         Some(old) if keep_counts => old.stats.clone(),
         _ => Arc::new(RuleStats::default()),
     };
-    stats.credit(0, 0, cx.now_ms);
+    used.push(stats.clone());
     tables.insert(Arc::new(Rule {
         table,
         matching: fm.matching,

@@ -1,10 +1,11 @@
 //! Which port each MAC address of each VLAN was last seen on (IEEE 802.1D §7.8, 7.9).
 //!
-//! Bounded: above the limit the learned entry that was used longest ago goes. Time comes from the caller.
+//! Bounded: above the limit the port with the most learned addresses loses the one that was seen longest ago, so that a flood on
+//! one port takes none of the others'. Time comes from the caller.
 
 use crate::ports::BundleId;
 use flow::MacAddr;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Default of `mac-aging-time`.
 pub const DEFAULT_IDLE_S: u32 = 300;
@@ -38,11 +39,26 @@ pub struct MacStats {
     pub moved: u64,
 }
 
+/// VLAN and address.
+type Key = (u16, MacAddr);
+
+/// The addresses of one port. None without any.
+#[derive(Debug, Default)]
+struct PortMacs {
+    /// Learned ones, those first that were seen longest ago.
+    by_age: BTreeMap<u64, Key>,
+    fixed: BTreeSet<Key>,
+}
+
 /// The table of one bridge.
 #[derive(Debug)]
 pub struct MacTable {
-    entries: HashMap<(u16, MacAddr), MacEntry>,
-    by_age: BTreeMap<u64, (u16, MacAddr)>,
+    entries: HashMap<Key, MacEntry>,
+    /// Learned entries of all ports, those first that were seen longest ago.
+    by_age: BTreeMap<u64, Key>,
+    ports: HashMap<BundleId, PortMacs>,
+    /// Ports by how many learned addresses they have.
+    by_size: BTreeSet<(usize, BundleId)>,
     next_order: u64,
     idle_s: u32,
     max_entries: usize,
@@ -55,6 +71,8 @@ impl Default for MacTable {
         MacTable {
             entries: HashMap::new(),
             by_age: BTreeMap::new(),
+            ports: HashMap::new(),
+            by_size: BTreeSet::new(),
             next_order: 0,
             idle_s: DEFAULT_IDLE_S,
             max_entries: DEFAULT_MAX_ENTRIES,
@@ -77,7 +95,7 @@ impl MacTable {
     pub fn configure(&mut self, idle_s: u32, max_entries: usize) {
         self.idle_s = idle_s.max(1);
         self.max_entries = max_entries.clamp(1, 1_000_000);
-        while self.entries.len() > self.max_entries && self.evict_oldest() {}
+        while self.entries.len() > self.max_entries && self.evict() {}
     }
 
     /// Aging time in seconds.
@@ -111,81 +129,67 @@ impl MacTable {
         if mac.is_multicast() {
             return Learned::Refreshed;
         }
-        let order = self.next_order;
-        self.next_order += 1;
         let key = (vlan, mac);
-        if let Some(e) = self.entries.get_mut(&key) {
-            let Some(seen_ms) = e.seen_ms else { return Learned::Refreshed };
-            if now_ms < seen_ms {
-                // Counters of an older time, pushed late, say nothing new.
+        if let Some(e) = self.entries.get(&key) {
+            // Counters of an older time, pushed late, say nothing new.
+            if e.seen_ms.is_none_or(|seen_ms| now_ms < seen_ms) {
                 return Learned::Refreshed;
             }
             let moved = e.bundle != bundle;
-            self.by_age.remove(&e.order);
-            self.by_age.insert(order, key);
-            (e.order, e.seen_ms, e.bundle) = (order, Some(now_ms), bundle);
-            if moved {
-                self.stats.moved += 1;
-                return Learned::Changed;
-            }
+            self.take(key);
+            self.put(key, bundle, Some(now_ms));
+            self.stats.moved += u64::from(moved);
+            return if moved { Learned::Changed } else { Learned::Refreshed };
+        }
+        if self.entries.len() >= self.max_entries && !self.evict() {
             return Learned::Refreshed;
         }
-        if self.entries.len() >= self.max_entries && !self.evict_oldest() {
-            return Learned::Refreshed;
-        }
-        let entry = MacEntry { vlan, mac, bundle, seen_ms: Some(now_ms), order };
-        self.by_age.insert(order, key);
-        self.entries.insert(key, entry);
+        self.put(key, bundle, Some(now_ms));
         self.stats.learned += 1;
         Learned::Changed
     }
 
     /// Refreshes an entry for traffic that the datapath handled, if it still is on `bundle`.
     pub fn refresh(&mut self, vlan: u16, mac: MacAddr, bundle: BundleId, used_ms: u64) {
-        let Some(e) = self.entries.get_mut(&(vlan, mac)).filter(|e| e.bundle == bundle) else { return };
-        let Some(seen_ms) = e.seen_ms.as_mut() else { return };
-        if used_ms > *seen_ms {
-            *seen_ms = used_ms;
-            self.by_age.remove(&e.order);
-            e.order = self.next_order;
-            self.by_age.insert(e.order, (vlan, e.mac));
-            self.next_order += 1;
+        let key = (vlan, mac);
+        let Some(e) = self.entries.get(&key).filter(|e| e.bundle == bundle) else { return };
+        if e.seen_ms.is_some_and(|seen_ms| used_ms > seen_ms) {
+            self.take(key);
+            self.put(key, bundle, Some(used_ms));
         }
     }
 
     /// Adds a static entry, which never ages or moves. `false` when the table is full of static entries.
     pub fn add_static(&mut self, vlan: u16, mac: MacAddr, bundle: BundleId) -> bool {
         self.remove(vlan, mac);
-        if self.entries.len() >= self.max_entries && !self.evict_oldest() {
+        if self.entries.len() >= self.max_entries && !self.evict() {
             return false;
         }
-        let entry = MacEntry { vlan, mac, bundle, seen_ms: None, order: self.next_order };
-        self.next_order += 1;
-        self.entries.insert((vlan, mac), entry);
+        self.put((vlan, mac), bundle, None);
         true
     }
 
     /// Removes an entry; whether there was one.
     pub fn remove(&mut self, vlan: u16, mac: MacAddr) -> bool {
-        let Some(e) = self.entries.remove(&(vlan, mac)) else { return false };
-        self.by_age.remove(&e.order);
-        true
+        self.take((vlan, mac))
     }
 
     /// Forgets all learned addresses (of one bundle, if given). Whether there were any.
     pub fn flush(&mut self, bundle: Option<BundleId>) -> bool {
-        let before = self.entries.len();
-        self.entries.retain(|_, e| e.seen_ms.is_none() || bundle.is_some_and(|b| b != e.bundle));
-        self.by_age.retain(|_, key| self.entries.contains_key(key));
-        self.entries.len() != before
+        let keys: Vec<Key> = match bundle {
+            Some(b) => self.ports.get(&b).into_iter().flat_map(|p| p.by_age.values().copied()).collect(),
+            None => self.by_age.values().copied().collect(),
+        };
+        keys.iter().for_each(|key| _ = self.take(*key));
+        !keys.is_empty()
     }
 
     /// Forgets everything about a bundle, static entries too. Whether there was anything.
     pub fn forget_bundle(&mut self, bundle: BundleId) -> bool {
-        let before = self.entries.len();
-        self.entries.retain(|_, e| e.bundle != bundle);
-        self.by_age.retain(|_, key| self.entries.contains_key(key));
-        self.entries.len() != before
+        let fixed = self.ports.get(&bundle).into_iter().flat_map(|p| p.fixed.iter().copied());
+        let fixed: Vec<Key> = fixed.collect();
+        fixed.iter().for_each(|key| _ = self.take(*key));
+        self.flush(Some(bundle)) || !fixed.is_empty()
     }
 
     /// Removes entries that were not seen for the aging time. Whether any went.
@@ -197,7 +201,7 @@ impl MacTable {
             if seen_ms.saturating_add(idle_ms) > now_ms {
                 break;
             }
-            self.remove(key.0, key.1);
+            self.take(key);
             self.stats.expired += 1;
             any = true;
         }
@@ -221,9 +225,48 @@ impl MacTable {
         self.entries.is_empty()
     }
 
-    fn evict_oldest(&mut self) -> bool {
-        let Some((_, key)) = self.by_age.pop_first() else { return false };
-        self.entries.remove(&key);
+    /// Adds an entry, which is not there.
+    fn put(&mut self, key: Key, bundle: BundleId, seen_ms: Option<u64>) {
+        let order = self.next_order;
+        self.next_order += 1;
+        self.entries.insert(key, MacEntry { vlan: key.0, mac: key.1, bundle, seen_ms, order });
+        let port = self.ports.entry(bundle).or_default();
+        if seen_ms.is_none() {
+            port.fixed.insert(key);
+            return;
+        }
+        let size = port.by_age.len();
+        port.by_age.insert(order, key);
+        self.by_age.insert(order, key);
+        self.by_size.remove(&(size, bundle));
+        self.by_size.insert((size + 1, bundle));
+    }
+
+    /// Removes an entry; whether it was there.
+    fn take(&mut self, key: Key) -> bool {
+        let Some(e) = self.entries.remove(&key) else { return false };
+        let Some(port) = self.ports.get_mut(&e.bundle) else { return true };
+        let size = port.by_age.len();
+        port.fixed.remove(&key);
+        if port.by_age.remove(&e.order).is_some() {
+            self.by_age.remove(&e.order);
+            self.by_size.remove(&(size, e.bundle));
+            if size > 1 {
+                self.by_size.insert((size - 1, e.bundle));
+            }
+        }
+        if port.by_age.is_empty() && port.fixed.is_empty() {
+            self.ports.remove(&e.bundle);
+        }
+        true
+    }
+
+    /// Takes from the port with the most learned addresses the one seen longest ago; `false` when nothing is learned.
+    fn evict(&mut self) -> bool {
+        let Some((_, bundle)) = self.by_size.last() else { return false };
+        let oldest = self.ports.get(bundle).and_then(|p| p.by_age.first_key_value());
+        let Some((_, key)) = oldest else { return false };
+        self.take(*key);
         self.stats.evicted += 1;
         true
     }

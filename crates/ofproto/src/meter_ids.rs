@@ -10,20 +10,28 @@ use std::sync::Arc;
 use sync::lock;
 
 /// Datapath numbers of meters lie below this.
-pub const DP_METERS_MAX: u32 = 65536;
+pub const DP_METERS_MAX: u32 = 1 << 18;
 
-/// Which datapath numbers are taken.
+/// Which datapath numbers are taken: those below `next` that were not given back.
 #[derive(Debug, Default)]
 pub(crate) struct MeterIds {
-    taken: BTreeSet<u32>,
+    next: u32,
+    given_back: BTreeSet<u32>,
 }
 
 impl MeterIds {
     fn hold(&mut self) -> Option<u32> {
-        // The numbers taken are `0..n` unless there is a gap, and then the first gap is the lowest free number.
-        let free = (0..).zip(&self.taken).find(|(n, taken)| n != *taken).map(|(n, _)| n);
-        let id = free.unwrap_or(self.taken.len() as u32);
-        (id < DP_METERS_MAX && self.taken.insert(id)).then_some(id)
+        self.given_back.pop_first().or_else(|| {
+            let fresh = (self.next < DP_METERS_MAX).then_some(self.next);
+            self.next += u32::from(fresh.is_some());
+            fresh
+        })
+    }
+
+    fn release(&mut self, id: u32) {
+        if id < self.next {
+            self.given_back.insert(id);
+        }
     }
 }
 
@@ -35,7 +43,7 @@ impl Backer {
 
     /// Gives a number back whose meter is no longer in the datapath.
     pub fn meter_release(&self, id: u32) {
-        lock(&self.meter_ids).taken.remove(&id);
+        lock(&self.meter_ids).release(id);
     }
 
     /// Lets the rules of a bridge use a meter: its OpenFlow number stands for this datapath number, or for none.

@@ -20,8 +20,15 @@ const NW_SRC_SHIFT: u32 = 8;
 const NW_DST_SHIFT: u32 = 14;
 const DL_VLAN_PCP: u32 = 1 << 20;
 const NW_TOS: u32 = 1 << 21;
+/// All bits that say what is a wildcard.
+const WILDCARDS: u32 = (1 << 22) - 1;
 /// `dl_vlan` that matches packets without a tag.
 const VLAN_NONE: u16 = 0xffff;
+
+/// Whether the match that stands next has no wildcard (`OFPFW_ALL`).
+pub(crate) fn is_exact(r: &Reader<'_>) -> Res<bool> {
+    Ok(r.clone().u32()? & WILDCARDS == 0)
+}
 
 pub(crate) fn read(r: &mut Reader<'_>) -> Res<Match> {
     let wild = r.u32()?;
@@ -59,7 +66,18 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Res<Match> {
         put(on(TP_SRC), src, tp_src.into(), src.full_mask());
         put(on(TP_DST), dst, tp_dst.into(), dst.full_mask());
     }
+    if is_icmp(&m) {
+        // A type or code beyond 8 bits keeps all 16, and so matches no packet, as in OVS.
+        let halves = [(TP_SRC, FieldId::TcpSrc, tp_src), (TP_DST, FieldId::TcpDst, tp_dst)];
+        for (_, field, value) in halves.into_iter().filter(|(bit, _, value)| on(*bit) && *value > 0xff) {
+            m.set_masked(field, value.into(), field.full_mask());
+        }
+    }
     Ok(m)
+}
+
+fn is_icmp(m: &Match) -> bool {
+    exists(FieldId::IcmpType, m) || exists(FieldId::Icmpv6Type, m)
 }
 
 const L4_FIELDS: [(FieldId, FieldId); 5] = [
@@ -102,8 +120,7 @@ pub(crate) fn put(w: &mut Writer, m: &Match) {
     need(mask.dl_type == 0xffff, DL_TYPE);
     need(mask.nw_tos & 0xfc == 0xfc, NW_TOS);
     need(mask.nw_proto == 0xff, NW_PROTO);
-    let icmp = exists(FieldId::IcmpType, m) || exists(FieldId::Icmpv6Type, m);
-    let l4_mask = if icmp { 0xff } else { 0xffff };
+    let l4_mask = if is_icmp(m) { 0xff } else { 0xffff };
     need(mask.tp_src & l4_mask == l4_mask, TP_SRC);
     need(mask.tp_dst & l4_mask == l4_mask, TP_DST);
     let (dl_vlan, pcp) = put_vlan(f.vlans[0].tci, mask.vlans[0].tci, &mut need);

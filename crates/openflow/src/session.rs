@@ -22,6 +22,7 @@ pub const TAP_BYTES: usize = 4 << 20;
 
 const OFPT_HELLO: u8 = 0;
 const OFPT_ERROR: u8 = 1;
+const OFPT_ECHO_REQUEST: u8 = 2;
 const OFPT_ECHO_REPLY: u8 = 3;
 
 /// How a session behaves.
@@ -68,14 +69,6 @@ pub enum CloseReason {
     /// A header says less than its own length.
     #[error("a header gives a message length of {0} bytes, less than a header has: not OpenFlow")]
     BadLength(u16),
-    /// A message of another version than agreed.
-    #[error("a message of {got} came where {expected} was agreed")]
-    WrongVersion {
-        /// The message's.
-        got: Version,
-        /// The one agreed.
-        expected: Version,
-    },
     /// The peer's hello did not come in time.
     #[error("no hello from the peer in time")]
     HelloTimeout,
@@ -255,7 +248,7 @@ impl Session {
         Ok(self.output().len())
     }
 
-    /// Answers a message with an error. `request` is the refused message as it came, or its beginning of 64 bytes.
+    /// Answers a message with an error. `request` is the refused message as it came, or its beginning.
     pub fn send_error(&mut self, kind: ErrorKind, request: &[u8]) -> Result<usize, SendError> {
         let e = OfError::about(kind, request);
         self.send_with_xid(&Message::Error(e.to_body()), e.xid)
@@ -424,10 +417,8 @@ impl Session {
 
     fn later_frame(&mut self, frame: Box<[u8]>, version: Version) -> Option<Event> {
         let (got, ty) = (Version(frame[0]), frame[1]);
-        if got != version && ty > OFPT_ECHO_REPLY {
-            let e = OfError::about(ErrorKind::BrcBadVersion, &frame);
-            self.put(version, e.xid, &Message::Error(e.to_body()));
-            return Some(self.close(CloseReason::WrongVersion { got, expected: version }));
+        if got != version {
+            return self.other_version(&frame);
         }
         match decode_with(&frame, self.options) {
             Ok((_, xid, Message::EchoRequest(data))) => {
@@ -444,6 +435,28 @@ impl Session {
                 if ty != OFPT_ERROR && ty != OFPT_HELLO && ty != OFPT_ECHO_REPLY {
                     self.put(version, e.xid, &Message::Error(e.to_body()));
                 }
+                Some(Event::Refused(e))
+            }
+        }
+    }
+
+    /// Takes a message of another version than agreed. An echo is answered in its own version, whatever that is. Anything
+    /// else is refused, in its version where that exists and else in OpenFlow 1.0, as OVS does.
+    fn other_version(&mut self, frame: &[u8]) -> Option<Event> {
+        let (got, ty) = (Version(frame[0]), frame[1]);
+        match ty {
+            OFPT_ECHO_REQUEST if got.0 != 0 => {
+                let mut reply = frame.to_vec();
+                reply[1] = OFPT_ECHO_REPLY;
+                self.output.extend_from_slice(&reply);
+                self.copy(&reply);
+                None
+            }
+            OFPT_HELLO | OFPT_ERROR | OFPT_ECHO_REPLY => None,
+            _ => {
+                let e = OfError::about(ErrorKind::BrcBadVersion, frame);
+                let known = Version::V10 <= got && got <= Version::V15;
+                self.put(if known { got } else { Version::V10 }, e.xid, &Message::Error(e.to_body()));
                 Some(Event::Refused(e))
             }
         }

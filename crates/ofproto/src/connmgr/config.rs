@@ -16,6 +16,11 @@ const ACTIONS_10: u32 = 0xfff;
 const FRAG_MASK: u16 = 3;
 /// `OFPC_INVALID_TTL_TO_CONTROLLER`, to OpenFlow 1.2.
 const INVALID_TTL_TO_CONTROLLER: u16 = 4;
+/// Reasons that a connection can ask for, as bits: `OFPR_*` and `OFPPR_*` to OpenFlow 1.3, `OFPRR_*` of all versions, as OVS
+/// keeps them.
+const PACKET_IN_REASONS: u32 = 0x7;
+const PORT_REASONS: u32 = 0x7;
+const REMOVED_REASONS: u32 = 0x3f;
 /// `1 << OFPR_INVALID_TTL`.
 const INVALID_TTL_BIT: u32 = 1 << 2;
 
@@ -69,7 +74,8 @@ impl Conn {
         outcome: &mut Outcome,
     ) -> Result<(), ErrorKind> {
         let elects = matches!(m.role, ControllerRole::Master | ControllerRole::Slave);
-        if let (true, Some(id)) = (elects, m.generation_id) {
+        if elects && m.format == Format::Standard {
+            let id = m.generation_id;
             if shared.generation_id.is_some_and(|seen| (id.wrapping_sub(seen) as i64) < 0) {
                 return Err(ErrorKind::RrfcStale);
             }
@@ -80,12 +86,22 @@ impl Conn {
             outcome.became_master = m.role == ControllerRole::Master;
             outcome.interest_changed = true;
         }
-        let role = Role { format: m.format, role: self.role, generation_id: shared.generation_id };
+        let role = Role {
+            format: m.format,
+            role: self.role,
+            generation_id: shared.generation_id.unwrap_or(u64::MAX),
+        };
         self.reply(&Message::RoleReply(role), xid)
     }
 
     pub(super) fn set_async(&mut self, m: AsyncConfig) -> Result<(), ErrorKind> {
-        self.asyncs = AsyncConfig { format: Format::Standard, ..m };
+        let known = |bits: [u32; 2], known: u32| bits.map(|b| b & known);
+        self.asyncs = AsyncConfig {
+            format: Format::Standard,
+            packet_in: known(m.packet_in, PACKET_IN_REASONS),
+            port_status: known(m.port_status, PORT_REASONS),
+            flow_removed: known(m.flow_removed, REMOVED_REASONS),
+        };
         Ok(())
     }
 

@@ -7,9 +7,7 @@ use crate::flow_mod::{ModContext, ModQueue};
 use crate::ports::Port;
 use openflow::msg::control::{AsyncConfig, BundleControlType, ControllerRole};
 use openflow::session::{CloseReason, Config, Event, Session};
-use openflow::{
-    ErrorBody, ErrorCode, ErrorKind, Format, HEADER_BYTES, MAX_MESSAGE_BYTES, Message, Version, VersionSet,
-};
+use openflow::{ErrorKind, Format, Message, Version, VersionSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,8 +27,6 @@ const GATHER_MAX: usize = 1024;
 const PATIENCE_MS: u64 = 5_000;
 /// Less than this in that time is nothing.
 const PATIENCE_BYTES: u64 = 64 << 10;
-/// Bytes of an error message before its data, at most.
-const ERROR_HEADERS_BYTES: usize = HEADER_BYTES + 12;
 /// `miss_send_len` of a controller that has not said another (OpenFlow 1.3 §7.3.2).
 const DEFAULT_MISS_SEND_LEN_BYTES: u16 = 128;
 
@@ -266,11 +262,7 @@ impl Conn {
 
     /// Answers with an error about `frame`. Output that cannot be written ends with the session's own limit.
     pub(super) fn refuse(&mut self, kind: ErrorKind, frame: &[u8]) {
-        // The whole message is told, not only the 64 bytes that the standard asks for: people read these errors.
-        let data = frame[..frame.len().min(MAX_MESSAGE_BYTES - ERROR_HEADERS_BYTES)].to_vec();
-        let error = Message::Error(ErrorBody { error: ErrorCode::Known(kind), data });
-        let xid = frame.get(4..8).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
-        if self.session.send_with_xid(&error, xid).is_err() {
+        if self.session.send_error(kind, frame).is_err() {
             self.over.get_or_insert(CloseReason::OutputOverflow);
         }
     }

@@ -3,6 +3,7 @@
 
 use super::Ctx;
 use crate::flow_mod;
+use crate::meter_ids::DP_METERS_MAX;
 use crate::rule::Rule;
 use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig};
 use flow::action::Action;
@@ -12,8 +13,8 @@ use openflow::msg::meter::{
 };
 use std::collections::BTreeMap;
 
-/// Meters have numbers below this.
-const METERS: u32 = 65536;
+/// Meters have numbers up to this.
+const METERS: u32 = DP_METERS_MAX;
 /// Bands that a meter may have.
 const BANDS: usize = 8;
 
@@ -33,7 +34,7 @@ pub(super) struct MeterTable {
 /// What meters can do: drop, in both units, with bursts and statistics.
 pub(super) fn features() -> MeterFeatures {
     MeterFeatures {
-        max_meters: METERS - 1,
+        max_meters: METERS,
         band_types: 1 << 1,
         capabilities: u32::from(flags::KBPS | flags::PKTPS | flags::BURST | flags::STATS),
         max_bands: BANDS as u8,
@@ -153,7 +154,7 @@ impl MeterTable {
 
 /// The meter as it is kept: a band without a burst size has one second's worth.
 fn checked(m: &Meter) -> Result<Meter, ErrorKind> {
-    if (m.id == 0 || m.id >= METERS) && m.id != CONTROLLER {
+    if (m.id == 0 || m.id > METERS) && m.id != CONTROLLER {
         return Err(ErrorKind::MmfcInvalidMeter);
     }
     if m.bands.is_empty() || m.bands.len() > BANDS {

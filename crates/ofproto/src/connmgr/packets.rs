@@ -5,7 +5,7 @@ use super::{Connmgr, Ctx, Shared};
 use crate::events::{PacketInEvent, RemovedEvent, RemovedReason};
 use crate::flow_mod::ModContext;
 use crate::rule::Rule;
-use crate::xlate::{Request, Start, translate};
+use crate::xlate::{Request, Start, miss_reason, translate};
 use dpif::{DpifOp, Execute, OpBatch, PmdId};
 use flow::action::PacketInReason;
 use flow::extract::{Metadata, extract};
@@ -111,39 +111,46 @@ fn exactly(flow: &flow::Flow) -> Match {
 
 /// Why a packet came, for all connections.
 struct Why {
+    /// By `OFPR_*` alone.
     reason: PacketInReason,
-    /// No rule at all matched, rather than the one for packets that miss.
-    implicit_miss: bool,
+    miss: Option<Miss>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Miss {
+    /// By the rule for packets that miss.
+    Rule,
+    NoRule,
 }
 
 impl Why {
     fn of(event: &PacketInEvent) -> Why {
-        let reason = match event.cookie.reason {
-            0 => PacketInReason::NoMatch,
-            2 => PacketInReason::InvalidTtl,
-            3 => PacketInReason::ActionSet,
-            4 => PacketInReason::Group,
-            5 => PacketInReason::PacketOut,
-            _ => PacketInReason::Action,
+        let (reason, miss) = match event.cookie.reason {
+            0 => (PacketInReason::NoMatch, None),
+            2 => (PacketInReason::InvalidTtl, None),
+            3 => (PacketInReason::ActionSet, None),
+            4 => (PacketInReason::Group, None),
+            5 => (PacketInReason::PacketOut, None),
+            miss_reason::RULE => (PacketInReason::NoMatch, Some(Miss::Rule)),
+            miss_reason::NO_RULE => (PacketInReason::NoMatch, Some(Miss::NoRule)),
+            _ => (PacketInReason::Action, None),
         };
-        let implicit_miss = reason == PacketInReason::NoMatch && event.cookie.rule_cookie == u64::MAX;
-        Why { reason, implicit_miss }
+        Why { reason, miss }
     }
 
-    /// The reason as the version has it; `None` when its connections are not told at all.
-    fn for_version(&self, version: Version) -> Option<PacketInReason> {
-        match self.reason {
-            PacketInReason::NoMatch if self.implicit_miss && version >= Version::V13 => None,
-            // Before 1.3 the rule for packets that miss is a rule as any other.
-            PacketInReason::NoMatch if !self.implicit_miss && version < Version::V13 => {
-                Some(PacketInReason::Action)
-            }
-            PacketInReason::ActionSet | PacketInReason::Group | PacketInReason::PacketOut
+    /// The reason by which connections of the version choose, and the one that they are told; `None` when they are not told
+    /// at all.
+    fn for_version(&self, version: Version) -> Option<(PacketInReason, PacketInReason)> {
+        match (self.reason, self.miss) {
+            (_, Some(Miss::NoRule)) if version >= Version::V13 => None,
+            // Before 1.3 the rule for packets that miss is a rule as any other, but still chosen as a miss.
+            (reason, Some(Miss::Rule)) if version < Version::V13 => Some((reason, PacketInReason::Action)),
+            (PacketInReason::ActionSet | PacketInReason::Group | PacketInReason::PacketOut, _)
                 if version < Version::V14 =>
             {
-                Some(PacketInReason::Action)
+                Some((PacketInReason::Action, PacketInReason::Action))
             }
-            reason => Some(reason),
+            (reason, _) => Some((reason, reason)),
         }
     }
 }
@@ -172,8 +179,8 @@ impl Connmgr {
         let why = Why::of(event);
         let mut message: Option<PacketIn> = None;
         for conn in self.conns.values_mut().filter(|c| c.controller_id == event.cookie.controller_id) {
-            let Some(reason) = why.for_version(conn.version()) else { continue };
-            if !conn.receives(AsyncKind::PacketIn, reason as u8) {
+            let Some((choice, reason)) = why.for_version(conn.version()) else { continue };
+            if !conn.receives(AsyncKind::PacketIn, choice as u8) {
                 continue;
             }
             let m = message.get_or_insert_with(|| PacketIn {
@@ -182,7 +189,7 @@ impl Connmgr {
                 total_len_bytes: event.packet.len() as u32,
                 reason,
                 table: event.state.table,
-                cookie: if why.implicit_miss { 0 } else { event.cookie.rule_cookie },
+                cookie: event.cookie.rule_cookie,
                 metadata: pipeline_fields(event),
                 // Without buffers the whole packet is sent, whatever length was asked for: nothing could fetch the rest.
                 data: event.packet.data().to_vec(),

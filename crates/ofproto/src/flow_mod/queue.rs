@@ -136,11 +136,13 @@ fn add_or_nothing(
     fm: &FlowMod,
     cx: &ModContext<'_>,
 ) -> Result<Vec<Arc<Rule>>, ErrorKind> {
-    if fm.command == FlowModCommand::Add || super::modify_adds(fm) {
-        add(tables, fm, cx)
-    } else {
-        Ok(Vec::new())
+    if fm.command != FlowModCommand::Add && !super::modify_adds(fm) {
+        return Ok(Vec::new());
     }
+    let mut used = Vec::new();
+    let replaced = add(tables, fm, cx, &mut used)?;
+    used.iter().for_each(|stats| stats.credit(0, 0, cx.now_ms));
+    Ok(replaced)
 }
 
 impl UnderWay {

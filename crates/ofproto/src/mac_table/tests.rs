@@ -44,7 +44,7 @@ fn what_was_not_seen_for_the_aging_time_goes() {
 }
 
 #[test]
-fn a_full_table_forgets_what_was_used_longest_ago() {
+fn a_full_table_forgets_what_the_port_with_most_has_not_seen_for_longest() {
     let mut t = MacTable::default();
     t.configure(300, 2);
     t.learn(0, A, P1, 1);
@@ -52,8 +52,37 @@ fn a_full_table_forgets_what_was_used_longest_ago() {
     t.learn(0, A, P1, 3);
     t.learn(0, C, P2, 4);
     assert_eq!((t.lookup(0, A), t.lookup(0, B), t.len(), t.stats.evicted), (Some(P1), None, 2, 1));
-    t.configure(300, 1);
-    assert_eq!((t.len(), t.lookup(0, C)), (1, Some(P2)));
+}
+
+#[test]
+fn a_flood_on_one_port_takes_no_address_of_another() {
+    let mac = |n: u16| MacAddr::from_u64(0x02_00_00_01_00_00 | u64::from(n));
+    let mut t = MacTable::default();
+    t.configure(300, 10);
+    for n in 0..4 {
+        t.learn(0, mac(n), P2, 1);
+    }
+    for n in 100..400 {
+        assert_eq!(t.learn(0, mac(n), P1, 2), Learned::Changed);
+        assert!((0..4).all(|n| t.lookup(0, mac(n)) == Some(P2)), "after {n}");
+    }
+    assert_eq!((t.len(), t.stats.learned, t.stats.evicted), (10, 304, 294));
+    // The other port has its turn as long as it has fewer; then it loses its own.
+    for n in 4..7 {
+        t.learn(0, mac(n), P2, 3);
+    }
+    let on = |t: &MacTable, port| t.entries().iter().filter(|e| e.bundle == port).count();
+    assert!((4..=5).contains(&on(&t, P1)) && on(&t, P1) + on(&t, P2) == 10);
+    // An address that moves counts where it is now.
+    for n in 0..7 {
+        t.learn(0, mac(n), P1, 4);
+    }
+    assert_eq!((on(&t, P1), on(&t, P2)), (10, 0));
+    t.learn(0, C, P2, 5);
+    assert_eq!((on(&t, P1), on(&t, P2), t.lookup(0, C)), (9, 1, Some(P2)));
+    t.configure(300, 3);
+    assert_eq!((on(&t, P1), on(&t, P2)), (2, 1), "a smaller table takes from the same port");
+    assert!(t.forget_bundle(P1) && !t.forget_bundle(P1) && t.len() == 1);
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use super::cache::{XlateCache, XlateEffect};
 use super::trace::{TraceEvent, Tracer};
-use super::{MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, MAX_STACK, Request, Translation, XlateHost};
+use super::{
+    MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, MAX_STACK, Request, Translation, XlateHost,
+    miss_reason,
+};
 use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::Rule;
@@ -277,9 +280,8 @@ impl<'a> Ctx<'a> {
         if !self.bridge.miss_to_controller || quiet {
             return;
         }
-        self.rule_cookie = u64::MAX;
-        let reason = PacketInReason::NoMatch;
-        self.output_controller(&ControllerAction { reason, ..ControllerAction::plain(u16::MAX) });
+        self.rule_cookie = 0;
+        self.hand_up(&ControllerAction::plain(u16::MAX), miss_reason::NO_RULE);
     }
 
     /// A `resubmit`, `goto_table` or output to `TABLE`.
@@ -333,13 +335,13 @@ impl<'a> Ctx<'a> {
             Action::OutputReg { source, max_len_bytes } => {
                 source.add_mask(&mut self.wc.0);
                 let port = source.get(&self.flow);
-                self.trace.detail(|| format!("output port is {port}"));
-                match u32::try_from(port) {
-                    Ok(p) if source.len_bits <= 16 => {
-                        self.output(OfPort::from_of10(p as u16), *max_len_bytes)
+                // Whatever its width, the subfield holds a port number of OpenFlow 1.0.
+                match u16::try_from(port) {
+                    Ok(p) => {
+                        self.trace.detail(|| format!("output port is {p}"));
+                        self.output(OfPort::from_of10(p), *max_len_bytes);
                     }
-                    Ok(p) => self.output(OfPort(p), *max_len_bytes),
-                    Err(_) => self.trace.detail(|| format!("output port {port:#x} is out of range")),
+                    Err(_) => self.trace.warning(|| format!("output port {port} is out of range")),
                 }
             }
             Action::Controller(c) if c.is_plain() => self.output(OfPort::CONTROLLER, c.max_len_bytes),
@@ -471,20 +473,25 @@ impl<'a> Ctx<'a> {
 
     /// Sends the packet, as it is now, to the controllers.
     pub(super) fn output_controller(&mut self, action: &ControllerAction) {
+        let reason = match action.reason {
+            PacketInReason::Action if self.rule_is_miss => miss_reason::RULE,
+            reason => reason as u8,
+        };
+        self.hand_up(action, reason);
+    }
+
+    /// As [`Ctx::output_controller`], for a reason of `OFPR_*` or [`miss_reason`].
+    fn hand_up(&mut self, action: &ControllerAction, reason: u8) {
         self.commit();
         let state = self.frozen_state(Vec::new(), action.userdata.clone());
         let Some(recirc_id) = self.host.recirc_hold(state) else {
             return self.fail(XlateDrop::NoRecirculationContext, "no recirculation id left");
         };
         self.recircs.push(recirc_id);
-        let reason = match action.reason {
-            PacketInReason::Action if self.rule_is_miss => PacketInReason::NoMatch,
-            reason => reason,
-        };
         let hand_up = DpAction::Userspace(UserCookie::Controller(ControllerCookie {
             recirc_id,
             rule_cookie: self.rule_cookie,
-            reason: reason as u8,
+            reason,
             controller_id: action.controller_id,
             max_len_bytes: action.max_len_bytes,
         }));

@@ -70,11 +70,12 @@ fn learned_flow(learn: &LearnAction, flow: &Flow) -> LearnedFlow {
                 mask: dest.field_mask(),
                 style: SetStyle::Load,
             }),
-            LearnDest::Output => {
-                let port =
-                    if spec.len_bits <= 16 { OfPort::from_of10(value as u16) } else { OfPort(value as u32) };
-                actions.push(Action::Output { port, max_len_bytes: 0 });
-            }
+            // A port number of OpenFlow 1.0, whatever the width; one beyond that is no output.
+            LearnDest::Output => actions.extend(
+                u16::try_from(value)
+                    .ok()
+                    .map(|n| Action::Output { port: OfPort::from_of10(n), max_len_bytes: 0 }),
+            ),
         }
     }
     LearnedFlow {

@@ -28,6 +28,15 @@ use flow::action::Action;
 use flow::{Flow, Mask, RecircId};
 use std::sync::Arc;
 
+/// Why a packet that misses goes to the controllers, where that is not for an action's own reason. Numbers beyond `OFPR_*` as
+/// in OVS; what a controller is told follows from its version.
+pub mod miss_reason {
+    /// The rule for packets that miss: priority 0, no match.
+    pub const RULE: u8 = 6;
+    /// No rule at all.
+    pub const NO_RULE: u8 = 7;
+}
+
 /// How deep resubmits to the same or an earlier table and patch ports may nest.
 pub const MAX_DEPTH: u32 = 64;
 /// How deep lookups of any tables may nest.

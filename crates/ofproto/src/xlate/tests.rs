@@ -224,6 +224,14 @@ fn outputs() {
         ("77,2", "2"),
         ("drop", "drop"),
         ("load:3->NXM_NX_REG0[],output:NXM_NX_REG0[]", "3"),
+        // Ports are 16 bits wide there, whatever the subfield's width.
+        ("load:0xfff8->NXM_NX_REG0[],output:NXM_NX_REG0[]", "1"),
+        ("load:0xfff8->NXM_NX_REG0[],output:NXM_NX_REG0[0..16]", "1"),
+        ("load:0xfffffff8->NXM_NX_REG0[],output:NXM_NX_REG0[0..15]", "1"),
+        ("load:0x10003->NXM_NX_REG0[],output:NXM_NX_REG0[0..15]", "3"),
+        ("load:0xfffffff8->NXM_NX_REG0[],output:NXM_NX_REG0[]", "drop"),
+        ("load:0xfff8->NXM_NX_REG0[],load:1->NXM_NX_REG0[16],output:NXM_NX_REG0[0..16]", "drop"),
+        ("load:0x10003->NXM_NX_REG0[],output:NXM_NX_REG0[]", "drop"),
         (
             "push:NXM_OF_TCP_DST[],load:0->NXM_NX_REG0[],pop:NXM_NX_REG0[0..15],output:NXM_NX_REG0[0..2]",
             "drop",
@@ -463,6 +471,48 @@ fn learned_rules_are_there_at_once() {
     // Without effects nothing is learned.
     rig.translate(&Rig::flow("in_port=2,arp,dl_src=02:00:00:00:00:77"), false);
     assert_eq!(rig.backer.view().bridge(a).map(|b| b.tables.rule_count(TableId(1))), Some(3));
+}
+
+#[test]
+fn learning_again_begins_the_hard_timeout_anew_and_no_other() {
+    for (timeouts, modified_ms) in
+        [("idle_timeout=4", 1000), ("hard_timeout=9", 5000), ("idle_timeout=4,hard_timeout=9", 5000)]
+    {
+        let rig = Rig::new();
+        let a = rig.a;
+        let actions = format!("learn(table=1,{timeouts},output:NXM_OF_IN_PORT[])");
+        let rig = rig.rules(a, &format!("actions={actions}"));
+        let t = rig.translate(&Rig::flow(TCP), true);
+        let times = || {
+            let view = rig.backer.view();
+            let tables = &view.bridge(a).expect("made by the rig").tables;
+            let rules = tables.within(TableId(1), &flow::Match::catchall());
+            let [r] = &rules[..] else { panic!("one rule is learned") };
+            (r.created_ms, r.modified_ms, r.stats.used_ms(), r.stats.counts())
+        };
+        assert_eq!(times(), (1000, 1000, 1000, (0, 0)));
+        t.cache.replay(3, 180, 5000, &mut rig.backer.effect_host());
+        assert_eq!(times(), (1000, modified_ms, 1000, (0, 0)), "{timeouts}");
+    }
+}
+
+#[test]
+fn learned_outputs_are_ports_of_16_bits() {
+    for (value, source, expected) in [
+        ("3", "NXM_NX_REG0[]", "3"),
+        ("0xfff8", "NXM_NX_REG0[]", "1"),
+        ("0xfffffff8", "NXM_NX_REG0[]", "drop"),
+        ("0x10003", "NXM_NX_REG0[]", "drop"),
+        ("0x10003", "NXM_NX_REG0[0..15]", "3"),
+    ] {
+        let rig = Rig::new();
+        let a = rig.a;
+        let actions = format!("load:{value}->NXM_NX_REG0[],learn(table=1,output:{source}),resubmit(,1)");
+        let rig = rig.rules(a, &format!("actions={actions}"));
+        // A translation reads the tables of its beginning.
+        rig.translate(&Rig::flow(TCP), true);
+        rig.acts(TCP, expected);
+    }
 }
 
 #[test]

@@ -87,7 +87,11 @@ fn check_action(a: &Action, flow: &mut Flow, cx: &CheckContext<'_>, depth: u8) -
         // A meter that is not there limits nothing, as in OVS; to freeze for a controller is not known here.
         Action::Controller(c) if c.pause => Err(ErrorKind::BpcBadType),
         Action::Meter(id) => check_meter(*id, cx),
-        Action::WriteActions(set) => check_list(set, &mut flow.clone(), cx, depth + 1),
+        Action::WriteActions(set) => {
+            // What will be in the packet when a set is carried out is not known: its actions need not fit, as in OVS.
+            let lenient = CheckContext { version: Version::V10, ..*cx };
+            check_list(set, &mut flow.clone(), &lenient, depth + 1)
+        }
         Action::GotoTable(to) => check_goto(*to, cx),
         _ => Ok(()),
     }

@@ -9,7 +9,7 @@ mod table;
 pub use table::ErrorKind;
 
 use crate::version::Version;
-use crate::wire::{Reader, Res, Writer};
+use crate::wire::{MAX_MESSAGE_BYTES, Reader, Res, Writer};
 use std::fmt;
 
 /// Nicira's experimenter id.
@@ -21,8 +21,6 @@ pub const ONF_VENDOR: u32 = 0x4f4e_4600;
 const NXET_VENDOR: u16 = 0xb0c2;
 /// Type of experimenter errors since OpenFlow 1.2.
 const OFPET_EXPERIMENTER: u16 = 0xffff;
-/// How much of the offending message an error carries.
-const ERROR_DATA_BYTES: usize = 64;
 
 /// How an error is numbered in a range of versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +73,7 @@ pub struct OfError {
     pub version: Version,
     /// Transaction of the refused message.
     pub xid: u32,
-    /// The refused message, its first 64 bytes or all of it when it is shorter.
+    /// The refused message.
     pub data: Vec<u8>,
 }
 
@@ -87,7 +85,7 @@ impl OfError {
             kind,
             version: Version(byte(0)),
             xid: u32::from_be_bytes([byte(4), byte(5), byte(6), byte(7)]),
-            data: message[..message.len().min(ERROR_DATA_BYTES)].to_vec(),
+            data: message.to_vec(),
         }
     }
 
@@ -163,5 +161,7 @@ pub(crate) fn encode(m: &ErrorBody, w: &mut Writer) {
         w.u16(wire.ty);
         w.u32(wire.vendor);
     }
-    w.bytes(&m.data);
+    // The standard asks for 64 bytes; OVS tells all that fits, and `ovs-ofctl` prints the refused message from them.
+    let room = MAX_MESSAGE_BYTES.saturating_sub(w.mark());
+    w.bytes(&m.data[..m.data.len().min(room)]);
 }

@@ -156,28 +156,28 @@ pub struct Role {
     pub format: Format,
     /// Role.
     pub role: ControllerRole,
-    /// Guards against stale requests (OpenFlow 1.2 and later); `None` is undefined.
-    pub generation_id: Option<u64>,
+    /// Guards against stale requests to be master or slave; in an answer all ones before the first such request. Nicira's
+    /// form has none, and reads as 0.
+    pub generation_id: u64,
 }
 
 pub(crate) fn decode_role(r: &mut Reader<'_>) -> Res<Role> {
     let role = ControllerRole::from_wire(r.u32()?).ok_or(ErrorKind::RrfcBadRole)?;
     r.skip(4)?;
-    let id = r.u64()?;
-    Ok(Role { format: Format::Standard, role, generation_id: (id != u64::MAX).then_some(id) })
+    Ok(Role { format: Format::Standard, role, generation_id: r.u64()? })
 }
 
 pub(crate) fn encode_role(m: &Role, w: &mut Writer) {
     w.u32(m.role as u32);
     w.zeros(4);
-    w.u64(m.generation_id.unwrap_or(u64::MAX));
+    w.u64(m.generation_id);
 }
 
 /// `NX_ROLE_*` are one less.
 pub(crate) fn decode_nx_role(r: &mut Reader<'_>) -> Res<Role> {
     let n = r.u32()?;
     let role = n.checked_add(1).and_then(ControllerRole::from_wire).ok_or(ErrorKind::RrfcBadRole)?;
-    Ok(Role { format: Format::Nxt, role, generation_id: None })
+    Ok(Role { format: Format::Nxt, role, generation_id: 0 })
 }
 
 pub(crate) fn encode_nx_role(m: &Role, w: &mut Writer) {

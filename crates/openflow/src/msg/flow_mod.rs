@@ -98,10 +98,12 @@ fn command(n: u16, r: &Reader<'_>) -> Res<(FlowModCommand, TableId)> {
     Ok((FlowModCommand::from_wire(n).ok_or(ErrorKind::FmfcBadCommand)?, table))
 }
 
-fn flags(n: u16, version: Version) -> Res<FlowModFlags> {
+/// The flags; `timeouts` (idle, hard) decide how an emergency rule is refused.
+fn flags(n: u16, version: Version, timeouts: (u16, u16)) -> Res<FlowModFlags> {
     if version == Version::V10 {
         if n & EMERG_10 != 0 {
-            return Err(ErrorKind::FmfcTableFull);
+            let forever = timeouts == (0, 0);
+            return Err(if forever { ErrorKind::FmfcTableFull } else { ErrorKind::FmfcBadEmergTimeout });
         }
         return FlowModFlags::from_bits(n & !EMERG_10)
             .filter(|f| f.bits() & !3 == 0)
@@ -123,12 +125,15 @@ pub(crate) fn decode_mod(r: &mut Reader<'_>) -> Res<FlowMod> {
 }
 
 fn decode_mod10(r: &mut Reader<'_>) -> Res<FlowMod> {
+    let exact = match10::is_exact(r)?;
     let matching = match10::read(r)?;
     let new_cookie = r.u64()?;
     let (command, table) = command(r.u16()?, r)?;
     let (idle_timeout_s, hard_timeout_s, priority) = (r.u16()?, r.u16()?, r.u16()?);
+    // A rule without wildcards is above all others (OpenFlow 1.0 §3.4).
+    let priority = if exact { u16::MAX } else { priority };
     let (buffer_id, out_port) = (r.u32()?, OfPort::from_of10(r.u16()?));
-    let flags = flags(r.u16()?, r.version)?;
+    let flags = flags(r.u16()?, r.version, (idle_timeout_s, hard_timeout_s))?;
     Ok(FlowMod {
         format: Format::Standard,
         command,
@@ -154,7 +159,7 @@ fn decode_mod11(r: &mut Reader<'_>) -> Res<FlowMod> {
     let command = FlowModCommand::from_wire(r.u8()?).ok_or(ErrorKind::FmfcBadCommand)?;
     let (idle_timeout_s, hard_timeout_s, priority) = (r.u16()?, r.u16()?, r.u16()?);
     let (buffer_id, out_port, out_group) = (r.u32()?, r.u32()?, r.u32()?);
-    let flags = flags(r.u16()?, r.version)?;
+    let flags = flags(r.u16()?, r.version, (idle_timeout_s, hard_timeout_s))?;
     r.skip(2)?;
     if !nxm::port_number_ok(out_port) {
         return Err(ErrorKind::BacBadOutPort);
@@ -189,7 +194,7 @@ pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<FlowMod> {
     let (command, table) = command(r.u16()?, r)?;
     let (idle_timeout_s, hard_timeout_s, priority) = (r.u16()?, r.u16()?, r.u16()?);
     let (buffer_id, out_port) = (r.u32()?, OfPort::from_of10(r.u16()?));
-    let flags = flags(r.u16()?, Version::V10)?;
+    let flags = flags(r.u16()?, Version::V10, (idle_timeout_s, hard_timeout_s))?;
     let match_len = r.u16()?;
     r.skip(6)?;
     let m = nxm::read_nxm_match(r, match_len, Unknown::Refuse)?;

@@ -78,6 +78,15 @@ fn actions_are_held_against_the_match_and_the_limits() {
         (&ip, vec![Action::SetL4Dst(5)], None, Some(BacMatchInconsistent)),
         (&tcp, vec![Action::SetL4Dst(5), set(FieldId::TcpDst, 5)], None, None),
         (&any, vec![Action::StripVlan], None, Some(BacMatchInconsistent)),
+        // What is in the packet when a set is carried out is not known.
+        (&any, vec![Action::WriteActions(vec![Action::StripVlan, Action::StripVlan])], None, None),
+        (&any, vec![Action::WriteActions(vec![Action::DecTtl { controllers: vec![0] }])], None, None),
+        (
+            &any,
+            vec![Action::WriteActions(vec![set(FieldId::IpDst, 5)])],
+            Some(BacMatchInconsistent),
+            Some(BacMatchInconsistent),
+        ),
         (&any, vec![Action::PushVlan(0x8100), set(FieldId::VlanPcp, 3), Action::StripVlan], None, None),
         (&any, vec![set(FieldId::VlanPcp, 3)], Some(BacMatchInconsistent), Some(BacMatchInconsistent)),
         (&any, vec![set(FieldId::EthType, 3)], Some(BacBadSetArgument), Some(BacBadSetArgument)),

@@ -3,6 +3,7 @@
 mod actions;
 mod captured;
 mod errors;
+mod flow_mod10;
 mod generated;
 mod reconnect;
 mod session;

@@ -87,18 +87,61 @@ fn bad_messages_are_answered_and_errors_are_not() {
 }
 
 #[test]
-fn a_peer_that_breaks_the_framing_or_the_version_is_left() {
-    let (mut a, mut b) = connected();
+fn a_peer_that_breaks_the_framing_is_left() {
+    let (mut a, _) = connected();
     let events = a.input(&hex("0414000700000001"), 1);
     assert_eq!(events, [Event::Closed(CloseReason::BadLength(7))]);
     assert!(a.is_over() && a.send(&Message::BarrierRequest) == Err(SendError::NotConnected));
-    let events = b.input(&hex("0112000800000001"), 1);
-    let reason = CloseReason::WrongVersion { got: Version::V10, expected: Version::V13 };
-    assert_eq!(events, [Event::Closed(reason)]);
     let mut c = Session::new(Config::default(), 0);
     assert_eq!(c.input(b"GET /", 0), []);
     let events = c.input(b" HTTP/1.1\r\n\r\n", 0);
     assert_eq!(events, [Event::Closed(CloseReason::NoHello(b'E'))]);
+}
+
+#[test]
+fn messages_of_another_version_are_answered_in_it_and_the_session_goes_on() {
+    let (mut a, _) = connected();
+    let rows = [
+        // An echo comes back in its own version, also in one that nobody knows.
+        ("0102000c0000006661626364", "0103000c0000006661626364"),
+        ("0602000800000066", "0603000800000066"),
+        ("6002000800000066", "6003000800000066"),
+        ("0002000800000066", "0101001400000066 00010000 0002000800000066"),
+        // The rest is refused: in its version if there is such a one, else in 1.0.
+        ("0105000800000066", "0101001400000066 00010000 0105000800000066"),
+        ("0263000800000066", "0201001400000066 00010000 0263000800000066"),
+        ("0705000800000066", "0101001400000066 00010000 0705000800000066"),
+        ("0005000800000066", "0101001400000066 00010000 0005000800000066"),
+        // What answers is not answered.
+        ("0103000800000066", ""),
+        ("0101000c0000006600010001", ""),
+        ("0100000800000066", ""),
+    ];
+    for (message, answer) in rows {
+        a.input(&hex(message), 1);
+        assert_eq!(a.output(), hex(answer), "{message}");
+        a.consume_output(usize::MAX);
+        assert!(!a.is_over(), "{message}");
+    }
+}
+
+#[test]
+fn an_error_carries_all_of_the_message_that_fits() {
+    for (len, told) in [(8, 8), (64, 64), (65, 65), (1008, 1008), (65_523, 65_523), (65_535, 65_523)] {
+        for version in [Version::V10, Version::V13] {
+            let mut s = Session::new(config(&[version]), 0);
+            let hello = Message::Hello(crate::msg::control::Hello { versions: VersionSet::of(&[version]) });
+            s.input(&encode(&hello, version, 1).unwrap(), 0);
+            s.consume_output(usize::MAX);
+            let mut message = vec![0xff; len];
+            message[..2].copy_from_slice(&[version.0, 99]);
+            message[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+            s.input(&message, 1);
+            let (.., Message::Error(e)) = decode(s.output()).unwrap() else { panic!("no error") };
+            assert_eq!((e.error, e.data.len()), (ErrorCode::Known(ErrorKind::BrcBadType), told), "{version}");
+            assert_eq!(e.data[..], message[..told]);
+        }
+    }
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl Default for BridgeOptions {
             protocols: OpenFlowVersion::ALL.to_vec(),
             protocols_named: false,
             mac_aging_time_s: 300,
-            mac_table_size: 8192,
+            mac_table_size: MAC_TABLE_SIZE,
             forward_bpdu: false,
             disable_in_band: false,
             in_band_queue: None,
@@ -152,10 +152,16 @@ pub struct BridgeConfig {
     pub ports: BTreeMap<String, PortConfig>,
 }
 
-/// A datapath id of 16 hexadecimal digits (`0x` allowed), not zero.
+/// Default of `mac-table-size`.
+const MAC_TABLE_SIZE: u32 = 8192;
+
+/// A datapath id, not zero: 16 hexadecimal digits, or `0x` and 1 to 16 of them.
 fn parse_datapath_id(text: &str) -> Option<u64> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    let sound = digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    let (digits, lengths) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => (digits, 1..=16),
+        None => (text, 16..=16),
+    };
+    let sound = lengths.contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
     u64::from_str_radix(digits, 16).ok().filter(|id| sound && *id != 0)
 }
 
@@ -217,7 +223,7 @@ impl<'a> Reader<'a> {
             if id.is_none() {
                 self.notice(
                     row,
-                    format!("other_config:datapath-id={text:?} is not 16 hexadecimal digits: ignored"),
+                    format!("other_config:datapath-id={text:?} is not 16 hexadecimal digits, or 0x and 1 to 16: ignored"),
                 );
             }
             id
@@ -241,7 +247,11 @@ impl<'a> Reader<'a> {
             protocols,
             protocols_named: !asked.is_empty(),
             mac_aging_time_s: narrow(self.setting(row, "mac-aging-time", 15..=3600, 300)),
-            mac_table_size: narrow(self.setting(row, "mac-table-size", 10..=1_000_000, 8192)),
+            mac_table_size: match row.map_str("other_config", "mac-table-size") {
+                // As in OVS, none asks for the default.
+                Some("0") => MAC_TABLE_SIZE,
+                _ => narrow(self.setting(row, "mac-table-size", 10..=1_000_000, MAC_TABLE_SIZE.into())),
+            },
             forward_bpdu: flag(row, "other_config", "forward-bpdu"),
             disable_in_band: flag(row, "other_config", "disable-in-band"),
             in_band_queue: self.opt_setting(row, "in-band-queue", 0..=u64::from(u32::MAX)).map(narrow),

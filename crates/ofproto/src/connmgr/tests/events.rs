@@ -67,14 +67,43 @@ fn table_misses_go_to_old_controllers_only() {
 }
 
 #[test]
-fn the_rule_for_misses_has_that_reason_since_1_3() {
-    use flow::action::PacketInReason::{Action, NoMatch};
-    for (version, reason) in [(Version::V10, Action), (Version::V13, NoMatch)] {
-        let mut s = Switch::new();
-        let mut c = s.controller(version);
-        c.add(&mut s, "priority=0,actions=controller(userdata=01)");
-        packet_comes(&mut s);
-        assert_eq!(only_packet_in(c.events(&mut s)).reason, reason);
+fn reasons_of_packet_ins_and_their_choice_follow_the_version() {
+    use flow::action::PacketInReason::{Action, InvalidTtl, NoMatch};
+    // Of each version: the reason told, and the bit of the configuration by which a connection chooses.
+    let rows = [
+        ("priority=0,actions=controller(userdata=01)", (Action, 0), (NoMatch, 0)),
+        ("priority=0,actions=controller(reason=no_match)", (NoMatch, 0), (NoMatch, 0)),
+        ("priority=5,udp,actions=controller(reason=no_match)", (NoMatch, 0), (NoMatch, 0)),
+        ("priority=5,udp,actions=controller(reason=invalid_ttl)", (InvalidTtl, 2), (InvalidTtl, 2)),
+        ("priority=0,udp,actions=controller", (Action, 1), (Action, 1)),
+        ("priority=5,actions=controller", (Action, 1), (Action, 1)),
+        ("priority=0,actions=write_actions(controller)", (Action, 1), (Action, 1)),
+    ];
+    for (text, old, new) in rows {
+        for (version, (reason, chosen)) in [(Version::V10, old), (Version::V13, new)] {
+            let mut s = Switch::new();
+            s.service(Version::V13).add(&mut s, text);
+            for bit in 0..3 {
+                let mut c = s.controller(version);
+                let format = if version == Version::V10 { Format::Nxt } else { Format::Standard };
+                let only = AsyncConfig {
+                    format,
+                    packet_in: [1 << bit, 0],
+                    port_status: [0, 0],
+                    flow_removed: [0, 0],
+                };
+                c.silent(&mut s, &Message::SetAsync(only));
+                packet_comes(&mut s);
+                let events = c.events(&mut s);
+                let what = format!("{text}, {version}, bit {bit}");
+                if bit == chosen {
+                    assert_eq!(events.len(), 1, "{what}");
+                    assert_eq!(only_packet_in(events).reason, reason, "{what}");
+                } else {
+                    assert_eq!(events, [], "{what}");
+                }
+            }
+        }
     }
 }
 

@@ -225,6 +225,32 @@ fn a_batch_is_all_or_nothing_and_says_which_failed() {
 }
 
 #[test]
+fn a_batch_that_fails_leaves_the_timers_of_rules_alone() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    c.add(&mut s, "priority=5,tcp,idle_timeout=10,hard_timeout=20,actions=1");
+    count(&s, 3);
+    let times = |s: &Switch| {
+        let view = s.backer.view();
+        let r = view.bridge(s.bridge).unwrap().tables.iter().next().unwrap().clone();
+        (r.stats.used_ms(), r.created_ms, r.modified_ms, r.stats.counts())
+    };
+    let (before, rules) = (times(&s), s.rules());
+    s.pass(4000);
+    let cx = ModContext { version: Version::V13, now_ms: s.now_ms, has_meter: &|_| false };
+    let bad = [
+        flow_mod(Add, "priority=5,tcp,idle_timeout=10,actions=2"),
+        flow_mod(Modify, "tcp,actions=2"),
+        flow_mod(Add, "check_overlap,priority=5,ip,actions=1"),
+    ];
+    let refused = crate::flow_mod::apply_all(&s.backer, s.bridge, &bad, &cx);
+    assert_eq!(refused, Err((2, ErrorKind::FmfcOverlap)));
+    assert_eq!((times(&s), s.rules()), (before, rules));
+    assert_eq!(crate::flow_mod::apply_all(&s.backer, s.bridge, &bad[..1], &cx), Ok(()));
+    assert_eq!(times(&s).0, s.now_ms, "the one that is carried out counts as used");
+}
+
+#[test]
 fn flow_mods_that_come_together_are_one_change_and_fail_each_for_itself() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);

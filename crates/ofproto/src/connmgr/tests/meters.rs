@@ -98,7 +98,7 @@ fn meters_that_cannot_be_are_refused() {
         (meter_mod(Add, 1, flags::KBPS, &[DROP]), ErrorKind::MmfcMeterExists),
         (meter_mod(Modify, 2, flags::KBPS, &[DROP]), ErrorKind::MmfcUnknownMeter),
         (meter_mod(Add, 0, flags::KBPS, &[DROP]), ErrorKind::MmfcInvalidMeter),
-        (meter_mod(Add, 65536, flags::KBPS, &[DROP]), ErrorKind::MmfcInvalidMeter),
+        (meter_mod(Add, 262_145, flags::KBPS, &[DROP]), ErrorKind::MmfcInvalidMeter),
         (meter_mod(Add, 2, flags::KBPS, &[remark]), ErrorKind::MmfcBadBand),
         (meter_mod(Add, 2, flags::KBPS, &[Band { rate: 0, ..DROP }]), ErrorKind::MmfcBadRate),
         (meter_mod(Add, 2, flags::KBPS, &[]), ErrorKind::MmfcOutOfBands),
@@ -110,7 +110,8 @@ fn meters_that_cannot_be_are_refused() {
         assert_eq!(c.refused(&mut s, &message), kind, "{message:?}");
     }
     let Message::MeterFeaturesReply(f) = c.one(&mut s, &Message::MeterFeaturesRequest) else { panic!() };
-    assert_eq!((f.band_types, f.max_bands), (2, 8));
+    assert_eq!((f.max_meters, f.band_types, f.max_bands), (262_144, 2, 8));
+    c.silent(&mut s, &meter_mod(Add, 262_144, flags::KBPS, &[DROP]));
     s.with(|m, ctx, _| m.shut_down(ctx));
     assert!(s.datapath.meters.lock().unwrap().is_empty());
 }

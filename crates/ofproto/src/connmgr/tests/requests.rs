@@ -222,26 +222,48 @@ fn of_several_masters_the_last_is_master_and_slaves_change_nothing() {
         Message::RoleReply(r) => (r.role, r.generation_id),
         other => panic!("{other:?}"),
     };
-    assert_eq!(told(a.one(&mut s, &role(ControllerRole::NoChange, None))), (ControllerRole::Equal, None));
-    assert_eq!(
-        told(a.one(&mut s, &role(ControllerRole::Master, Some(5)))),
-        (ControllerRole::Master, Some(5))
-    );
-    assert_eq!(
-        told(b.one(&mut s, &role(ControllerRole::Master, Some(6)))),
-        (ControllerRole::Master, Some(6))
-    );
+    assert_eq!(told(a.one(&mut s, &role(ControllerRole::NoChange, 9))), (ControllerRole::Equal, u64::MAX));
+    assert_eq!(told(a.one(&mut s, &role(ControllerRole::Equal, 9))), (ControllerRole::Equal, u64::MAX));
+    assert_eq!(told(a.one(&mut s, &role(ControllerRole::Master, 5))), (ControllerRole::Master, 5));
+    assert_eq!(told(b.one(&mut s, &role(ControllerRole::Master, 6))), (ControllerRole::Master, 6));
     assert_eq!(s.manager.status(a.id).unwrap().role, ControllerRole::Slave);
-    assert_eq!(a.refused(&mut s, &role(ControllerRole::Master, Some(5))), ErrorKind::RrfcStale);
+    assert_eq!(a.refused(&mut s, &role(ControllerRole::Master, 5)), ErrorKind::RrfcStale);
     let add = Message::FlowMod(flow_mod(TextCommand::Add, "actions=1"));
     assert_eq!(a.refused(&mut s, &add), ErrorKind::BrcIsSlave);
     assert!(matches!(a.one(&mut s, &Message::DescRequest), Message::DescReply(_)), "a slave may ask");
     b.silent(&mut s, &add);
     assert_eq!(s.rules().len(), 1);
-    // The generation wraps around.
-    told(b.one(&mut s, &role(ControllerRole::Slave, Some(u64::MAX / 2))));
-    let id = s.manager.status(b.id).unwrap();
-    assert_eq!(id.role, ControllerRole::Slave);
+    let slave = role(ControllerRole::Slave, 6);
+    assert_eq!(told(b.one(&mut s, &slave)), (ControllerRole::Slave, 6));
+}
+
+#[test]
+fn generations_are_numbers_that_wrap_around() {
+    let mut s = Switch::new();
+    let (mut a, mut b) = (s.controller(Version::V13), s.controller(Version::V13));
+    let rows = [
+        (12, true),
+        (u64::MAX, false),
+        (0, false),
+        (u64::MAX / 2, true),
+        (1 << 63, true),
+        (u64::MAX - 1, true),
+        (u64::MAX, true),
+        (1, true),
+        (u64::MAX, false),
+    ];
+    for (generation_id, fresh) in rows {
+        let m = Role { format: Format::Standard, role: ControllerRole::Master, generation_id };
+        let [got] = &a.ask(&mut s, &Message::RoleRequest(m))[..] else { panic!("one answer") };
+        match got {
+            Message::RoleReply(r) if fresh => assert_eq!(r.generation_id, generation_id),
+            Message::Error(e) if !fresh => assert_eq!(e.error, ErrorCode::Known(ErrorKind::RrfcStale)),
+            other => panic!("{generation_id:#x}: {other:?}"),
+        }
+    }
+    // Nicira's form has no generation, so it is never stale.
+    let m = Role { format: Format::Nxt, role: ControllerRole::Master, generation_id: 0 };
+    assert_eq!(b.one(&mut s, &Message::RoleRequest(m)), Message::RoleReply(m));
 }
 
 #[test]
@@ -258,6 +280,11 @@ fn asyncs_are_told_as_set() {
     };
     c.silent(&mut s, &Message::SetAsync(set));
     assert_eq!(c.one(&mut s, &Message::GetAsyncRequest), Message::GetAsyncReply(set));
+    let all = AsyncConfig { packet_in: [!0, !0], port_status: [!0, !0], flow_removed: [!0, !0], ..set };
+    c.silent(&mut s, &Message::SetAsync(all));
+    let known = AsyncConfig { packet_in: [7, 7], port_status: [7, 7], flow_removed: [0x3f, 0x3f], ..set };
+    let told = c.one(&mut s, &Message::GetAsyncRequest);
+    assert_eq!(told, Message::GetAsyncReply(known), "reasons that nobody knows are not kept");
 }
 
 #[test]

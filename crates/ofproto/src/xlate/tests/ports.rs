@@ -25,11 +25,11 @@ fn controllers_meters_and_misses() {
     rig.backer.set_meter(a, openflow::msg::meter::CONTROLLER, Some(2));
     rig.acts(&udp, &format!("{of_copy},sample(meter(2),controller(reason=1,id=0)),meter(0),11"));
     rig.backer.set_meter(a, openflow::msg::meter::CONTROLLER, None);
-    // From the table-miss rule the reason is "no match".
-    rig.acts("in_port=1,arp", "controller(reason=0,id=0)");
+    // From the table-miss rule the reason is a miss by that rule.
+    rig.acts("in_port=1,arp", "controller(reason=6,id=0)");
     Rig::new().acts(TCP, "drop");
     // Ports that the bridge does not have are those of packet-outs and of stories told: tables see their packets.
-    rig.acts("in_port=77,arp", "controller(reason=0,id=0)");
+    rig.acts("in_port=77,arp", "controller(reason=6,id=0)");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn an_output_to_controllers_says_from_where_it_comes() {
          table=9,priority=0 actions=controller(userdata=01)",
     );
     let udp = TCP.replace("tcp", "udp");
-    rig.acts(TCP, "controller(reason=0,id=0)");
+    rig.acts(TCP, "controller(reason=6,id=0)");
     rig.acts(&udp, "controller(reason=3,id=0)");
     let packet_out = |packet: &str, actions: &str| {
         let m =
@@ -59,7 +59,7 @@ fn an_output_to_controllers_says_from_where_it_comes() {
     assert_eq!(packet_out(&udp, "table"), "controller(reason=5,id=0)");
     // What says more than an output has the reason of its rule.
     assert_eq!(packet_out("in_port=1,arp", "table"), "controller(reason=1,id=0)");
-    assert_eq!(packet_out(TCP, "resubmit(,9)"), "controller(reason=0,id=0)");
+    assert_eq!(packet_out(TCP, "resubmit(,9)"), "controller(reason=6,id=0)");
 }
 
 #[test]

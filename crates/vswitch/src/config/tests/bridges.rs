@@ -142,12 +142,31 @@ fn controllers() {
 }
 
 #[test]
+fn sizes_of_the_table_of_addresses() {
+    for (text, expected) in
+        [("0", 8192), ("5", 10), ("10", 10), ("1000000", 1_000_000), ("1000001", 1_000_000), ("abc", 8192)]
+    {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        bed.set("Bridge", "br0", "other_config", map(&[("mac-table-size", text)]));
+        assert_eq!(bed.desired().bridges["br0"].options.mac_table_size, expected, "{text}");
+    }
+}
+
+#[test]
 fn datapath_ids() {
     for (text, expected) in [
         ("0000000000000001", Some(1)),
         ("0x00000000000000ff", Some(0xff)),
         ("FFFFFFFFFFFFFFFF", Some(u64::MAX)),
         ("0000000000000000", None),
+        ("0x1", Some(1)),
+        ("0X01", Some(1)),
+        ("0xABCDEF", Some(0xab_cdef)),
+        ("0x", None),
+        ("0x0", None),
+        ("0x1g", None),
+        ("0x00000000000000001", None),
         ("1", None),
         ("+000000000000001", None),
         ("00000000000000011", None),
