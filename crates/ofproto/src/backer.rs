@@ -12,7 +12,7 @@ use crate::recirc::{FrozenState, RecircTable};
 use crate::rule::{Expiry, Rule, RuleStats};
 use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
-use crate::view::{BridgeView, View};
+use crate::view::{BridgeView, FragHandling, View};
 use crate::xlate::{EffectHost, LearnedFlow, Request, Translation, XlateHost, translate};
 use dpif::{Capabilities, ControllerCookie, DpAction, PmdId, Upcall, slow_reason};
 use flow::nlkey::{kernel_mask, mask_fits};
@@ -332,6 +332,7 @@ impl Backer {
             miss_to_controller: false,
             listeners: Arc::default(),
             forward_bpdu: false,
+            frags: FragHandling::default(),
         };
         self.change(|view| {
             view.bridges.insert(id, Arc::new(bridge));

@@ -6,7 +6,7 @@ use super::{MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, MAX_STACK, Reque
 use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::Rule;
-use crate::view::{BridgeView, View};
+use crate::view::{BridgeView, FragHandling, View};
 use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
 use flow::action::{Action, ControllerAction, PacketInReason};
 use flow::text::{NoPortNames, format_actions};
@@ -246,9 +246,18 @@ impl<'a> Ctx<'a> {
     fn lookup_from(&mut self, in_port: OfPort, table: TableId, honor_miss: bool) {
         self.table = table;
         let bridge = self.bridge.clone();
-        let own_port = std::mem::replace(&mut self.flow.in_port, in_port.0);
+        let is_fragment = self.flow.nw_frag & nw_frag::ANY != 0;
+        if is_fragment && bridge.frags == FragHandling::Drop {
+            return self.drop_fragment(table);
+        }
+        let f = &mut self.flow;
+        let own = (f.in_port, f.tp_src, f.tp_dst);
+        f.in_port = in_port.0;
+        if is_fragment && bridge.frags == FragHandling::Normal {
+            (f.tp_src, f.tp_dst) = (0, 0);
+        }
         let found = bridge.tables.lookup(table, &self.flow, Some(&mut self.wc)).cloned();
-        self.flow.in_port = own_port;
+        (self.flow.in_port, self.flow.tp_src, self.flow.tp_dst) = own;
         if let Some(t) = bridge.tables.table(table) {
             self.cache.push(XlateEffect::Table { counters: t.counters.clone(), hit: found.is_some() });
         }
@@ -258,6 +267,15 @@ impl<'a> Ctx<'a> {
             None if honor_miss => self.table_miss(),
             None => {}
         }
+        self.trace.pop();
+    }
+
+    /// A hidden rule of every table matches fragments and drops them.
+    fn drop_fragment(&mut self, table: TableId) {
+        if let Some(t) = self.bridge.tables.table(table) {
+            self.cache.push(XlateEffect::Table { counters: t.counters.clone(), hit: true });
+        }
+        self.trace.push(|t| TraceEvent::FragmentsDropped(*t), &table);
         self.trace.pop();
     }
 

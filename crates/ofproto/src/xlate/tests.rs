@@ -1,6 +1,7 @@
 //! Tables of translations: rules and a packet in, datapath actions and the mask of what was looked at out.
 
 mod found;
+mod fragments;
 mod ports;
 mod stories;
 mod tunnels;
