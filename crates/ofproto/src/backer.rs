@@ -214,6 +214,8 @@ pub struct Backer {
     pub capabilities: Capabilities,
     /// How the datapath rewrites a packet, where that is known; see [`Rewrite`].
     pub rewrite: Option<Rewrite>,
+    /// Whether rules and packet-outs may have actions for tests of a switch (`debug_recirc`, `debug_slow`).
+    pub debug_actions: bool,
     /// Who is told what is done, if anybody.
     pub observer: Option<&'static dyn Observer>,
     /// When the last complete dump of the datapath's flows began.
@@ -252,6 +254,7 @@ impl Backer {
             },
             capabilities: Capabilities::ENOUGH,
             rewrite: None,
+            debug_actions: false,
             observer: None,
             dumped_ms: AtomicU64::new(0),
             hash_seed,

@@ -192,7 +192,12 @@ impl Conn {
         }
         let Gathered { mods, frames } = std::mem::take(&mut self.gathered);
         let has_meter = |id| shared.meters.has(id);
-        let cx = ModContext { version: self.version(), now_ms, has_meter: &has_meter };
+        let cx = ModContext {
+            version: self.version(),
+            now_ms,
+            debug_actions: ctx.backer.debug_actions,
+            has_meter: &has_meter,
+        };
         for (i, kind) in flow_mod::apply_each(ctx.backer, ctx.bridge, &mods, &cx) {
             self.refuse(kind, &frames[i]);
         }

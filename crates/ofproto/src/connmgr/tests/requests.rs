@@ -340,7 +340,7 @@ fn messages_may_come_in_any_pieces() {
 fn a_reader_that_does_not_read_is_not_served_further() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);
-    let cx = ModContext { version: Version::V13, now_ms: 5, has_meter: &|_| false };
+    let cx = ModContext { version: Version::V13, now_ms: 5, debug_actions: true, has_meter: &|_| false };
     let mods: Vec<FlowMod> = (0..15_000u16)
         .map(|n| flow_mod(TextCommand::Add, &format!("priority={n},tcp,tcp_dst={n},actions=1")))
         .collect();
