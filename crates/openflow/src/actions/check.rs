@@ -72,13 +72,17 @@ fn check_action(a: &Action, flow: &mut Flow, cx: &CheckContext<'_>, depth: u8) -
             check_dest(*dest, flow)
         }
         Action::StackPop(dest) => check_dest(*dest, flow),
-        Action::SetVlanVid(_) | Action::SetVlanPcp(_) | Action::PushVlan(_) => {
+        Action::SetVlanVid(_) | Action::SetVlanPcp(_) => {
             flow.vlans[0].tci |= VlanTag::PRESENT;
+            Ok(())
+        }
+        Action::PushVlan(tpid) => {
+            flow.vlans = [VlanTag { tpid: *tpid, tci: VlanTag::PRESENT }, flow.vlans[0]];
             Ok(())
         }
         Action::StripVlan => {
             fits(flow.vlans[0].is_present())?;
-            flow.vlans[0] = VlanTag::default();
+            flow.vlans = [flow.vlans[1], VlanTag::default()];
             Ok(())
         }
         Action::SetIpv4Src(_) | Action::SetIpv4Dst(_) => fits(flow.dl_type == 0x0800),

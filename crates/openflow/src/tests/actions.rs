@@ -79,6 +79,19 @@ fn actions_are_held_against_the_match_and_the_limits() {
         (&ip, vec![Action::SetL4Dst(5)], None, Some(BacMatchInconsistent)),
         (&tcp, vec![Action::SetL4Dst(5), set(FieldId::TcpDst, 5)], None, None),
         (&any, vec![Action::StripVlan], None, Some(BacMatchInconsistent)),
+        // A tag popped uncovers the one that was pushed before.
+        (
+            &any,
+            vec![Action::PushVlan(0x8100), Action::PushVlan(0x8100), Action::StripVlan, Action::StripVlan],
+            None,
+            None,
+        ),
+        (
+            &any,
+            vec![Action::PushVlan(0x8100), Action::StripVlan, Action::StripVlan],
+            None,
+            Some(BacMatchInconsistent),
+        ),
         // The packet that an action set is carried out for is not known; its fields are checked all the same.
         (
             &any,
