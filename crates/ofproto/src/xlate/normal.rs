@@ -119,7 +119,7 @@ impl Ctx<'_> {
             let is_one = first && output.id != input.id && output.floodable && !protected;
             (is_one && output.includes_vlan(vlan)).then_some(output)
         });
-        self.to_each(outputs, |cx, output| cx.output_bundle(output, vlan));
+        self.send_to_each(outputs, |cx, output| cx.output_bundle(output, vlan));
     }
 
     /// Sends the packet out of a bundle, tagged as the bundle has it; the flow itself stays as it is.

@@ -39,13 +39,16 @@ impl Ctx<'_> {
         let bridge = self.bridge.clone();
         let in_port = self.flow.in_port();
         let ports = bridge.ports.flood_order();
-        self.to_each(ports.filter(|p| p.of_port != in_port && (all || !p.config.no_flood)), |cx, port| {
-            cx.output_to(port.of_port);
-        });
+        self.send_to_each(
+            ports.filter(|p| p.of_port != in_port && (all || !p.config.no_flood)),
+            |cx, port| {
+                cx.output_to(port.of_port);
+            },
+        );
     }
 
     /// Sends the packet to each of some receivers, the last of which may be the last of all.
-    pub(super) fn to_each<T>(
+    pub(super) fn send_to_each<T>(
         &mut self,
         receivers: impl Iterator<Item = T>,
         mut send: impl FnMut(&mut Self, T),
