@@ -24,7 +24,7 @@ pub use drops::{DropReason, XlateDrop};
 pub use ops::{
     Capabilities, CtCapabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FlowPut, FlowRecord,
     FlowStats, MeterBand, MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PortInfo,
-    PortKind, PortSpec, PutMode, ReplySink,
+    PortKind, PortSpec, PutMode, QueuePriority, ReplySink,
 };
 pub use stats::{Drops, PmdStats, PortStats, XlateDrops, add_each};
 pub use upcall::{

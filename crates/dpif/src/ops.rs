@@ -314,8 +314,19 @@ pub struct Capabilities {
     pub psample: bool,
     /// Tracking of connections.
     pub ct: CtCapabilities,
+    /// How a packet's priority chooses a queue.
+    pub queues: QueuePriority,
     /// What its keys and masks have room for, where that is less than ours; `None`: all that ours have.
     pub key_limits: Option<KeyLimits>,
+}
+
+/// How a packet's priority (`skb_priority`) chooses a queue of the port that it leaves by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QueuePriority {
+    /// It is the queue's number.
+    Number,
+    /// It is the handle of a class of traffic control: minor number queue + 1 below the qdisc `1:`.
+    ClassHandle,
 }
 
 /// What a datapath can do about connections.
@@ -373,8 +384,19 @@ impl Capabilities {
             timeout: false,
             zero_snat: false,
         },
+        queues: QueuePriority::Number,
         key_limits: None,
     };
+
+    /// The priority of packets for that queue; `None`: there is none.
+    pub fn priority_of_queue(&self, queue: u32) -> Option<u32> {
+        /// Minor numbers from here on are those of traffic control itself.
+        const MINOR_RESERVED: u32 = 0xf000;
+        match self.queues {
+            QueuePriority::Number => Some(queue),
+            QueuePriority::ClassHandle => (queue < MINOR_RESERVED).then(|| 1 << 16 | (queue + 1)),
+        }
+    }
 }
 
 /// A datapath: the one seam between slow path and fast path.

@@ -233,7 +233,8 @@ fn walk_ipv6_extensions(frame: &[u8], mut at: usize, mut next: u8) -> Option<(u8
                 if offset & 0xfff9 != 0 {
                     frag = nw_frag::ANY;
                     if offset & 0xfff8 != 0 {
-                        return Some((next, at, frag | nw_frag::LATER));
+                        // What follows is no header, so the protocol of the packet is not told on.
+                        return Some((h::IPPROTO_FRAGMENT, at, frag | nw_frag::LATER));
                     }
                 }
             }

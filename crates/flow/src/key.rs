@@ -255,6 +255,11 @@ impl FlowKey {
         out
     }
 
+    /// Whether this mask has all bits of `other`.
+    pub fn covers(&self, other: &KeyMask) -> bool {
+        (0..FlowKey::BLOCKS).all(|i| self.block(i).iter().zip(other.block(i)).all(|(a, b)| b & !a == 0))
+    }
+
     /// Whether `key` agrees with this masked key in all bits of `mask`.
     #[inline]
     pub fn matches(&self, mask: &KeyMask, key: &FlowKey) -> bool {

@@ -103,6 +103,30 @@ fn later_fragments_have_no_ports() {
 }
 
 #[test]
+fn later_fragments_of_ipv6_have_the_protocol_of_the_fragment_header() {
+    // As OVS and the kernel's datapath have it, also behind another extension header.
+    let frame = |first: u8, headers: &[u8]| {
+        let mut f = tcp_frame()[..12].to_vec();
+        f.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, headers.len() as u8 + 20, first, 64]);
+        f.extend([0xfe; 32]);
+        f.extend(headers);
+        f.extend([0, 1, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0]);
+        f
+    };
+    for (f, proto, frag, tp_dst) in [
+        (frame(44, &[6, 0, 0, 1, 0, 0, 0, 9]), 6, nw_frag::ANY, 80),
+        (frame(44, &[6, 0, 0, 81, 0, 0, 0, 9]), 44, nw_frag::MASK, 0),
+        (frame(44, &[17, 0, 0, 80, 0, 0, 0, 9]), 44, nw_frag::MASK, 0),
+        (frame(60, &[44, 0, 1, 4, 0, 0, 0, 0, 6, 0, 0, 81, 0, 0, 0, 9]), 44, nw_frag::MASK, 0),
+        (frame(44, &[60, 0, 0, 81, 0, 0, 0, 9, 6, 0, 1, 4, 0, 0, 0, 0]), 44, nw_frag::MASK, 0),
+        (frame(44, &[6, 0, 0, 0, 0, 0, 0, 9]), 6, 0, 80),
+    ] {
+        let b = key_of(&f).0.base;
+        assert_eq!((b.nw_proto, b.nw_frag, b.tp_dst), (proto, frag, tp_dst));
+    }
+}
+
+#[test]
 fn ports_convert_between_16_and_32_bits() {
     for p in [OfPort(1), OfPort(0xfeff), OfPort::LOCAL, OfPort::IN_PORT, OfPort::NONE] {
         assert_eq!(OfPort::from_of10(p.to_of10().unwrap()), p);

@@ -13,7 +13,7 @@ use crate::recirc::{FrozenState, RecircTable};
 use crate::rule::{Expiry, Rule, RuleStats};
 use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
-use crate::view::{BridgeView, View};
+use crate::view::{BridgeView, FragHandling, View};
 use crate::xlate::{EffectHost, LearnedFlow, Request, Translation, XlateHost, translate};
 use dpif::{Capabilities, DpAction, PmdId, Upcall, slow_reason};
 use flow::nlkey::{kernel_mask, mask_fits};
@@ -178,6 +178,8 @@ pub struct Backer {
     pub capabilities: Capabilities,
     /// How the datapath rewrites a packet, where that is known; see [`Rewrite`].
     pub rewrite: Option<Rewrite>,
+    /// Whether rules and packet-outs may have actions for tests of a switch (`debug_recirc`, `debug_slow`).
+    pub debug_actions: bool,
     /// Who is told what is done, if anybody.
     pub observer: Option<&'static dyn Observer>,
     /// When the last complete dump of the datapath's flows began.
@@ -216,6 +218,7 @@ impl Backer {
             },
             capabilities: Capabilities::ENOUGH,
             rewrite: None,
+            debug_actions: false,
             observer: None,
             dumped_ms: AtomicU64::new(0),
             hash_seed,
@@ -296,6 +299,7 @@ impl Backer {
             miss_to_controller: false,
             listeners: Arc::default(),
             forward_bpdu: false,
+            frags: FragHandling::default(),
         };
         self.change(|view| {
             view.bridges.insert(id, Arc::new(bridge));

@@ -36,6 +36,8 @@ pub struct ModContext<'a> {
     pub version: Version,
     /// The time.
     pub now_ms: u64,
+    /// See [`CheckContext`].
+    pub debug_actions: bool,
     /// Whether a meter exists.
     pub has_meter: &'a dyn Fn(u32) -> bool,
 }
@@ -48,6 +50,7 @@ impl ModContext<'_> {
             max_ports: MAX_PORTS,
             n_tables: TableId::INTERNAL.0 + 1,
             table,
+            debug_actions: self.debug_actions,
             has_meter: self.has_meter,
         }
     }

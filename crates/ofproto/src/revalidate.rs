@@ -638,7 +638,8 @@ fn translate_again(backer: &Backer, k: &mut Ukey, key: &FlowKey, epoch: u64, now
     let flow = key.to_flow(of_port);
     let request = Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
     let t = backer.translate(&request, key, &mut backer.xlate_host(false, now_ms));
-    if PackedFlow::new(key, &backer.mask_of(&t.wc, key)) != k.flow {
+    // A flow that is more specific than it must be is still right. To widen it would cost its packets an upcall.
+    if !k.flow.mask().covers(&backer.mask_of(&t.wc, key)) {
         backer.recirc_release(&t.recircs);
         return Verdict::Delete;
     }

@@ -32,6 +32,42 @@ impl Listeners {
     }
 }
 
+/// How a bridge treats IP fragments (`OFPC_FRAG_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FragHandling {
+    /// To its rules, the transport ports of all fragments are 0.
+    #[default]
+    Normal,
+    /// They are dropped.
+    Drop,
+    /// Its rules see the transport ports of first fragments (`OFPC_FRAG_NX_MATCH`).
+    NxMatch,
+}
+
+impl FragHandling {
+    /// `OFPC_FRAG_MASK`.
+    pub const MASK: u16 = 3;
+
+    /// The bits of `OFPT_GET_CONFIG_REPLY`.
+    pub fn to_flags(self) -> u16 {
+        match self {
+            FragHandling::Normal => 0,
+            FragHandling::Drop => 1,
+            FragHandling::NxMatch => 3,
+        }
+    }
+
+    /// What the bits of `OFPT_SET_CONFIG` ask for; `None` for reassembly, which this switch does not do.
+    pub fn from_flags(flags: u16) -> Option<FragHandling> {
+        match flags & FragHandling::MASK {
+            0 => Some(FragHandling::Normal),
+            1 => Some(FragHandling::Drop),
+            3 => Some(FragHandling::NxMatch),
+            _ => None,
+        }
+    }
+}
+
 /// One bridge at one moment.
 #[derive(Clone)]
 pub struct BridgeView {
@@ -53,6 +89,8 @@ pub struct BridgeView {
     pub listeners: Arc<Listeners>,
     /// `NORMAL` forwards the reserved multicast addresses of 802.1D.
     pub forward_bpdu: bool,
+    /// What becomes of IP fragments.
+    pub frags: FragHandling,
 }
 
 /// All bridges of one datapath at one moment.

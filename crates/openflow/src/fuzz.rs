@@ -90,6 +90,7 @@ pub fn read_actions(bytes: &[u8]) {
                 max_ports: 0xff00,
                 n_tables: 254,
                 table: Some(TableId(0)),
+                debug_actions: true,
                 has_meter: &|id| id < 10,
             };
             // Only that it ends matters here.

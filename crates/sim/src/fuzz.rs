@@ -109,6 +109,7 @@ impl Rig {
             max_ports: 0xff00,
             n_tables: 254,
             table: Some(table),
+            debug_actions: true,
             has_meter: &|_| false,
         };
         if openflow::check_actions(&m.actions, &m.rule_match, &cx).is_err() {

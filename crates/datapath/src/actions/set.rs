@@ -171,7 +171,10 @@ fn ports(packet: &mut Packet, view: &View<'_>, m: &Masked<PortsSet>, proto: u8) 
     let (old, new) = write(packet, l4, word(&m.value), word(&m.mask))?;
     match transport_sum(view) {
         Some(field) => sums::body_changed(packet, field, &old, &new),
-        None => sums::sctp(packet, l4, ip_end(packet.data(), view)),
+        None => {
+            let end = ip_end(packet.data(), view);
+            sums::sctp_ports_changed(packet, l4, end, old, new);
+        }
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Checksums of rewritten headers, kept right by difference (RFC 1624) or, for SCTP, computed again (RFC 9260 appendix A).
+//! Checksums of rewritten headers, kept by difference (RFC 1624; for SCTP the CRC of RFC 9260 appendix A), so that wrong ones stay wrong.
 //!
 //! A frame with `offload.needs_csum` carries in its checksum field only the sum of the pseudo-header, not complemented;
 //! a device adds the rest. So there a change of ports changes nothing, a change of addresses the sum itself.
@@ -104,11 +104,22 @@ pub(crate) fn sctp_sum(sctp: &[u8]) -> [u8; 4] {
     (!crc32c(crc, rest.get(4..).unwrap_or(&[]))).to_le_bytes()
 }
 
-/// Writes the checksum of the SCTP packet at `start..end` of the frame, unless a device is to do it.
-pub(crate) fn sctp(packet: &mut Packet, start: usize, end: usize) {
+/// The ports of the SCTP packet at `start..end` of the frame changed, unless a device is to do the checksum. A CRC is linear: of
+/// the bits that changed alone it tells which of its own do, so a wrong checksum stays wrong.
+pub(crate) fn sctp_ports_changed(packet: &mut Packet, start: usize, end: usize, old: [u8; 4], new: [u8; 4]) {
     if is_partial(packet, start + 8) {
         return;
     }
+    let Some(sctp) = packet.data_mut().get_mut(start..end).filter(|s| s.len() >= 12) else { return };
+    let changed: [u8; 4] = std::array::from_fn(|i| old[i] ^ new[i]);
+    let crc = (4..sctp.len()).fold(crc32c(0, &changed), |crc, _| crc32c(crc, &[0]));
+    for (byte, flipped) in sctp[8..12].iter_mut().zip(crc.to_le_bytes()) {
+        *byte ^= flipped;
+    }
+}
+
+/// Writes the checksum of the SCTP packet at `start..end` of the frame.
+fn sctp(packet: &mut Packet, start: usize, end: usize) {
     let Some(sctp) = packet.data_mut().get_mut(start..end).filter(|s| s.len() >= 12) else { return };
     let sum = sctp_sum(sctp);
     sctp[8..12].copy_from_slice(&sum);

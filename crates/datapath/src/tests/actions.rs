@@ -203,6 +203,29 @@ fn sets_that_fit_do_rewrite() {
 }
 
 #[test]
+fn a_wrong_checksum_of_sctp_stays_wrong_by_the_same_bits() {
+    let ports = Masked { value: PortsSet { src: 77, dst: 78 }, mask: PortsSet { src: 0xffff, dst: 0xffff } };
+    // An odd length; bytes behind the packet are padding.
+    for (flipped, padding) in [([0u8; 4], 0), ([1, 0, 0, 0], 0), ([0x12, 0x34, 0x56, 0x78], 5)] {
+        let mut sctp = l4(132, 5, 6, false);
+        sctp.push(9);
+        sctp[8..12].fill(0);
+        let right = crate::actions::sctp_sum(&sctp);
+        (0..4).for_each(|i| sctp[8 + i] = right[i] ^ flipped[i]);
+        let mut frame = ipv4(132, frames::SRC, frames::DST, 0, &sctp);
+        frame.extend(vec![0xee; padding]);
+        let mut rig = Rig::new();
+        let actions = vec![DpAction::Set(SetAction::Sctp(ports)), out(2)];
+        rig.execute(Packet::from_slice(&frame), key_of(1, &frame), actions, None);
+        let (_, sent) = rig.sent().remove(0);
+        let sent = &sent[34..sent.len() - padding];
+        let right = crate::actions::sctp_sum(sent);
+        let wrong: [u8; 4] = std::array::from_fn(|i| sent[8 + i] ^ right[i]);
+        assert_eq!((&sent[..4], wrong), (&[0, 77, 0, 78][..], flipped));
+    }
+}
+
+#[test]
 fn a_rewrite_behind_a_vlan_action_finds_its_header() {
     let frame = ipv4(17, frames::SRC, frames::DST, 0, &l4(17, 5, 6, false));
     let ports = Masked { value: PortsSet { src: 77, dst: 78 }, mask: PortsSet { src: 0xffff, dst: 0xffff } };

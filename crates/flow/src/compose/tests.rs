@@ -188,6 +188,9 @@ fn fragments_of_ipv6_have_their_header() {
             (flow.tp_src, flow.tp_dst) = (0, 0);
         }
         let frame = compose(&flow, Payload::default());
+        if frag == "later" {
+            flow.nw_proto = h::IPPROTO_FRAGMENT;
+        }
         assert_eq!(frame[20], h::IPPROTO_FRAGMENT);
         assert_eq!(hex(&frame[54..62]), header);
         assert_eq!(reread(&frame), flow);

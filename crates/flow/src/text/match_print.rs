@@ -218,7 +218,7 @@ impl<'a> Printer<'a> {
         if mask == u16::MAX {
             self.put(name, value);
         } else if mask != 0 {
-            self.put(name, format_args!("{}/{}", hex(value.into()), hex(mask.into())));
+            self.put(name, format_args!("{value:#x}/{mask:#x}"));
         }
     }
 
@@ -289,11 +289,11 @@ impl<'a> Printer<'a> {
 
     fn context(&mut self) {
         let (f, m) = (self.f, self.m);
-        self.hex("skb_priority", f.skb_priority.into(), m.skb_priority.into(), 32);
         self.hex("pkt_mark", f.pkt_mark.into(), m.pkt_mark.into(), 32);
         self.hex("recirc_id", f.recirc_id.into(), m.recirc_id.into(), 32);
         self.hex("dp_hash", f.dp_hash.into(), m.dp_hash.into(), 32);
         self.decimal("conj_id", f.conj_id, m.conj_id);
+        self.hex("skb_priority", f.skb_priority.into(), m.skb_priority.into(), 32);
         if m.actset_output != 0 {
             self.port("actset_output", f.actset_output);
         }

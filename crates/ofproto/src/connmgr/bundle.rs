@@ -149,7 +149,12 @@ impl Conn {
             }
         }
         let has_meter = |id| shared.meters.has(id);
-        let cx = ModContext { version: self.version(), now_ms, has_meter: &has_meter };
+        let cx = ModContext {
+            version: self.version(),
+            now_ms,
+            debug_actions: ctx.backer.debug_actions,
+            has_meter: &has_meter,
+        };
         flow_mod::apply_all(ctx.backer, ctx.bridge, &mods, &cx).map_err(|(i, kind)| {
             // First what is wrong with the message, then that the bundle failed for it.
             if let Some(bytes) = bundle.messages.get(i) {

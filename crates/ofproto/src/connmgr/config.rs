@@ -2,9 +2,10 @@
 
 use super::conn::{Conn, Outcome};
 use super::{Ctx, Shared, ports};
+use crate::view::FragHandling;
 use flow::TableId;
 use openflow::msg::control::{AsyncConfig, ControllerRole, Role, SwitchConfig, SwitchFeatures};
-use openflow::{ErrorKind, Format, Message};
+use openflow::{ErrorKind, Format, Message, Version};
 
 /// `OFPC_*`: flow, table, port and queue statistics, matching addresses in ARP (OpenFlow 1.0 §5.3.1).
 const CAPABILITIES_10: u32 = 0xc7;
@@ -12,8 +13,6 @@ const CAPABILITIES_10: u32 = 0xc7;
 const CAPABILITIES_13: u32 = 0x4f;
 /// `1 << OFPAT10_*` of all actions of OpenFlow 1.0.
 const ACTIONS_10: u32 = 0xfff;
-/// Handling of fragments in `OFPT_SET_CONFIG`.
-const FRAG_MASK: u16 = 3;
 /// `OFPC_INVALID_TTL_TO_CONTROLLER`, to OpenFlow 1.2.
 const INVALID_TTL_TO_CONTROLLER: u16 = 4;
 /// Reasons that a connection can ask for, as bits: `OFPR_*` and `OFPPR_*` to OpenFlow 1.3, `OFPRR_*` of all versions, as OVS
@@ -23,6 +22,11 @@ const PORT_REASONS: u32 = 0x7;
 const REMOVED_REASONS: u32 = 0x3f;
 /// `1 << OFPR_INVALID_TTL`.
 const INVALID_TTL_BIT: u32 = 1 << 2;
+
+/// Whether `OFPT_SET_CONFIG` has [`INVALID_TTL_TO_CONTROLLER`]: OpenFlow 1.3 took it out.
+fn has_ttl_flag(version: Version) -> bool {
+    super::requests::is_old(version)
+}
 
 impl Conn {
     pub(super) fn features(&mut self, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
@@ -43,21 +47,31 @@ impl Conn {
         self.reply(&Message::FeaturesReply(features), xid)
     }
 
-    pub(super) fn get_config(&mut self, xid: u32) -> Result<(), ErrorKind> {
-        // Fragments are always handled in the normal way.
-        let ttl = super::requests::is_old(self.version()) && self.asyncs.packet_in[0] & INVALID_TTL_BIT != 0;
+    pub(super) fn get_config(&mut self, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+        let frags = ctx.bridge_view().map_or(FragHandling::default(), |b| b.frags);
+        let ttl = has_ttl_flag(self.version()) && self.asyncs.packet_in[0] & INVALID_TTL_BIT != 0;
         let config = SwitchConfig {
-            flags: if ttl { INVALID_TTL_TO_CONTROLLER } else { 0 },
+            flags: frags.to_flags() | if ttl { INVALID_TTL_TO_CONTROLLER } else { 0 },
             miss_send_len_bytes: self.miss_send_len_bytes,
         };
         self.reply(&Message::GetConfigReply(config), xid)
     }
 
-    pub(super) fn set_config(&mut self, m: SwitchConfig) -> Result<(), ErrorKind> {
-        if m.flags & !(FRAG_MASK | INVALID_TTL_TO_CONTROLLER) != 0 {
+    /// Reassembly leaves the handling of fragments as it is, which the client learns by asking. A slave changes only its own
+    /// connection.
+    pub(super) fn set_config(&mut self, m: SwitchConfig, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+        let ttl_flag = has_ttl_flag(self.version());
+        let known = FragHandling::MASK | if ttl_flag { INVALID_TTL_TO_CONTROLLER } else { 0 };
+        if m.flags & !known != 0 {
             return Err(ErrorKind::ScfcBadFlags);
         }
-        if super::requests::is_old(self.version()) {
+        if let Some(wanted) = FragHandling::from_flags(m.flags)
+            && self.role != ControllerRole::Slave
+            && ctx.bridge_view().is_some_and(|b| b.frags != wanted)
+        {
+            ctx.backer.change_bridge(ctx.bridge, |b| b.frags = wanted);
+        }
+        if ttl_flag {
             let bit = if m.flags & INVALID_TTL_TO_CONTROLLER != 0 { INVALID_TTL_BIT } else { 0 };
             self.asyncs.packet_in[0] = self.asyncs.packet_in[0] & !INVALID_TTL_BIT | bit;
         }

@@ -229,7 +229,12 @@ impl Conn {
     /// Goes on with the flow-mods that were gathered.
     fn change_rules(&mut self, shared: &Shared, ctx: &Ctx<'_>, now_ms: u64, work: &mut usize) {
         let has_meter = |id| shared.meters.has(id);
-        let cx = ModContext { version: self.version(), now_ms, has_meter: &has_meter };
+        let cx = ModContext {
+            version: self.version(),
+            now_ms,
+            debug_actions: ctx.backer.debug_actions,
+            has_meter: &has_meter,
+        };
         let step = self.mods.step(ctx.backer, ctx.bridge, &cx, work);
         for (kind, frame) in step.failed {
             self.refuse(kind, &frame);

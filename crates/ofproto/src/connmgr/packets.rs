@@ -72,7 +72,12 @@ impl Conn {
         extract(&m.data, &metadata, ctx.datapath.capabilities().max_vlan_headers, &mut key);
         let flow = key.to_flow(m.in_port);
         let has_meter = |id| shared.meters.has(id);
-        let cx = ModContext { version: self.version(), now_ms, has_meter: &has_meter };
+        let cx = ModContext {
+            version: self.version(),
+            now_ms,
+            debug_actions: ctx.backer.debug_actions,
+            has_meter: &has_meter,
+        };
         check_actions(&m.actions, &exactly(&flow), &cx.for_actions(None))?;
         if m.data.len() < ETH_HEADER_BYTES {
             // Nothing that could be sent: accepted without effect, as by every switch without buffers.

@@ -93,10 +93,10 @@ impl Conn {
         let xid = request.xid;
         match message {
             Message::FeaturesRequest => self.features(xid, ctx),
-            Message::GetConfigRequest => self.get_config(xid),
+            Message::GetConfigRequest => self.get_config(xid, ctx),
             Message::SetConfig(m) => {
                 outcome.interest_changed = true;
-                self.set_config(m)
+                self.set_config(m, ctx)
             }
             Message::RoleRequest(m) => self.role_request(m, xid, shared, outcome),
             Message::GetAsyncRequest => {

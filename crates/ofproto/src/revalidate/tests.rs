@@ -4,7 +4,8 @@ use super::*;
 use crate::upcall::tests::{add_rule, backer_with, counted, miss_of};
 use crate::upcall::{handle, put_done};
 use dpif::{Capabilities, DpAction, MeterConfig, PortInfo, PortSpec, PortStats};
-use flow::DpPort;
+use flow::text::{FlowModCommand, NoPortNames, parse_flow_mod};
+use flow::{DpPort, TableId};
 use sync::{Mutex, lock};
 
 const CORE: PmdId = PmdId::Core(0);
@@ -62,6 +63,10 @@ impl Flows {
         for f in lock(&self.flows).iter_mut() {
             (f.stats.packets, f.stats.used_ms) = (packets, used_ms);
         }
+    }
+
+    fn masks(&self) -> Vec<flow::KeyMask> {
+        lock(&self.flows).iter().map(|f| f.mask).collect()
     }
 
     fn actions(&self) -> Vec<Vec<DpAction>> {
@@ -257,6 +262,36 @@ fn flows_are_kept_changed_or_deleted_as_the_rules_say() {
 }
 
 #[test]
+fn a_flow_stays_while_its_mask_covers_what_is_looked_at() {
+    let mut rig = Rig::new("priority=40000,dl_dst=02:00:00:00:00:09 actions=3\n actions=2");
+    rig.install(0x88cc, 1);
+    rig.settle();
+    let mask = rig.dp.masks();
+    let drop = vec![DpAction::Drop(dpif::XlateDrop::Ok)];
+    let end = |rig: &Rig, line: &str| {
+        let m = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).expect(line);
+        let end =
+            |b: &mut crate::view::BridgeView| b.tables.remove(TableId(0), &m.rule_match, m.priority.into());
+        rig.backer.change_bridge(rig.bridge, end).flatten().expect(line);
+    };
+    // Fewer bits are looked at: nothing happens, also where the actions change.
+    end(&rig, "priority=40000,dl_dst=02:00:00:00:00:09 actions=3");
+    rig.settle();
+    assert_eq!((rig.dp.actions(), rig.dp.masks()), (vec![out(2)], mask.clone()));
+    rig.rule("actions=drop");
+    rig.settle();
+    assert_eq!((rig.dp.actions(), rig.dp.masks()), (vec![drop.clone()], mask.clone()));
+    // The same bits again.
+    rig.rule("priority=40000,dl_dst=02:00:00:00:00:09 actions=2");
+    rig.settle();
+    assert_eq!((rig.dp.actions(), rig.dp.masks()), (vec![drop], mask));
+    // Others beside them.
+    rig.rule("priority=40001,dl_src=02:00:00:00:00:08 actions=2");
+    rig.settle();
+    assert!(rig.dp.actions().is_empty() && rig.backer.ukeys.is_empty());
+}
+
+#[test]
 fn a_change_that_fails_ends_the_flow() {
     let mut rig = Rig::new("actions=2");
     rig.install(0x88cc, 1);
@@ -335,10 +370,11 @@ fn a_flow_of_nobody_is_adopted_with_its_counters_or_deleted() {
     assert_eq!((rig.dp.actions(), rig.backer.ukeys.len()), (vec![out(2)], 1));
     assert_eq!(rig.revalidator.foreign_flows.load(Ordering::Relaxed), 1);
     assert_eq!(counted(&rig.backer, rig.bridge), 1 + 4);
-    lock(&rig.dp.flows)[0].mask.base.dl_src = [0xff; 6];
+    // Wider than what is looked at now.
+    lock(&rig.dp.flows)[0].mask.base.dl_type = 0;
     rig.backer.ukeys.with(Ufid(1), CORE, |k| {
         let mut mask = k.flow.mask();
-        mask.base.dl_src = [0xff; 6];
+        mask.base.dl_type = 0;
         k.flow = PackedFlow::new(&k.flow.key(), &mask);
     });
     rig.backer.bump_epoch();

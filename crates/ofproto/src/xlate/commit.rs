@@ -77,17 +77,16 @@ impl Ctx<'_> {
         }
     }
 
+    /// A packet without a protocol has no header that could be read, or one that this switch does not know: nothing of it is
+    /// rewritten.
     fn commit_network(&mut self) {
+        if self.network_differs() {
+            self.wc.0.nw_proto = u8::MAX;
+        }
+        if self.flow.nw_proto == 0 {
+            return;
+        }
         match self.base.dl_type {
-            // A header that could not be read cannot be rewritten.
-            h::ETH_TYPE_IP if !self.ipv4_header_was_read() && self.network_differs() => {
-                self.match_ipv4_header();
-            }
-            h::ETH_TYPE_IP if !self.ipv4_header_was_read() => {}
-            h::ETH_TYPE_IPV6 if self.base.nw_proto == 0 && self.network_differs() => {
-                self.wc.0.nw_proto = u8::MAX;
-            }
-            h::ETH_TYPE_IPV6 if self.base.nw_proto == 0 => {}
             h::ETH_TYPE_IP => self.commit_ipv4(),
             h::ETH_TYPE_IPV6 => {
                 self.commit_ipv6();
@@ -100,52 +99,16 @@ impl Ctx<'_> {
 
     fn network_differs(&self) -> bool {
         let fields = |f: &Flow| {
-            (
-                f.nw_src,
-                f.nw_dst,
-                f.nw_tos,
-                f.nw_ttl,
-                f.ipv6_src,
-                f.ipv6_dst,
-                f.ipv6_label,
-                f.nd_target,
-                f.arp_sha,
-                f.arp_tha,
-            )
+            let of_ipv6 = (f.ipv6_src, f.ipv6_dst, f.ipv6_label, f.nd_target);
+            (f.nw_src, f.nw_dst, f.nw_tos, f.nw_ttl, of_ipv6, f.arp_sha, f.arp_tha)
         };
         fields(&self.flow) != fields(&self.base)
-    }
-
-    /// An IPv4 header that could not be read is all zeros; one that was read may have protocol 0, too.
-    fn ipv4_header_was_read(&self) -> bool {
-        let o = &self.original;
-        (o.nw_src | o.nw_dst) != 0 || (o.nw_tos | o.nw_ttl | o.nw_frag | o.nw_proto) != 0
-    }
-
-    /// Whether the mask tells a packet whose IPv4 header was read from one whose header was not.
-    fn ipv4_header_is_matched(&self) -> bool {
-        let (o, m) = (&self.original, &self.wc.0);
-        (o.nw_src & m.nw_src) != 0
-            || (o.nw_dst & m.nw_dst) != 0
-            || ((o.nw_tos & m.nw_tos) | (o.nw_ttl & m.nw_ttl)) != 0
-            || ((o.nw_frag & m.nw_frag) | (o.nw_proto & m.nw_proto)) != 0
-    }
-
-    fn match_ipv4_header(&mut self) {
-        let m = &mut self.wc.0;
-        (m.nw_src, m.nw_dst) = (u32::MAX, u32::MAX);
-        (m.nw_tos, m.nw_ttl, m.nw_proto, m.nw_frag) = (u8::MAX, u8::MAX, u8::MAX, nw_frag::MASK);
     }
 
     fn commit_ipv4(&mut self) {
         let changed = changed!(self, Ipv4Set { src: nw_src, dst: nw_dst, tos: nw_tos, ttl: nw_ttl });
         if let Some(ipv4) = changed {
             self.set(SetAction::Ipv4(ipv4));
-            if self.original.nw_proto != 0 && !self.ipv4_header_is_matched() {
-                self.wc.0.nw_proto = u8::MAX;
-            } else if !self.ipv4_header_is_matched() {
-                self.match_ipv4_header();
-            }
         }
     }
 
@@ -156,7 +119,6 @@ impl Ctx<'_> {
         );
         if let Some(ipv6) = changed {
             self.set(SetAction::Ipv6(ipv6));
-            self.wc.0.nw_proto = u8::MAX;
         }
     }
 
@@ -169,7 +131,9 @@ impl Ctx<'_> {
     fn commit_arp(&mut self) {
         let changed =
             changed!(self, ArpSet { op: nw_proto, sha: arp_sha, tha: arp_tha, spa: nw_src, tpa: nw_dst });
-        if let Some(arp) = changed {
+        if let Some(mut arp) = changed {
+            // The flow has the lower half of the opcode; packets with another upper half have opcode 0 in it.
+            arp.mask.op = if arp.mask.op != 0 { u16::MAX } else { 0 };
             self.set(SetAction::Arp(arp));
         }
     }

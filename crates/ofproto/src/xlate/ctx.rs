@@ -9,7 +9,7 @@ use super::{
 use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::Rule;
-use crate::view::{BridgeView, View};
+use crate::view::{BridgeView, FragHandling, View};
 use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
 use flow::action::{Action, ControllerAction, PacketInReason};
 use flow::text::{NoPortNames, format_actions};
@@ -20,6 +20,14 @@ use std::sync::Arc;
 
 /// Where bridges send spanning tree's frames (IEEE 802.1D §7.12.3).
 const STP_ADDRESS: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
+
+/// How deep `clone` actions may nest: datapaths bound the nesting of actions.
+const MAX_CLONES: usize = 6;
+
+/// Whether later actions can undo it on the same packet. A meter may have dropped that.
+fn is_reversible(action: &Action) -> bool {
+    !matches!(action, Action::Meter(_))
+}
 
 pub(super) struct Ctx<'a> {
     pub(super) view: &'a View,
@@ -46,6 +54,14 @@ pub(super) struct Ctx<'a> {
     nesting: u32,
     resubmits: u32,
     exit: bool,
+    /// Nothing that matters follows the action that is carried out now.
+    pub(super) is_last: bool,
+    /// The rule that is found next is the first of a peer bridge.
+    enters_peer: bool,
+    /// `clone` actions around those that are made now.
+    clones: usize,
+    /// Actions made outside of the current list.
+    outside: usize,
     /// The rest of the current list is not carried out; what called it goes on.
     leaves_list: bool,
     frozen: Option<Vec<FrozenStep>>,
@@ -110,6 +126,10 @@ impl<'a> Ctx<'a> {
             nesting: 0,
             resubmits: 0,
             exit: false,
+            is_last: true,
+            enters_peer: false,
+            clones: 0,
+            outside: 0,
             leaves_list: false,
             frozen: None,
             stack: Vec::new(),
@@ -189,10 +209,11 @@ impl<'a> Ctx<'a> {
         self.base.set_tunnel(&Tunnel::default());
         self.stack.clone_from(&state.stack);
         self.action_set.clone_from(&state.action_set);
-        for step in &state.steps {
+        for (i, step) in state.steps.iter().enumerate() {
             if self.ended() {
                 break;
             }
+            self.is_last = i + 1 == state.steps.len();
             self.table = step.table;
             self.rule_cookie = step.cookie;
             match &mut self.frozen {
@@ -207,12 +228,50 @@ impl<'a> Ctx<'a> {
 
     /// The packet enters the bridge at the other end of a patch port.
     pub(super) fn in_peer_bridge(&mut self) {
+        self.enters_peer = true;
         self.lookup(TableId(0), true);
+        self.enters_peer = false;
+        // `exit` and errors end the packet's way through the peer only; the fault is still told.
+        self.exit = false;
+        self.error = None;
+    }
+
+    /// Runs the first rule of a peer bridge. Where later actions of the outer bridge cannot undo its actions, these work on
+    /// a clone of the packet.
+    fn run_in_peer(&mut self, actions: &[Action]) {
+        if self.is_last || actions.iter().all(is_reversible) {
+            return self.run_and_finish(actions);
+        }
+        if self.clones >= MAX_CLONES {
+            let fault = format!("over {MAX_CLONES} nested clone actions");
+            return self.fail(XlateDrop::RecursionTooDeep, fault);
+        }
+        // What was changed so far is needed by both packets.
+        self.commit();
+        let (base, before) = (self.base, std::mem::take(&mut self.actions));
+        self.clones += 1;
+        self.outside += before.len();
+        self.is_last = true;
+        self.run_and_finish(actions);
+        self.is_last = false;
+        self.outside -= before.len();
+        self.clones -= 1;
+        let cloned = std::mem::replace(&mut self.actions, before);
+        self.base = base;
+        self.outside += cloned.len();
+        if !cloned.is_empty() {
+            self.actions.push(match self.host.capabilities().clone {
+                true => DpAction::Clone(cloned),
+                false => DpAction::Sample { probability: u32::MAX, actions: cloned },
+            });
+        }
+    }
+
+    /// Runs a list and the action set that it leaves. What freezes meanwhile resumes there, with the packet as it is now.
+    fn run_and_finish(&mut self, actions: &[Action]) {
+        self.run_actions(actions);
         self.run_action_set();
-        // What freezes in the peer resumes there, with the packet as the peer has it.
         self.freeze_if_asked();
-        // `exit` ends the packet's way through the peer only.
-        self.exit = self.error.is_some();
     }
 
     /// A port that the bridge does not have is one of a packet-out or of a story told: tables see its packets.
@@ -253,9 +312,18 @@ impl<'a> Ctx<'a> {
     fn lookup_from(&mut self, in_port: OfPort, table: TableId, honor_miss: bool) {
         self.table = table;
         let bridge = self.bridge.clone();
-        let own_port = std::mem::replace(&mut self.flow.in_port, in_port.0);
+        let is_fragment = self.flow.nw_frag & nw_frag::ANY != 0;
+        if is_fragment && bridge.frags == FragHandling::Drop {
+            return self.drop_fragment(table);
+        }
+        let f = &mut self.flow;
+        let own = (f.in_port, f.tp_src, f.tp_dst);
+        f.in_port = in_port.0;
+        if is_fragment && bridge.frags == FragHandling::Normal {
+            (f.tp_src, f.tp_dst) = (0, 0);
+        }
         let found = bridge.tables.lookup(table, &self.flow, Some(&mut self.wc)).cloned();
-        self.flow.in_port = own_port;
+        (self.flow.in_port, self.flow.tp_src, self.flow.tp_dst) = own;
         if let Some(t) = bridge.tables.table(table) {
             self.cache.push(XlateEffect::Table { counters: t.counters.clone(), hit: found.is_some() });
         }
@@ -268,11 +336,24 @@ impl<'a> Ctx<'a> {
         self.trace.pop();
     }
 
+    /// A hidden rule of every table matches fragments and drops them.
+    fn drop_fragment(&mut self, table: TableId) {
+        if let Some(t) = self.bridge.tables.table(table) {
+            self.cache.push(XlateEffect::Table { counters: t.counters.clone(), hit: true });
+        }
+        self.trace.push(|t| TraceEvent::FragmentsDropped(*t), &table);
+        self.trace.pop();
+    }
+
     fn run_rule(&mut self, rule: &Arc<Rule>) {
         self.cache.push(XlateEffect::Rule(rule.clone()));
         self.rule_cookie = rule.cookie;
         self.rule_is_miss = rule.priority == 0 && rule.matching.mask().is_empty();
-        self.run_actions(&rule.actions);
+        if std::mem::take(&mut self.enters_peer) {
+            self.run_in_peer(&rule.actions);
+        } else {
+            self.run_actions(&rule.actions);
+        }
     }
 
     fn table_miss(&mut self) {
@@ -308,6 +389,12 @@ impl<'a> Ctx<'a> {
 
     /// Runs a list of actions. When the translation freezes on the way, what is left of the list is kept.
     pub(super) fn run_actions(&mut self, actions: &[Action]) {
+        let is_last = self.is_last;
+        self.run_list(actions, is_last);
+        self.is_last = is_last;
+    }
+
+    fn run_list(&mut self, actions: &[Action], is_last: bool) {
         for (i, action) in actions.iter().enumerate() {
             if self.ended() {
                 return;
@@ -317,13 +404,14 @@ impl<'a> Ctx<'a> {
                 frozen.push(FrozenStep { table: self.table, cookie: self.rule_cookie, actions: rest });
                 return;
             }
+            self.is_last = is_last && i + 1 == actions.len() && self.action_set.is_empty();
             self.trace.push(|a| TraceEvent::Action(Box::new((*a).clone())), &action);
             self.run_action(action);
             self.trace.pop();
             if std::mem::take(&mut self.leaves_list) {
                 return;
             }
-            if self.actions.len() > MAX_ACTIONS {
+            if self.outside + self.actions.len() > MAX_ACTIONS {
                 self.fail(XlateDrop::TooManyOutputs, "more datapath actions than a flow may have");
             }
         }
@@ -364,9 +452,14 @@ impl<'a> Ctx<'a> {
             Action::StackPop(field) => self.stack_pop(field),
             Action::DecTtl { controllers } => self.dec_ttl(controllers),
             Action::Note(_) => {}
-            // Queues select among a device's transmit classes; the devices of this datapath have one.
-            Action::Enqueue { port, .. } => self.output(*port, 0),
-            Action::SetQueue(_) | Action::PopQueue => {}
+            Action::Enqueue { port, queue } => self.enqueue(*port, *queue),
+            Action::SetQueue(queue) => {
+                self.wc.0.skb_priority = u32::MAX;
+                if let Some(priority) = self.host.capabilities().priority_of_queue(*queue) {
+                    self.flow.skb_priority = priority;
+                }
+            }
+            Action::PopQueue => self.pop_queue(),
             _ => self.set_action(action),
         }
     }
@@ -400,7 +493,7 @@ impl<'a> Ctx<'a> {
         if !self.flow.is_ip() {
             return;
         }
-        self.wc.0.nw_ttl = u8::MAX;
+        (self.wc.0.nw_ttl, self.wc.0.nw_proto) = (u8::MAX, u8::MAX);
         if self.flow.nw_ttl > 1 {
             self.flow.nw_ttl -= 1;
             return;
@@ -424,9 +517,10 @@ impl<'a> Ctx<'a> {
         }
         let set = super::set::in_order(&std::mem::take(&mut self.action_set));
         self.trace.push(|()| TraceEvent::ActionSet, &());
-        let outer = std::mem::replace(&mut self.in_action_set, true);
+        let outer = (self.in_action_set, self.is_last);
+        (self.in_action_set, self.is_last) = (true, true);
         self.run_actions(&set);
-        self.in_action_set = outer;
+        (self.in_action_set, self.is_last) = outer;
         self.trace.pop();
     }
 
@@ -540,6 +634,10 @@ fn tidy_mask(wc: &mut Mask, flow: &Flow) {
     m.regs = [0; 16];
     m.conj_id = 0;
     m.actset_output = 0;
+    if !flow.tunnel().is_some() {
+        wc.0.set_tunnel(&Tunnel::default());
+    }
+    let m = &mut wc.0;
     let icmp = flow.dl_type == h::ETH_TYPE_IP && matches!(flow.nw_proto, h::IPPROTO_ICMP | h::IPPROTO_IGMP)
         || flow.dl_type == h::ETH_TYPE_IPV6 && flow.nw_proto == h::IPPROTO_ICMPV6;
     if icmp {

@@ -114,15 +114,14 @@ impl Ctx<'_> {
 
     fn flood_vlan(&mut self, input: &Bundle, vlan: u16) {
         let bridge = self.bridge.clone();
-        for port in bridge.ports.flood_order() {
-            let Some(output) = bridge.ports.bundles.get(&port.bundle) else { continue };
+        let outputs = bridge.ports.flood_order().filter_map(|port| {
+            let output = bridge.ports.bundles.get(&port.bundle)?;
             let first = output.members.first() == Some(&port.of_port);
             let protected = input.protected && output.protected;
-            if first && output.id != input.id && output.floodable && !protected && output.includes_vlan(vlan)
-            {
-                self.output_bundle(output, vlan);
-            }
-        }
+            let is_one = first && output.id != input.id && output.floodable && !protected;
+            (is_one && output.includes_vlan(vlan)).then_some(output)
+        });
+        self.send_to_each(outputs, |cx, output| cx.output_bundle(output, vlan));
     }
 
     /// Sends the packet out of a bundle, tagged as the bundle has it; the flow itself stays as it is.

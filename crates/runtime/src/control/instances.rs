@@ -51,6 +51,7 @@ impl Instance {
         let hash_seed = sys::random::u64().context("no random numbers")?;
         let mut backer = Backer::new(hash_seed.rotate_left(17));
         backer.observer = Some(&probes::Watch);
+        backer.debug_actions = settings.dummies != DummyMode::Off;
         let vlan_limit = VLAN_LIMIT;
         backer.rewrite =
             Some(Box::new(move |packet, key, action| datapath::rewrite(packet, key, action, vlan_limit)));

@@ -5,7 +5,10 @@
 use super::source::VLAN_LIMIT;
 use super::{Capabilities, Mode};
 use dpif::text::{NumbersOnly, parse_actions, parse_key_mask};
-use dpif::{CtAction, CtCapabilities, CtCommit, CtName, CtNat, DpAction, DpifError, NatAddresses, NatRange};
+use dpif::{
+    CtAction, CtCapabilities, CtCommit, CtName, CtNat, DpAction, DpifError, NatAddresses, NatRange,
+    QueuePriority,
+};
 use flow::nlattr::AttrWriter;
 use flow::nlkey::KeyLimits;
 use flow::{OfPort, Ufid};
@@ -192,6 +195,7 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
         add_mpls: foreign(ADD_MPLS, &[0, 0, 0, 0, 0x88, 0x47, 0, 0]),
         psample: foreign(PSAMPLE, &group(1)),
         ct,
+        queues: QueuePriority::ClassHandle,
         key_limits: Some(limits),
     };
     tell(&can, vlans, ovs.has_meters());

@@ -207,7 +207,7 @@ fn what_a_rule_learned_ends_with_it_when_it_says_so() {
 #[test]
 fn a_batch_is_all_or_nothing_and_says_which_failed() {
     let s = Switch::new();
-    let cx = ModContext { version: Version::V13, now_ms: 5, has_meter: &|_| false };
+    let cx = ModContext { version: Version::V13, now_ms: 5, debug_actions: true, has_meter: &|_| false };
     let mods = |texts: &[&str]| texts.iter().map(|t| flow_mod(Add, t)).collect::<Vec<_>>();
     let bad = mods(&[
         "priority=5,tcp,actions=1",

@@ -49,8 +49,43 @@ fn the_configuration_is_per_connection() {
         assert_eq!((ask(&mut s, &mut c), ask(&mut s, &mut other)), ((0, 0), (0, 128)));
         c.silent(&mut s, &set(0, 77));
         assert_eq!((ask(&mut s, &mut c), ask(&mut s, &mut other)), ((0, 77), (0, 128)));
-        c.silent(&mut s, &set(4, 78));
-        assert_eq!(ask(&mut s, &mut c), (if version == Version::V10 { 4 } else { 0 }, 78));
+        if version == Version::V10 {
+            c.silent(&mut s, &set(4, 78));
+            assert_eq!(ask(&mut s, &mut c), (4, 78));
+        } else {
+            assert_eq!(c.refused(&mut s, &set(4, 78)), ErrorKind::ScfcBadFlags);
+            assert_eq!(ask(&mut s, &mut c), (0, 77));
+        }
+    }
+}
+
+#[test]
+fn the_handling_of_fragments_is_per_bridge() {
+    for version in VERSIONS {
+        let mut s = Switch::new();
+        let (mut c, mut other) = (s.service(version), s.controller(version));
+        let set = |flags| Message::SetConfig(SwitchConfig { flags, miss_send_len_bytes: 128 });
+        // Flags, and those that are told after them; reassembly changes nothing.
+        for (flags, told) in [(1, 1), (2, 1), (3, 3), (2, 3), (0, 0)] {
+            c.silent(&mut s, &set(flags));
+            for client in [&mut c, &mut other] {
+                let Message::GetConfigReply(m) = client.one(&mut s, &Message::GetConfigRequest) else {
+                    panic!()
+                };
+                assert_eq!(m.flags, told, "{flags}");
+            }
+        }
+        // OpenFlow 1.0 has no error of this kind.
+        let error = match version {
+            Version::V10 => ErrorKind::NxbrcUnencodableError,
+            _ => ErrorKind::ScfcBadFlags,
+        };
+        for flags in [8, 0x10, 0x8001] {
+            assert_eq!(c.refused(&mut s, &set(flags)), error);
+        }
+        let epoch = s.backer.epoch();
+        c.silent(&mut s, &set(0));
+        assert_eq!(s.backer.epoch(), epoch);
     }
 }
 
@@ -332,7 +367,7 @@ fn messages_may_come_in_any_pieces() {
 fn a_reader_that_does_not_read_is_not_served_further() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);
-    let cx = ModContext { version: Version::V13, now_ms: 5, has_meter: &|_| false };
+    let cx = ModContext { version: Version::V13, now_ms: 5, debug_actions: true, has_meter: &|_| false };
     let mods: Vec<FlowMod> = (0..15_000u16)
         .map(|n| flow_mod(TextCommand::Add, &format!("priority={n},tcp,tcp_dst={n},actions=1")))
         .collect();

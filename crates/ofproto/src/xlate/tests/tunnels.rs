@@ -53,7 +53,7 @@ fn outer_headers_are_set_where_a_tunnel_is_next() {
     rig.check(
         ETH,
         &format!("{five},8,2,8,mark(7),{six},8,mark(0),{five},8,2"),
-        "pkt_mark=0,recirc_id=0,eth,tun_id=0,tun_dst=0.0.0.0,in_port=1,dl_type=0x88b5",
+        "pkt_mark=0,recirc_id=0,eth,in_port=1,dl_type=0x88b5",
     );
 }
 

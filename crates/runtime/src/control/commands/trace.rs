@@ -127,6 +127,7 @@ fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec
         max_ports: MAX_PORTS,
         n_tables: u8::MAX,
         table: None,
+        debug_actions: true,
         has_meter: &|id| bridge.meters.contains_key(&id),
     };
     check_actions(&actions, &Match::new(&subject.flow, &exact), &cx)

@@ -6,6 +6,30 @@ use testkit::{patience, require_netns, require_programs, wait_for};
 
 use super::frames::{HOST_2, IP, eth, source};
 use super::{LIMIT, Lab, VERSIONS, number_after, send, wait_text};
+use crate::helpers;
+
+#[test]
+fn actions_for_tests_are_unknown_without_dummies() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl");
+    let netns = testkit::Netns::new("debug").unwrap();
+    let daemon = helpers::start(&netns);
+    helpers::vsctl(&daemon, "add-br br0");
+    for version in ["OpenFlow10", "OpenFlow13"] {
+        for (command, line) in [
+            ("add-flow", "actions=debug_recirc,2"),
+            ("add-flow", "actions=debug_slow"),
+            ("packet-out", "in_port=local packet=50540000000550540000000708004500 actions=debug_recirc"),
+        ] {
+            let out = daemon.tool("ovs-ofctl").args(["-O", version, command, "br0", line]).output().unwrap();
+            let said = String::from_utf8_lossy(&out.stderr).to_string();
+            assert!(
+                said.contains("OFPBAC_BAD_VENDOR_TYPE") || said.contains("OFPBAC_BAD_EXP_TYPE"),
+                "{said}"
+            );
+        }
+    }
+}
 
 #[test]
 fn a_bridge_describes_itself_and_counts() {

@@ -52,7 +52,8 @@ impl Lab {
                 )
                 .unwrap();
         }
-        let daemon = helpers::start(&net.switch);
+        // Dummies permit actions that are for tests.
+        let daemon = helpers::serving(&helpers::spec(&net.switch).args(["--enable-dummy"]));
         let lab = Lab { net, daemon };
         let mut line = "add-br br0 -- set bridge br0 fail_mode=secure".to_string();
         for (n, port) in (1..).zip(lab.net.ports()) {

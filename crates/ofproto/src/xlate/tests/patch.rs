@@ -1,0 +1,105 @@
+//! Patch ports: what a peer bridge does to the packet, and to the bridge that it comes from. Expectations are those of
+//! `ofproto/trace` of OVS 3.1.
+
+use super::*;
+
+/// Bridges with these rules, whose meter 1 is 0 in the datapath.
+fn rig(of_a: &str, of_b: &str) -> Rig {
+    let rig = Rig::new();
+    let (a, b) = (rig.a, rig.b);
+    rig.backer.set_meter(b, 1, Some(0));
+    rig.rules(a, of_a).rules(b, of_b)
+}
+
+#[test]
+fn errors_of_the_peer_end_its_own_part_only() {
+    let repeated = |actions: &str| vec![actions; 64].join(",");
+    for (of_a, of_b, expected, fault) in [
+        ("actions=9,2", "actions=resubmit(,0)", "2".to_string(), true),
+        ("actions=9,2", "actions=1,resubmit(,0)", repeated("11") + ",2", true),
+        ("actions=9,2", "actions=meter:1,resubmit(,0)", format!("clone({}),2", repeated("meter(0)")), true),
+        ("actions=9,2", "actions=pop:NXM_NX_REG0[],1", "11,2".to_string(), false),
+        ("actions=9,2", "actions=exit,1", "2".to_string(), false),
+        ("actions=9,2", "actions=1,exit,2", "11,2".to_string(), false),
+        // To and fro.
+        (
+            "in_port=1,actions=9,2\n in_port=9,actions=resubmit(,0)",
+            "actions=in_port,1",
+            "11,2".to_string(),
+            true,
+        ),
+    ] {
+        let t = rig(of_a, of_b).acts(TCP, &expected);
+        assert_eq!((t.fault.is_some(), t.error), (fault, None), "{of_a}; {of_b}");
+    }
+}
+
+#[test]
+fn errors_of_the_outer_bridge_are_its_own() {
+    let t = rig("actions=9,resubmit(,0)", "actions=1").acts(TCP, "drop:RecursionTooDeep");
+    assert!(t.fault.is_some());
+}
+
+#[test]
+fn what_cannot_be_undone_is_done_to_a_clone() {
+    let metered = "actions=meter:1,1";
+    for (of_a, of_b, expected) in [
+        ("actions=9,2", metered, "clone(meter(0),11),2"),
+        ("actions=9,9,2", metered, "clone(meter(0),11),clone(meter(0),11),2"),
+        ("actions=9", metered, "meter(0),11"),
+        ("actions=2,9", metered, "2,meter(0),11"),
+        ("actions=9,exit", metered, "clone(meter(0),11)"),
+        ("actions=2,resubmit(,1)\n table=1,actions=9", metered, "2,meter(0),11"),
+        ("actions=9,resubmit(,1),2\n table=1,actions=9", metered, "clone(meter(0),11),clone(meter(0),11),2"),
+        ("actions=write_actions(output:9)", metered, "meter(0),11"),
+        ("actions=write_actions(output:3),goto_table:1\n table=1,actions=9", metered, "clone(meter(0),11),3"),
+        // A packet that is sent to several ports is still needed, but for the last one.
+        ("actions=flood", metered, "2,3,4,meter(0),11"),
+        ("actions=flood,2", metered, "2,3,4,clone(meter(0),11),2"),
+        ("actions=normal", metered, "2,3,4,meter(0),11"),
+        ("actions=normal,2", metered, "2,3,4,clone(meter(0),11),2"),
+        // What was changed before is changed for both packets, and what the clone changes is not undone.
+        ("actions=mod_nw_tos:40,9,2", metered, "ipv4(tos=0x28/0xfc),clone(meter(0),11),2"),
+        (
+            "actions=mod_nw_tos:40,9,2",
+            "actions=meter:1,mod_dl_dst:02:00:00:00:00:09,1",
+            "ipv4(tos=0x28/0xfc),clone(meter(0),eth(dst=02:00:00:00:00:09),11),2",
+        ),
+        ("actions=9,2", "actions=meter:1", "clone(meter(0)),2"),
+        ("actions=9,2", "actions=meter:1,write_actions(output:1)", "clone(meter(0),11),2"),
+        ("actions=9,2", "actions=meter:1,debug_recirc,1", "clone(meter(0),recirc(1)),2"),
+        // Only the first rule of the peer counts.
+        ("actions=9,2", "actions=resubmit(,1),2\n table=1,actions=meter:1,1", "meter(0),11,12,2"),
+        ("actions=9,2", "actions=mod_nw_tos:40,1", "ipv4(tos=0x28/0xfc),11,ipv4(tos=0x0/0xfc),2"),
+    ] {
+        rig(of_a, of_b).acts(IP, expected);
+    }
+}
+
+const IP: &str = "in_port=1,tcp,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02,nw_tos=0,nw_ttl=64";
+
+#[test]
+fn clones_nest_to_a_bound() {
+    let backer = Backer::new(1);
+    let mut rig = Rig::new();
+    // A chain of bridges, each with a meter and an output of its own.
+    let bridges: Vec<BridgeId> = (0..10).map(|n| backer.add_bridge(&format!("c{n}"))).collect();
+    for (n, id) in bridges.iter().enumerate() {
+        let mut table = PortTable::default();
+        add_port(&mut table, OfPort(1), Some(100 + n as u32), None, Vlan::Trunk);
+        add_port(&mut table, PATCH, None, None, Vlan::Trunk);
+        add_port(&mut table, OfPort(8), None, bridges.get(n + 1).copied(), Vlan::Trunk);
+        backer.set_ports(*id, table);
+        backer.set_meter(*id, 1, Some(n as u32));
+    }
+    rig.backer = backer;
+    for id in &bridges {
+        rig = rig.rules(*id, "actions=meter:1,8,1");
+    }
+    rig.a = bridges[0];
+    let t = rig.translate(&Rig::flow("in_port=77,arp"), true);
+    let shown = show(&t.actions);
+    assert_eq!(shown.matches("clone").count(), 6, "{shown}");
+    assert_eq!(t.fault.as_deref(), Some("over 6 nested clone actions"));
+    assert!(shown.ends_with("101),100"), "{shown}");
+}

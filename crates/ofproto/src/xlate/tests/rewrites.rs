@@ -1,0 +1,137 @@
+//! Rewrites that are not carried out, queues and tags. Expectations are those of `ofproto/trace` of OVS 3.1.
+
+use super::*;
+
+/// Actions and megaflow of a packet of port 1 under one rule, whose megaflow begins with `recirc_id=0,eth`.
+fn check(rule: &str, packet: &str, actions: &str, megaflow: &str) {
+    let rig = Rig::new();
+    let a = rig.a;
+    let packet = format!("in_port=1,{packet}");
+    rig.rules(a, rule).check(&packet, actions, &format!("recirc_id=0,{megaflow}"));
+}
+
+#[test]
+fn packets_without_a_protocol_are_not_rewritten() {
+    let arp = |op: u16, set: &str| format!("arp(op={op:#x},{set})");
+    for (rule, packet, actions, megaflow) in [
+        (
+            "ip,actions=mod_nw_src:1.1.1.1,2",
+            "ip,nw_proto=9,nw_src=1.2.3.4",
+            "ipv4(src=1.1.1.1/255.255.255.255),2",
+            "eth,ip,in_port=1,nw_src=1.2.3.4,nw_proto=9,nw_frag=no",
+        ),
+        (
+            "ip,actions=mod_nw_src:1.1.1.1,2",
+            "ip,nw_proto=0,nw_src=1.2.3.4",
+            "2",
+            "eth,ip,in_port=1,nw_src=1.2.3.4,nw_proto=0,nw_frag=no",
+        ),
+        (
+            "ip,actions=set_field:1.1.1.1->ip_src,2",
+            "ip,nw_proto=0,nw_src=1.1.1.1",
+            "2",
+            "eth,ip,in_port=1,nw_src=1.1.1.1,nw_proto=0,nw_frag=no",
+        ),
+        ("ip,actions=dec_ttl,2", "ip,nw_ttl=64", "2", "eth,ip,in_port=1,nw_proto=0,nw_ttl=64,nw_frag=no"),
+        (
+            "ip,actions=dec_ttl,2",
+            "ip,nw_proto=9,nw_ttl=64",
+            "ipv4(ttl=63),2",
+            "eth,ip,in_port=1,nw_proto=9,nw_ttl=64,nw_frag=no",
+        ),
+        ("ip,actions=set_field:3->ip_dscp,2", "ip,nw_tos=12", "2", "eth,ip,in_port=1,nw_tos=12,nw_frag=no"),
+        (
+            "ip,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],2",
+            "ip,nw_src=1.2.3.4",
+            "2",
+            "eth,ip,in_port=1,nw_src=1.2.3.4,nw_frag=no",
+        ),
+        (
+            "ipv6,actions=set_field:fe80::1->ipv6_src,2",
+            "ipv6",
+            "2",
+            "eth,ipv6,in_port=1,ipv6_src=::,nw_proto=0,nw_frag=no",
+        ),
+        (
+            "arp,actions=set_field:9.9.9.9->arp_spa,2",
+            "arp,arp_op=0,arp_spa=1.1.1.1",
+            "2",
+            "eth,arp,in_port=1,arp_spa=1.1.1.1,arp_op=0",
+        ),
+        (
+            "arp,actions=set_field:9.9.9.9->arp_spa,2",
+            "arp,arp_op=1,arp_spa=9.9.9.9",
+            "2",
+            "eth,arp,in_port=1,arp_spa=9.9.9.9,arp_op=1",
+        ),
+        ("arp,actions=set_field:0->arp_op,2", "arp,arp_op=1", "2", "eth,arp,in_port=1,arp_op=1"),
+    ] {
+        check(rule, packet, actions, megaflow);
+    }
+    let rig = Rig::new();
+    let a = rig.a;
+    let rig = rig.rules(a, "arp,actions=set_field:3->arp_op,set_field:9.9.9.9->arp_spa,2");
+    for op in [0, 1] {
+        let t = rig.translate(&Rig::flow(&format!("in_port=1,arp,arp_op={op}")), true);
+        let Some(DpAction::Set(SetAction::Arp(set))) = t.actions.first() else { panic!("{:?}", t.actions) };
+        assert_eq!(
+            (arp(set.value.op, ""), set.mask.op, set.mask.spa, set.mask.tpa),
+            (arp(3, ""), u16::MAX, u32::MAX, 0)
+        );
+    }
+}
+
+#[test]
+fn queues_are_priorities_of_packets() {
+    let megaflow = "skb_priority=0,eth,arp,in_port=1";
+    let megaflow = format!("recirc_id=0,{megaflow}");
+    for (actions, expected) in [
+        ("set_queue:5,2", "priority(0x5),2"),
+        ("set_queue:5,2,pop_queue,3", "priority(0x5),2,priority(0x0),3"),
+        ("set_queue:0,2", "2"),
+        ("pop_queue,2", "2"),
+        ("set_queue:4294967295,2", "priority(0xffffffff),2"),
+        ("set_queue:5,resubmit(,1),2", "priority(0x6),3,2"),
+        // To the input port is nowhere, unless it is named as such.
+        (
+            "set_queue:4,enqueue:3:9,enqueue:in_port:9,enqueue:1:9,2,pop_queue,3",
+            "priority(0x9),3,1,priority(0x4),2,priority(0x0),3",
+        ),
+        // A bridge restores the priority that its peer changed.
+        ("9,2", "priority(0x7),11,priority(0x0),2"),
+        ("enqueue:99:7,3", "3"),
+    ] {
+        let rig = Rig::new();
+        let (a, b) = (rig.a, rig.b);
+        let rules = format!("actions={actions}\n table=1,actions=set_queue:6,3");
+        rig.rules(a, &rules).rules(b, "actions=set_queue:7,1").check("in_port=1,arp", expected, &megaflow);
+    }
+}
+
+#[test]
+fn a_new_tag_starts_from_zero() {
+    for (actions, expected) in [
+        ("push_vlan:0x8100,2", "push_vlan(0x8100,vid=0,pcp=0),2"),
+        (
+            "push_vlan:0x8100,set_field:4103->vlan_vid,push_vlan:0x8100,set_field:4104->vlan_vid,2,pop_vlan,3,pop_vlan,4",
+            "pop_vlan,push_vlan(0x8100,vid=7,pcp=0),push_vlan(0x8100,vid=8,pcp=0),2,pop_vlan,3,pop_vlan,4",
+        ),
+        // Bits without the one that says that there is a tag are seen by rules alone.
+        ("load:5->NXM_OF_VLAN_TCI[],resubmit(,1)", "pop_vlan,3"),
+        ("load:0->NXM_OF_VLAN_TCI[],resubmit(,1)", "pop_vlan,4"),
+        ("load:0x1006->NXM_OF_VLAN_TCI[],2", "pop_vlan,push_vlan(0x8100,vid=6,pcp=0),2"),
+    ] {
+        let rig = Rig::new();
+        let a = rig.a;
+        let rules =
+            format!("actions={actions}\n table=1,vlan_tci=5,actions=3\n table=1,vlan_tci=0,actions=4");
+        rig.rules(a, &rules).acts("in_port=1,dl_vlan=5,dl_vlan_pcp=3,dl_type=0x1234", expected);
+    }
+}
+
+#[test]
+fn masks_have_no_tunnel_where_there_is_none() {
+    let rules =
+        "tun_id=5,actions=2\n tun_src=1.2.3.4,actions=3\n priority=0,actions=load:1->NXM_NX_TUN_ID[],4";
+    check(rules, "tcp", "4", "eth,ip,in_port=1,nw_frag=no");
+}
