@@ -92,7 +92,7 @@ fn megaflows_print_as_trace_prints_them() {
     }
     let m = parse_match("icmp6,icmp_type=135,icmp_code=0,nd_target=fe80::/10", &NoPortNames).unwrap();
     let megaflow = "recirc_id=0,eth,icmp6,icmp_type=0x87/0xff,icmp_code=0x0/0xff,nd_target=fe80::/10";
-    assert_eq!(format_megaflow(m.flow(), m.mask()), megaflow.replace("=0x0/", "=0/"));
+    assert_eq!(format_megaflow(m.flow(), m.mask()), megaflow);
 }
 
 #[test]
