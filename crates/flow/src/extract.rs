@@ -158,13 +158,11 @@ fn parse_ipv4(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
     let header_bytes = usize::from(ip[0] & 0xf) * 4;
     let total_bytes = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
     let there = frame.len() - at;
-    if ip[0] >> 4 != 4 || header_bytes < h::IPV4_HEADER_BYTES || header_bytes > there {
+    // The EtherType says the version; OVS and Linux do not look at the header's.
+    if header_bytes < h::IPV4_HEADER_BYTES || header_bytes > there {
         return;
     }
-    // A large segment of 64 KB may say 0; otherwise the length must fit.
-    if total_bytes > there || total_bytes < header_bytes && total_bytes != 0 {
-        return;
-    }
+    let Some(payload_end) = end_of_payload(total_bytes, header_bytes, there) else { return };
     layout.l3 = at as u16;
     let b = &mut key.base;
     b.nw_tos = ip[1];
@@ -180,18 +178,25 @@ fn parse_ipv4(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
             return;
         }
     }
-    let end = if total_bytes == 0 { frame.len() } else { at + total_bytes };
-    parse_l4(&frame[..end], at + header_bytes, key, layout);
+    parse_l4(&frame[..at + payload_end], at + header_bytes, key, layout);
+}
+
+/// Bytes of header and payload by the header's length field, of `there` bytes; `None`: they contradict each other. The field
+/// of a segment larger than it can say is 0.
+fn end_of_payload(field_bytes: usize, header_bytes: usize, there: usize) -> Option<usize> {
+    match field_bytes {
+        0 if there > usize::from(u16::MAX) => Some(there),
+        _ => (header_bytes..=there).contains(&field_bytes).then_some(field_bytes),
+    }
 }
 
 fn parse_ipv6(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
     key.base.shape |= shape::IPV6;
     let Some(ip) = array::<{ h::IPV6_HEADER_BYTES }>(frame, at) else { return };
     let payload_bytes = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
-    let there = frame.len() - at - h::IPV6_HEADER_BYTES;
-    if ip[0] >> 4 != 6 || payload_bytes > there {
+    let Some(payload_end) = end_of_payload(payload_bytes, 0, frame.len() - at - h::IPV6_HEADER_BYTES) else {
         return;
-    }
+    };
     layout.l3 = at as u16;
     let first = u32::from_be_bytes([ip[0], ip[1], ip[2], ip[3]]);
     key.base.nw_tos = (first >> 20) as u8;
@@ -199,8 +204,7 @@ fn parse_ipv6(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
     key.base.nw_ttl = ip[7];
     key.ipv6.src.copy_from_slice(&ip[8..24]);
     key.ipv6.dst.copy_from_slice(&ip[24..40]);
-    let end = if payload_bytes == 0 { frame.len() } else { at + h::IPV6_HEADER_BYTES + payload_bytes };
-    let frame = &frame[..end];
+    let frame = &frame[..at + h::IPV6_HEADER_BYTES + payload_end];
     let walked = walk_ipv6_extensions(frame, at + h::IPV6_HEADER_BYTES, ip[6]);
     let Some((proto, l4, frag)) = walked else { return };
     key.base.nw_proto = proto;
@@ -257,6 +261,12 @@ fn parse_l4(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
     if l4.len() < min_bytes || at >= usize::from(u16::MAX) {
         return;
     }
+    // Options that reach beyond the packet, or into the fixed header, leave nothing to believe.
+    if key.base.nw_proto == h::IPPROTO_TCP
+        && !(h::TCP_HEADER_BYTES..=l4.len()).contains(&(usize::from(l4[12] >> 4) * 4))
+    {
+        return;
+    }
     layout.l4 = at as u16;
     let v4 = key.base.dl_type == h::ETH_TYPE_IP;
     let b = &mut key.base;
@@ -296,8 +306,9 @@ fn parse_nd(icmp: &[u8], key: &mut FlowKey) {
     let mut options = &icmp[24..];
     while options.len() >= 8 {
         let bytes = usize::from(options[1]) * 8;
+        // What was read before an option without a sensible length counts.
         if bytes == 0 || bytes > options.len() {
-            return;
+            break;
         }
         let mac: [u8; 6] = [options[2], options[3], options[4], options[5], options[6], options[7]];
         match (options[0], bytes) {

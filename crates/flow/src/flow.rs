@@ -19,6 +19,10 @@ pub struct VlanTag {
 impl VlanTag {
     /// The bit of `tci` that says "there is a tag" (the standard's CFI/DEI bit, which frames rarely use).
     pub const PRESENT: u16 = 0x1000;
+    /// The bits of `tci` that are the VLAN number.
+    pub const VID: u16 = 0x0fff;
+    /// The bits of `tci` that are the priority.
+    pub const PCP: u16 = 0xe000;
 
     /// Whether there is a tag.
     pub fn is_present(self) -> bool {

@@ -348,12 +348,15 @@ impl FlowKey {
     }
 
     /// The datapath mask of a slow-path mask, for packets of the shape and EtherType of `key`: blocks that the key does
-    /// not have stay zero. Always exact: input port, recirculation id, shape, EtherType.
+    /// not have stay zero. Always exact: input port, recirculation id, shape, EtherType, presence of each tag (as in the
+    /// kernel's flows, and as translation takes for granted).
     pub fn from_mask(mask: &Mask, key: &FlowKey) -> KeyMask {
         let m = &mask.0;
         let mut out = FlowKey::blocks_of(m, u32::MAX, key.base.dl_type);
         out.base.recirc_id = u32::MAX;
         out.base.dl_type = u16::MAX;
+        out.base.vlan_tci |= VlanTag::PRESENT;
+        out.arp.vlan1.tci |= VlanTag::PRESENT;
         for n in 0..shape::COUNT {
             if key.base.shape >> n & 1 == 0 {
                 *out.block_mut(n + 1) = [0; 8];

@@ -72,6 +72,13 @@ fn ipv6(b: &[u8; TAIL_BYTES]) -> Ip {
     }
 }
 
+/// Bytes of the transport header at `l4`, options included, and whether they are as many as it must have.
+#[inline(always)]
+fn l4_header(tail: &[u8; TAIL_BYTES], l4: usize, tcp: bool) -> (usize, bool) {
+    let tcp_bytes = usize::from(tail[l4 + 12] >> 4) * 4;
+    (if tcp { tcp_bytes } else { h::UDP_HEADER_BYTES }, !tcp | (tcp_bytes >= h::TCP_HEADER_BYTES))
+}
+
 /// Parses the frame of `frame_bytes` that starts at `head` into `key` (its former contents are cleared) if it is a common
 /// one. Bytes of `head` behind the frame may be anything.
 #[inline(always)]
@@ -93,10 +100,12 @@ pub fn extract_common(
         _ => return None,
     };
     let tcp = ip.proto == h::IPPROTO_TCP;
-    let l4_min_bytes = if tcp { h::TCP_HEADER_BYTES } else { h::UDP_HEADER_BYTES };
+    let l4 = IP + ip.header_bytes;
+    let (l4_bytes, l4_ok) = l4_header(tail, l4, tcp);
     let ok = ip.ok
+        & l4_ok
         & (tcp | (ip.proto == h::IPPROTO_UDP))
-        & (ip.total_bytes >= ip.header_bytes + l4_min_bytes)
+        & (ip.total_bytes >= ip.header_bytes + l4_bytes)
         & (l3 + ip.total_bytes <= frame_bytes)
         & (md.skb_priority == 0);
     if !ok {
@@ -106,7 +115,6 @@ pub fn extract_common(
     if key.base.shape & !ip.shape != 0 {
         clear_extensions(key);
     }
-    let l4 = IP + ip.header_bytes;
     let tag = if tagged { u16::MAX } else { 0 };
     let flags = if tcp { u16_at(tail, l4 + 12) & 0xfff } else { 0 };
     let ports = u32_at(tail, l4);
@@ -240,13 +248,14 @@ impl<'a> Common<'a> {
         let tail: &[u8; TAIL_BYTES] = head[l3 - 2..].first_chunk()?;
         let proto = tail[IP + 9];
         let tcp = proto == h::IPPROTO_TCP;
-        let l4_min_bytes = if tcp { h::TCP_HEADER_BYTES } else { h::UDP_HEADER_BYTES };
+        let (l4_bytes, l4_ok) = l4_header(tail, IP + h::IPV4_HEADER_BYTES, tcp);
         let ip_bytes = usize::from(u16_at(tail, IP + 2));
         let ok = (u16_at(tail, 0) == h::ETH_TYPE_IP)
+            & l4_ok
             & (tail[IP] == 0x45)
             & (u16_at(tail, IP + 6) & 0x3fff == 0)
             & (tcp | (proto == h::IPPROTO_UDP))
-            & (ip_bytes >= h::IPV4_HEADER_BYTES + l4_min_bytes)
+            & (ip_bytes >= h::IPV4_HEADER_BYTES + l4_bytes)
             & (l3 + ip_bytes <= frame_bytes)
             & (self.md.skb_priority == 0)
             & cfg!(target_endian = "little");

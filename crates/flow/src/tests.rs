@@ -91,6 +91,56 @@ fn neighbour_solicitation_is_extracted() {
     assert_eq!(FlowKey::from_flow(&flow, DpPort(3)), key);
 }
 
+/// As Debian's switch reads them: options behind a nonsensical length are ignored, one given twice makes all fields void.
+#[test]
+fn odd_options_of_neighbour_discovery() {
+    let target_of = |options: &[u8]| {
+        let mut f = vec![0x33, 0x33, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0x86, 0xdd];
+        f.extend([0x60, 0, 0, 0, 0, 24 + options.len() as u8, 58, 255]);
+        f.extend([[0xfe; 16], [0xff; 16]].as_flattened());
+        f.extend([135, 0, 0, 0, 0, 0, 0, 0]);
+        f.extend([0xab; 16]);
+        f.extend(options);
+        let flow = key_of(&f).0.to_flow(OfPort(1));
+        (flow.nd_target[0], FieldId::NdSll.get(&flow))
+    };
+    let sll = [1, 1, 0, 0, 0, 0, 0, 5];
+    assert_eq!(target_of(&[]), (0xab, 0));
+    assert_eq!(target_of(&[&sll[..], &[90; 11]].concat()), (0xab, 5));
+    assert_eq!(target_of(&[&sll[..], &[3, 0, 0, 0, 0, 0, 0, 0]].concat()), (0xab, 5));
+    assert_eq!(target_of(&[3, 0, 0, 0, 0, 0, 0, 0]), (0xab, 0));
+    assert_eq!(target_of(&[&sll[..], &sll[..]].concat()), (0, 0));
+}
+
+/// As Debian's switch reads them.
+#[test]
+fn odd_lengths_of_ip_headers() {
+    let of_v4 = |change: fn(&mut Vec<u8>)| {
+        let mut f = tcp_frame();
+        change(&mut f);
+        let (key, _) = key_of(&f);
+        (key.base.nw_proto, key.base.tp_dst)
+    };
+    assert_eq!(of_v4(|f| f[14] = 0x65), (6, 80), "the version is not looked at");
+    assert_eq!(of_v4(|f| f[14] = 0x44), (0, 0), "a header of 16 bytes");
+    assert_eq!(of_v4(|f| f[17] = 0), (0, 0), "a packet of no bytes");
+    assert_eq!(of_v4(|f| f[17] = 19), (0, 0), "a packet shorter than its header");
+    assert_eq!(of_v4(|f| f[17] = 41), (0, 0), "a packet longer than its frame");
+    assert_eq!(of_v4(|f| f[17] = 39), (6, 0), "a cut TCP header");
+    assert_eq!(of_v4(|f| f[46] = 0x40), (6, 0), "a TCP header of 16 bytes");
+    assert_eq!(of_v4(|f| f[46] = 0x60), (6, 0), "TCP options beyond the packet");
+    let of_v6 = |payload_bytes: u8| {
+        let mut f = tcp_frame();
+        f[12..14].copy_from_slice(&[0x86, 0xdd]);
+        let mut ip = vec![0x60, 0, 0, 0, 0, payload_bytes, 6, 64];
+        ip.extend([0xfd; 32]);
+        f.splice(14..34, ip);
+        let (key, _) = key_of(&f);
+        (key.base.nw_proto, key.base.tp_dst)
+    };
+    assert_eq!([of_v6(20), of_v6(0), of_v6(21)], [(6, 80), (6, 0), (0, 0)]);
+}
+
 #[test]
 fn later_fragments_have_no_ports() {
     let mut f = tcp_frame();

@@ -97,7 +97,10 @@ impl Bundle {
         match self.vlan_mode {
             VlanMode::Access => vlan == self.tag,
             VlanMode::Trunk => trunked(),
-            VlanMode::NativeTagged | VlanMode::NativeUntagged => vlan == self.tag || trunked(),
+            // Packets without a VLAN belong to the native one.
+            VlanMode::NativeTagged | VlanMode::NativeUntagged => {
+                vlan == self.tag || (vlan != 0 || self.tag == 0) && trunked()
+            }
         }
     }
 }

@@ -232,7 +232,9 @@ impl Prereq {
         let v4 = type_known && flow.dl_type == h::ETH_TYPE_IP;
         let v6 = type_known && flow.dl_type == h::ETH_TYPE_IPV6;
         let proto = |p: u8| (v4 || v6) && proto_known && flow.nw_proto == p && not_later;
-        let icmp6 = v6 && proto_known && flow.nw_proto == h::IPPROTO_ICMPV6 && not_later;
+        // As in OVS, only protocols with ports ask that the packet is no later fragment.
+        let icmp4 = v4 && proto_known && flow.nw_proto == h::IPPROTO_ICMP;
+        let icmp6 = v6 && proto_known && flow.nw_proto == h::IPPROTO_ICMPV6;
         let nd = |t: u8| {
             icmp6
                 && mask.is_none_or(|m| m.tp_src & 0xff == 0xff)
@@ -253,7 +255,7 @@ impl Prereq {
             Prereq::Tcp => proto(h::IPPROTO_TCP),
             Prereq::Udp => proto(h::IPPROTO_UDP),
             Prereq::Sctp => proto(h::IPPROTO_SCTP),
-            Prereq::Icmp4 => v4 && proto(h::IPPROTO_ICMP),
+            Prereq::Icmp4 => icmp4,
             Prereq::Icmp6 => icmp6,
             Prereq::Nd => nd(h::ND_NEIGHBOR_SOLICIT) || nd(h::ND_NEIGHBOR_ADVERT),
             Prereq::NdSolicit => nd(h::ND_NEIGHBOR_SOLICIT),

@@ -44,7 +44,11 @@ fn good(tags: usize, six: bool, tcp: bool, payload: usize) -> Vec<u8> {
             6,
         ]);
     }
+    let start = f.len();
     f.extend((0..l4).map(|i| (200 + i) as u8));
+    if tcp {
+        f[start + 12] = 0x5a;
+    }
     f
 }
 

@@ -147,6 +147,14 @@ fn context_mask(flow: &Flow, m: &mut Flow) {
 
 fn ip_mask(flow: &Flow, m: &mut Flow) {
     (m.nw_proto, m.nw_tos, m.nw_ttl, m.nw_frag) = (u8::MAX, u8::MAX, u8::MAX, nw_frag::MASK);
+    if effective_type(flow) == h::ETH_TYPE_IPV6 && flow.nw_proto == h::IPPROTO_ICMPV6 {
+        // OVS looks for neighbour discovery in later fragments, too.
+        (m.tp_src, m.tp_dst) = (u16::MAX, u16::MAX);
+        if is_nd_type(flow.tp_src) && flow.tp_dst == 0 {
+            m.nd_target = [0xff; 16];
+            (m.arp_sha, m.arp_tha) = ([0xff; 6], [0xff; 6]);
+        }
+    }
     if flow.nw_frag & nw_frag::LATER != 0 {
         return;
     }
@@ -164,11 +172,6 @@ fn ip_mask(flow: &Flow, m: &mut Flow) {
     }
     if flow.nw_proto == h::IPPROTO_TCP {
         m.tcp_flags = 0xfff;
-    }
-    let v6 = effective_type(flow) == h::ETH_TYPE_IPV6;
-    if v6 && flow.nw_proto == h::IPPROTO_ICMPV6 && is_nd_type(flow.tp_src) {
-        m.nd_target = [0xff; 16];
-        (m.arp_sha, m.arp_tha) = ([0xff; 6], [0xff; 6]);
     }
 }
 
@@ -213,7 +216,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Decimal; hexadecimal when partially masked.
+    /// Decimal; hexadecimal, zero as `0x0`, when partially masked.
     fn decimal16(&mut self, name: &str, value: u16, mask: u16) {
         if mask == u16::MAX {
             self.put(name, value);

@@ -166,12 +166,6 @@ impl Ctx<'_> {
         for tag in new[..new.len() - common].iter().rev() {
             self.actions.push(DpAction::PushVlan { tpid: tag.tpid, tci: tag.tci });
         }
-        if new != old {
-            // Popping depends on the tags that were there.
-            for tag in &mut self.wc.0.vlans {
-                tag.tci |= VlanTag::PRESENT;
-            }
-        }
     }
 }
 

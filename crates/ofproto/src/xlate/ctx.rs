@@ -104,6 +104,7 @@ impl<'a> Ctx<'a> {
             // A flow that was not made from a frame may leave it out.
             tag.tpid = h::ETH_TYPE_VLAN;
         }
+        flow.actset_output = OfPort::UNSET.0;
         // Where a packet came from says nothing of where it goes.
         let mut base = flow;
         base.set_tunnel(&Tunnel::default());
@@ -209,6 +210,7 @@ impl<'a> Ctx<'a> {
         self.base.set_tunnel(&Tunnel::default());
         self.stack.clone_from(&state.stack);
         self.action_set.clone_from(&state.action_set);
+        self.flow.actset_output = super::set::output_of(&self.action_set).0;
         for (i, step) in state.steps.iter().enumerate() {
             if self.ended() {
                 break;
@@ -442,8 +444,12 @@ impl<'a> Ctx<'a> {
             Action::Learn(learn) => self.learn(learn),
             Action::Exit => self.exit = true,
             Action::Meter(id) => self.meter(*id),
-            Action::ClearActions => self.action_set.clear(),
-            Action::WriteActions(actions) => super::set::merge(&mut self.action_set, actions),
+            Action::ClearActions => {
+                self.tell_action_set("was");
+                self.action_set.clear();
+                self.flow.actset_output = OfPort::UNSET.0;
+            }
+            Action::WriteActions(actions) => self.write_actions(actions),
             Action::DebugRecirc => {
                 self.frozen = Some(Vec::new());
             }
@@ -510,12 +516,34 @@ impl<'a> Ctx<'a> {
         self.leaves_list = true;
     }
 
+    /// Adds actions to the action set.
+    fn write_actions(&mut self, actions: &[Action]) {
+        super::set::merge(&mut self.action_set, actions);
+        self.flow.actset_output = super::set::output_of(&self.action_set).0;
+        self.tell_action_set("is");
+        if self.action_set.len() > MAX_ACTIONS {
+            self.fail(XlateDrop::TooManyOutputs, "more actions in the action set than it may have");
+        }
+    }
+
+    /// Tells the actions that the action set stands for.
+    fn tell_action_set(&mut self, verb: &str) {
+        let set = &self.action_set;
+        self.trace.detail(|| match super::set::in_order(set) {
+            actions if actions.is_empty() => format!("action set {verb} empty"),
+            actions => format!("action set {verb}: {}", format_actions(&actions, &NoPortNames)),
+        });
+    }
+
     /// The output of the action set, when all instructions are done.
     fn run_action_set(&mut self) {
-        if self.ended() || self.frozen.is_some() || self.action_set.is_empty() {
+        if self.ended() || self.frozen.is_some() {
             return;
         }
         let set = super::set::in_order(&std::mem::take(&mut self.action_set));
+        if set.is_empty() {
+            return;
+        }
         self.trace.push(|()| TraceEvent::ActionSet, &());
         let outer = (self.in_action_set, self.is_last);
         (self.in_action_set, self.is_last) = (true, true);

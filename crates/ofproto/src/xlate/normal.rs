@@ -26,7 +26,7 @@ impl Ctx<'_> {
     pub(super) fn normal(&mut self) {
         self.wc.0.dl_src = [0xff; 6];
         self.wc.0.dl_dst = [0xff; 6];
-        self.wc.0.vlans[0].tci |= 0xfff | VlanTag::PRESENT;
+        self.wc.0.vlans[0].tci |= VlanTag::VID | VlanTag::PRESENT;
         let bridge = self.bridge.clone();
         let in_port = self.flow.in_port();
         let from_nowhere = matches!(in_port, OfPort::NONE | OfPort::CONTROLLER);
@@ -127,21 +127,25 @@ impl Ctx<'_> {
     /// Sends the packet out of a bundle, tagged as the bundle has it; the flow itself stays as it is.
     fn output_bundle(&mut self, output: &Arc<Bundle>, vlan: u16) {
         let Some(port) = output.members.first() else { return };
-        let vid = match output.vlan_mode {
-            VlanMode::Access => 0,
-            VlanMode::NativeUntagged if vlan == output.tag => 0,
-            _ => vlan,
+        let untagged = match output.vlan_mode {
+            VlanMode::Access => true,
+            VlanMode::NativeUntagged => vlan == output.tag,
+            VlanMode::Trunk | VlanMode::NativeTagged => false,
         };
         let saved = self.flow.vlans;
-        let pcp_bits = saved[0].tci & 0xe000;
+        let vid = if untagged { 0 } else { vlan };
+        let pcp_bits = saved[0].tci & VlanTag::PCP;
+        // A trunk passes priority tags on that say a priority.
         let priority_tag = match output.priority_tags {
-            PriorityTags::Never => false,
-            PriorityTags::IfNonzero => pcp_bits != 0,
             PriorityTags::Always => true,
+            PriorityTags::IfNonzero => pcp_bits != 0,
+            PriorityTags::Never => !untagged && pcp_bits != 0,
         };
+        if vid == 0 && saved[0].is_present() {
+            self.wc.0.vlans[0].tci |= VlanTag::PCP;
+        }
         let tpid = if saved[0].is_present() { saved[0].tpid } else { ETH_TYPE_VLAN };
         if vid != 0 || priority_tag {
-            self.wc.0.vlans[0].tci |= 0xe000;
             self.flow.vlans[0] = VlanTag { tpid, tci: vid | pcp_bits | VlanTag::PRESENT };
         } else if saved[0].is_present() {
             self.flow.vlans[0] = saved[1];

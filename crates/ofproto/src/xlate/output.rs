@@ -167,6 +167,7 @@ impl Ctx<'_> {
         self.flow.in_port = peer_port.0;
         self.flow.metadata = 0;
         self.flow.regs = [0; 16];
+        self.flow.actset_output = OfPort::UNSET.0;
         (self.in_packet_out, self.in_action_set) = (false, false);
         self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
         self.depth += 1;

@@ -1,10 +1,10 @@
 //! Actions that rewrite the flow, and the action set of OpenFlow 1.1 and later.
 
 use super::ctx::Ctx;
-use flow::action::{Action, SetStyle, SubField};
+use flow::action::{Action, SubField};
 use flow::fields::FieldId;
 use flow::text::{NoPortNames, format_subfield, format_value};
-use flow::{Flow, VlanTag};
+use flow::{Flow, OfPort, VlanTag};
 use packet::headers as h;
 
 impl Ctx<'_> {
@@ -18,8 +18,8 @@ impl Ctx<'_> {
                 self.assign(dest, value);
                 self.tell_value(dest);
             }
-            Action::SetVlanVid(vid) => self.set_vlan(|tci| tci & !0xfff | vid & 0xfff),
-            Action::SetVlanPcp(pcp) => self.set_vlan(|tci| tci & 0x1fff | u16::from(*pcp) << 13),
+            Action::SetVlanVid(vid) => self.set_vlan(*vid, VlanTag::VID),
+            Action::SetVlanPcp(pcp) => self.set_vlan(u16::from(*pcp) << 13, VlanTag::PCP),
             Action::StripVlan => self.pop_vlan(),
             Action::PushVlan(tpid) => self.push_vlan(*tpid),
             Action::SetEthSrc(mac) => self.set_whole(FieldId::EthSrc, mac.to_u64().into()),
@@ -112,24 +112,33 @@ impl Ctx<'_> {
         repair_vlan(&mut self.flow);
     }
 
-    fn set_vlan(&mut self, change: impl Fn(u16) -> u16) {
-        self.wc.0.vlans[0].tci = u16::MAX;
+    /// Sets bits of the outermost tag, which a packet without one gets.
+    fn set_vlan(&mut self, value: u16, bits: u16) {
+        self.wc.0.vlans[0].tci |= bits | VlanTag::PRESENT;
         let tag = &mut self.flow.vlans[0];
         if !tag.is_present() {
             *tag = VlanTag { tpid: h::ETH_TYPE_VLAN, tci: VlanTag::PRESENT };
         }
-        tag.tci = change(tag.tci) | VlanTag::PRESENT;
+        tag.tci = tag.tci & !bits | value & bits;
     }
 
+    /// Adds an empty tag (OVS; OpenFlow 1.3 §5.12 copies VLAN and priority of the former one).
     fn push_vlan(&mut self, tpid: u16) {
-        self.wc.0.vlans = [VlanTag { tpid: u16::MAX, tci: u16::MAX }; 2];
-        self.flow.vlans[1] = self.flow.vlans[0];
-        // OpenFlow 1.3 §5.12 would copy VLAN and priority of the outer tag; OVS starts from 0.
-        self.flow.vlans[0] = VlanTag { tpid, tci: VlanTag::PRESENT };
+        let whole = VlanTag { tpid: u16::MAX, tci: u16::MAX };
+        let flow = &mut self.flow;
+        flow.vlans
+            .iter()
+            .zip(&mut self.wc.0.vlans)
+            .filter(|(t, _)| t.is_present())
+            .for_each(|(_, m)| *m = whole);
+        flow.vlans[1] = flow.vlans[0];
+        flow.vlans[0] = VlanTag { tpid, tci: VlanTag::PRESENT };
     }
 
     fn pop_vlan(&mut self) {
-        self.wc.0.vlans = [VlanTag { tpid: u16::MAX, tci: u16::MAX }; 2];
+        if self.flow.vlans[1].is_present() {
+            self.wc.0.vlans[1] = VlanTag { tpid: u16::MAX, tci: u16::MAX };
+        }
         self.flow.vlans[0] = self.flow.vlans[1];
         self.flow.vlans[1] = VlanTag::default();
     }
@@ -189,36 +198,45 @@ fn rank(action: &Action) -> Option<u8> {
         | Action::SetIpTtl(_)
         | Action::SetL4Src(_)
         | Action::SetL4Dst(_)
-        | Action::SetTunnel { .. } => 5,
+        | Action::SetTunnel { .. } => SET,
         Action::SetQueue(_) => 6,
-        Action::Output { .. } | Action::Controller(_) | Action::Resubmit { .. } => 8,
+        Action::Output { .. } | Action::Controller(_) => OUTPUT,
+        Action::Resubmit { .. } => RESUBMIT,
         _ => return None,
     })
 }
 
-/// Whether two actions take the same place in a set, so that the later replaces the earlier.
-fn same_slot(a: &Action, b: &Action) -> bool {
-    match (a, b) {
-        (Action::SetField { field: x, style: sx, .. }, Action::SetField { field: y, style: sy, .. }) => {
-            x == y && (*sx == SetStyle::SetField) == (*sy == SetStyle::SetField)
-        }
-        (Action::Move { .. }, Action::Move { .. }) => false,
-        _ if rank(a) == Some(8) && rank(b) == Some(8) => true,
-        _ => std::mem::discriminant(a) == std::mem::discriminant(b),
-    }
-}
+/// All actions of this rank are carried out, in the order they were written; of the others, the last.
+const SET: u8 = 5;
+const OUTPUT: u8 = 8;
+const RESUBMIT: u8 = 9;
 
-/// Merges written actions into the set: one of each kind, the last one wins.
+/// Adds written actions to the set.
 pub(super) fn merge(set: &mut Vec<Action>, written: &[Action]) {
-    for action in written.iter().filter(|a| rank(a).is_some()) {
-        set.retain(|old| !same_slot(old, action));
+    for action in written {
+        let Some(place) = rank(action) else { continue };
+        if place != SET {
+            set.retain(|old| rank(old) != Some(place));
+        }
         set.push(action.clone());
     }
 }
 
-/// The set in its order of execution.
+/// The port that the set sends to, as rules see it in `actset_output`.
+pub(super) fn output_of(set: &[Action]) -> OfPort {
+    set.iter()
+        .find_map(|a| if let Action::Output { port, .. } = a { Some(*port) } else { None })
+        .unwrap_or(OfPort::UNSET)
+}
+
+/// The actions that the set stands for, in their order of execution: one way out, and none without one.
 pub(super) fn in_order(set: &[Action]) -> Vec<Action> {
-    let mut ordered = set.to_vec();
+    let Some(last) = [OUTPUT, RESUBMIT].into_iter().find(|way| set.iter().any(|a| rank(a) == Some(*way)))
+    else {
+        return Vec::new();
+    };
+    let mut ordered: Vec<Action> =
+        set.iter().filter(|a| rank(a).is_some_and(|r| r < OUTPUT || r == last)).cloned().collect();
     ordered.sort_by_key(rank);
     ordered
 }

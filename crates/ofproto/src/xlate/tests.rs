@@ -291,25 +291,38 @@ fn set_fields_become_set_actions_of_the_bits_that_differ() {
 
 #[test]
 fn vlan_actions() {
-    for (actions, untagged, tagged) in [
-        ("mod_vlan_vid:5,2", "push_vlan(0x8100,vid=5,pcp=0),2", "pop_vlan,push_vlan(0x8100,vid=5,pcp=3),2"),
-        ("mod_vlan_pcp:1,2", "push_vlan(0x8100,vid=0,pcp=1),2", "pop_vlan,push_vlan(0x8100,vid=7,pcp=1),2"),
-        ("strip_vlan,2", "2", "pop_vlan,2"),
+    // What Debian's switch makes of a packet without a tag and of one with VLAN 7, priority 3; and the mask of the latter's tag.
+    for (actions, untagged, tagged, mask) in [
+        (
+            "mod_vlan_vid:5,2",
+            "push_vlan(0x8100,vid=5,pcp=0),2",
+            "pop_vlan,push_vlan(0x8100,vid=5,pcp=3),2",
+            0xffff,
+        ),
+        (
+            "mod_vlan_pcp:1,2",
+            "push_vlan(0x8100,vid=0,pcp=1),2",
+            "pop_vlan,push_vlan(0x8100,vid=7,pcp=1),2",
+            0xffff,
+        ),
+        ("mod_vlan_vid:5", "drop", "drop", 0x1fff),
+        ("mod_vlan_pcp:1", "drop", "drop", 0xf000),
+        ("strip_vlan", "drop", "drop", 0),
+        ("strip_vlan,2", "2", "pop_vlan,2", 0xffff),
         (
             "strip_vlan,2,mod_vlan_vid:7,3",
             "2,push_vlan(0x8100,vid=7,pcp=0),3",
             "pop_vlan,2,push_vlan(0x8100,vid=7,pcp=0),3",
+            0xffff,
         ),
-        ("push_vlan:0x88a8,2", "push_vlan(0x88a8,vid=0,pcp=0),2", "push_vlan(0x88a8,vid=0,pcp=0),2"),
+        ("push_vlan:0x88a8,2", "push_vlan(0x88a8,vid=0,pcp=0),2", "push_vlan(0x88a8,vid=0,pcp=0),2", 0xffff),
     ] {
         let rig = Rig::new();
         let a = rig.a;
         let rig = rig.rules(a, &format!("actions={actions}"));
         rig.acts(TCP, untagged);
         let t = rig.acts(&tcp("dl_vlan=7,dl_vlan_pcp=3"), tagged);
-        // A tag that is replaced passes its priority and EtherType on.
-        let tag = t.wc.0.vlans[0];
-        assert_eq!((tag.tci, tag.tpid), (0xffff, 0xffff), "{actions}");
+        assert_eq!(t.wc.0.vlans[0].tci, mask, "{actions}");
     }
 }
 

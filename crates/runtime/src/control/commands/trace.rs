@@ -181,6 +181,7 @@ fn summary(subject: &Subject<'_>, t: &Translation) -> String {
     let flow = &subject.flow;
     let mut shown = *flow;
     shown.recirc_id = t.final_flow.recirc_id;
+    shown.actset_output = OfPort::UNSET.0;
     let last = if t.final_flow == shown { "unchanged".to_string() } else { format_flow(&t.final_flow) };
     let mut mask: Mask = t.wc;
     for (tag, bits) in flow.vlans.iter().zip(&mut mask.0.vlans) {
