@@ -1,0 +1,107 @@
+//! The differential trial: random rules and packets through Sluice and Debian's switch, both in dummy mode on stopped clocks.
+//! Compared are, by `ofproto/trace`, the flow that is read from a packet, its final form, megaflow masks and datapath actions.
+//!
+//! [`recorded_answers_hold`] replays `recorded.txt`, which holds what Debian's switch answered, so it needs no second switch.
+//! [`answers_of_both_switches`] asks both: 2,000 comparisons, and 100,000 with `SLUICE_LONG=1`. What differs on purpose stands in
+//! [`intended`]; an entry that explains nothing fails. A new recording is made by
+//! `SLUICE_TRIAL_RECORD=1 cargo test -p sluiced --test trial`. `SLUICE_TRIAL_SEED=N` asks both switches of one seed alone.
+#![forbid(unsafe_code)]
+
+mod answers;
+mod intended;
+mod packets;
+mod recording;
+mod rules;
+mod scenario;
+mod switches;
+
+use intended::Tally;
+use recording::Recording;
+use scenario::Scenario;
+use std::path::PathBuf;
+use switches::Switch;
+use testkit::{require_netns, require_programs};
+
+/// Scenarios of the recording, and packets of each.
+const RECORDED: (u64, usize) = (30, 40);
+/// Scenarios that both switches are asked of, with packets of each, in the short range and the long one.
+const SHORT: (u64, usize) = (20, 100);
+const LONG: (u64, usize) = (500, 200);
+/// Where the seeds of the ranges begin, so that none holds another's.
+const FIRST_RECORDED: u64 = 1;
+const FIRST_ASKED: u64 = 1000;
+/// Differences that are printed; more are counted.
+const SHOWN: usize = 20;
+
+fn path() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/trial/recorded.txt"))
+}
+
+fn asked_for(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|v| v == "1")
+}
+
+#[test]
+fn recorded_answers_hold() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl");
+    if asked_for("SLUICE_TRIAL_RECORD") {
+        record();
+    }
+    let text = std::fs::read_to_string(path()).unwrap();
+    let recordings = Recording::parse_all(&text);
+    assert_eq!(recordings.len() as u64, RECORDED.0, "scenarios in {}", path().display());
+    let mut ours = Switch::sluice();
+    let mut tally = Tally::default();
+    for recording in &recordings {
+        for (bridge, rules) in &recording.scenario.rules {
+            let refused = ours.load(bridge, recording.scenario.wire.name(), rules);
+            assert_eq!(refused, None, "rules of {bridge}, seed {}", recording.scenario.seed);
+        }
+        ours.forget();
+        let stories = ours.trace(&recording.scenario.packets);
+        for ((packet, ours), theirs) in
+            recording.scenario.packets.iter().zip(&stories).zip(&recording.answers)
+        {
+            tally.compare(recording.scenario.seed, packet, ours, theirs);
+        }
+    }
+    tally.conclude(SHOWN);
+}
+
+/// Asks Debian's switch and writes down what it answers.
+fn record() {
+    require_programs!("ovs-vswitchd", "ovsdb-server");
+    let mut theirs = Switch::stock();
+    let mut text = String::new();
+    for seed in FIRST_RECORDED..FIRST_RECORDED + RECORDED.0 {
+        let mut scenario = Scenario::new(seed, RECORDED.1);
+        scenario.load(&mut [&mut theirs]);
+        let answers = theirs.trace(&scenario.packets).iter().map(|s| answers::of_story(s)).collect();
+        text += &Recording { scenario, answers }.to_string();
+    }
+    std::fs::write(path(), text).unwrap();
+}
+
+#[test]
+fn answers_of_both_switches() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-vswitchd", "ovsdb-server");
+    let (mut first, (mut scenarios, packets)) = (FIRST_ASKED, if testkit::long() { LONG } else { SHORT });
+    if let Some(seed) = std::env::var("SLUICE_TRIAL_SEED").ok().and_then(|v| v.parse().ok()) {
+        (first, scenarios) = (seed, 1);
+    }
+    let (mut ours, mut theirs) = (Switch::sluice(), Switch::stock());
+    let mut tally = Tally::default();
+    for seed in first..first + scenarios {
+        let mut scenario = Scenario::new(seed, packets);
+        let disputed = scenario.load(&mut [&mut ours, &mut theirs]);
+        assert!(disputed.is_empty(), "seed {seed}: one switch alone refuses\n{}", disputed.join("\n"));
+        let (a, b) = (ours.trace(&scenario.packets), theirs.trace(&scenario.packets));
+        for ((packet, ours), theirs) in scenario.packets.iter().zip(&a).zip(&b) {
+            tally.compare(seed, packet, ours, &answers::of_story(theirs));
+        }
+    }
+    assert_eq!(tally.compared, scenarios as usize * packets);
+    tally.conclude(SHOWN);
+}

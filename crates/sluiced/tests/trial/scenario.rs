@@ -1,0 +1,51 @@
+//! One trial: the rules of both bridges, and packets that are traced through them one after the other.
+
+use crate::packets;
+use crate::rules::{self, Wire};
+use crate::switches::Switch;
+use sim::Rng;
+
+/// A trial of a seed.
+pub(crate) struct Scenario {
+    pub(crate) seed: u64,
+    pub(crate) wire: Wire,
+    /// Rules of each bridge.
+    pub(crate) rules: Vec<(String, Vec<String>)>,
+    /// Arguments of `ofproto/trace`.
+    pub(crate) packets: Vec<Vec<String>>,
+}
+
+impl Scenario {
+    pub(crate) fn new(seed: u64, packets: usize) -> Scenario {
+        let mut rng = Rng::new(seed);
+        let wire = if rng.one_in(2) { Wire::Of10 } else { Wire::Of13 };
+        let rules = ["br0", "br1"].map(|b| (b.to_string(), rules::rules(&mut rng, wire))).to_vec();
+        let packets = (0..packets).map(|_| packets::trace_arguments(&mut rng)).collect();
+        Scenario { seed, wire, rules, packets }
+    }
+
+    /// Gives all switches the rules, those that all of them refuse left out, and has them forget learned addresses. Those that only
+    /// some refuse are the answer.
+    pub(crate) fn load(&mut self, switches: &mut [&mut Switch]) -> Vec<String> {
+        let version = self.wire.name();
+        let mut disputed = Vec::new();
+        for (bridge, rules) in &mut self.rules {
+            // All at once; one by one where something is refused.
+            if switches.iter().any(|s| s.load(bridge, version, rules).is_some()) {
+                rules.retain(|rule| {
+                    let of = |s: &&mut Switch| s.load(bridge, version, std::slice::from_ref(rule));
+                    let said: Vec<Option<String>> = switches.iter().map(of).collect();
+                    if said.windows(2).any(|w| w[0] != w[1]) {
+                        disputed.push(format!("{bridge} {version} {rule}: {said:?}"));
+                    }
+                    said.iter().all(Option::is_none)
+                });
+                for switch in switches.iter() {
+                    assert_eq!(switch.load(bridge, version, rules), None, "seed {}", self.seed);
+                }
+            }
+        }
+        switches.iter_mut().for_each(|s| s.forget());
+        disputed
+    }
+}

@@ -1,0 +1,158 @@
+//! The two switches of the trial: Sluice and Debian's, each in dummy mode on a stopped clock, set up by the same commands.
+
+use crate::rules::TABLES;
+use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+use testkit::{Cmd, Daemon, DaemonSpec, Netns, RunDir, patience, wait_for};
+
+/// How long a request may take.
+const LIMIT: Duration = Duration::from_secs(20);
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+/// Both bridges with their ports: plain ones, one access port, one trunk port, two native ports, and a pair of patch ports.
+const SET_UP: &str = "\
+    add-br br0 -- set Bridge br0 datapath_type=dummy fail_mode=secure other_config:hwaddr=aa:55:aa:55:00:00 \
+    -- add-br br1 -- set Bridge br1 datapath_type=dummy fail_mode=secure other_config:hwaddr=aa:55:aa:55:00:01 \
+    -- add-port br0 p1 -- set Interface p1 type=dummy ofport_request=1 \
+    -- add-port br0 p2 -- set Interface p2 type=dummy ofport_request=2 \
+    -- add-port br0 p3 tag=10 -- set Interface p3 type=dummy ofport_request=3 \
+    -- add-port br0 p4 trunks=10,20 -- set Interface p4 type=dummy ofport_request=4 \
+    -- add-port br0 p5 tag=20 vlan_mode=native-untagged -- set Interface p5 type=dummy ofport_request=5 \
+    -- add-port br0 p6 tag=10 vlan_mode=native-tagged -- set Interface p6 type=dummy ofport_request=6 \
+    -- add-port br0 x7 -- set Interface x7 type=patch options:peer=y7 ofport_request=7 \
+    -- add-port br1 y7 -- set Interface y7 type=patch options:peer=x7 ofport_request=7 \
+    -- add-port br1 p8 -- set Interface p8 type=dummy ofport_request=8 \
+    -- add-port br1 p9 tag=10 -- set Interface p9 type=dummy ofport_request=9";
+
+/// As many as a table of that release may have.
+const PREFIXES: &str = "ip_dst,ip_src,ipv6_dst";
+
+/// A switch that is asked.
+pub(crate) struct Switch {
+    daemons: Vec<Daemon>,
+    control: Control,
+    _netns: Netns,
+}
+
+impl Switch {
+    /// The switch under test.
+    pub(crate) fn sluice() -> Switch {
+        let netns = Netns::new("trial").unwrap();
+        let spec = DaemonSpec::new(env!("CARGO_BIN_EXE_sluiced")).unwrap().netns(&netns);
+        let daemon = spec.args(["--disable-system", "-vconsole:off", "--enable-dummy"]).start().unwrap();
+        Switch::set_up(netns, vec![daemon])
+    }
+
+    /// Debian's switch with a database server of its own.
+    pub(crate) fn stock() -> Switch {
+        let netns = Netns::new("trial").unwrap();
+        let spec = DaemonSpec::new("ovsdb-server").unwrap().netns(&netns);
+        let run: RunDir = spec.run_directory().clone();
+        let db = run.join("conf.db");
+        Cmd::new("ovsdb-tool").arg("create").arg(&db).arg(SCHEMA).run().unwrap();
+        let remote = format!("--remote=p{}", run.db());
+        let args = [db.into_os_string(), remote.into(), "-vconsole:off".into()];
+        let server = spec.args(args).ready_file("db.sock").start().unwrap();
+        run.ovs("ovs-vsctl", &["--no-wait", "init"]).unwrap();
+        let spec = DaemonSpec::new("ovs-vswitchd").unwrap().netns(&netns).rundir(&run);
+        let args =
+            [run.db().as_str(), "-vconsole:off", "--disable-system", "--enable-dummy"].map(String::from);
+        let daemon = spec.args(args).start().unwrap();
+        Switch::set_up(netns, vec![daemon, server])
+    }
+
+    fn set_up(netns: Netns, daemons: Vec<Daemon>) -> Switch {
+        let daemon = &daemons[0];
+        let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
+        wait_for(LIMIT, "the control socket", || socket.exists()).unwrap();
+        let words: Vec<&str> = SET_UP.split_whitespace().collect();
+        daemon.ovs("ovs-vsctl", &words).unwrap();
+        ["br0", "br1"].into_iter().for_each(|bridge| set_prefixes(daemon, bridge));
+        let control = Control::connect(socket);
+        let mut switch = Switch { daemons, control, _netns: netns };
+        switch.control.ask(&["time/stop"]);
+        switch
+    }
+
+    /// Replaces all rules of a bridge; the tool's complaint, if it has one.
+    pub(crate) fn load(&self, bridge: &str, version: &str, rules: &[String]) -> Option<String> {
+        let mut text = String::from("delete\n");
+        rules.iter().for_each(|r| {
+            text += r;
+            text.push('\n');
+        });
+        let out = self.daemons[0]
+            .tool("ovs-ofctl")
+            .args(["-O", version, "add-flows", bridge, "-"])
+            .input(text)
+            .output()
+            .unwrap();
+        (!out.status.success() || !out.stderr.is_empty()).then_some(out.stderr)
+    }
+
+    /// Forgets learned addresses.
+    pub(crate) fn forget(&mut self) {
+        self.control.ask(&["fdb/flush"]);
+    }
+
+    /// The stories of packets, each the arguments of `ofproto/trace`.
+    pub(crate) fn trace(&mut self, packets: &[Vec<String>]) -> Vec<String> {
+        let story = |packet: &Vec<String>| {
+            let words: Vec<&str> =
+                std::iter::once("ofproto/trace").chain(packet.iter().map(String::as_str)).collect();
+            self.control.ask(&words)
+        };
+        packets.iter().map(story).collect()
+    }
+}
+
+/// Gives all tables of a bridge the same prefixes: the defaults of OVS changed after the release that Debian has.
+fn set_prefixes(daemon: &Daemon, bridge: &str) {
+    let tables = 0..=TABLES;
+    let rows = tables.clone().map(|t| format!("--id=@t{t} create Flow_Table prefixes={PREFIXES} --"));
+    let all: Vec<String> = tables.map(|t| format!("{t}=@t{t}")).collect();
+    let line =
+        format!("{} set Bridge {bridge} flow_tables={}", rows.collect::<Vec<_>>().join(" "), all.join(","));
+    let words: Vec<&str> = line.split_whitespace().collect();
+    daemon.ovs("ovs-vsctl", &words).unwrap();
+}
+
+/// A connection to a control socket: JSON-RPC, one request after the other.
+struct Control {
+    stream: UnixStream,
+    unread: Vec<u8>,
+}
+
+impl Control {
+    fn connect(socket: PathBuf) -> Control {
+        let stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(patience(LIMIT))).unwrap();
+        Control { stream, unread: Vec::new() }
+    }
+
+    fn ask(&mut self, words: &[&str]) -> String {
+        let request = json!({"id": 0, "method": words[0], "params": words[1..]});
+        self.stream.write_all(request.to_string().as_bytes()).unwrap();
+        let reply = self.reply();
+        let text = |v: &Value| v.as_str().map(str::to_string);
+        text(&reply["result"]).or_else(|| text(&reply["error"])).unwrap_or_default()
+    }
+
+    fn reply(&mut self) -> Value {
+        let mut chunk = [0; 1 << 16];
+        loop {
+            let mut values = serde_json::Deserializer::from_slice(&self.unread).into_iter::<Value>();
+            if let Some(Ok(value)) = values.next() {
+                let read = values.byte_offset();
+                self.unread.drain(..read);
+                return value;
+            }
+            let n = self.stream.read(&mut chunk).unwrap();
+            assert!(n > 0, "the daemon closed its control socket");
+            self.unread.extend(&chunk[..n]);
+        }
+    }
+}
