@@ -198,15 +198,16 @@ fn parse_ipv6(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
         return;
     };
     layout.l3 = at as u16;
-    let first = u32::from_be_bytes([ip[0], ip[1], ip[2], ip[3]]);
-    key.base.nw_tos = (first >> 20) as u8;
-    key.ipv6.label = first & 0xf_ffff;
-    key.base.nw_ttl = ip[7];
     key.ipv6.src.copy_from_slice(&ip[8..24]);
     key.ipv6.dst.copy_from_slice(&ip[24..40]);
     let frame = &frame[..at + h::IPV6_HEADER_BYTES + payload_end];
     let walked = walk_ipv6_extensions(frame, at + h::IPV6_HEADER_BYTES, ip[6]);
+    // Headers that cannot be walked leave the addresses alone.
     let Some((proto, l4, frag)) = walked else { return };
+    let first = u32::from_be_bytes([ip[0], ip[1], ip[2], ip[3]]);
+    key.base.nw_tos = (first >> 20) as u8;
+    key.ipv6.label = first & 0xf_ffff;
+    key.base.nw_ttl = ip[7];
     key.base.nw_proto = proto;
     key.base.nw_frag = frag;
     if frag & nw_frag::LATER == 0 {
@@ -255,7 +256,7 @@ fn parse_l4(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
         h::IPPROTO_UDP => h::UDP_HEADER_BYTES,
         h::IPPROTO_SCTP => h::SCTP_HEADER_BYTES,
         h::IPPROTO_ICMP | h::IPPROTO_IGMP => h::ICMP_HEADER_BYTES,
-        h::IPPROTO_ICMPV6 => 4,
+        h::IPPROTO_ICMPV6 => h::ICMP_HEADER_BYTES,
         _ => 0,
     };
     if l4.len() < min_bytes || at >= usize::from(u16::MAX) {

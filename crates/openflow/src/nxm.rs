@@ -272,15 +272,16 @@ fn matches_ethernet(m: &Match) -> bool {
         .any(|f| m.get(f).1 != 0)
 }
 
-/// Whether no later entry took away what an earlier one needs. Two fields can: a fragment that is not the first, and an ICMPv6
-/// code that neighbour discovery does not have.
+/// Whether no later entry took away what an earlier one needs. Two fields can: a fragment that is not the first, which has no
+/// ports (its ICMP fields can be matched), and an ICMPv6 code that neighbour discovery does not have.
 fn is_coherent(m: &Match) -> bool {
     let (f, mask) = (m.flow(), &m.mask().0);
     let later = f.nw_frag & flow::nw_frag::LATER != 0;
     let matched = |field: FieldId| m.get(field).1 != 0;
     let v6 = f.dl_type == 0x86dd;
     let nd_ok = |field: FieldId| !(v6 && matched(field)) || exists(field, m);
-    let lost_ports = later && (mask.tp_src | mask.tp_dst | mask.tcp_flags) != 0;
+    let has_ports = [FieldId::Icmpv6Type, FieldId::IcmpType].into_iter().all(|f| !exists(f, m));
+    let lost_ports = later && has_ports && (mask.tp_src | mask.tp_dst | mask.tcp_flags) != 0;
     let nd_kept = [FieldId::NdTarget, FieldId::NdSll, FieldId::NdTll].into_iter().all(nd_ok);
     nd_kept && !lost_ports
 }

@@ -36,7 +36,7 @@ const DEFAULT_PATTERNS: [&str; 3] = [
 ];
 
 /// Every module that logs.
-const MODULES: [&str; 21] = [
+const MODULES: [&str; 23] = [
     "bridge",
     "connmgr",
     "daemon_unix",
@@ -54,7 +54,9 @@ const MODULES: [&str; 21] = [
     "ofproto_dpif_xlate",
     "ovsdb_file",
     "pmd_perf",
+    "rconn",
     "reconnect",
+    "stream",
     "unixctl",
     "vlog",
     "vswitch",

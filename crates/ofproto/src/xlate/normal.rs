@@ -4,7 +4,7 @@ use super::cache::XlateEffect;
 use super::ctx::Ctx;
 use crate::ports::{Bundle, BundleId, PriorityTags, VlanMode};
 use flow::{MacAddr, OfPort, VlanTag};
-use packet::headers::ETH_TYPE_VLAN;
+use packet::headers::{ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD};
 use std::sync::Arc;
 
 /// Stands for the port of packets that came in by none: a trunk of all VLANs.
@@ -35,6 +35,10 @@ impl Ctx<'_> {
             self.trace.error(|| format!("received packet on unknown port {in_port}"));
             return self.trace.warning(|| "no input bundle, dropping".to_string());
         };
+        let is_tag = matches!(self.flow.dl_type, ETH_TYPE_VLAN | ETH_TYPE_VLAN_8021AD);
+        if is_tag && !self.flow.vlans[0].is_present() {
+            return self.trace.warning(|| "partial VLAN tag, dropping".to_string());
+        }
         let dst = self.flow.dl_dst();
         if dst.is_reserved_multicast() && !bridge.forward_bpdu {
             return self.trace.detail(|| "packet has reserved destination MAC, dropping".to_string());
@@ -114,12 +118,18 @@ impl Ctx<'_> {
 
     fn flood_vlan(&mut self, input: &Bundle, vlan: u16) {
         let bridge = self.bridge.clone();
+        let inner = self.flow.vlans[1];
+        if inner.is_present() {
+            self.wc.0.vlans[1].tci |= VlanTag::VID;
+        }
         let outputs = bridge.ports.flood_order().filter_map(|port| {
             let output = bridge.ports.bundles.get(&port.bundle)?;
             let first = output.members.first() == Some(&port.of_port);
             let protected = input.protected && output.protected;
             let is_one = first && output.id != input.id && output.floodable && !protected;
-            (is_one && output.includes_vlan(vlan)).then_some(output)
+            // An access port has no packets of a VLAN within its own.
+            let nested = inner.vid() != 0 && output.vlan_mode == VlanMode::Access;
+            (is_one && !nested && output.includes_vlan(vlan)).then_some(output)
         });
         self.send_to_each(outputs, |cx, output| cx.output_bundle(output, vlan));
     }

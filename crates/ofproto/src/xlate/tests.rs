@@ -371,6 +371,12 @@ fn normal_and_vlan_modes() {
         &from(1, ",dl_vlan=0,dl_vlan_pcp=3"),
         "pop_vlan,push_vlan(0x8100,vid=5,pcp=3),2,pop_vlan,3,push_vlan(0x8100,vid=5,pcp=3),4",
     );
+    // A frame that ends within its tag.
+    rig.acts("in_port=2,dl_type=0x8100,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02", "drop");
+    // An access port takes no VLAN within its own.
+    let tag = "push_vlan:0x8100,mod_vlan_vid:5";
+    let rig = rig.rules(a, &format!("priority=40000,actions={tag},{tag},normal"));
+    rig.acts(&from(4, ""), &format!("{push},{push},2,pop_vlan,3"));
 }
 
 #[test]

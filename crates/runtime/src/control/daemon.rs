@@ -311,7 +311,7 @@ impl Daemon {
     fn database_event(&mut self, token: Token) -> bool {
         let Some((unixctl, _)) = &mut self.database_unixctl else { return false };
         if unixctl.is_listener(token) {
-            unixctl.accept_all(&mut self.reactor);
+            unixctl.accept(&mut self.reactor);
             return true;
         }
         if !unixctl.has(token) {

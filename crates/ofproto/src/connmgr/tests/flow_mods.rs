@@ -237,7 +237,8 @@ fn a_batch_that_fails_leaves_the_timers_of_rules_alone() {
     };
     let (before, rules) = (times(&s), s.rules());
     s.pass(4000);
-    let cx = ModContext { version: Version::V13, now_ms: s.now_ms, debug_actions: true, has_meter: &|_| false };
+    let cx =
+        ModContext { version: Version::V13, now_ms: s.now_ms, debug_actions: true, has_meter: &|_| false };
     let bad = [
         flow_mod(Add, "priority=5,tcp,idle_timeout=10,actions=2"),
         flow_mod(Modify, "tcp,actions=2"),
