@@ -52,7 +52,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("ovsdb-schema", ovsdb::fuzz::fuzz_schema, &[Seeds::Files("crates/ovsdb/corpus/schema")]),
     target("ovsdb-transact", ovsdb::fuzz::fuzz_transact, &[Seeds::Files("crates/ovsdb/corpus/transact")]),
     target("packet-offload", packet::fuzz::offload, &[Seeds::Files("crates/packet/corpus/offload")]),
-    target("runtime-words", runtime::fuzz::words, &[Seeds::Files("crates/runtime/corpus/words")]),
+    target("sluiced-words", sluiced::fuzz::words, &[Seeds::Files("crates/sluiced/corpus/words")]),
     target("switch-actions", sim::fuzz::actions, &[Seeds::Files("crates/sim/corpus/actions")]),
     target("switch-configuration", sim::fuzz::configuration, &[
         Seeds::Files("crates/sim/corpus/configuration"),

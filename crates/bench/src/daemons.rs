@@ -3,9 +3,8 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
-use testkit::{Cmd, Daemon, DaemonSpec, Netns, RunDir};
+use testkit::{Daemon, DaemonSpec, Netns};
 
-const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 /// The stock daemon, and the same one built with DPDK, where Debian's packages put them.
 const STOCK: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
 pub(crate) const STOCK_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
@@ -45,25 +44,8 @@ pub(crate) fn start_stock(
     settings: &[&str],
     cpu: Option<usize>,
 ) -> Result<Vec<Daemon>> {
-    let spec = on_cpu(Path::new("ovsdb-server"), netns, cpu)?;
-    let run: RunDir = spec.run_directory().clone();
-    let db = run.join("conf.db");
-    Cmd::new("ovsdb-tool").arg("create").arg(&db).arg(SCHEMA).run()?;
-    let remote = format!("--remote=p{}", run.db());
-    let server = spec
-        .args([db.into_os_string(), remote.into(), "-vconsole:off".into(), "--log-file".into()])
-        .ready_file("db.sock")
-        .start()?;
-    run.ovs("ovs-vsctl", &["--no-wait", "init"])?;
-    if !settings.is_empty() {
-        let set = ["--no-wait", "set", "Open_vSwitch", "."];
-        run.ovs("ovs-vsctl", &[&set[..], settings].concat())?;
-    }
-    let daemon = on_cpu(Path::new(program), netns, cpu)?
-        .rundir(&run)
-        .args([run.db().as_str(), "-vconsole:off", "--log-file", "--disable-system"])
-        .start()?;
-    Ok(vec![daemon, server])
+    let log = ["--log-file"].as_slice();
+    testkit::start_stock(|program| on_cpu(program, netns, cpu), program, settings, [log, log])
 }
 
 /// Processor time of all threads of a process, in ns (`/proc/PID/task/*/schedstat`).

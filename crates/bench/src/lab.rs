@@ -76,7 +76,7 @@ impl Now {
 }
 
 /// Resident memory of a process in bytes, without huge pages (proc_pid_status(5)).
-fn resident_bytes(pid: u32) -> Result<u64> {
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("no VmRSS")?;
     let kb: u64 = line.trim().trim_end_matches(" kB").parse()?;

@@ -6,6 +6,7 @@ use crate::guard::Guard;
 use crate::hugepages::Hugepages;
 use crate::lab::{DPDK_PAGES, Lab};
 use crate::report::Row;
+use crate::rows::rules::{self, RuleSide};
 use crate::rows::{Effort, Runs, ablation, first, idle, pcap, setup, streams, veth};
 use crate::sides::{Build, Instance, Side};
 use crate::works;
@@ -15,8 +16,10 @@ use std::time::Instant;
 use testkit::TempDir;
 
 /// What `--only` chooses among.
-pub(crate) const THEMES: [&str; 11] =
-    ["pcap", "setup", "first", "lookups", "udp", "afxdp", "delay", "tcp", "udp1400", "idle", "ablation"];
+pub(crate) const THEMES: [&str; 12] = [
+    "pcap", "setup", "rules", "first", "lookups", "udp", "afxdp", "delay", "tcp", "udp1400", "idle",
+    "ablation",
+];
 /// What `--peers` chooses among.
 pub(crate) const PEERS: [&str; 3] = ["dpdk", "ovs", "bridge"];
 /// Ports of the switches that have many.
@@ -54,9 +57,10 @@ struct Progress {
 impl Progress {
     fn new(options: &Options) -> Progress {
         let flows = options.flows.len() as u32;
-        let all: [(&[&str], &'static str, u32); 7] = [
+        let all: [(&[&str], &'static str, u32); 8] = [
             (&["pcap", "lookups", "setup"], "the datapath alone", 20),
             (&["ablation"], "the datapath alone, with parts of it off", 16),
+            (&["rules"], "rules", 20),
             (&["first"], "first packets", 16),
             (&["udp", "afxdp"], "small frames between hosts", 5 * flows),
             (&["delay", "tcp", "udp1400"], "delay and streams between hosts", 15),
@@ -108,6 +112,7 @@ pub(crate) fn all(options: &Options, guard: &Guard, cpus: Cpus) -> Result<(Vec<R
     let parts = [
         Session::datapath_alone,
         Session::ablation_alone,
+        Session::rules,
         Session::first_packets,
         Session::between_hosts,
         Session::ablation_hosts,
@@ -193,6 +198,20 @@ impl Session<'_> {
             let rows = ablation::in_process(&self.sluiced, self.cpus.switch, &folder, self.effort)?;
             self.done(rows);
         }
+        Ok(())
+    }
+
+    fn rules(&mut self) -> Result<()> {
+        if !self.options.wants("rules") {
+            return Ok(());
+        }
+        self.progress.part(self.effort);
+        let mut sides = vec![RuleSide::Sluice("sluice", self.sluiced.clone())];
+        sides.extend(self.before.clone().map(|before| RuleSide::Sluice("sluice-before", before)));
+        sides.extend(self.options.peer("ovs").then_some(RuleSide::Ovs));
+        let count = if self.options.quick { 2000 } else { 200_000 };
+        let rows = rules::rows(sides, count, self.effort);
+        self.done(rows);
         Ok(())
     }
 

@@ -55,7 +55,7 @@ fn inserting(name: &str, rules: usize, make: fn(usize) -> Match) {
     let start = Instant::now();
     let mut c = Classifier::new(SEED);
     for n in 0..rules {
-        c.insert(&make(n), 100, n);
+        c.insert(&make(n).into(), 100, n);
     }
     let taken = start.elapsed();
     let bytes = resident_bytes().saturating_sub(before);
@@ -69,13 +69,13 @@ fn inserting(name: &str, rules: usize, make: fn(usize) -> Match) {
     let updates = 200_000;
     let start = Instant::now();
     for n in rules..rules + updates {
-        c.insert(&make(n), 100, n);
+        c.insert(&make(n).into(), 100, n);
         *published.lock().unwrap_or_else(|e| e.into_inner()) = Arc::new(c.clone());
     }
     let added = start.elapsed();
     let start = Instant::now();
     for n in rules..rules + updates {
-        c.remove(&make(n), 100);
+        c.remove(&make(n).into(), 100);
         *published.lock().unwrap_or_else(|e| e.into_inner()) = Arc::new(c.clone());
     }
     let removed = start.elapsed();
@@ -98,7 +98,7 @@ fn looking_up(masks: usize, rules: usize) {
     let mut c = Classifier::new(SEED);
     for n in 0..rules {
         // Priorities fall from mask to mask, so a packet visits half of the subtables on average.
-        c.insert(&masked_rule(n, masks), 1000 - (n % masks) as i32, n);
+        c.insert(&masked_rule(n, masks).into(), 1000 - (n % masks) as i32, n);
     }
     let flows: Vec<Flow> =
         (0..4096).map(|n| *masked_rule(scramble(n) as usize % rules, masks).flow()).collect();
@@ -135,7 +135,7 @@ fn looking_up(masks: usize, rules: usize) {
 fn prefixes(rules: usize) {
     let mut c = Classifier::new(SEED);
     for n in 0..rules {
-        c.insert(&five_tuple(n), 100, n);
+        c.insert(&five_tuple(n).into(), 100, n);
     }
     for (what, fields) in [("none", &[][..]), ("ip_dst", &[IpDst]), ("ip_dst and ip_src", &[IpDst, IpSrc])] {
         let published = c.clone();

@@ -1,20 +1,18 @@
 //! The rules of a subtable that share one hash: nearly always one rule, or one match at several priorities.
-//!
-//! Invariant: `first` is the highest of all by [`Key`]'s order, so the first entry with the values sought is the one of
-//! highest priority.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 /// What tells rules of one subtable apart. Orders by descending priority.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     priority: Reverse<i32>,
-    /// The words under the subtable's mask.
-    values: Box<[u64]>,
+    /// The words under the subtable's mask, shared with the rule's match.
+    values: Arc<[u64]>,
 }
 
 impl Key {
-    pub(crate) fn new(priority: i32, values: Box<[u64]>) -> Key {
+    pub(crate) fn new(priority: i32, values: Arc<[u64]>) -> Key {
         Key { priority: Reverse(priority), values }
     }
 
@@ -29,57 +27,77 @@ impl Key {
 
 /// The rules of one hash.
 #[derive(Clone)]
-pub(crate) struct Bucket<R> {
-    first: (Key, R),
-    rest: imbl::OrdMap<Key, R>,
+pub(crate) enum Bucket<R> {
+    /// One rule.
+    One(Key, R),
+    /// Two rules or more, highest priority first.
+    Many(Arc<imbl::OrdMap<Key, R>>),
 }
 
 impl<R: Clone> Bucket<R> {
     pub(crate) fn new(key: Key, rule: R) -> Bucket<R> {
-        Bucket { first: (key, rule), rest: imbl::OrdMap::new() }
+        Bucket::One(key, rule)
     }
 
     /// All rules, highest priority first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &R)> {
-        std::iter::once((&self.first.0, &self.first.1)).chain(self.rest.iter())
+        let (one, many) = match self {
+            Bucket::One(key, rule) => (Some((key, rule)), None),
+            Bucket::Many(rules) => (None, Some(rules)),
+        };
+        one.into_iter().chain(many.into_iter().flat_map(|rules| rules.iter()))
     }
 
     /// The rule of highest priority whose values satisfy `matches`.
     #[inline]
     pub(crate) fn best(&self, matches: impl Fn(&[u64]) -> bool) -> Option<(i32, &R)> {
-        if matches(self.first.0.values()) {
-            return Some((self.first.0.priority(), &self.first.1));
+        match self {
+            Bucket::One(key, rule) => matches(key.values()).then(|| (key.priority(), rule)),
+            Bucket::Many(rules) => {
+                let found = rules.iter().find(|(key, _)| matches(key.values()));
+                found.map(|(key, rule)| (key.priority(), rule))
+            }
         }
-        self.rest.iter().find(|(key, _)| matches(key.values())).map(|(key, rule)| (key.priority(), rule))
     }
 
     /// The rule of exactly that key.
     pub(crate) fn get(&self, key: &Key) -> Option<&R> {
-        if self.first.0 == *key { Some(&self.first.1) } else { self.rest.get(key) }
+        match self {
+            Bucket::One(own, rule) => (own == key).then_some(rule),
+            Bucket::Many(rules) => rules.get(key),
+        }
     }
 
     /// Adds a rule; returns the one it replaces.
     pub(crate) fn insert(&mut self, key: Key, rule: R) -> Option<R> {
-        if self.first.0 == key {
-            return Some(std::mem::replace(&mut self.first.1, rule));
+        match self {
+            Bucket::One(own, there) if *own == key => Some(std::mem::replace(there, rule)),
+            Bucket::One(own, there) => {
+                let mut rules = imbl::OrdMap::unit(own.clone(), there.clone());
+                rules.insert(key, rule);
+                *self = Bucket::Many(Arc::new(rules));
+                None
+            }
+            Bucket::Many(rules) => Arc::make_mut(rules).insert(key, rule),
         }
-        if key < self.first.0 {
-            let (key, rule) = std::mem::replace(&mut self.first, (key, rule));
-            return self.rest.insert(key, rule);
-        }
-        self.rest.insert(key, rule)
     }
 
     /// Removes a rule.
     pub(crate) fn remove(&mut self, key: &Key) -> Removed<R> {
-        if self.first.0 != *key {
-            return self.rest.remove(key).map_or(Removed::Nothing, Removed::One);
+        match self {
+            Bucket::One(own, rule) if own == key => Removed::Last(rule.clone()),
+            Bucket::One(..) => Removed::Nothing,
+            Bucket::Many(rules) => {
+                let rules = Arc::make_mut(rules);
+                let Some(removed) = rules.remove(key) else { return Removed::Nothing };
+                if rules.len() == 1
+                    && let Some((own, rule)) = rules.get_min().cloned()
+                {
+                    *self = Bucket::One(own, rule);
+                }
+                Removed::One(removed)
+            }
         }
-        let Some(next) = self.rest.get_min().map(|(next, _)| next.clone()) else {
-            return Removed::Last(self.first.1.clone());
-        };
-        let Some(next) = self.rest.remove_with_key(&next) else { unreachable!("the key was just read") };
-        Removed::One(std::mem::replace(&mut self.first, next).1)
     }
 }
 

@@ -5,10 +5,9 @@
 
 use crate::hash::BuildKeyed;
 use crate::prefixes::{PrefixSet, leading};
-use crate::shape::{Element, MaskWords};
 use crate::subtable::{PrefixLookup, Subtable};
 use flow::fields::FieldId;
-use flow::{Flow, Mask, Match};
+use flow::{Flow, Mask, Match, PackedMask, PackedMatch};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -27,7 +26,7 @@ struct Rank {
     place: i64,
 }
 
-type Ranks = imbl::GenericHashMap<Arc<[Element]>, Rank, BuildKeyed, imbl::shared_ptr::DefaultSharedPtr>;
+type Ranks = imbl::GenericHashMap<PackedMask, Rank, BuildKeyed, imbl::shared_ptr::DefaultSharedPtr>;
 
 /// A field and its prefixes.
 #[derive(Clone)]
@@ -158,52 +157,68 @@ impl<R: Clone> Classifier<R> {
         self.len == 0
     }
 
+    /// Packs a match. Shares the mask with the rules that have it already.
+    pub fn pack(&self, m: &Match) -> PackedMatch {
+        let mask = PackedMask::new(m.mask());
+        let shared = self.subtable_of(&mask).map(|table| table.packed_mask().clone());
+        PackedMatch::with_mask(&shared.unwrap_or(mask), m)
+    }
+
+    /// The same match. Shares the mask with the rules that have it already.
+    pub fn share(&self, m: &PackedMatch) -> PackedMatch {
+        self.subtable_of(m.mask()).map_or_else(|| m.clone(), |table| m.sharing(table.packed_mask()))
+    }
+
     /// Adds a rule. Replaces and returns the rule of the same match and priority, if there is one.
-    pub fn insert(&mut self, m: &Match, priority: i32, rule: R) -> Option<R> {
-        let words = MaskWords::of(m.mask());
-        let rank = match self.ranks.get(words.as_slice()) {
+    pub fn insert(&mut self, m: &PackedMatch, priority: i32, rule: R) -> Option<R> {
+        let rank = match self.ranks.get(m.mask()) {
             Some(rank) => *rank,
-            None => self.add_subtable(&words, m.mask(), priority),
+            None => self.add_subtable(m.mask(), priority),
         };
         let Some(shared) = self.subtables.get_mut(&rank) else { unreachable!("each mask has its subtable") };
         let table = Arc::make_mut(shared);
         let replaced = table.insert(m, priority, rule);
         if replaced.is_none() {
             self.len += 1;
-            for (i, prefix) in self.prefixes.iter_mut().enumerate() {
-                if let Some(prefix) = prefix.as_mut().filter(|_| table.prefix_len(i) > 0) {
-                    prefix.set.insert(prefix.value(m.flow()), table.prefix_len(i));
+            if table.has_prefixes() {
+                let flow = *m.unpack().flow();
+                for (i, prefix) in self.prefixes.iter_mut().enumerate() {
+                    if let Some(prefix) = prefix.as_mut().filter(|_| table.prefix_len(i) > 0) {
+                        prefix.set.insert(prefix.value(&flow), table.prefix_len(i));
+                    }
                 }
             }
             if priority > rank.max_priority.0 {
                 let place = self.place_behind();
-                self.move_subtable(&words, rank, Rank { max_priority: Reverse(priority), place });
+                self.move_subtable(m.mask(), rank, Rank { max_priority: Reverse(priority), place });
             }
         }
         replaced
     }
 
     /// Removes and returns the rule of exactly that match and priority.
-    pub fn remove(&mut self, m: &Match, priority: i32) -> Option<R> {
+    pub fn remove(&mut self, m: &PackedMatch, priority: i32) -> Option<R> {
         self.find_exactly(m, priority)?;
-        let words = MaskWords::of(m.mask());
-        let rank = *self.ranks.get(words.as_slice())?;
+        let rank = *self.ranks.get(m.mask())?;
         let table = Arc::make_mut(self.subtables.get_mut(&rank)?);
         let removed = table.remove(m, priority)?;
         self.len -= 1;
-        for (i, prefix) in self.prefixes.iter_mut().enumerate() {
-            if let Some(prefix) = prefix.as_mut().filter(|_| table.prefix_len(i) > 0) {
-                prefix.set.remove(prefix.value(m.flow()), table.prefix_len(i));
+        if table.has_prefixes() {
+            let flow = *m.unpack().flow();
+            for (i, prefix) in self.prefixes.iter_mut().enumerate() {
+                if let Some(prefix) = prefix.as_mut().filter(|_| table.prefix_len(i) > 0) {
+                    prefix.set.remove(prefix.value(&flow), table.prefix_len(i));
+                }
             }
         }
         match table.priorities().max() {
             None => {
                 self.subtables.remove(&rank);
-                self.ranks.remove(words.as_slice());
+                self.ranks.remove(m.mask());
             }
             Some(max) if max < rank.max_priority.0 => {
                 let place = self.place_before();
-                self.move_subtable(&words, rank, Rank { max_priority: Reverse(max), place });
+                self.move_subtable(m.mask(), rank, Rank { max_priority: Reverse(max), place });
             }
             Some(_) => {}
         }
@@ -222,29 +237,29 @@ impl<R: Clone> Classifier<R> {
         place
     }
 
-    fn add_subtable(&mut self, words: &MaskWords, mask: &Mask, priority: i32) -> Rank {
+    fn add_subtable(&mut self, mask: &PackedMask, priority: i32) -> Rank {
         let rank = Rank { max_priority: Reverse(priority), place: self.place_behind() };
         self.subtables.insert(rank, Arc::new(Subtable::new(self.seed, mask, &self.prefixes)));
-        self.ranks.insert(words.as_slice().into(), rank);
+        self.ranks.insert(mask.clone(), rank);
         rank
     }
 
-    fn move_subtable(&mut self, words: &MaskWords, from: Rank, to: Rank) {
+    fn move_subtable(&mut self, mask: &PackedMask, from: Rank, to: Rank) {
         if let Some(table) = self.subtables.remove(&from) {
             self.subtables.insert(to, table);
         }
-        if let Some(rank) = self.ranks.get_mut(words.as_slice()) {
+        if let Some(rank) = self.ranks.get_mut(mask) {
             *rank = to;
         }
     }
 
-    fn subtable_of(&self, mask: &Mask) -> Option<&Subtable<R>> {
-        let rank = self.ranks.get(MaskWords::of(mask).as_slice())?;
+    fn subtable_of(&self, mask: &PackedMask) -> Option<&Subtable<R>> {
+        let rank = self.ranks.get(mask)?;
         self.subtables.get(rank).map(|table| &**table)
     }
 
     /// The rule of exactly that match and priority.
-    pub fn find_exactly(&self, m: &Match, priority: i32) -> Option<&R> {
+    pub fn find_exactly(&self, m: &PackedMatch, priority: i32) -> Option<&R> {
         self.subtable_of(m.mask())?.get(m, priority)
     }
 

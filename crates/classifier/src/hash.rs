@@ -36,41 +36,6 @@ impl Running {
     }
 }
 
-/// Hasher of maps whose keys are already such hashes.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|b| self.0 = self.0 << 8 | u64::from(*b));
-    }
-
-    #[inline]
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
-/// Builds [`Hashed`].
-#[derive(Clone, Copy, Default)]
-pub(crate) struct BuildHashed;
-
-impl BuildHasher for BuildHashed {
-    type Hasher = Hashed;
-
-    #[inline]
-    fn build_hasher(&self) -> Hashed {
-        Hashed(0)
-    }
-}
-
-/// A map from hashes.
-pub(crate) type HashedMap<V> = imbl::GenericHashMap<u64, V, BuildHashed, imbl::shared_ptr::DefaultSharedPtr>;
-
 /// Keyed hasher for other keys.
 pub(crate) struct Keyed(Running);
 

@@ -18,6 +18,7 @@
 //! translation of a table combines the soft matches), and any lock: publishing is the caller's.
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod bucket;
 mod classifier;
 mod hash;

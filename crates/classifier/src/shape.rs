@@ -1,40 +1,10 @@
 //! What all rules of a subtable have in common: the mask, taken apart into its words by stage.
 //!
-//! Invariant: elements stand in the order of the stages; their bits are disjoint, never zero, and together the mask.
+//! Invariant: elements stand in the order of the stages; their bits are disjoint, never zero, and together the mask; the values of a rule are in the order of the packed mask, by word.
 
 use flow::fields::FieldId;
-use flow::{FLOW_WORDS, Flow, Mask, Match, Stage};
+use flow::{Flow, Mask, MaskWord, Match, PackedMask, Stage};
 use std::sync::LazyLock;
-
-/// Bits of one word of a mask.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Element {
-    /// Which word of the flow.
-    pub(crate) word: u8,
-    /// Which bits of it; never 0.
-    pub(crate) bits: u64,
-}
-
-/// A mask without its zero words, on the stack: the key by which a subtable is found.
-pub(crate) struct MaskWords {
-    elements: [Element; FLOW_WORDS],
-    len: usize,
-}
-
-impl MaskWords {
-    pub(crate) fn of(mask: &Mask) -> MaskWords {
-        let mut out = MaskWords { elements: [Element { word: 0, bits: 0 }; FLOW_WORDS], len: 0 };
-        for (word, bits) in mask.words().iter().enumerate().filter(|(_, bits)| **bits != 0) {
-            out.elements[out.len] = Element { word: word as u8, bits: *bits };
-            out.len += 1;
-        }
-        out
-    }
-
-    pub(crate) fn as_slice(&self) -> &[Element] {
-        &self.elements[..self.len]
-    }
-}
 
 /// Most stages that a lookup has.
 pub(crate) const MAX_STEPS: usize = Stage::ALL.len();
@@ -78,14 +48,20 @@ static STAGE_BITS: LazyLock<[Mask; MAX_STEPS]> = LazyLock::new(|| {
 pub(crate) struct Shape {
     /// The mask.
     pub(crate) mask: Mask,
-    elements: Box<[Element]>,
+    /// The same, as the rules share it: their values are in its order.
+    packed: PackedMask,
+    /// The words of the mask by stage; a word that several stages look at is there more than once, with disjoint bits.
+    elements: Box<[MaskWord]>,
+    /// For each element, the place of its word in `packed`.
+    places: Box<[u8]>,
     ends: [u8; MAX_STEPS],
     steps: u8,
     ports: u32,
 }
 
 impl Shape {
-    pub(crate) fn new(mask: &Mask) -> Shape {
+    pub(crate) fn new(packed: &PackedMask) -> Shape {
+        let mask = packed.unpack();
         let mut elements = Vec::new();
         let mut ends = [0; MAX_STEPS];
         let mut steps = 0;
@@ -94,7 +70,7 @@ impl Shape {
             let words = mask.words().iter().zip(stage.words()).enumerate();
             elements.extend(words.filter_map(|(word, (m, s))| {
                 let bits = m & s;
-                (bits != 0).then_some(Element { word: word as u8, bits })
+                (bits != 0).then_some(MaskWord { word: word as u8, bits })
             }));
             if elements.len() > before {
                 ends[steps] = elements.len() as u8;
@@ -103,12 +79,43 @@ impl Shape {
         }
         // The mask that matches everything has one step, which looks at nothing.
         let steps = steps.max(1) as u8;
-        Shape { mask: *mask, elements: elements.into(), ends, steps, ports: ports_of(&mask.0) }
+        let place = |e: &MaskWord| packed.words().iter().position(|w| w.word == e.word).unwrap_or(0) as u8;
+        let places = elements.iter().map(place).collect();
+        Shape {
+            mask,
+            packed: packed.clone(),
+            elements: elements.into(),
+            places,
+            ends,
+            steps,
+            ports: ports_of(&mask.0),
+        }
+    }
+
+    /// The mask, as rules share it.
+    pub(crate) fn packed(&self) -> &PackedMask {
+        &self.packed
     }
 
     /// All elements.
-    pub(crate) fn elements(&self) -> &[Element] {
+    pub(crate) fn elements(&self) -> &[MaskWord] {
         &self.elements
+    }
+
+    /// The elements' words of a rule with these values, step by step: for each step, its masked words.
+    pub(crate) fn step_values<'a>(
+        &'a self,
+        step: usize,
+        values: &'a [u64],
+    ) -> impl Iterator<Item = u64> + 'a {
+        let range = self.start(step)..self.ends[step].into();
+        let places = self.places[range.clone()].iter();
+        self.elements[range].iter().zip(places).map(|(e, place)| values[usize::from(*place)] & e.bits)
+    }
+
+    /// The two ports of a rule with these values, source in the high half.
+    pub(crate) fn ports_of_values(&self, values: &[u64]) -> u32 {
+        ports_of(&self.packed.flow_of(values))
     }
 
     /// Number of steps of a lookup: the stages that the mask has bits in, at least 1. The last one is the rules' own.
@@ -117,7 +124,7 @@ impl Shape {
     }
 
     /// The elements that step `step` looks at.
-    pub(crate) fn step(&self, step: usize) -> &[Element] {
+    pub(crate) fn step(&self, step: usize) -> &[MaskWord] {
         &self.elements[self.start(step)..self.ends[step].into()]
     }
 
@@ -139,30 +146,22 @@ impl Shape {
         (32 - self.ports.trailing_zeros()) as u8
     }
 
-    /// The words of `flow` under the mask.
-    pub(crate) fn values(&self, flow: &Flow) -> Box<[u64]> {
-        self.elements.iter().map(|e| flow.words()[usize::from(e.word)] & e.bits).collect()
-    }
-
     /// Whether `flow` has `values` under the mask.
     #[inline]
     pub(crate) fn equals(&self, values: &[u64], flow: &Flow) -> bool {
         let words = flow.words();
-        self.elements.iter().zip(values).all(|(e, v)| words[usize::from(e.word)] & e.bits == *v)
+        self.packed.words().iter().zip(values).all(|(e, v)| words[usize::from(e.word)] & e.bits == *v)
     }
 
     /// The match that `values` stand for.
     pub(crate) fn to_match(&self, values: &[u64]) -> Match {
-        let mut flow = Flow::default();
-        let words = flow.words_mut();
-        self.elements.iter().zip(values).for_each(|(e, v)| words[usize::from(e.word)] |= v);
-        Match::new(&flow, &self.mask)
+        Match::new(&self.packed.flow_of(values), &self.mask)
     }
 
     /// Whether `values` agree with `other` in the bits that both masks have.
     pub(crate) fn agrees(&self, values: &[u64], other: &Match) -> bool {
         let (flow, mask) = (other.flow().words(), other.mask().words());
-        self.elements.iter().zip(values).all(|(e, v)| {
+        self.packed.words().iter().zip(values).all(|(e, v)| {
             let word = usize::from(e.word);
             (flow[word] ^ v) & e.bits & mask[word] == 0
         })

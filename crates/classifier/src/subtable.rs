@@ -3,13 +3,14 @@
 //! Invariants: `indices[i]` counts, for each hash over the first `i + 1` steps, the rules that have it; the last step has no
 //! index, it looks into `rules`. `ports` holds the ports of all rules if the mask has bits there.
 
+use crate::blocks::BlockMap;
 use crate::bucket::{Bucket, Key, Removed};
 use crate::classifier::{MAX_PREFIX_FIELDS, PrefixField, PrefixesOfFlow};
-use crate::hash::{HashedMap, Running};
+use crate::hash::Running;
 use crate::prefixes::PrefixSet;
 use crate::priorities::Priorities;
 use crate::shape::{MAX_STEPS, Shape, ports_of};
-use flow::{Flow, Mask, Match};
+use flow::{Flow, Mask, Match, PackedMask, PackedMatch};
 use std::sync::Arc;
 
 /// Where a prefix trie applies to a subtable.
@@ -29,8 +30,8 @@ pub(crate) struct Subtable<R> {
     prefixes: [PrefixUse; MAX_PREFIX_FIELDS],
     priorities: Priorities,
     len: usize,
-    rules: HashedMap<Arc<Bucket<R>>>,
-    indices: [HashedMap<usize>; MAX_STEPS - 1],
+    rules: BlockMap<Bucket<R>>,
+    indices: [BlockMap<u32>; MAX_STEPS - 1],
     ports: PrefixSet,
 }
 
@@ -49,7 +50,7 @@ impl<'a> PrefixLookup<'a> {
 impl<R: Clone> Subtable<R> {
     pub(crate) fn new(
         seed: u64,
-        mask: &Mask,
+        mask: &PackedMask,
         fields: &[Option<PrefixField>; MAX_PREFIX_FIELDS],
     ) -> Subtable<R> {
         let mut table = Subtable {
@@ -58,7 +59,7 @@ impl<R: Clone> Subtable<R> {
             prefixes: Default::default(),
             priorities: Priorities::default(),
             len: 0,
-            rules: HashedMap::default(),
+            rules: BlockMap::default(),
             indices: Default::default(),
             ports: PrefixSet::default(),
         };
@@ -75,6 +76,11 @@ impl<R: Clone> Subtable<R> {
         }
     }
 
+    /// Whether the rules are in any trie.
+    pub(crate) fn has_prefixes(&self) -> bool {
+        self.prefixes.iter().any(|prefix| prefix.len > 0)
+    }
+
     /// Length of the mask's prefix on the field of trie `i`; 0 if the rules are not in that trie.
     pub(crate) fn prefix_len(&self, i: usize) -> u8 {
         self.prefixes[i].len
@@ -88,8 +94,9 @@ impl<R: Clone> Subtable<R> {
         &self.priorities
     }
 
-    fn key(&self, m: &Match, priority: i32) -> Key {
-        Key::new(priority, self.shape.values(m.flow()))
+    /// The mask, as rules share it.
+    pub(crate) fn packed_mask(&self) -> &PackedMask {
+        self.shape.packed()
     }
 
     /// The hash that the rules are found by.
@@ -100,66 +107,84 @@ impl<R: Clone> Subtable<R> {
         hash.value()
     }
 
+    /// The hashes of a rule: those of the steps before the last, which the indices hold, and the one that it is found by.
+    fn hashes(&self, values: &[u64]) -> ([u64; MAX_STEPS - 1], u64) {
+        let mut hash = Running::new(self.seed);
+        let mut steps = [0; MAX_STEPS - 1];
+        let last = self.shape.steps() - 1;
+        for (step, held) in steps.iter_mut().enumerate().take(last) {
+            self.shape.step_values(step, values).for_each(|word| hash.add(word));
+            *held = hash.value();
+        }
+        self.shape.step_values(last, values).for_each(|word| hash.add(word));
+        (steps, hash.value())
+    }
+
     /// Adds a rule; returns the one that it replaces. `m` has this subtable's mask.
-    pub(crate) fn insert(&mut self, m: &Match, priority: i32, rule: R) -> Option<R> {
-        let key = self.key(m, priority);
-        let hash = self.hash(m.flow());
-        if let Some(bucket) = self.rules.get_mut(&hash) {
-            let replaced = Arc::make_mut(bucket).insert(key, rule);
+    pub(crate) fn insert(&mut self, m: &PackedMatch, priority: i32, rule: R) -> Option<R> {
+        let key = Key::new(priority, m.values().clone());
+        let (steps, hash) = self.hashes(m.values());
+        if let Some(bucket) = self.rules.get_mut(hash) {
+            let replaced = bucket.insert(key, rule);
             if replaced.is_some() {
                 return replaced;
             }
         } else {
-            self.rules.insert(hash, Arc::new(Bucket::new(key, rule)));
+            self.rules.insert(hash, Bucket::new(key, rule));
         }
         self.len += 1;
         self.priorities.add(priority);
-        for (index, hash) in self.indices.iter_mut().zip(index_hashes(&self.shape, self.seed, m.flow())) {
+        for (index, hash) in self.indices.iter_mut().zip(steps).take(self.shape.steps() - 1) {
             if let Some(n) = index.insert(hash, 1) {
                 index.insert(hash, n + 1);
             }
         }
         if self.shape.ports() != 0 {
-            self.ports.insert(align_ports(ports_of(m.flow())), self.shape.ports_len());
+            self.ports.insert(self.ports_of(m), self.shape.ports_len());
         }
         None
     }
 
+    fn ports_of(&self, m: &PackedMatch) -> u128 {
+        align_ports(self.shape.ports_of_values(m.values()))
+    }
+
     /// Removes a rule. `m` has this subtable's mask.
-    pub(crate) fn remove(&mut self, m: &Match, priority: i32) -> Option<R> {
-        let key = self.key(m, priority);
-        let hash = self.hash(m.flow());
-        let rule = match Arc::make_mut(self.rules.get_mut(&hash)?).remove(&key) {
+    pub(crate) fn remove(&mut self, m: &PackedMatch, priority: i32) -> Option<R> {
+        let key = Key::new(priority, m.values().clone());
+        let (steps, hash) = self.hashes(m.values());
+        let rule = match self.rules.get_mut(hash)?.remove(&key) {
             Removed::Nothing => return None,
             Removed::One(rule) => rule,
             Removed::Last(rule) => {
-                self.rules.remove(&hash);
+                self.rules.remove(hash);
                 rule
             }
         };
         self.len -= 1;
         self.priorities.remove(priority);
-        for (index, hash) in self.indices.iter_mut().zip(index_hashes(&self.shape, self.seed, m.flow())) {
-            let n = index.get_mut(&hash).expect("each rule is in each index");
+        for (index, hash) in self.indices.iter_mut().zip(steps).take(self.shape.steps() - 1) {
+            let n = index.get_mut(hash).expect("each rule is in each index");
             *n -= 1;
             if *n == 0 {
-                index.remove(&hash);
+                index.remove(hash);
             }
         }
         if self.shape.ports() != 0 {
-            self.ports.remove(align_ports(ports_of(m.flow())), self.shape.ports_len());
+            self.ports.remove(self.ports_of(m), self.shape.ports_len());
         }
         Some(rule)
     }
 
     /// The rule with exactly that match and priority. `m` has this subtable's mask.
-    pub(crate) fn get(&self, m: &Match, priority: i32) -> Option<&R> {
-        self.rules.get(&self.hash(m.flow()))?.get(&self.key(m, priority))
+    pub(crate) fn get(&self, m: &PackedMatch, priority: i32) -> Option<&R> {
+        let (_, hash) = self.hashes(m.values());
+        self.rules.get(hash)?.get(&Key::new(priority, m.values().clone()))
     }
 
     /// The best rule for `flow`, whatever it takes.
     pub(crate) fn find(&self, flow: &Flow) -> Option<(i32, &R)> {
-        self.rules.get(&self.hash(flow))?.best(|values| self.shape.equals(values, flow))
+        self.rules.get(self.hash(flow))?.best(|values| self.shape.equals(values, flow))
     }
 
     /// The best rule for `flow`; adds to `wc` the bits that showed it, or showed that there is none.
@@ -178,12 +203,12 @@ impl<R: Clone> Subtable<R> {
                 return None;
             }
             self.shape.step(step).iter().for_each(|e| hash.add(words[usize::from(e.word)] & e.bits));
-            if step < last && !self.indices[step].contains_key(&hash.value()) {
+            if step < last && !self.indices[step].contains(hash.value()) {
                 self.shape.add_steps_before(step + 1, wc);
                 return None;
             }
         }
-        let bucket = self.rules.get(&hash.value());
+        let bucket = self.rules.get(hash.value());
         let found = bucket.and_then(|b| b.best(|values| self.shape.equals(values, flow)));
         if found.is_none() && self.shape.ports() != 0 {
             let ports = align_ports(ports_of(flow) & self.shape.ports());
@@ -223,11 +248,11 @@ impl<R: Clone> Subtable<R> {
     }
 
     fn buckets(&self) -> impl Iterator<Item = &Bucket<R>> {
-        self.rules.values().map(|bucket| &**bucket)
+        self.rules.values()
     }
 
     fn keys_near(&self, m: &Match, exact: bool) -> impl Iterator<Item = (&Key, &R)> + use<'_, R> {
-        let one = exact.then(|| self.rules.get(&self.hash(m.flow()))).flatten().map(|bucket| &**bucket);
+        let one = exact.then(|| self.rules.get(self.hash(m.flow()))).flatten();
         let all = (!exact).then(|| self.buckets());
         one.into_iter().chain(all.into_iter().flatten()).flat_map(Bucket::iter)
     }
@@ -255,18 +280,8 @@ impl<R: Clone> Subtable<R> {
 
     /// Numbers of rules, index entries, port prefixes.
     pub(crate) fn footprint(&self) -> (usize, usize, usize) {
-        (self.len, self.indices.iter().map(HashedMap::len).sum(), self.ports.len())
+        (self.len, self.indices.iter().map(BlockMap::len).sum(), self.ports.len())
     }
-}
-
-/// The hashes of the steps before the last.
-fn index_hashes(shape: &Shape, seed: u64, flow: &Flow) -> impl Iterator<Item = u64> {
-    let mut hash = Running::new(seed);
-    let words = flow.words();
-    (0..shape.steps() - 1).map(move |step| {
-        shape.step(step).iter().for_each(|e| hash.add(words[usize::from(e.word)] & e.bits));
-        hash.value()
-    })
 }
 
 fn align_ports(ports: u32) -> u128 {

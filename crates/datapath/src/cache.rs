@@ -68,7 +68,7 @@ impl SignatureCache {
 
     /// Whether it is so large that its lines are better asked for in advance.
     #[inline(always)]
-    pub(crate) fn is_far(&self) -> bool {
+    pub(crate) fn worth_prefetching(&self) -> bool {
         self.lines.len() > NEAR_LINES
     }
 

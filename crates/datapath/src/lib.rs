@@ -1,5 +1,5 @@
 //! The fast path: one forwarding core ([`Pmd`]) that takes bursts of packets and operations and gives packets to send and
-//! upcalls. Pure: no I/O, no clock, no thread; the runtime's threads and the simulator drive it alike.
+//! upcalls. Pure: no I/O, no clock, no thread; the threads of `dpif-netdev` and the simulator drive it alike.
 //!
 //! A [`Pmd`] shares nothing with other cores except [`DpShared`] (meters). The way of a burst is told in `process`: extract,
 //! parked flows, flow cache, megaflow table, accounting, actions, output. What it deliberately does not do: translate

@@ -3,7 +3,7 @@
 //! A put that follows its upcall's answer must come in the same batch as the `Execute` or before it; the `Execute` with a
 //! ticket releases what was parked, before any newer packet of that flow.
 
-use crate::actions::{View, re_extract, validate};
+use crate::actions::{PacketCtx, re_extract, validate};
 use crate::park::Origin;
 use crate::pmd::Pmd;
 use crate::ports::PmdIo;
@@ -124,10 +124,10 @@ impl Pmd {
         } else {
             let mut key = whole(&key);
             let layout = re_extract(&mut key, packet.data(), self.config.vlan_limit);
-            let mut view = View::new(&mut key, layout, Origin { rx_port, depth: 0 });
+            let mut view = PacketCtx::new(&mut key, layout, Origin { rx_port, depth: 0 });
             view.used = went_on;
             self.exec.run(packet, &mut view, &actions, io);
-            self.go_round(io);
+            self.run_recirculated(io);
         }
         let Some(ticket) = ticket else { return result };
         let opened_us = self.park.opened_us(ticket);

@@ -202,6 +202,11 @@ impl Pmd {
         self.exec.ports.counters(port)
     }
 
+    /// Counters of all ports in order of their numbers.
+    pub fn all_port_counters(&self) -> impl Iterator<Item = (DpPort, &PortStats)> {
+        self.exec.ports.all_counters()
+    }
+
     /// Drops as the ports count them, with those of packets that came by no port and of ports that were removed: by another
     /// way the same as in [`Pmd::stats`].
     pub fn drops_by_ports(&self) -> Drops {

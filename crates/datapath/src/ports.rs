@@ -100,6 +100,12 @@ impl Ports {
         self.ports.get(port.0 as usize)?.as_deref().map(|p| &p.stats)
     }
 
+    /// Counters of all ports in order of their numbers.
+    pub(crate) fn all_counters(&self) -> impl Iterator<Item = (DpPort, &PortStats)> {
+        let ports = (0..).map(DpPort).zip(&self.ports);
+        ports.filter_map(|(number, p)| Some((number, &p.as_deref()?.stats)))
+    }
+
     /// Counts a burst received.
     pub(crate) fn count_received(&mut self, port: DpPort, packets: usize, bytes: u64) {
         let packets = packets as u64;

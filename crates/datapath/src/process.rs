@@ -9,7 +9,7 @@
 //! Recirculated packets go through the same stages afterwards, as bursts of their own. Each stage is one function, not
 //! inlined; those of 1, 3 and 4 are kernels (`stages`), compiled for several instruction sets.
 
-use crate::actions::{View, re_extract};
+use crate::actions::{PacketCtx, re_extract};
 use crate::megaflow::NO_OUTPUT;
 use crate::park::{Origin, Parked, new_ufid};
 use crate::pmd::Pmd;
@@ -110,7 +110,7 @@ impl Pmd {
         self.exec.ports.stats.template_hits += simd::run(self.level, kernel);
         self.forward(OnMiss::Park, io);
         if !self.exec.deferred.is_empty() {
-            self.go_round(io);
+            self.run_recirculated(io);
         }
     }
 
@@ -124,12 +124,12 @@ impl Pmd {
             extract_again(&mut self.burst, self.config.vlan_limit);
             self.forward(OnMiss::Upcall, io);
         }
-        self.go_round(io);
+        self.run_recirculated(io);
     }
 
     /// Takes recirculated packets through the stages until there are none. They may wait for a translation of their own,
     /// also when they waited for one before they were recirculated.
-    pub(crate) fn go_round(&mut self, io: &mut dyn PmdIo) {
+    pub(crate) fn run_recirculated(&mut self, io: &mut dyn PmdIo) {
         while !self.exec.deferred.is_empty() {
             while !self.burst.is_full() {
                 let Some(deferred) = self.exec.deferred.pop_front() else { break };
@@ -209,7 +209,7 @@ impl Pmd {
                 self.exec.ports.output(DpPort(slot.output), packet, origin.rx_port, io);
                 continue;
             }
-            let mut view = View::new(&mut self.burst.keys[i], self.burst.layouts[i], origin);
+            let mut view = PacketCtx::new(&mut self.burst.keys[i], self.burst.layouts[i], origin);
             self.exec.run(packet, &mut view, slot.actions(), io);
         }
         self.burst.origins.clear();

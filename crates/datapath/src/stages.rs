@@ -73,7 +73,7 @@ impl Kernel for Hash<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, _: L) {
         let Burst { packets, keys, hashes, .. } = self.burst;
-        let far = self.cache.is_far();
+        let far = self.cache.worth_prefetching();
         for (hash, key) in hashes.iter_mut().zip(&keys[..]).take(packets.len()) {
             *hash = self.hasher.key(key);
             if far {
@@ -102,7 +102,7 @@ impl Kernel for FindCached<'_> {
         for (hint, hash) in hints.iter_mut().zip(&burst.hashes[..n]) {
             *hint = cache.hint(*hash).unwrap_or(MISS);
         }
-        if table.is_far() {
+        if table.worth_prefetching() {
             hints[..n].iter().for_each(|hint| table.prefetch(*hint));
             // Where the first packet has extension blocks, the others are likely to.
             if burst.keys[0].base.shape != 0 {
@@ -164,7 +164,7 @@ impl Kernel for FindMegaflows<'_> {
         let mut port = burst.keys[*first as usize].base.in_port;
         let mut rank = table.rank_of(port);
         let mut firsts = [First::NONE; BATCH_MAX_PACKETS];
-        if let Some(rank) = rank.filter(|_| table.is_far() && burst.misses.len() > 1) {
+        if let Some(rank) = rank.filter(|_| table.worth_prefetching() && burst.misses.len() > 1) {
             for &i in &burst.misses {
                 firsts[i as usize] = table.prefetch_first(rank, &burst.keys[i as usize]);
             }

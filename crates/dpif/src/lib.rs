@@ -1,32 +1,45 @@
-//! The vocabulary that the slow path and the datapaths share, and the one seam between them: [`Datapath`].
+//! The vocabulary that the slow path and the datapaths share, and the one seam between them: [`Datapath`], and [`Provider`] for what
+//! runs one.
 //!
 //! Everything that crosses the seam is a value. Operations are sent in batches and answered later through a
 //! [`ReplySink`], so a datapath of threads that share nothing and a kernel behind system calls both fit.
 #![forbid(unsafe_code)]
 
 mod actions;
-mod connections;
+mod conntrack;
 mod drops;
+mod drr;
+mod dummy_mode;
 mod ops;
+mod provider;
 mod stats;
+pub mod testing;
 pub mod text;
+mod threads;
 mod upcall;
 
 pub use actions::{
     ArpSet, CtAction, CtCommit, CtName, CtNat, DpAction, EthSet, HashAlgorithm, HelperName, Ipv4Set, Ipv6Set,
     Masked, NatAddresses, NatRange, NdSet, PortsSet, SetAction, TimeoutName,
 };
-pub use connections::{
+pub use conntrack::{
     Connection, ConnectionSink, Connections, CtAddresses, CtCounters, CtLimit, CtMatch, CtProtocol,
     CtTransport, CtTuple, CtTupleMatch, CtZone, TcpSide, TcpState,
 };
 pub use drops::{DropReason, XlateDrop};
+pub use drr::{BATCH_MAX_UPCALLS, DeficitRoundRobin, QUANTUM};
+pub use dummy_mode::DummyMode;
 pub use ops::{
     Capabilities, CtCapabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FlowPut, FlowRecord,
     FlowStats, MeterBand, MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PortInfo,
     PortKind, PortSpec, PutMode, QueuePriority, ReplySink,
 };
-pub use stats::{Drops, PmdStats, PortStats, XlateDrops, add_each};
+pub use provider::{InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets, Waker};
+pub use stats::{DeviceStats, Drops, PmdStats, PortStats, XlateDrops, add_each};
+pub use threads::{
+    AutoBalance, CacheSettings, Numa, PerfLog, PerfQuery, QueueInfo, RxqAffinity, RxqAssign, SleepMax,
+    ThreadInfo, ThreadPlan,
+};
 pub use upcall::{
     ControllerCookie, Ticket, Upcall, UpcallKind, UpcallSink, Upcalls, UserCookie, slow_reason,
 };

@@ -316,6 +316,8 @@ pub struct Capabilities {
     pub ct: CtCapabilities,
     /// How a packet's priority chooses a queue.
     pub queues: QueuePriority,
+    /// Its keys tell packet types.
+    pub packet_types: bool,
     /// What its keys and masks have room for, where that is less than ours; `None`: all that ours have.
     pub key_limits: Option<KeyLimits>,
 }
@@ -385,6 +387,7 @@ impl Capabilities {
             zero_snat: false,
         },
         queues: QueuePriority::Number,
+        packet_types: true,
         key_limits: None,
     };
 
@@ -413,6 +416,11 @@ pub trait Datapath: Send + Sync {
     fn ports(&self) -> Vec<PortInfo>;
     /// Counters of a port.
     fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError>;
+    /// Counters of all ports in order of their numbers, by one question to each thread.
+    fn all_port_stats(&self) -> Vec<(DpPort, PortStats)> {
+        let stats = |p: PortInfo| Some((p.number, self.port_stats(p.number).ok()?));
+        self.ports().into_iter().filter_map(stats).collect()
+    }
     /// The forwarding threads.
     fn pmds(&self) -> Vec<PmdId>;
     /// Sends operations to a thread. Never waits; when the thread's inbox is full, a batch of nothing but puts is refused

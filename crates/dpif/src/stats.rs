@@ -39,10 +39,57 @@ pub struct PortStats {
     pub xlate_drops: XlateDrops,
     /// Drops of packets that were to go out by this port.
     pub tx_drops: Drops,
+    /// Counters of its device; `None`: it has none, or they are not known.
+    pub device: Option<DeviceStats>,
+}
+
+/// Counters that the device of a port keeps, seen from the switch. What it lost and what was wrong is not in the port's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DeviceStats {
+    /// Received multicast frames.
+    pub rx_multicast: u64,
+    /// Received frames that the device dropped.
+    pub rx_dropped: u64,
+    /// Received frames with errors.
+    pub rx_errors: u64,
+    /// Received frames that the device had no room for.
+    pub rx_missed: u64,
+    /// Received frames of a wrong alignment.
+    pub rx_frame: u64,
+    /// Overruns of the receive ring.
+    pub rx_over: u64,
+    /// Received frames with a wrong checksum.
+    pub rx_crc: u64,
+    /// Frames that the device dropped instead of sending them.
+    pub tx_dropped: u64,
+    /// Frames that could not be sent.
+    pub tx_errors: u64,
+    /// Frames whose sending was broken off.
+    pub tx_aborted: u64,
+    /// Frames lost for want of a carrier.
+    pub tx_carrier: u64,
+    /// Collisions.
+    pub collisions: u64,
 }
 
 impl PortStats {
-    /// Adds counters of the same port, kept elsewhere.
+    /// The same with what the device lost, and what was wrong there, in `rx_dropped`, `rx_errors`, `tx_dropped` and
+    /// `tx_errors`, as stock switches tell them. A counter that is not kept stays so.
+    pub fn with_device(mut self) -> PortStats {
+        let Some(d) = self.device else { return self };
+        let sums = [
+            (&mut self.rx_dropped, d.rx_dropped),
+            (&mut self.rx_errors, d.rx_errors),
+            (&mut self.tx_dropped, d.tx_dropped),
+            (&mut self.tx_errors, d.tx_errors),
+        ];
+        for (own, more) in sums {
+            *own = own.saturating_add(more);
+        }
+        self
+    }
+
+    /// Adds counters of the same port, kept elsewhere; those of its device are left out.
     pub fn add(&mut self, s: &PortStats) {
         self.rx_packets += s.rx_packets;
         self.rx_bytes += s.rx_bytes;

@@ -278,6 +278,13 @@ pub enum Action {
     },
     /// Adds a rule.
     Learn(Box<LearnAction>),
+    /// Shortens the timeouts of its own rule when a TCP connection ends (`NXAST_FIN_TIMEOUT`); 0 leaves one as it is.
+    FinTimeout {
+        /// Idle timeout behind a FIN or RST.
+        idle_timeout_s: u16,
+        /// Hard timeout behind one.
+        hard_timeout_s: u16,
+    },
     /// Does nothing; carries bytes.
     Note(Vec<u8>),
     /// Ends the translation of this packet's actions.

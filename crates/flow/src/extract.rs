@@ -255,8 +255,7 @@ fn parse_l4(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
         h::IPPROTO_TCP => h::TCP_HEADER_BYTES,
         h::IPPROTO_UDP => h::UDP_HEADER_BYTES,
         h::IPPROTO_SCTP => h::SCTP_HEADER_BYTES,
-        h::IPPROTO_ICMP | h::IPPROTO_IGMP => h::ICMP_HEADER_BYTES,
-        h::IPPROTO_ICMPV6 => h::ICMP_HEADER_BYTES,
+        h::IPPROTO_ICMP | h::IPPROTO_IGMP | h::IPPROTO_ICMPV6 => h::ICMP_HEADER_BYTES,
         _ => 0,
     };
     if l4.len() < min_bytes || at >= usize::from(u16::MAX) {

@@ -23,6 +23,7 @@ mod matching;
 pub mod nlattr;
 pub mod nlkey;
 mod packed;
+mod packed_match;
 pub mod template;
 pub mod text;
 mod tunnel;
@@ -33,6 +34,7 @@ pub use key::{ArpBlock, BaseBlock, CtBlock, FlowKey, Ipv6Block, KeyMask, shape};
 pub use matching::Match;
 pub use nlkey::key_attributes;
 pub use packed::{PackedFlow, PackedKey};
+pub use packed_match::{MaskWord, PackedMask, PackedMatch};
 pub use tunnel::{Tunnel, tunnel_flags};
 pub use types::{DpPort, MacAddr, OfPort, RecircId, TableId, Ufid, VlanId};
 

@@ -11,11 +11,11 @@
 #![allow(unsafe_code, reason = "system calls; each block says why it is sound")]
 
 mod eventfd;
+mod finish_offloads;
 pub mod fuzz;
 mod null;
 mod port;
 mod raw;
-mod soften;
 mod system;
 mod tap;
 

@@ -13,9 +13,9 @@ use libc::{c_int, c_uint};
 use packet::headers::ETH_HEADER_BYTES;
 use packet::{BURST_MAX_PACKETS, Offload, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
 
+use crate::finish_offloads::{finish_offloads, unsayable};
 use crate::port::{RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
 use crate::raw;
-use crate::soften::{soften, unsayable};
 use crate::system::{MAX_RX_QUEUES, io_slice, read_slice, virtio_header, whole};
 use crate::{link, raw::context};
 
@@ -217,7 +217,7 @@ impl TxQueue for TapTx {
     fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
         let mut report = TxReport::default();
         if !self.offload || batch.packets().iter().any(unsayable) {
-            soften(batch, pool, &mut report);
+            finish_offloads(batch, pool, &mut report);
         }
         let packets = batch.packets();
         for (i, p) in packets.iter().enumerate() {

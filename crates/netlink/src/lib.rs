@@ -13,7 +13,7 @@
 //! once, with an [`Error`] when its answer got lost; every buffer is bounded. Constants and layouts are those of linux/netlink.h,
 //! linux/genetlink.h, linux/openvswitch.h and linux/netfilter/nfnetlink_conntrack.h.
 //!
-//! Not here: which flows there should be, threads, polling, what a failed operation means (`runtime`).
+//! Not here: which flows there should be, threads, polling, what a failed operation means (`dpif-netlink`).
 
 #![allow(unsafe_code, reason = "system calls; each block says why it is sound")]
 

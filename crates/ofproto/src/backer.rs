@@ -10,14 +10,14 @@ use crate::mac_table::MacTable;
 use crate::meter_ids::MeterIds;
 use crate::ports::{BridgeId, PortTable};
 use crate::recirc::{FrozenState, RecircTable};
-use crate::rule::{Expiry, Rule, RuleStats};
+use crate::rule::{Expiry, Rule, RuleStats, RuleTimeouts};
 use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
 use crate::view::{BridgeView, FragHandling, View};
 use crate::xlate::{EffectHost, LearnedFlow, Request, Translation, XlateHost, translate};
 use dpif::{Capabilities, DpAction, PmdId, Upcall, slow_reason};
 use flow::nlkey::{kernel_mask, mask_fits};
-use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, RecircId, Ufid};
+use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, PackedMatch, RecircId, Ufid};
 use packet::Packet;
 use std::sync::Arc;
 use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, Ordering, Snapshot, lock};
@@ -28,6 +28,8 @@ const PACKET_IN_QUEUE: usize = 1024;
 const STALE_QUEUE: usize = 4096;
 /// How many translations that ended in an error may wait to be told.
 const FAULT_QUEUE: usize = 16;
+/// Rules with a deadline that one pass looks at, at most.
+const DUE_AT_A_TIME: usize = 65_536;
 /// Rules that end by time under one change of the tables.
 const EXPIRED_AT_A_TIME: usize = 1024;
 
@@ -328,7 +330,13 @@ impl Backer {
 
     /// Changes one bridge; `None` when it is not there.
     pub fn change_bridge<R>(&self, id: BridgeId, f: impl FnOnce(&mut BridgeView) -> R) -> Option<R> {
-        self.change(|view| view.bridges.get_mut(&id).map(|b| f(Arc::make_mut(b))))
+        self.change(|view| {
+            let bridge = Arc::make_mut(view.bridges.get_mut(&id)?);
+            let result = f(bridge);
+            // Flow-removed messages are the callers' still: they know the reasons.
+            let _journal = bridge.tables.commit();
+            Some(result)
+        })
     }
 
     /// Replaces the ports of a bridge and the mapping of its datapath ports.
@@ -424,11 +432,9 @@ impl Backer {
             if lock(&bridge.macs).expire(dumped_ms) {
                 self.bump_epoch();
             }
-            let over: Vec<(Arc<Rule>, Expiry)> = bridge
-                .tables
-                .iter_mortal()
-                .filter_map(|r| Some((r.clone(), r.expired(now_ms, dumped_ms)?)))
-                .collect();
+            let due = bridge.tables.take_due(now_ms, DUE_AT_A_TIME).into_iter();
+            let over: Vec<(Arc<Rule>, Expiry)> =
+                due.filter_map(|r| r.expired(now_ms, dumped_ms).map(|expiry| (r, expiry))).collect();
             for some in over.chunks(EXPIRED_AT_A_TIME) {
                 // What finds no room ends at a later time.
                 if self.removed.room(*id) == 0 {
@@ -462,19 +468,18 @@ impl Backer {
 }
 
 /// The rule that a learned flow becomes.
-fn learned_rule(l: &LearnedFlow, now_ms: u64) -> Rule {
+fn learned_rule(tables: &Tables, matching: PackedMatch, l: &LearnedFlow, now_ms: u64) -> Rule {
     let stats = RuleStats::default();
     stats.credit(0, 0, now_ms);
     Rule {
         table: l.table,
-        matching: l.matching,
+        matching,
         priority: l.priority.into(),
         cookie: l.cookie,
-        idle_timeout_s: l.idle_timeout_s,
-        hard_timeout_s: l.hard_timeout_s,
+        timeouts: RuleTimeouts::new(l.idle_timeout_s, l.hard_timeout_s, &l.actions),
         importance: 0,
         flags: l.flags,
-        actions: l.actions.clone().into(),
+        actions: tables.intern(&l.actions),
         created_ms: now_ms,
         modified_ms: now_ms,
         stats: Arc::new(stats),
@@ -483,42 +488,44 @@ fn learned_rule(l: &LearnedFlow, now_ms: u64) -> Rule {
 
 /// Whether the table has room for a learned flow under its limit, or has it already; a rule of another cookie in its place
 /// does not count.
-fn has_room(bridge: &BridgeView, l: &LearnedFlow) -> bool {
-    let there = bridge.tables.find_exactly(l.table, &l.matching, l.priority.into());
+fn has_room(bridge: &BridgeView, matching: &PackedMatch, l: &LearnedFlow) -> bool {
+    let there = bridge.tables.find_exactly(l.table, matching, l.priority.into());
     if there.is_none() && bridge.tables.rule_count(l.table) >= TABLE_MAX_RULES as usize {
         return false;
     }
     if l.limit == 0 || there.is_some_and(|r| r.cookie == l.cookie) {
         return true;
     }
-    let all = flow::Match::catchall();
-    let same = bridge.tables.within(l.table, &all).iter().filter(|r| r.cookie == l.cookie).count();
-    same < l.limit as usize
+    bridge.tables.len_of_cookie(l.table, l.cookie) < l.limit as usize
 }
 
 impl Backer {
-    /// Adds a learned rule, or refreshes the one that is there: its hard timeout, not its idle one, which only packets that match
-    /// it do, as in OVS. A rule whose actions changed is replaced.
+    /// Adds a learned rule, or refreshes the one that is there: its age, not its idle time, which only packets that match
+    /// it do, nor its timeouts, which may have been shortened, as in OVS. A rule whose actions changed is replaced.
     pub fn learn_rule(&self, bridge: BridgeId, l: &LearnedFlow, used_ms: u64) -> bool {
         let view = self.view();
         let Some(b) = view.bridge(bridge) else { return false };
-        if let Some(there) = b.tables.find_exactly(l.table, &l.matching, l.priority.into())
-            && *there.actions == l.actions[..]
-            && there.cookie == l.cookie
+        let matching = b.tables.pack(l.table, &l.matching);
+        let is_same = |there: &Rule| *there.actions == l.actions[..] && there.cookie == l.cookie;
+        if let Some(there) = b.tables.find_exactly(l.table, &matching, l.priority.into())
+            && is_same(there)
         {
             // A rule with a hard timeout counts anew from the packet that would have made it; within a second, the unit of
             // timeouts, it is not worth a new version of the tables.
-            let stale = l.hard_timeout_s != 0 && there.modified_ms + 1000 <= used_ms;
+            let stale = there.timeouts.hard_s() != 0 && there.modified_ms + 1000 <= used_ms;
             if !stale {
                 return true;
             }
         }
         self.change_bridge(bridge, |b| {
-            if !has_room(b, l) {
+            if !has_room(b, &matching, l) {
                 return false;
             }
-            let mut rule = learned_rule(l, used_ms);
-            if let Some(there) = b.tables.find_exactly(l.table, &l.matching, l.priority.into()) {
+            let mut rule = learned_rule(&b.tables, matching.clone(), l, used_ms);
+            if let Some(there) = b.tables.find_exactly(l.table, &matching, l.priority.into()) {
+                if is_same(there) {
+                    rule = Rule::clone(there);
+                }
                 rule.stats = there.stats.clone();
                 rule.created_ms = there.created_ms;
                 rule.modified_ms = used_ms.max(there.modified_ms);
@@ -578,7 +585,10 @@ impl XlateHost for BackerHost<'_> {
         if self.effects {
             return self.backer.learn_rule(bridge, learned, self.now_ms);
         }
-        self.backer.view().bridge(bridge).is_some_and(|b| has_room(b, learned))
+        self.backer
+            .view()
+            .bridge(bridge)
+            .is_some_and(|b| has_room(b, &b.tables.pack(learned.table, &learned.matching), learned))
     }
 
     fn has_effects(&self) -> bool {

@@ -15,9 +15,9 @@ pub use queue::{ModQueue, Step};
 use crate::backer::Backer;
 use crate::events::RemovedReason;
 use crate::ports::BridgeId;
-use crate::rule::{Rule, RuleFlags, RuleStats};
-use crate::tables::Tables;
-use flow::action::Action;
+use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
+use crate::rule_index::learners;
+use crate::tables::{Selection, Tables};
 use flow::{OfPort, TableId};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::{CheckContext, ErrorKind, GROUP_ANY, NO_BUFFER, Version, check_actions};
@@ -95,7 +95,10 @@ pub fn apply_all(
         let mut tables = b.tables.clone();
         let mut done = Done::default();
         for (i, fm) in mods.iter().enumerate() {
-            apply_one(&mut tables, fm, cx, &mut done).map_err(|kind| (i, kind))?;
+            if let Err(kind) = apply_one(&mut tables, fm, cx, &mut done) {
+                tables.abort();
+                return Err((i, kind));
+            }
         }
         b.tables = tables;
         Ok(done.finish(&mut b.tables, cx.now_ms))
@@ -127,8 +130,9 @@ pub fn remove_where(backer: &Backer, bridge: BridgeId, ends: impl Fn(&Rule) -> b
 
 /// What can be said without the tables.
 fn check(fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
-    check_actions(&fm.actions, &fm.matching, &cx.for_actions(Some(fm.table)))?;
-    if fm.matching.mask().0.recirc_id != 0 || fm.table == TableId::INTERNAL {
+    let matching = fm.matching.unpack();
+    check_actions(&fm.actions, &matching, &cx.for_actions(Some(fm.table)))?;
+    if matching.mask().0.recirc_id != 0 || fm.table == TableId::INTERNAL {
         return Err(ErrorKind::BrcEperm);
     }
     if fm.command.deletes() {
@@ -174,9 +178,12 @@ fn add(
 ) -> Result<Vec<Arc<Rule>>, ErrorKind> {
     let table = if fm.table == TableId::ALL { TableId(0) } else { fm.table };
     let priority = i32::from(fm.priority);
-    let there = tables.find_exactly(table, &fm.matching, priority).cloned();
+    let matching = tables.share(table, &fm.matching);
+    let there = tables.find_exactly(table, &matching, priority).cloned();
     if there.is_none() {
-        if fm.flags.contains(FlowModFlags::CHECK_OVERLAP) && tables.overlaps(table, &fm.matching, priority) {
+        if fm.flags.contains(FlowModFlags::CHECK_OVERLAP)
+            && tables.overlaps(table, &matching.unpack(), priority)
+        {
             return Err(ErrorKind::FmfcOverlap);
         }
         if tables.rule_count(table) >= TABLE_MAX_RULES as usize {
@@ -192,14 +199,13 @@ fn add(
     used.push(stats.clone());
     tables.insert(Arc::new(Rule {
         table,
-        matching: fm.matching,
+        matching,
         priority,
         cookie: fm.new_cookie,
-        idle_timeout_s: fm.idle_timeout_s,
-        hard_timeout_s: fm.hard_timeout_s,
+        timeouts: RuleTimeouts::new(fm.idle_timeout_s, fm.hard_timeout_s, &fm.actions),
         importance: 0,
         flags: rule_flags(fm, cx.version),
-        actions: fm.actions.as_slice().into(),
+        actions: tables.intern(&fm.actions),
         created_ms: cx.now_ms,
         modified_ms: cx.now_ms,
         stats,
@@ -240,14 +246,13 @@ fn change(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, old: Arc<Rule>
     };
     tables.insert(Arc::new(Rule {
         table: old.table,
-        matching: old.matching,
+        matching: old.matching.clone(),
         priority: old.priority,
         cookie: if fm.new_cookie == u64::MAX { old.cookie } else { fm.new_cookie },
-        idle_timeout_s: old.idle_timeout_s,
-        hard_timeout_s: old.hard_timeout_s,
+        timeouts: old.timeouts.for_actions(&fm.actions),
         importance: old.importance,
         flags: old.flags,
-        actions: fm.actions.as_slice().into(),
+        actions: tables.intern(&fm.actions),
         created_ms: old.created_ms,
         modified_ms: cx.now_ms,
         stats,
@@ -264,10 +269,22 @@ fn collect(tables: &Tables, fm: &FlowMod) -> Vec<Arc<Rule>> {
             t => in_table(t.0).into_iter().collect(),
         }
     } else {
-        tables.within(fm.table, &fm.matching)
+        tables.select(&selection(fm))
     };
     found.retain(|r| selects(fm, r));
     found
+}
+
+/// The rules that a non-strict flow-mod is about, hidden ones and groups aside.
+pub(crate) fn selection(fm: &FlowMod) -> Selection {
+    let out_port = if fm.command.deletes() { fm.out_port } else { OfPort::NONE };
+    Selection {
+        table: fm.table,
+        matching: fm.matching.unpack(),
+        cookie: fm.cookie,
+        cookie_mask: fm.cookie_mask,
+        out_port,
+    }
 }
 
 /// Whether a rule whose match is selected is one that a modification or deletion is about.
@@ -280,30 +297,14 @@ fn selects(fm: &FlowMod, r: &Rule) -> bool {
         && out_group == GROUP_ANY
 }
 
-/// Tables and cookies of what the rule learns, where that is to end with it.
-fn learners(rule: &Rule) -> impl Iterator<Item = (TableId, u64)> + '_ {
-    rule.actions.iter().filter_map(|a| match a {
-        Action::Learn(l) if l.delete_learned => Some((l.table, l.cookie)),
-        _ => None,
-    })
-}
-
 /// Ends what the rules that are gone had learned, when no other rule learns under the same cookie.
 fn end_learned(tables: &mut Tables, mut orphans: BTreeSet<(TableId, u64)>, ended: &mut Ended) {
     while !orphans.is_empty() {
-        for learner in tables.iter().flat_map(|r| learners(r)) {
-            orphans.remove(&learner);
-        }
-        let gone: Vec<Arc<Rule>> = tables
-            .iter()
-            .filter(|r| !r.is_hidden() && orphans.contains(&(r.table, r.cookie)))
-            .cloned()
-            .collect();
-        orphans.clear();
-        for r in gone {
-            tables.remove(r.table, &r.matching, r.priority);
-            orphans.extend(learners(&r));
-            ended.push((r, RemovedReason::Delete));
+        for r in tables.take_orphans(&mut orphans) {
+            if tables.remove(r.table, &r.matching, r.priority).is_some() {
+                orphans.extend(learners(&r));
+                ended.push((r, RemovedReason::Delete));
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! simulator from one seed. Locks inside are of the control plane and of handlers; no packet thread takes one.
 #![forbid(unsafe_code)]
 
+pub mod action_pool;
 pub mod backer;
 pub mod connmgr;
 pub mod events;
@@ -14,6 +15,7 @@ pub mod ports;
 pub mod recirc;
 pub mod revalidate;
 pub mod rule;
+pub mod rule_index;
 pub mod tables;
 pub mod tunnel;
 pub mod ukey;

@@ -170,8 +170,23 @@ pub struct Port {
     pub tree: Option<SpanningTree>,
     /// The link has no carrier.
     pub link_down: bool,
+    /// What its device says of the link.
+    pub features: PortFeatures,
+}
+
+/// What the device of a port says of its link. Bits are `OFPPF_*` with the numbers of OpenFlow 1.1 and later (1.3 §7.2.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortFeatures {
+    /// In use.
+    pub current: u32,
+    /// Offered to the other end.
+    pub advertised: u32,
+    /// Possible.
+    pub supported: u32,
     /// Current speed in Mbit/s, 0 unknown.
     pub speed_mbps: u32,
+    /// Highest speed in Mbit/s, 0 unknown.
+    pub speed_max_mbps: u32,
 }
 
 /// Ports and bundles of a bridge.

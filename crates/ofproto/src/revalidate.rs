@@ -205,7 +205,7 @@ impl Revalidator {
     }
 
     /// Makes the next round begin at the next [`Revalidator::poll`], or when the one under way is over, and read all flows.
-    pub fn hurry(&mut self) {
+    pub fn request_round(&mut self) {
         self.next_ms = 0;
         self.full_next = true;
     }
@@ -220,9 +220,12 @@ impl Revalidator {
             if let Some(round) = self.round.as_mut().filter(|_| sent.in_round) {
                 round.waiting -= 1;
             }
+            // What follows from a batch goes as one: when a full inbox refused its changes, each flow asks for another one.
+            let mut next = Vec::new();
             for (result, (ufid, what)) in results.into_iter().zip(sent.ops) {
-                self.result(backer, dp, pmd, ufid, what, result, now_ms);
+                self.result(backer, pmd, (ufid, what), result, now_ms, &mut next);
             }
+            self.send(dp, pmd, next);
         }
         self.check_stale(backer, dp, now_ms);
         self.go_on(backer, dp, now_ms);
@@ -265,6 +268,7 @@ impl Revalidator {
         if backer.stale_lost.swap(false, Ordering::AcqRel) {
             self.done_epoch = 0;
         }
+        let mut going: BTreeMap<PmdId, Vec<_>> = BTreeMap::new();
         while let Some((ufid, pmd)) = backer.stale.pop() {
             let epoch = backer.epoch();
             let seen_up_to = self.round.as_ref().map_or(self.done_epoch, |r| r.epoch);
@@ -276,10 +280,15 @@ impl Revalidator {
                 _ if k.epoch == epoch => None,
                 _ => carry_out(ufid, recheck(backer, ufid, k, epoch, now_ms), k),
             });
-            if let Some(op) = verdict.flatten() {
-                self.send(dp, pmd, vec![op]);
+            let Some(op) = verdict.flatten() else { continue };
+            let ops = going.entry(pmd).or_default();
+            ops.push(op);
+            if ops.len() == DUMP_FLOWS {
+                let full = std::mem::take(ops);
+                self.send(dp, pmd, full);
             }
         }
+        going.into_iter().for_each(|(pmd, ops)| self.send(dp, pmd, ops));
     }
 
     /// Flows that ended with their port or thread, or were taken over by another one: their last statistics are pushed. For
@@ -392,43 +401,32 @@ impl Revalidator {
         dp.operate(OpBatch { pmd, ops, tag, reply: Some(self.sink.clone()) });
     }
 
+    /// Takes the answer to an operation; those that follow from it are added to `next`.
     fn result(
         &mut self,
         backer: &Backer,
-        dp: &dyn Datapath,
         pmd: PmdId,
-        ufid: Ufid,
-        what: Sent,
+        (ufid, what): (Ufid, Sent),
         result: OpResult,
         now_ms: u64,
+        next: &mut Vec<(Ufid, Sent, DpifOp)>,
     ) {
         match (what, result) {
-            (Sent::Counters, OpResult::Counters(flows, next)) => {
+            (Sent::Counters, OpResult::Counters(flows, cursor)) => {
                 let Some(round) = &self.round else { return };
                 let (full, since_ms) = (round.full, round.since_ms);
                 let seen = flows.into_iter();
-                let mut ops: Vec<_> = seen
-                    .filter_map(|(u, stats)| self.counted(backer, pmd, u, &stats, full, now_ms))
-                    .collect();
-                if let Some(cursor) = next {
+                next.extend(seen.filter_map(|(u, stats)| self.counted(backer, pmd, u, &stats, full, now_ms)));
+                if let Some(cursor) = cursor {
                     let read = DpifOp::FlowCounters { cursor, max_flows: DUMP_FLOWS, since_ms };
-                    ops.push((Ufid::default(), Sent::Counters, read));
-                }
-                self.send(dp, pmd, ops);
-            }
-            (Sent::Get, OpResult::Flow(record)) => {
-                if let Some(op) = self.foreign(backer, pmd, &record, now_ms) {
-                    self.send(dp, pmd, vec![op]);
+                    next.push((Ufid::default(), Sent::Counters, read));
                 }
             }
+            (Sent::Get, OpResult::Flow(record)) => next.extend(self.foreign(backer, pmd, &record, now_ms)),
             (Sent::Modify(_), OpResult::Failed(_)) => {
-                self.send(dp, pmd, vec![(ufid, Sent::Delete, DpifOp::FlowDel(ufid))]);
+                next.push((ufid, Sent::Delete, DpifOp::FlowDel(ufid)));
             }
-            (Sent::Modify(actions), _) => {
-                if let Some(op) = meant_otherwise(backer, pmd, ufid, &actions) {
-                    self.send(dp, pmd, vec![op]);
-                }
-            }
+            (Sent::Modify(actions), _) => next.extend(meant_otherwise(backer, pmd, ufid, &actions)),
             (Sent::Delete, OpResult::Flow(record)) => deleted(backer, pmd, ufid, Some(&record.stats)),
             (Sent::Delete, OpResult::Failed(DpifError::Full(_))) => {
                 // The thread's inbox is full: the flow stays, the next round tries again.
@@ -462,12 +460,16 @@ impl Revalidator {
                 return None;
             }
             let came = stats.packets.saturating_sub(before.packets);
-            if !backer.limits.is_worth_checking(came, before.used_ms, self.full_round_ms, now_ms) {
-                return carry_out(ufid, Verdict::Delete, k);
-            }
-            let verdict = recheck(backer, ufid, k, epoch, now_ms);
-            if to_learn && !matches!(verdict, Verdict::Delete) {
-                k.cache.replay_learning(stats.used_ms, &mut backer.effect_host());
+            let verdict =
+                match backer.limits.is_worth_checking(came, before.used_ms, self.full_round_ms, now_ms) {
+                    true => recheck(backer, ufid, k, epoch, now_ms),
+                    false => Verdict::Delete,
+                };
+            match verdict {
+                // Its packets ended connections all the same.
+                Verdict::Delete if to_learn => k.cache.replay_timeouts(stats, &mut backer.effect_host()),
+                _ if to_learn => k.cache.replay_learning(stats, &mut backer.effect_host()),
+                _ => {}
             }
             carry_out(ufid, verdict, k)
         });
@@ -602,18 +604,22 @@ fn push(backer: &Backer, k: &mut Ukey, now: &FlowStats) -> bool {
     }
     let is_present = k.epoch == backer.epoch();
     let host = &mut backer.effect_host();
+    let seen = FlowStats { packets, bytes, ..*now };
     if is_present {
-        k.cache.replay(packets, bytes, now.used_ms, host);
+        k.cache.replay(&seen, host);
     } else {
-        k.cache.replay_counters(packets, bytes, now.used_ms, host);
+        k.cache.replay_counters(&seen, host);
     }
     !is_present
 }
 
 fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>) {
     let Some(mut k) = backer.ukeys.remove(ufid, pmd) else { return };
-    if let Some(last) = last {
-        push(backer, &mut k, last);
+    if let Some(last) = last
+        && push(backer, &mut k, last)
+    {
+        // No translation follows that would say which rules the connections that ended belong to.
+        k.cache.replay_timeouts(last, &mut backer.effect_host());
     }
     backer.ukeys.defer_release(&k.recircs);
 }

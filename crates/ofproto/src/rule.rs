@@ -1,7 +1,7 @@
 //! OpenFlow rules as the tables hold them: immutable, with counters shared by all versions of a rule.
 
 use flow::action::Action;
-use flow::{Match, TableId};
+use flow::{PackedMatch, TableId};
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering};
 
@@ -47,21 +47,116 @@ pub struct RuleFlags {
     pub reset_counts: bool,
 }
 
-/// One rule. A change makes a new `Rule` that shares the counters.
+/// The timeouts of a rule.
+#[derive(Clone, Debug)]
+pub enum RuleTimeouts {
+    /// They stay as they are.
+    Fixed(Timeouts),
+    /// An action `fin_timeout` shortens them while packets pass. All versions of the rule share them.
+    Shrinking(Arc<SharedTimeouts>),
+}
+
+/// Timeouts in seconds; 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Timeouts {
+    /// Time without a packet.
+    pub idle_s: u16,
+    /// Time since the rule was added or its actions were changed.
+    pub hard_s: u16,
+}
+
+/// [`Timeouts`] that several threads shorten.
 #[derive(Debug)]
+pub struct SharedTimeouts(AtomicU64);
+
+fn shortens_timeouts(actions: &[Action]) -> bool {
+    actions.iter().any(|a| matches!(a, Action::FinTimeout { .. }))
+}
+
+impl RuleTimeouts {
+    /// Of a new rule with these actions.
+    pub fn new(idle_s: u16, hard_s: u16, actions: &[Action]) -> RuleTimeouts {
+        let timeouts = Timeouts { idle_s, hard_s };
+        if shortens_timeouts(actions) {
+            return RuleTimeouts::Shrinking(Arc::new(SharedTimeouts(AtomicU64::new(timeouts.to_word()))));
+        }
+        RuleTimeouts::Fixed(timeouts)
+    }
+
+    /// Those of a version of the rule with other actions.
+    pub fn for_actions(&self, actions: &[Action]) -> RuleTimeouts {
+        match self {
+            RuleTimeouts::Fixed(t) => RuleTimeouts::new(t.idle_s, t.hard_s, actions),
+            RuleTimeouts::Shrinking(_) => self.clone(),
+        }
+    }
+
+    /// The timeouts now.
+    pub fn now(&self) -> Timeouts {
+        match self {
+            RuleTimeouts::Fixed(timeouts) => *timeouts,
+            RuleTimeouts::Shrinking(shared) => Timeouts::of_word(shared.0.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Idle timeout in seconds; 0 for none.
+    pub fn idle_s(&self) -> u16 {
+        self.now().idle_s
+    }
+
+    /// Hard timeout in seconds; 0 for none.
+    pub fn hard_s(&self) -> u16 {
+        self.now().hard_s
+    }
+
+    /// Whether the rule has a timeout, or an action may give it one.
+    pub fn may_end(&self) -> bool {
+        match self {
+            RuleTimeouts::Fixed(timeouts) => *timeouts != Timeouts::default(),
+            RuleTimeouts::Shrinking(_) => true,
+        }
+    }
+}
+
+impl Timeouts {
+    fn to_word(self) -> u64 {
+        u64::from(self.idle_s) << 16 | u64::from(self.hard_s)
+    }
+
+    fn of_word(word: u64) -> Timeouts {
+        Timeouts { idle_s: (word >> 16) as u16, hard_s: word as u16 }
+    }
+}
+
+impl SharedTimeouts {
+    /// Lowers both to at most these; 0 leaves one as it is.
+    pub fn reduce(&self, idle_s: u16, hard_s: u16) {
+        let lower = |now: u16, most: u16| match (now, most) {
+            (_, 0) => now,
+            (0, _) => most,
+            _ => now.min(most),
+        };
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
+            let now = Timeouts::of_word(word);
+            let then = Timeouts { idle_s: lower(now.idle_s, idle_s), hard_s: lower(now.hard_s, hard_s) };
+            Some(then.to_word())
+        });
+    }
+}
+
+/// One rule. A change makes a new `Rule` that shares the counters.
+#[derive(Clone, Debug)]
 pub struct Rule {
     /// Its table.
     pub table: TableId,
     /// What it matches.
-    pub matching: Match,
+    pub matching: PackedMatch,
     /// Higher wins. OpenFlow has 0 to 65535; the switch's own rules may lie outside.
     pub priority: i32,
     /// The controller's name for it.
     pub cookie: u64,
-    /// Ends after so many seconds without a packet; 0 never.
-    pub idle_timeout_s: u16,
-    /// Ends after so many seconds; 0 never.
-    pub hard_timeout_s: u16,
+    /// After how long it ends.
+    pub timeouts: RuleTimeouts,
     /// For eviction (OpenFlow 1.4).
     pub importance: u16,
     /// Flags.
@@ -77,9 +172,9 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether it ends by time.
-    pub fn is_mortal(&self) -> bool {
-        self.idle_timeout_s != 0 || self.hard_timeout_s != 0
+    /// Whether it has a timeout, or may get one. Stays as it is for as long as the rule is in its table.
+    pub fn has_timeout(&self) -> bool {
+        self.timeouts.may_end()
     }
 
     /// Whether only the switch itself sees and changes it.
@@ -97,9 +192,10 @@ impl Rule {
         let past = |since_ms: u64, timeout_s: u16, now_ms: u64| {
             timeout_s != 0 && now_ms >= since_ms + u64::from(timeout_s) * 1000
         };
-        if past(self.modified_ms, self.hard_timeout_s, now_ms) {
+        let timeouts = self.timeouts.now();
+        if past(self.modified_ms, timeouts.hard_s, now_ms) {
             Some(Expiry::Hard)
-        } else if past(self.stats.used_ms(), self.idle_timeout_s, dumped_ms) {
+        } else if past(self.stats.used_ms(), timeouts.idle_s, dumped_ms) {
             Some(Expiry::Idle)
         } else {
             None

@@ -1,7 +1,4 @@
-//! From upcalls to operations: what a handler does with a batch, and in which order queues are served.
-//!
-//! [`DeficitRoundRobin`] decides whose turn it is; [`handle`] translates. Both are pure: the runtime's handler threads and
-//! the simulator drive them.
+//! From upcalls to operations: [`handle`] translates a batch. Handler threads, the main loop and the simulator call it.
 
 mod packet_in;
 
@@ -13,77 +10,8 @@ use dpif::{
     DpAction, DpifOp, Execute, FlowPut, FlowStats, PmdId, PutMode, Upcall, UpcallKind, UserCookie, XlateDrop,
 };
 use flow::{FlowKey, PackedFlow};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// How many upcalls a handler takes at a turn.
-pub const BATCH_MAX_UPCALLS: usize = 64;
-
-/// Deficit round robin (Shreedhar and Varghese, 1995) over the queues that hold something, in units of upcalls. A turn costs
-/// what it serves, however many queues are empty. A queue that was empty has its first turn before those that never are (as RFC
-/// 8290 has it): who asks for little does not wait for a round of those who flood. It leaves only when it is found empty in a
-/// round of all, so it comes first once a round.
-#[derive(Debug)]
-pub struct DeficitRoundRobin<Q> {
-    /// Those that have not had a turn yet.
-    new: VecDeque<Q>,
-    /// The others, in the order of their turns.
-    old: VecDeque<Q>,
-    /// What the queue whose turn it is may still have served.
-    left: usize,
-    /// See [`DeficitRoundRobin::ahead`].
-    ahead: usize,
-}
-
-/// How many upcalls a queue may have served before the next queue's turn.
-pub const QUANTUM: usize = 2;
-
-impl<Q> Default for DeficitRoundRobin<Q> {
-    fn default() -> DeficitRoundRobin<Q> {
-        DeficitRoundRobin { new: VecDeque::new(), old: VecDeque::new(), left: QUANTUM, ahead: 0 }
-    }
-}
-
-impl<Q> DeficitRoundRobin<Q> {
-    /// A queue that was not here holds something.
-    pub fn enter(&mut self, queue: Q) {
-        self.new.push_back(queue);
-    }
-
-    /// Takes up to `max` values, fairly; `pop` takes one from a queue. A queue that gives none leaves, unless `emptied` gives it
-    /// back because it holds something again.
-    pub fn take<T>(
-        &mut self,
-        max: usize,
-        mut pop: impl FnMut(&Q) -> Option<T>,
-        mut emptied: impl FnMut(Q) -> Option<Q>,
-    ) -> Vec<T> {
-        let mut out = Vec::new();
-        self.ahead = 0;
-        while out.len() < max {
-            let is_new = !self.new.is_empty();
-            let turns = if is_new { &mut self.new } else { &mut self.old };
-            let Some(queue) = turns.front() else { break };
-            let value = pop(queue);
-            let is_empty = value.is_none();
-            self.ahead += usize::from(is_new && !is_empty);
-            out.extend(value);
-            self.left -= usize::from(!is_empty);
-            if is_empty || self.left == 0 {
-                self.left = QUANTUM;
-                let served = turns.pop_front();
-                let stays = if is_empty && !is_new { served.and_then(&mut emptied) } else { served };
-                self.old.extend(stays);
-            }
-        }
-        out
-    }
-
-    /// How many of the values taken last came from queues that had been empty: they are the first of them.
-    pub fn ahead(&self) -> usize {
-        self.ahead
-    }
-}
 
 /// Operations by the thread that is to carry them out, in order.
 pub type OpsByPmd = BTreeMap<PmdId, Vec<DpifOp>>;
@@ -125,10 +53,16 @@ fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now
     t
 }
 
+/// The packet of an upcall, to be counted so many times.
+fn seen(upcall: &Upcall, packets: u64, now_ms: u64) -> FlowStats {
+    let bytes = packets * upcall.packet.len() as u64;
+    FlowStats { packets, bytes, used_ms: now_ms, tcp_flags: upcall.key.base.tcp_flags }
+}
+
 fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, queue: &mut Vec<DpifOp>) {
     let t = translate_key(backer, view, &upcall.key, true, now_ms);
     backer.observe(|o| o.translated(&upcall));
-    t.cache.replay(1, upcall.packet.len() as u64, now_ms, &mut backer.effect_host());
+    t.cache.replay(&seen(&upcall, 1, now_ms), &mut backer.effect_host());
     let actions: Arc<[DpAction]> = t.actions.as_slice().into();
     // What no port received counts as a port.
     let room = backer.limits.room(view.dp_ports.len() as u64 + 1);
@@ -168,14 +102,14 @@ fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, queue: &
     let t = translate_key(backer, view, &upcall.key, true, now_ms);
     backer.observe(|o| o.translated(&upcall));
     // The megaflow that sent it here counted the packet already.
-    t.cache.replay(0, 0, now_ms, &mut backer.effect_host());
+    t.cache.replay(&seen(&upcall, 0, now_ms), &mut backer.effect_host());
     release_after_use(backer, &t);
     queue.push(execute(backer, view, upcall, t.actions.into()));
 }
 
 /// Sends the packet of an upcall on its way: to controllers at once, elsewhere by the datapath.
 fn execute(backer: &Backer, view: &View, upcall: Upcall, actions: Arc<[DpAction]>) -> DpifOp {
-    let packet_in::Rest { actions, went_on } = packet_in::take(backer, view, &upcall, actions);
+    let packet_in::Remaining { actions, went_on } = packet_in::take(backer, view, &upcall, actions);
     DpifOp::Execute(Box::new(Execute {
         upcall: upcall.id(),
         packet: upcall.packet,

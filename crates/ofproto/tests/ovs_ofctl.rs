@@ -10,7 +10,7 @@ mod recording;
 use dpif::{DpAction, DpifError, PortStats, UserCookie};
 use flow::{DpPort, MacAddr, OfPort};
 use ofproto::backer::Backer;
-use ofproto::connmgr::{ConnId, ConnKind, Connmgr, Ctx, FailMode, RemoteConfig};
+use ofproto::connmgr::{BridgeCtx, ConnId, ConnKind, Connmgr, FailMode, RemoteConfig};
 use ofproto::events::PacketInEvent;
 use ofproto::ports::{
     Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode,
@@ -57,7 +57,7 @@ fn ports() -> PortTable {
             config: PortConfigBits::default(),
             tree: None,
             link_down: false,
-            speed_mbps: 0,
+            features: Default::default(),
         };
         table.ports.insert(of_port, Arc::new(port));
         let bundle = Bundle {
@@ -115,8 +115,13 @@ fn serve(listener: &UnixListener, stop: &AtomicBool) {
         serial: "None".to_string(),
         datapath: "None".to_string(),
     };
-    let ctx =
-        Ctx { backer: &backer, datapath: &datapath, bridge, datapath_id: 0xfedc_ba98_7654_3210, desc: &desc };
+    let ctx = BridgeCtx {
+        backer: &backer,
+        datapath: &datapath,
+        bridge,
+        datapath_id: 0xfedc_ba98_7654_3210,
+        desc: &desc,
+    };
     let start = Instant::now();
     let now = || start.elapsed().as_millis() as u64 + 1_000_000;
     let mut manager = Connmgr::new();

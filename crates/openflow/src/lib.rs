@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+pub mod budget;
 mod codec;
 mod error;
 pub mod fuzz;

@@ -5,10 +5,12 @@
 //! ready for it ([`Session::push_input`], [`Session::next_event`]). Bounds: a caller of the first keeps at most one partial
 //! message of the input, one of the second what it hands in; output beyond [`Config::max_output_bytes`] is refused, and ends
 //! the session when it is the session's own. A caller that stops reading while [`Session::wants_input`] is false never gets
-//! there. A tap ([`Session::set_tap`]) has a bound of its own, [`TAP_BYTES`].
+//! there. A tap ([`Session::set_tap`]) has a bound of its own, [`TAP_BYTES`]. Sessions that were given [`Budgets`] share these as
+//! well: a message that passes the one for output is not kept, and the session ends where the message was its own.
 //!
 //! It does not connect, and knows nothing of roles or of what messages do. Sources: OpenFlow 1.3 §6.3, §7.5.
 
+use crate::budget::{Budgets, Share};
 use crate::codec::{HEADER_BYTES, decode_with, encode_with};
 use crate::error::{ErrorBody, ErrorCode, ErrorKind, OfError};
 use crate::msg::Message;
@@ -17,6 +19,8 @@ use crate::version::{Version, VersionSet};
 use crate::wire::Options;
 use std::fmt;
 
+/// A buffer that is empty keeps no more than this.
+const SPARE_BYTES: usize = 16 << 10;
 /// How many bytes a tap may hold before it is read: one that is not is lost.
 pub const TAP_BYTES: usize = 4 << 20;
 
@@ -78,6 +82,16 @@ pub enum CloseReason {
     /// The peer does not read what it asked for.
     #[error("the peer does not read its answers: too much output waits")]
     OutputOverflow,
+    /// All connections together hold too much.
+    #[error("memory for all connections is short")]
+    MemoryShort,
+}
+
+impl CloseReason {
+    /// Whether it ends at once: nothing is gained by waiting until its output is sent.
+    pub fn is_for_memory(self) -> bool {
+        matches!(self, CloseReason::OutputOverflow | CloseReason::MemoryShort)
+    }
 }
 
 /// What a session tells its owner.
@@ -112,6 +126,9 @@ pub enum SendError {
         /// How much waits.
         waiting_bytes: usize,
     },
+    /// All connections together hold too much.
+    #[error("memory for the output of all connections is short")]
+    Short,
     /// The version has no such message, or it is too long.
     #[error("the message cannot be encoded: {0}")]
     Unencodable(ErrorKind),
@@ -142,6 +159,12 @@ pub struct Session {
     next_xid: u32,
     last_input_ms: u64,
     probe_sent_ms: Option<u64>,
+    /// What `pending` holds.
+    input_share: Share,
+    /// What `output` and `tap` hold.
+    output_share: Share,
+    /// A message of its own did not fit.
+    short: bool,
 }
 
 impl fmt::Display for Session {
@@ -157,6 +180,11 @@ impl fmt::Display for Session {
 impl Session {
     /// A new connection; our hello waits in the output.
     pub fn new(config: Config, now_ms: u64) -> Session {
+        Session::sharing(config, now_ms, &Budgets::unbounded())
+    }
+
+    /// A new connection that shares bounds of memory with others.
+    pub fn sharing(config: Config, now_ms: u64, budgets: &Budgets) -> Session {
         let mut s = Session {
             config,
             state: State::AwaitHello { since_ms: now_ms },
@@ -169,6 +197,9 @@ impl Session {
             next_xid: 1,
             last_input_ms: now_ms,
             probe_sent_ms: None,
+            input_share: Share::new(&budgets.input),
+            output_share: Share::new(&budgets.output),
+            short: false,
         };
         let xid = s.new_xid();
         s.put(s.highest(), xid, &Message::Hello(Hello { versions: config.versions }));
@@ -212,13 +243,44 @@ impl Session {
 
     /// Takes `n` bytes off the output, which have been sent.
     pub fn consume_output(&mut self, n: usize) {
-        self.taken = (self.taken + n).min(self.output.len());
-        if self.taken == self.output.len() {
-            self.output.clear();
-            self.taken = 0;
-        } else if self.taken > self.output.len() / 2 {
+        self.taken = self.taken.saturating_add(n).min(self.output.len());
+        if self.taken > self.output.len() / 2 {
             self.output.drain(..self.taken);
             self.taken = 0;
+            trim(&mut self.output);
+        }
+        self.count_output();
+    }
+
+    /// Of the bound of input that it shares, what it holds, and whether the bound leaves room for so much more.
+    pub fn input_share(&self) -> &Share {
+        &self.input_share
+    }
+
+    /// Of the bound of output that it shares, what it holds.
+    pub fn output_share(&self) -> &Share {
+        &self.output_share
+    }
+
+    fn count_output(&mut self) {
+        let tap = self.tap.as_ref().and_then(Option::as_ref).map_or(0, Vec::len);
+        self.output_share.set(self.output.len() + tap);
+    }
+
+    /// Adds a whole message to the output, if there is memory for it.
+    fn append(&mut self, bytes: &[u8]) -> bool {
+        if !self.output_share.try_grow(bytes.len()) {
+            return false;
+        }
+        self.output.extend_from_slice(bytes);
+        true
+    }
+
+    /// Adds one of its own: the session ends without it.
+    fn append_own(&mut self, bytes: &[u8]) {
+        match self.append(bytes) {
+            true => self.copy(bytes),
+            false => self.short = true,
         }
     }
 
@@ -242,7 +304,9 @@ impl Session {
             return Err(SendError::Full { waiting_bytes });
         }
         let bytes = encode_with(message, version, xid, self.options).map_err(SendError::Unencodable)?;
-        self.output.extend_from_slice(&bytes);
+        if !self.append(&bytes) {
+            return Err(SendError::Short);
+        }
         self.copy(&bytes);
         self.learn_options(message);
         Ok(self.output().len())
@@ -263,8 +327,7 @@ impl Session {
     /// Writes a message of the session's own.
     fn put(&mut self, version: Version, xid: u32, message: &Message) {
         if let Ok(bytes) = encode_with(message, version, xid, self.options) {
-            self.output.extend_from_slice(&bytes);
-            self.copy(&bytes);
+            self.append_own(&bytes);
         }
     }
 
@@ -275,8 +338,7 @@ impl Session {
         if waiting_bytes + frames.len() > self.config.max_output_bytes {
             return Err(SendError::Full { waiting_bytes });
         }
-        self.output.extend_from_slice(frames);
-        Ok(())
+        if self.append(frames) { Ok(()) } else { Err(SendError::Short) }
     }
 
     /// Begins or ends to keep copies of all messages in both directions.
@@ -286,21 +348,31 @@ impl Session {
             (true, tap) => tap,
             (false, _) => None,
         };
+        self.count_output();
     }
 
     /// The copies since the last time, whole messages; `None`: more than [`TAP_BYTES`] came and are lost. Empty without a tap.
     pub fn take_tap(&mut self) -> Option<Vec<u8>> {
-        match &mut self.tap {
+        let copies = match &mut self.tap {
             Some(tap) => tap.replace(Vec::new()),
             None => Some(Vec::new()),
-        }
+        };
+        self.count_output();
+        copies
     }
 
     fn copy(&mut self, frame: &[u8]) {
         let Some(tap) = &mut self.tap else { return };
         match tap {
-            Some(copies) if copies.len() + frame.len() <= TAP_BYTES => copies.extend_from_slice(frame),
-            tap => *tap = None,
+            Some(copies)
+                if copies.len() + frame.len() <= TAP_BYTES && self.output_share.try_grow(frame.len()) =>
+            {
+                copies.extend_from_slice(frame);
+            }
+            tap => {
+                *tap = None;
+                self.count_output();
+            }
         }
     }
 
@@ -317,12 +389,19 @@ impl Session {
         }
         self.last_input_ms = now_ms;
         self.probe_sent_ms = None;
-        // What was worked on makes room once it is more than what is left, so that a byte moves but a few times.
+        self.make_room();
+        self.pending.extend_from_slice(bytes);
+        self.input_share.set(self.pending.len());
+    }
+
+    /// What was worked on makes room once it is more than what is left, so that a byte moves but a few times.
+    fn make_room(&mut self) {
         if self.done > self.pending.len() / 2 {
             self.pending.drain(..self.done);
             self.done = 0;
+            trim(&mut self.pending);
+            self.input_share.set(self.pending.len());
         }
-        self.pending.extend_from_slice(bytes);
     }
 
     /// Input that waits to be worked on.
@@ -339,7 +418,18 @@ impl Session {
 
     /// Works on the input until there is something to tell; `None` when more input is needed for that.
     pub fn next_event(&mut self) -> Option<Event> {
+        let event = self.find_event();
+        if event.is_none() {
+            self.make_room();
+        }
+        event
+    }
+
+    fn find_event(&mut self) -> Option<Event> {
         while !self.is_over() {
+            if self.short {
+                return Some(self.close(CloseReason::MemoryShort));
+            }
             if self.output().len() > self.config.max_output_bytes {
                 return Some(self.close(CloseReason::OutputOverflow));
             }
@@ -373,6 +463,7 @@ impl Session {
     fn close(&mut self, reason: CloseReason) -> Event {
         self.state = State::Over;
         (self.pending, self.done) = (Vec::new(), 0);
+        self.input_share.set(0);
         Event::Closed(reason)
     }
 
@@ -448,8 +539,7 @@ impl Session {
             OFPT_ECHO_REQUEST if got.0 != 0 => {
                 let mut reply = frame.to_vec();
                 reply[1] = OFPT_ECHO_REPLY;
-                self.output.extend_from_slice(&reply);
-                self.copy(&reply);
+                self.append_own(&reply);
                 None
             }
             OFPT_HELLO | OFPT_ERROR | OFPT_ECHO_REPLY => None,
@@ -477,6 +567,9 @@ impl Session {
             }
             (State::Over, _) => {}
         }
+        if self.short && !self.is_over() {
+            events.push(self.close(CloseReason::MemoryShort));
+        }
         events
     }
 
@@ -491,5 +584,12 @@ impl Session {
             ),
             _ => None,
         }
+    }
+}
+
+/// Gives the memory of a buffer back that is far from full.
+fn trim(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > SPARE_BYTES && buffer.capacity() / 4 > buffer.len() {
+        buffer.shrink_to(2 * buffer.len());
     }
 }

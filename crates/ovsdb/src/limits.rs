@@ -41,6 +41,10 @@ pub const BUSY_OUTPUT_BYTES: usize = 1 << 20;
 pub const REQUESTS_PER_TURN: usize = 64;
 /// Waiting transactions that are run again before others have their turn.
 pub const WAITS_PER_TURN: usize = 16;
+/// Output that one turn makes, answers and updates of monitors together, bytes: some 20 ms. One message more may be under way.
+pub const OUTPUT_PER_TURN_BYTES: usize = 2 << 20;
+/// Commits of which one session may have to be told yet; one that is further behind is cut off.
+pub const MAX_COMMITS_BEHIND: usize = 4096;
 /// Longest part of an offending request that an error's `syntax` member repeats, bytes.
 pub const MAX_SYNTAX_BYTES: usize = 1024;
 /// Most rows in a table whose schema sets no `maxRows`.

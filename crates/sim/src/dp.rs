@@ -1,11 +1,11 @@
-//! [`SimDatapath`]: forwarding cores with inboxes behind [`dpif::Datapath`], as the runtime's threads are, but a core works
+//! [`SimDatapath`]: forwarding cores with inboxes behind [`dpif::Datapath`], as the threads of `dpif-netdev` are, but a core works
 //! when the schedule says so. Every call of a core is compared with the plain core.
 
 use crate::frames::{BUNDLE_MAC, Mark, sums_are_right, without_sums};
-use crate::hub::Hub;
 use crate::model::{Around, Effects, PlainCore, PlainMeter, PlainMeters, UpcallSeen};
 use crate::report::{Broken, Law, Violations};
 use crate::rng::Rng;
+use crate::upcall_queues::Hub;
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, PmdTuning, TxReport};
 use dpif::{
     Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch, OpResult, PmdId,

@@ -12,9 +12,9 @@ use flow::extract::Metadata;
 use flow::text::{FlowModCommand, NoPortNames, parse_flow_mod};
 use flow::{DpPort, OfPort, TableId};
 use ofproto::backer::Backer;
-use ofproto::connmgr::{ConnKind, Connmgr, Ctx};
+use ofproto::connmgr::{BridgeCtx, ConnKind, Connmgr};
 use ofproto::ports::BridgeId;
-use ofproto::rule::{Rule, RuleFlags, RuleStats};
+use ofproto::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
 use ofproto::upcall;
 use openflow::msg::stats::SwitchDesc;
 use openflow::{CheckContext, Version, VersionSet};
@@ -117,11 +117,10 @@ impl Rig {
         }
         let rule = Rule {
             table,
-            matching: m.rule_match,
+            matching: m.rule_match.into(),
             priority: m.priority.into(),
             cookie: 0,
-            idle_timeout_s: m.idle_timeout_s,
-            hard_timeout_s: m.hard_timeout_s,
+            timeouts: RuleTimeouts::new(m.idle_timeout_s, m.hard_timeout_s, &m.actions),
             importance: 0,
             flags: RuleFlags::default(),
             actions: m.actions.into(),
@@ -195,7 +194,8 @@ pub fn connection(bytes: &[u8]) {
         serial: text(),
         datapath: text(),
     };
-    let ctx = Ctx { backer: &rig.backer, datapath: &rig.dp, bridge: rig.bridge, datapath_id: 1, desc: &desc };
+    let ctx =
+        BridgeCtx { backer: &rig.backer, datapath: &rig.dp, bridge: rig.bridge, datapath_id: 1, desc: &desc };
     let mut manager = Connmgr::new();
     let kind = match first & 2 {
         0 => ConnKind::Service,

@@ -10,11 +10,11 @@ mod checks;
 mod dp;
 mod frames;
 pub mod fuzz;
-mod hub;
 mod model;
 mod report;
 mod rng;
 mod rules;
+mod upcall_queues;
 mod world;
 
 pub use report::{Broken, Law, Report, Violation, Work};

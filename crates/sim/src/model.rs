@@ -196,11 +196,11 @@ impl PlainCore {
                 let key = key_of(frame, &md, VLAN_LIMIT);
                 self.forward(Round { frame: frame.clone(), key, rx_port, depth: 0 }, true, around);
             }
-            self.go_round(around);
+            self.run_recirculated(around);
         }
     }
 
-    fn go_round(&mut self, around: &mut Around<'_>) {
+    fn run_recirculated(&mut self, around: &mut Around<'_>) {
         while let Some(round) = self.deferred.pop_front() {
             self.forward(round, true, around);
         }
@@ -250,7 +250,7 @@ impl PlainCore {
             let key = key_of(&frame, &metadata(key), VLAN_LIMIT);
             let rx_port = key.in_port();
             self.run(Round { frame, key, rx_port, depth: 0 }, None, actions, around);
-            self.go_round(around);
+            self.run_recirculated(around);
         }
         let Some(at) = self.tickets.iter().position(|t| ticket.is_some() && t.ticket == ticket) else {
             return;
@@ -259,7 +259,7 @@ impl PlainCore {
         for Waiting { frame, rx_port, depth } in parked {
             self.forward(Round { frame, key, rx_port, depth }, false, around);
         }
-        self.go_round(around);
+        self.run_recirculated(around);
     }
 
     /// A put that the real core took.
@@ -295,14 +295,8 @@ impl PlainCore {
     /// Carries actions out. `cut`: the next frame that is output or handed up is cut to so many bytes.
     fn run(&mut self, round: Round, mut cut: Option<u32>, actions: &[DpAction], around: &mut Around<'_>) {
         let Round { mut frame, mut key, rx_port, depth } = round;
-        let delivers = |a: &DpAction| {
-            matches!(
-                a,
-                DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_) | DpAction::Clone(_)
-            )
-        };
-        // What stands behind the last delivery happens to nothing.
-        let end = actions.iter().rposition(delivers).map_or(actions.len(), |last| last + 1);
+        // What stands behind the last that has an effect happens to nothing.
+        let end = actions.iter().rposition(has_effect).map_or(actions.len(), |last| last + 1);
         for action in &actions[..end] {
             match action {
                 DpAction::Output(port) => {
@@ -370,6 +364,12 @@ impl PlainCore {
             }
         }
     }
+}
+
+/// Whether the action is seen outside of the packet.
+fn has_effect(a: &DpAction) -> bool {
+    let delivers = matches!(a, DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_));
+    delivers || matches!(a, DpAction::Clone(_) | DpAction::Meter(_))
 }
 
 /// Whether a core takes the list, which is `depth` within others; they all have `total` actions so far.

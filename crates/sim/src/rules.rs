@@ -9,7 +9,7 @@ use flow::action::{
 };
 use flow::fields::FieldId as F;
 use flow::{MacAddr, Match, OfPort, TableId};
-use ofproto::rule::{Rule, RuleFlags, RuleStats};
+use ofproto::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
 use packet::headers as h;
 use std::sync::Arc;
 
@@ -199,6 +199,7 @@ fn random_action(rng: &mut Rng, table: u8, profile: &Profile) -> Action {
         }
         12 => Action::ClearActions,
         13 if rng.one_in(4) => Action::Exit,
+        17 => Action::FinTimeout { idle_timeout_s: rng.below(3) as u16, hard_timeout_s: rng.below(5) as u16 },
         14 => Action::Move { source: SubField::whole(F::Reg0), dest: SubField::whole(F::Reg1) },
         15 => Action::Move {
             source: SubField { field: F::EthSrc, offset_bits: 0, len_bits: 4 },
@@ -275,8 +276,8 @@ fn random_learn(rng: &mut Rng) -> LearnAction {
         table: LEARN_TABLE,
         send_flow_rem: false,
         delete_learned: false,
-        fin_idle_timeout_s: 0,
-        fin_hard_timeout_s: 0,
+        fin_idle_timeout_s: rng.below(3) as u16,
+        fin_hard_timeout_s: rng.below(3) as u16,
         limit: if cookie == LIMITED_COOKIE { LEARN_LIMIT } else { 0 },
         result_dst: rng.one_in(3).then_some(SubField { field: F::Reg2, offset_bits: 0, len_bits: 1 }),
         specs: vec![
@@ -296,11 +297,10 @@ pub(crate) fn rule(table: TableId, priority: i32, m: Match, actions: Vec<Action>
     stats.credit(0, 0, now_ms);
     Rule {
         table,
-        matching: m,
+        matching: m.into(),
         priority,
         cookie: 0,
-        idle_timeout_s: 0,
-        hard_timeout_s: 0,
+        timeouts: RuleTimeouts::new(0, 0, &actions),
         importance: 0,
         flags: RuleFlags::default(),
         actions: actions.into(),

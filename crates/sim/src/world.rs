@@ -11,8 +11,8 @@ use crate::report::{Broken, Law, Report};
 use crate::rng::Rng;
 use crate::rules::{self, METERS, Profile};
 use dpif::{
-    Datapath, DpifOp, DropReason, Execute, MeterBand, MeterConfig, OpBatch, OpResult, PmdId, PutMode, Upcall,
-    UpcallKind, UserCookie,
+    Datapath, DpifOp, DropReason, Execute, FlowStats, MeterBand, MeterConfig, OpBatch, OpResult, PmdId,
+    PutMode, Upcall, UpcallKind, UserCookie,
 };
 use flow::action::Action;
 use flow::extract::Metadata;
@@ -615,7 +615,9 @@ impl World {
             Request { view: &view, bridge, flow: &flow, start: Start::Actions(&actions), trace: false };
         let now_ms = self.now_ms();
         let t = translate(&request, &mut self.backer.xlate_host(true, now_ms));
-        t.cache.replay(1, frame.len() as u64, now_ms, &mut self.backer.effect_host());
+        let bytes = frame.len() as u64;
+        let seen = FlowStats { packets: 1, bytes, used_ms: now_ms, tcp_flags: flow.tcp_flags };
+        t.cache.replay(&seen, &mut self.backer.effect_host());
         self.backer.ukeys.defer_release(&t.recircs);
         self.counts.packet_outs += 1;
         self.counts.table_outs += u64::from(port == OfPort::TABLE);

@@ -1,11 +1,11 @@
-//! `sluiced`, the switch daemon: reads its command line as `ovs-vswitchd` has it and runs the runtime. Wiring only.
+//! `sluiced`, the switch daemon: reads its command line, as `ovs-vswitchd` has it, and runs the daemon.
 #![forbid(unsafe_code)]
 
 use anyhow::{Result, bail};
 use clap::{CommandFactory, Parser};
-use runtime::ablation::{Ablation, Optimisation};
-use runtime::control::DummyMode;
-use runtime::control::daemon::{self, DaemonConfig};
+use dpif::DummyMode;
+use dpif_netdev::ablation::{Ablation, Optimisation};
+use sluiced::daemon::{self, DaemonConfig};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

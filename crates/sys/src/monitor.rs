@@ -97,22 +97,27 @@ pub fn monitor(
             // The first core is kept; more of them would fill the disk.
             crate::limits::no_core_dumps()?;
         }
-        let pause = last_restart.map(|last| Duration::from_secs(RESTART_S).saturating_sub(last.elapsed()));
-        match pause.filter(|pause| !pause.is_zero()) {
+        match pause(last_restart.map(|last| last.elapsed())) {
             Some(pause) => {
                 tell(
                     Told::Crash,
                     &format!(
-                        "{crashes} crashes: {ended}; sleeping until {RESTART_S} seconds since last restart"
+                        "{crashes} crashes: {ended}, waiting until {RESTART_S} seconds since last restart"
                     ),
                 );
                 std::thread::sleep(pause);
             }
-            None => tell(Told::Crash, &format!("{crashes} crashes: {ended}; restarting")),
+            None => tell(Told::Crash, &format!("{crashes} crashes: {ended}, restarting")),
         }
         last_crash = ended;
         last_restart = Some(Instant::now());
     }
+}
+
+/// How long to wait before a restart, so long after the last one, if at all.
+fn pause(since_restart: Option<Duration>) -> Option<Duration> {
+    let pause = Duration::from_secs(RESTART_S).saturating_sub(since_restart?);
+    (!pause.is_zero()).then_some(pause)
 }
 
 /// Waits until a daemon says that it is ready; `false` when it ends before.
@@ -160,4 +165,23 @@ fn leave(end: &End, is_awaited: bool) -> ! {
     };
     // SAFETY: ends the process without running what the daemon, its copy, has run or runs itself.
     unsafe { libc::_exit(status) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restarts_are_ten_seconds_apart_but_for_the_first() {
+        let s = Duration::from_secs;
+        for (since, wait) in [
+            (None, None),
+            (Some(s(0)), Some(s(10))),
+            (Some(s(9)), Some(s(1))),
+            (Some(s(10)), None),
+            (Some(s(3600)), None),
+        ] {
+            assert_eq!(pause(since), wait, "{since:?}");
+        }
+    }
 }

@@ -31,6 +31,7 @@ mod names;
 mod netns;
 mod ovs;
 mod skip;
+mod stock;
 mod tempdir;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ pub use names::if_name;
 pub use netns::{Netns, netns_reason};
 pub use ovs::RunDir;
 pub use skip::{netns_or_skip, programs_or_skip, skip, strace_or_skip};
+pub use stock::start_stock;
 pub use tempdir::TempDir;
 pub use topology::{Host, Topology, TopologyOptions, veth};
 pub use traffic::{

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Everything here is a value or a state machine: no I/O, no clock, no randomness of its own. The owner is one thread, the
-//! main loop of the runtime or the simulator. Commands name devices and bridges, never handles, so this crate knows
+//! main loop of the daemon or the simulator. Commands name devices and bridges, never handles, so this crate knows
 //! no device code.
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,6 @@ pub mod status;
 #[cfg(test)]
 mod testbed;
 
-pub use config::{Desired, DummyMode, Notice, SupportedTypes};
+pub use config::{Desired, Notice, SupportedTypes};
 pub use plan::{Command, OpenedInterface, Planner};
 pub use status::{Facts, Writeback};

@@ -12,10 +12,11 @@ use ovsdb::schema::open_vswitch;
 use ovsdb::server::{Server, ServerLimits, SessionId, Time};
 use ovsdb::value::{Datum, SeededUuids, Uuid};
 
-use crate::config::{ControllerConfig, Desired, DummyMode, GlobalConfig, SupportedTypes};
+use crate::config::{ControllerConfig, Desired, GlobalConfig, SupportedTypes};
 use crate::plan::{
     BridgeSettings, Command, DeviceSettings, OpenInterface, OpenedInterface, Planner, PortSet,
 };
+use dpif::DummyMode;
 
 pub(crate) struct Bed {
     server: Server,

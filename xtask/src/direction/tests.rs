@@ -16,7 +16,7 @@ fn the_listed_direction_passes() {
     let members = [
         member("packet", &[]),
         member("flow", &[("packet", DepKind::Normal), ("zerocopy", DepKind::Normal)]),
-        member("runtime", &[("flow", DepKind::Normal), ("libc", DepKind::Normal)]),
+        member("sluiced", &[("flow", DepKind::Normal), ("libc", DepKind::Normal)]),
     ];
     assert_eq!(check(&members, TABLE), Findings::default());
 }
@@ -61,6 +61,33 @@ fn rows_name_known_crates_and_have_no_cycle() {
         done.push(name);
     }
     assert!(PURE.iter().all(|p| done.contains(p)));
+}
+
+/// All crates that `name` may reach.
+fn reachable(name: &str) -> Vec<&'static str> {
+    let mut reached = Vec::new();
+    let mut left = vec![name];
+    while let Some(name) = left.pop() {
+        for dep in TABLE.iter().find(|row| row.0 == name).map_or(&[][..], |row| row.1) {
+            if !reached.contains(dep) {
+                reached.push(*dep);
+                left.push(dep);
+            }
+        }
+    }
+    reached
+}
+
+#[test]
+fn the_seam_holds() {
+    let above = ["ofproto", "vswitch", "openflow", "ovsdb", "classifier", "sluiced"];
+    let below = ["dpif", "dpif-netdev", "dpif-netlink", "datapath", "netdev", "netlink", "probes"];
+    for name in below {
+        let leaks: Vec<_> = reachable(name).into_iter().filter(|to| above.contains(to)).collect();
+        assert!(leaks.is_empty(), "{name}, below `dpif::Provider`, may reach {leaks:?}");
+    }
+    assert!(!reachable("ofproto").contains(&"datapath"));
+    assert!(reachable("sluiced").contains(&"dpif-netdev"));
 }
 
 #[test]

@@ -65,6 +65,7 @@ const QUICK: &[GuestTest] = &[
             "kernel::a_rule_answers_arp_though_the_kernel_cannot",
             "kernel::established_traffic_outlives_a_kill",
             "kernel::hosts_meet_and_stock_tools_see_the_same",
+            "kernel_queues::set_queue_chooses_the_class_of_the_port",
             "openflow::actions::headers_are_rewritten_with_their_checksums",
             "openflow::packets::controllers_send_packets",
             "traffic::fragments_pass",

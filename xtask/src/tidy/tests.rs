@@ -149,7 +149,7 @@ fn the_pure_core_is_pure() {
         ("#[cfg(test)]\nmod tests {\n use std::fs;\n}\n", &[]),
     ];
     table("flow", purity::check, cases);
-    table("runtime", purity::check, &[("use std::fs; let t = Instant::now();", &[])]);
+    table("dpif-netdev", purity::check, &[("use std::fs; let t = Instant::now();", &[])]);
     let tests = prepare(&[file("flow", "crates/flow/src/a/tests.rs", "use std::fs;")]);
     assert_eq!(purity::check(&tests), Vec::<String>::new());
 }
@@ -189,7 +189,7 @@ fn nothing_half_done() {
         ("// TODO(ann): later", &[]),
         ("// `TODO` is a word; TODOS, myTODO_list too; xxx", &[]),
     ];
-    table("runtime", markers::check, cases);
+    table("dpif-netdev", markers::check, cases);
 }
 
 #[test]

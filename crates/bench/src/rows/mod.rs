@@ -4,6 +4,7 @@ pub(crate) mod ablation;
 pub(crate) mod first;
 pub(crate) mod idle;
 pub(crate) mod pcap;
+pub(crate) mod rules;
 pub(crate) mod setup;
 pub(crate) mod streams;
 pub(crate) mod veth;

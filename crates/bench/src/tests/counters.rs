@@ -65,8 +65,11 @@ fn ports_drops_and_losses_are_read() {
     assert_eq!(sent_by_port(ports, 100), Some(PortSent { packets: 17, bytes: 1088 }));
     assert_eq!(sent_by_port(ports, 1), Some(PortSent { packets: 0, bytes: 0 }));
     assert_eq!(sent_by_port(ports, 10), None);
-    let coverage = "Event coverage, totals since start:\ndatapath_drop_meter    total: 3\nflow_extract   total: 9\n\
-                    datapath_drop_upcall_error  0.0/sec  0.0/sec  0.0/sec   total: 4\n";
+    let coverage = "Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash=aa922dac:\n\
+                    datapath_drop_meter        0.0/sec     0.050/sec        0.0008/sec   total: 3\n\
+                    flow_extract               0.0/sec     0.150/sec        0.0025/sec   total: 9\n\
+                    datapath_drop_upcall_error   0.8/sec     0.067/sec        0.0011/sec   total: 4\n\
+                    7 events never hit\n";
     assert_eq!(datapath_drops(coverage), 7);
     let show = "netdev@ovs-netdev:\n  lookups: hit:14 missed:9 lost:5\n  flows: 1\n";
     assert_eq!(lost_lookups(show), 5);

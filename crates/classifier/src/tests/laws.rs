@@ -95,7 +95,7 @@ fn build(rules: &[(Match, i32)], prefixes: &[FieldId]) -> Classifier<usize> {
         if i == rules.len() / 2 {
             c.set_prefix_fields(prefixes);
         }
-        c.insert(m, *priority, i);
+        c.insert(&m.into(), *priority, i);
     }
     c
 }
@@ -179,11 +179,11 @@ proptest! {
         for (i, (adds, at, priority)) in steps.into_iter().enumerate() {
             let Some((m, _)) = pool.get(at) else { continue };
             let key = (*m.flow().words(), *m.mask().words(), priority);
-            prop_assert_eq!(c.find_exactly(m, priority), model.get(&key));
+            prop_assert_eq!(c.find_exactly(&m.into(), priority), model.get(&key));
             if adds {
-                prop_assert_eq!(c.insert(m, priority, i), model.insert(key, i));
+                prop_assert_eq!(c.insert(&m.into(), priority, i), model.insert(key, i));
             } else {
-                prop_assert_eq!(c.remove(m, priority), model.remove(&key));
+                prop_assert_eq!(c.remove(&m.into(), priority), model.remove(&key));
             }
             if i == cut {
                 snapshot = (c.clone(), model.clone());
@@ -197,11 +197,11 @@ proptest! {
         }
         for (m, priority, _) in snapshot.0.iter().collect::<Vec<_>>() {
             let mut one = snapshot.0.clone();
-            prop_assert!(one.remove(&m, priority).is_some());
+            prop_assert!(one.remove(&m.into(), priority).is_some());
             prop_assert_eq!(one.len() + 1, snapshot.0.len());
         }
         for (m, priority, _) in c.clone().iter() {
-            prop_assert!(c.remove(&m, priority).is_some());
+            prop_assert!(c.remove(&m.into(), priority).is_some());
         }
         prop_assert_eq!(c.debug_footprint(), Footprint::default());
     }

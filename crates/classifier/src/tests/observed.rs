@@ -39,10 +39,10 @@ fn build(prefixes: &[FieldId], rules: &[&str]) -> Classifier<i32> {
     for rule in rules {
         if let Some(rule) = rule.strip_prefix('-') {
             let (m, priority) = parse_rule(rule);
-            assert!(classifier.remove(&m, priority).is_some());
+            assert!(classifier.remove(&m.into(), priority).is_some());
         } else {
             let (m, priority) = parse_rule(rule);
-            classifier.insert(&m, priority, priority);
+            classifier.insert(&m.into(), priority, priority);
         }
     }
     classifier

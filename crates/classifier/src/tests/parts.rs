@@ -52,12 +52,12 @@ fn many_priorities_of_one_match() {
     let m = parse_match("tcp,tp_dst=80");
     let mut c = Classifier::new(7);
     for priority in (0..20_000).rev().chain(20_000..40_000) {
-        assert_eq!(c.insert(&m, priority, priority), None);
+        assert_eq!(c.insert(&m.into(), priority, priority), None);
     }
     let snapshot = c.clone();
     for priority in (0..40_000).rev() {
         assert_eq!(c.lookup(m.flow(), None), Some(&priority));
-        assert_eq!(c.remove(&m, priority), Some(priority));
+        assert_eq!(c.remove(&m.into(), priority), Some(priority));
     }
     assert_eq!(c.debug_footprint(), Footprint::default());
     assert_eq!(snapshot.len(), 40_000);
@@ -67,18 +67,18 @@ fn many_priorities_of_one_match() {
 #[test]
 fn catchall_looks_at_nothing() {
     let mut c = Classifier::new(7);
-    c.insert(&parse_match(""), i32::MIN, 'a');
+    c.insert(&parse_match("").into(), i32::MIN, 'a');
     let mut wc = Mask::none();
     assert_eq!(c.lookup(parse_match("tcp,tp_dst=80").flow(), Some(&mut wc)), Some(&'a'));
     assert!(wc.is_empty());
-    assert_eq!(c.insert(&parse_match(""), i32::MIN, 'b'), Some('a'));
+    assert_eq!(c.insert(&parse_match("").into(), i32::MIN, 'b'), Some('a'));
     assert_eq!(c.len(), 1);
 }
 
 #[test]
 fn a_lookup_adds_to_the_wildcards_and_takes_nothing_away() {
     let mut c = Classifier::new(7);
-    c.insert(&parse_match("tcp,tp_dst=80"), 1, ());
+    c.insert(&parse_match("tcp,tp_dst=80").into(), 1, ());
     let before = *parse_match("udp,tp_src=0xffff,tp_dst=0xf/0xf,eth_src=00:00:00:00:00:01").mask();
     let mut wc = before;
     assert!(c.lookup(parse_match("tcp,tp_dst=8080").flow(), Some(&mut wc)).is_none());
@@ -112,7 +112,7 @@ fn tries_come_and_go_with_rules_in_place() {
     let filled = |fields: &[FieldId]| {
         let mut c = Classifier::<()>::new(7);
         c.set_prefix_fields(fields);
-        rules.iter().for_each(|rule| assert!(c.insert(&parse_match(rule), 1, ()).is_none()));
+        rules.iter().for_each(|rule| assert!(c.insert(&parse_match(rule).into(), 1, ()).is_none()));
         c
     };
     use FieldId::{IpDst, IpSrc, Ipv6Dst};
@@ -124,7 +124,7 @@ fn tries_come_and_go_with_rules_in_place() {
         assert_eq!(c.debug_footprint().prefixes, fresh.debug_footprint().prefixes, "{fields:?}");
     }
     // Rules still leave the tries that were built later.
-    rules.iter().for_each(|rule| assert!(c.remove(&parse_match(rule), 1).is_some()));
+    rules.iter().for_each(|rule| assert!(c.remove(&parse_match(rule).into(), 1).is_some()));
     assert_eq!(c.debug_footprint().prefixes, 0);
 }
 
@@ -139,9 +139,9 @@ fn overlap_and_selection() {
         "ip,nw_dst=11.0.0.0/8",
     ];
     for (i, text) in rules.iter().enumerate() {
-        c.insert(&parse_match(text), 5, i);
+        c.insert(&parse_match(text).into(), 5, i);
     }
-    c.insert(&parse_match("ip,nw_dst=10.1.0.0/16"), 6, 9);
+    c.insert(&parse_match("ip,nw_dst=10.1.0.0/16").into(), 6, 9);
     let overlaps = [("ip,nw_dst=10.0.0.0/8", 5, true), ("ip", 6, true), ("ip", 7, false), ("udp", 6, true)];
     for (text, priority, expect) in overlaps {
         assert_eq!(c.overlaps(&parse_match(text), priority), expect, "{text} {priority}");
@@ -163,7 +163,7 @@ fn overlap_and_selection() {
 #[test]
 fn the_connections_addresses_belong_to_layer_3() {
     let mut c = Classifier::new(7);
-    c.insert(&parse_match("ct_nw_src=10.0.0.1,eth_src=00:00:00:00:00:01,tcp"), 1, ());
+    c.insert(&parse_match("ct_nw_src=10.0.0.1,eth_src=00:00:00:00:00:01,tcp").into(), 1, ());
     let mut wc = Mask::none();
     assert!(c.lookup(&Flow::default(), Some(&mut wc)).is_none());
     assert_eq!(wc.0.ct_nw_src, 0);

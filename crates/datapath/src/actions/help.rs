@@ -3,7 +3,7 @@
 //! Rewrites are done here on a copy of the packet; what sends it somewhere stays that datapath's work, so its ports, meters,
 //! connections and flows see what they would have seen.
 
-use super::{ACTIONS_MAX, delivers, rewrite};
+use super::{ACTIONS_MAX, has_effect, rewrite};
 use crate::hash::split_mix;
 use dpif::{Capabilities, DpAction, SetAction};
 use flow::FlowKey;
@@ -127,9 +127,9 @@ impl Helper<'_> {
     }
 }
 
-/// Whether the action sends the packet somewhere, or its connection is kept.
+/// Whether the action sends the packet somewhere, charges a meter, or keeps its connection.
 fn leaves_something(action: &DpAction) -> bool {
-    delivers(action) || action.any(|a| matches!(a, DpAction::Ct(_)))
+    has_effect(action) || action.any(|a| matches!(a, DpAction::Ct(_)))
 }
 
 fn copy(packet: &Packet) -> Packet {

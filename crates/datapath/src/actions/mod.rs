@@ -1,6 +1,7 @@
 //! Runs a list of datapath actions on one packet.
 //!
-//! - The last action that sends the packet somewhere gets the packet itself, those before it get copies.
+//! - The last action that sends the packet somewhere gets the packet itself, those before it get copies. Only a meter behind
+//!   it is still charged, as stock switches do.
 //! - A truncation applies to the next output or userspace action. A cut packet is no large segment any more: a checksum
 //!   that a device was to fill in is completed over the whole packet first, then the packet is cut and its offload
 //!   metadata cleared. Less than an Ethernet header is never left.
@@ -48,7 +49,7 @@ pub(crate) struct Deferred {
 }
 
 /// What is known of the packet beside its bytes while actions run.
-pub(crate) struct View<'a> {
+pub(crate) struct PacketCtx<'a> {
     pub(crate) key: &'a mut FlowKey,
     pub(crate) layout: Layout,
     pub(crate) origin: Origin,
@@ -59,10 +60,10 @@ pub(crate) struct View<'a> {
     pub(crate) used: bool,
 }
 
-impl<'a> View<'a> {
+impl<'a> PacketCtx<'a> {
     /// A view of a packet just extracted.
-    pub(crate) fn new(key: &'a mut FlowKey, layout: Layout, origin: Origin) -> View<'a> {
-        View { key, layout, origin, layout_stale: false, truncate: None, used: false }
+    pub(crate) fn new(key: &'a mut FlowKey, layout: Layout, origin: Origin) -> PacketCtx<'a> {
+        PacketCtx { key, layout, origin, layout_stale: false, truncate: None, used: false }
     }
 
     fn refresh(&mut self, packet: &Packet, vlan_limit: u8) {
@@ -96,11 +97,11 @@ pub fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
     layout
 }
 
-/// Whether the action sends the packet, or a copy, somewhere.
-fn delivers(action: &DpAction) -> bool {
+/// Whether the action is seen outside of the packet: it sends it, or a copy, somewhere, or charges a meter.
+fn has_effect(action: &DpAction) -> bool {
     match action {
-        DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_) => true,
-        _ => action.lists().flatten().any(delivers),
+        DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_) | DpAction::Meter(_) => true,
+        _ => action.lists().flatten().any(has_effect),
     }
 }
 
@@ -109,7 +110,7 @@ fn delivers(action: &DpAction) -> bool {
 pub fn rewrite(packet: &mut Packet, key: &mut FlowKey, action: &DpAction, vlan_limit: u8) -> bool {
     let mut now = *key;
     let layout = re_extract(&mut now, packet.data(), vlan_limit);
-    let mut view = View::new(&mut now, layout, Origin { rx_port: key.in_port(), depth: 0 });
+    let mut view = PacketCtx::new(&mut now, layout, Origin { rx_port: key.in_port(), depth: 0 });
     let fits = match action {
         DpAction::Set(set) => set::apply(set, packet, &mut view, vlan_limit),
         DpAction::PushVlan { tpid, tci } => push_vlan(packet, &mut view, *tpid, *tci),
@@ -176,11 +177,11 @@ impl Executor {
     pub(crate) fn run(
         &mut self,
         mut packet: Packet,
-        view: &mut View<'_>,
+        view: &mut PacketCtx<'_>,
         actions: &[DpAction],
         io: &mut dyn PmdIo,
     ) {
-        let last = actions.iter().rposition(delivers);
+        let last = actions.iter().rposition(has_effect);
         for (i, action) in actions.iter().enumerate() {
             match self.step(packet, view, action, Some(i) == last, io) {
                 Step::Next(p) => packet = p,
@@ -190,7 +191,7 @@ impl Executor {
         self.end(packet, view);
     }
 
-    fn end(&mut self, packet: Packet, view: &View<'_>) {
+    fn end(&mut self, packet: Packet, view: &PacketCtx<'_>) {
         if view.used {
             self.ports.consume(packet);
         } else {
@@ -201,7 +202,7 @@ impl Executor {
     fn step(
         &mut self,
         mut packet: Packet,
-        view: &mut View<'_>,
+        view: &mut PacketCtx<'_>,
         action: &DpAction,
         is_last: bool,
         io: &mut dyn PmdIo,
@@ -257,7 +258,7 @@ impl Executor {
     fn deliver(
         &mut self,
         packet: Packet,
-        view: &mut View<'_>,
+        view: &mut PacketCtx<'_>,
         action: &DpAction,
         is_last: bool,
         io: &mut dyn PmdIo,
@@ -286,7 +287,7 @@ impl Executor {
     fn nested(
         &mut self,
         packet: Packet,
-        view: &mut View<'_>,
+        view: &mut PacketCtx<'_>,
         actions: &[DpAction],
         is_last: bool,
         io: &mut dyn PmdIo,
@@ -295,13 +296,13 @@ impl Executor {
             self.run(packet, view, actions, io);
             return Step::Done;
         }
-        if !actions.iter().any(delivers) {
+        if !actions.iter().any(has_effect) {
             return Step::Next(packet);
         }
         let copy = self.ports.copy(&packet);
         view.used = true;
         let mut key = *view.key;
-        let mut inner = View { key: &mut key, ..*view };
+        let mut inner = PacketCtx { key: &mut key, ..*view };
         self.run(copy, &mut inner, actions, io);
         Step::Next(packet)
     }
@@ -311,7 +312,7 @@ impl Executor {
         probability != 0 && (crate::hash::split_mix(&mut self.random) >> 32) as u32 <= probability
     }
 
-    fn recirculate(&mut self, packet: Packet, view: &View<'_>, id: u32) {
+    fn recirculate(&mut self, packet: Packet, view: &PacketCtx<'_>, id: u32) {
         let depth = view.origin.depth + 1;
         if depth > RECIRC_DEPTH_MAX || self.deferred.len() >= DEFERRED_MAX {
             return self.ports.drop_packet(packet, DropReason::RecirculationLimit, view.origin.rx_port);
@@ -322,7 +323,13 @@ impl Executor {
         self.deferred.push_back(Deferred { packet, key, origin: Origin { depth, ..view.origin } });
     }
 
-    fn userspace(&mut self, packet: Packet, view: &mut View<'_>, cookie: UserCookie, io: &mut dyn PmdIo) {
+    fn userspace(
+        &mut self,
+        packet: Packet,
+        view: &mut PacketCtx<'_>,
+        cookie: UserCookie,
+        io: &mut dyn PmdIo,
+    ) {
         // Read from a copy that may be cut: so that the key tells no header that the packet lacks.
         let mut key = *view.key;
         re_extract(&mut key, packet.data(), self.vlan_limit);
@@ -359,7 +366,7 @@ fn truncate(packet: &mut Packet, bytes: Option<u32>) {
     }
 }
 
-fn push_vlan(packet: &mut Packet, view: &mut View<'_>, tpid: u16, tci: u16) -> Result<(), Misfit> {
+fn push_vlan(packet: &mut Packet, view: &mut PacketCtx<'_>, tpid: u16, tci: u16) -> Result<(), Misfit> {
     if packet.len() < h::ETH_HEADER_BYTES {
         return Err(Misfit);
     }
@@ -371,7 +378,7 @@ fn push_vlan(packet: &mut Packet, view: &mut View<'_>, tpid: u16, tci: u16) -> R
     Ok(())
 }
 
-fn pop_vlan(packet: &mut Packet, view: &mut View<'_>) -> Result<(), Misfit> {
+fn pop_vlan(packet: &mut Packet, view: &mut PacketCtx<'_>) -> Result<(), Misfit> {
     let tpid = h::be16(packet.data(), 12);
     let tagged = matches!(tpid, Some(h::ETH_TYPE_VLAN | h::ETH_TYPE_VLAN_8021AD));
     if !tagged || packet.len() < h::ETH_HEADER_BYTES + h::VLAN_TAG_BYTES {

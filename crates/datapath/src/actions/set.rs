@@ -4,7 +4,7 @@
 //! structure, so layout, EtherType and protocol in the view stay right; other header fields in its key do not.
 
 use super::sums::{self, Field};
-use super::{Misfit, View};
+use super::{Misfit, PacketCtx};
 use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
 use flow::extract::Layout;
 use flow::{nw_frag, shape};
@@ -15,7 +15,7 @@ use packet::headers as h;
 pub(super) fn apply(
     set: &SetAction,
     packet: &mut Packet,
-    view: &mut View<'_>,
+    view: &mut PacketCtx<'_>,
     vlan_limit: u8,
 ) -> Result<(), Misfit> {
     let needs_headers = !matches!(set, SetAction::Eth(_) | SetAction::SkbMark(_) | SetAction::SkbPriority(_));
@@ -78,7 +78,7 @@ fn eth(packet: &mut Packet, m: &Masked<EthSet>) -> Result<(), Misfit> {
 }
 
 /// The transport checksum that covers the pseudo-header, if the packet has one.
-fn transport_sum(view: &View<'_>) -> Option<Field> {
+fn transport_sum(view: &PacketCtx<'_>) -> Option<Field> {
     let l4 = offset(view.layout.l4).ok()?;
     match view.key.base.nw_proto {
         h::IPPROTO_TCP => Some(Field { at: l4 + 16, zero_is_none: false }),
@@ -90,7 +90,7 @@ fn transport_sum(view: &View<'_>) -> Option<Field> {
     }
 }
 
-fn ipv4(packet: &mut Packet, view: &View<'_>, m: &Masked<Ipv4Set>) -> Result<(), Misfit> {
+fn ipv4(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<Ipv4Set>) -> Result<(), Misfit> {
     if view.key.base.dl_type != h::ETH_TYPE_IP {
         return Err(Misfit);
     }
@@ -109,7 +109,7 @@ fn ipv4(packet: &mut Packet, view: &View<'_>, m: &Masked<Ipv4Set>) -> Result<(),
     Ok(())
 }
 
-fn ipv6(packet: &mut Packet, view: &View<'_>, m: &Masked<Ipv6Set>) -> Result<(), Misfit> {
+fn ipv6(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<Ipv6Set>) -> Result<(), Misfit> {
     if view.key.base.dl_type != h::ETH_TYPE_IPV6 {
         return Err(Misfit);
     }
@@ -150,11 +150,11 @@ fn routes_on(frame: &[u8], l3: usize) -> bool {
     false
 }
 
-fn is_ip(view: &View<'_>) -> bool {
+fn is_ip(view: &PacketCtx<'_>) -> bool {
     matches!(view.key.base.dl_type, h::ETH_TYPE_IP | h::ETH_TYPE_IPV6)
 }
 
-fn ports(packet: &mut Packet, view: &View<'_>, m: &Masked<PortsSet>, proto: u8) -> Result<(), Misfit> {
+fn ports(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<PortsSet>, proto: u8) -> Result<(), Misfit> {
     let b = &view.key.base;
     if !is_ip(view) || b.nw_proto != proto {
         return Err(Misfit);
@@ -180,7 +180,7 @@ fn ports(packet: &mut Packet, view: &View<'_>, m: &Masked<PortsSet>, proto: u8) 
 }
 
 /// Where the IP packet ends in the frame: what follows is padding.
-fn ip_end(frame: &[u8], view: &View<'_>) -> usize {
+fn ip_end(frame: &[u8], view: &PacketCtx<'_>) -> usize {
     let l3 = usize::from(view.layout.l3);
     let (at, before) =
         if view.key.base.dl_type == h::ETH_TYPE_IP { (l3 + 2, 0) } else { (l3 + 4, h::IPV6_HEADER_BYTES) };
@@ -192,7 +192,7 @@ fn ip_end(frame: &[u8], view: &View<'_>) -> usize {
 
 fn icmp(
     packet: &mut Packet,
-    view: &View<'_>,
+    view: &PacketCtx<'_>,
     m: &Masked<PortsSet>,
     dl_type: u16,
     proto: u8,
@@ -211,7 +211,7 @@ fn icmp(
     Ok(())
 }
 
-fn arp(packet: &mut Packet, view: &View<'_>, m: &Masked<ArpSet>) -> Result<(), Misfit> {
+fn arp(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<ArpSet>) -> Result<(), Misfit> {
     if !matches!(view.key.base.dl_type, h::ETH_TYPE_ARP | h::ETH_TYPE_RARP) {
         return Err(Misfit);
     }
@@ -228,7 +228,7 @@ fn arp(packet: &mut Packet, view: &View<'_>, m: &Masked<ArpSet>) -> Result<(), M
     Ok(())
 }
 
-fn nd(packet: &mut Packet, view: &View<'_>, m: &Masked<NdSet>) -> Result<(), Misfit> {
+fn nd(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<NdSet>) -> Result<(), Misfit> {
     let b = &view.key.base;
     if b.dl_type != h::ETH_TYPE_IPV6 || b.nw_proto != h::IPPROTO_ICMPV6 {
         return Err(Misfit);

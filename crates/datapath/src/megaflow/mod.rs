@@ -140,7 +140,7 @@ impl MegaflowTable {
 
     /// Whether the slots are so many that they are better asked for in advance.
     #[inline(always)]
-    pub(crate) fn is_far(&self) -> bool {
+    pub(crate) fn worth_prefetching(&self) -> bool {
         self.slab.len() > NEAR_FLOWS
     }
 

@@ -279,6 +279,36 @@ fn meters_limit_what_several_cores_pass_together() {
     assert!(shared.meter_set(METERS_MAX, &MeterConfig::default()).is_err());
 }
 
+/// As OVS 3.1 counts such flows (`dpctl/add-flow`).
+#[test]
+fn meters_are_charged_wherever_they_stand() {
+    let meter = || DpAction::Meter(3);
+    let cloned = || DpAction::Clone(vec![meter()]);
+    for (actions, sent, dropped) in [
+        (vec![meter(), out(2)], 2, 1),
+        (vec![out(2), meter()], 3, 1),
+        (vec![cloned(), out(2)], 3, 1),
+        (vec![out(2), cloned()], 3, 1),
+        (vec![out(2), DpAction::Clone(vec![cloned()]), DpAction::PopVlan], 3, 1),
+        (vec![meter()], 0, 1),
+    ] {
+        let text = format!("{actions:?}");
+        let shared = Arc::new(DpShared::new());
+        let bands = vec![MeterBand { rate: 1, burst: 2 }];
+        shared.meter_set(3, &MeterConfig { per_packet: true, bands }).unwrap();
+        let mut rig = Rig::new();
+        rig.pmd = Pmd::new(PmdConfig::new(PmdId::Core(0), 1), shared.clone());
+        rig.pmd.port_add(DpPort(1)).unwrap();
+        rig.pmd.port_add(DpPort(2)).unwrap();
+        rig.flow(1, &udp(1, 2), least_mask(), actions);
+        rig.receive(1, &vec![udp(1, 2); 3]);
+        let stats = shared.meter_stats(3).unwrap();
+        assert_eq!((stats.packets, stats.bands[0].packets), (3, 1), "{text}");
+        assert_eq!((rig.sent().len(), rig.drops(DropReason::Meter)), (sent, dropped), "{text}");
+        assert!(rig.pmd.ledger().balances(), "{text}");
+    }
+}
+
 #[test]
 fn kilobit_meters_count_bits() {
     let shared = DpShared::new();

@@ -73,3 +73,16 @@ fn every_reason_has_a_name_and_a_counter_of_its_own() {
     assert!(reasons.enumerate().all(|(i, reason)| reason as usize == i));
     assert!(XlateDrop::ALL.into_iter().enumerate().all(|(i, reason)| reason as usize == i));
 }
+
+#[test]
+fn what_a_device_lost_is_told_beside_what_its_port_lost() {
+    let device =
+        DeviceStats { rx_dropped: 5, rx_errors: 6, tx_dropped: 7, tx_errors: 8, ..Default::default() };
+    let port = PortStats { rx_dropped: 10, tx_errors: u64::MAX, device: Some(device), ..Default::default() };
+    let told = port.with_device();
+    assert_eq!([told.rx_dropped, told.rx_errors, told.tx_dropped, told.tx_errors], [15, 6, 7, u64::MAX]);
+    let without = PortStats { device: None, ..port };
+    assert_eq!(without.with_device(), without);
+    // By its reasons, a port has only what it lost itself.
+    assert_eq!(port.drops_by_name(), [("rx_ring_full", 10)]);
+}

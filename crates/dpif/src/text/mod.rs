@@ -6,7 +6,7 @@
 //! the absence of VLAN tags, which a megaflow always matches. Parsing never panics and bounds nesting.
 
 mod actions;
-mod connections;
+mod conntrack;
 mod ct;
 mod key;
 mod key_parse;
@@ -16,9 +16,7 @@ mod values;
 mod write;
 
 pub use actions::{format_actions, parse_actions};
-pub use connections::{
-    ConnectionFormat, format_protocol, parse_tuple_match, tcp_state_name, write_connection,
-};
+pub use conntrack::{ConnectionFormat, format_protocol, parse_tuple_match, tcp_state_name, write_connection};
 pub use key::format_key_mask;
 pub use key_parse::parse_key_mask;
 

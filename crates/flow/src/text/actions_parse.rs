@@ -14,7 +14,7 @@ use crate::{MacAddr, OfPort, TableId};
 use packet::headers as h;
 
 /// Actions of OVS that Sluice's switch does not carry out.
-const UNSUPPORTED: [&str; 23] = [
+const UNSUPPORTED: [&str; 22] = [
     "bundle",
     "bundle_load",
     "check_pkt_larger",
@@ -27,7 +27,6 @@ const UNSUPPORTED: [&str; 23] = [
     "decap",
     "delete_field",
     "encap",
-    "fin_timeout",
     "group",
     "multipath",
     "nat",
@@ -138,6 +137,7 @@ fn allowed_in_set(action: &Action) -> bool {
         | Action::StackPush(_)
         | Action::StackPop(_)
         | Action::Learn(_)
+        | Action::FinTimeout { .. }
         | Action::Note(_)
         | Action::Exit
         | Action::DebugRecirc
@@ -218,6 +218,7 @@ fn parse_rewrite(name: &str, arg: &str) -> Parsed<Option<Action>> {
         "mod_tp_src" => Action::SetL4Src(u16_named(arg, "source port")?),
         "mod_tp_dst" => Action::SetL4Dst(u16_named(arg, "destination port")?),
         "dec_ttl" => parse_dec_ttl(arg)?,
+        "fin_timeout" => parse_fin_timeout(arg)?,
         "set_tunnel" | "set_tunnel64" => {
             let id = u64_argument(arg)?;
             Action::SetTunnel { id, wide: name == "set_tunnel64" || id > u64::from(u32::MAX) }
@@ -395,6 +396,19 @@ fn parse_dec_ttl(arg: &str) -> Parsed<Action> {
         controllers.push(0);
     }
     Ok(Action::DecTtl { controllers })
+}
+
+fn parse_fin_timeout(arg: &str) -> Parsed<Action> {
+    let (mut idle_timeout_s, mut hard_timeout_s) = (0, 0);
+    let mut tokens = Tokens::new(arg);
+    while let Some(token) = tokens.next_token()? {
+        match token.key {
+            "idle_timeout" => idle_timeout_s = u16_named(token.value, "idle_timeout")?,
+            "hard_timeout" => hard_timeout_s = u16_named(token.value, "hard_timeout")?,
+            key => return fail(token.key, format!("invalid key '{key}' in 'fin_timeout' argument")),
+        }
+    }
+    Ok(Action::FinTimeout { idle_timeout_s, hard_timeout_s })
 }
 
 fn parse_note(arg: &str) -> Parsed<Vec<u8>> {

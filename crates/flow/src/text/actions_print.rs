@@ -1,7 +1,7 @@
 //! Prints actions as `ovs-ofctl dump-flows` does.
 
 use super::address::ipv4;
-use super::learn::format_learn;
+use super::learn::{format_learn, timeouts};
 use super::number::hex;
 use super::port::{PortNames, format_port};
 use super::subfield::format_subfield;
@@ -82,6 +82,10 @@ fn format_simple(action: &Action) -> String {
             [] | [0] => "dec_ttl".into(),
             ids => format!("dec_ttl({})", ids.iter().map(u16::to_string).collect::<Vec<_>>().join(",")),
         },
+        Action::FinTimeout { idle_timeout_s, hard_timeout_s } => {
+            let set = timeouts(&[("idle_timeout", *idle_timeout_s), ("hard_timeout", *hard_timeout_s)]);
+            format!("fin_timeout({})", set.join(","))
+        }
         Action::SetTunnel { id, wide } => {
             let name = if *wide || *id > u64::from(u32::MAX) { "set_tunnel64" } else { "set_tunnel" };
             format!("{name}:{}", hex((*id).into()))

@@ -182,13 +182,13 @@ fn immediate(dest: SubField, text: &str, ports: &dyn PortNames) -> Parsed<u128> 
 /// The whole action.
 pub(crate) fn format_learn(learn: &LearnAction, ports: &dyn PortNames) -> String {
     let mut parts = vec![format!("table={}", learn.table.0)];
-    let timeouts = [
+    let given = [
         ("idle_timeout", learn.idle_timeout_s),
         ("hard_timeout", learn.hard_timeout_s),
         ("fin_idle_timeout", learn.fin_idle_timeout_s),
         ("fin_hard_timeout", learn.fin_hard_timeout_s),
     ];
-    parts.extend(timeouts.iter().filter(|(_, s)| *s != 0).map(|(name, s)| format!("{name}={s}")));
+    parts.extend(timeouts(&given));
     if learn.priority != DEFAULT_PRIORITY {
         parts.push(format!("priority={}", learn.priority));
     }
@@ -209,6 +209,11 @@ pub(crate) fn format_learn(learn: &LearnAction, ports: &dyn PortNames) -> String
     }
     parts.extend(learn.specs.iter().map(|spec| format_spec(spec, ports)));
     format!("learn({})", parts.join(","))
+}
+
+/// The timeouts that are not 0.
+pub(crate) fn timeouts(given: &[(&str, u16)]) -> Vec<String> {
+    given.iter().filter(|(_, s)| *s != 0).map(|(name, s)| format!("{name}={s}")).collect()
 }
 
 fn format_spec(spec: &LearnSpec, ports: &dyn PortNames) -> String {

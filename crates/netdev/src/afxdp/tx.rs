@@ -12,9 +12,9 @@ use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD, VLA
 use packet::{Packet, PacketBatch, PacketPool};
 
 use super::socket::{CHUNK_BYTES, TxRings};
+use crate::finish_offloads::finish_offloads;
 use crate::port::{TxDrop, TxQueue, TxReport};
 use crate::raw;
-use crate::soften::soften;
 
 /// Calls of the kernel within one batch that bring nothing on, yielding the processor before each.
 const IDLE_RETRIES: u32 = 8;
@@ -140,7 +140,7 @@ pub(super) struct XdpTx(pub(super) Arc<Mutex<TxSide>>);
 impl TxQueue for XdpTx {
     fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
         let mut report = TxReport::default();
-        soften(batch, pool, &mut report);
+        finish_offloads(batch, pool, &mut report);
         if !batch.is_empty() {
             let mut side = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             side.send(batch.packets(), &mut report);

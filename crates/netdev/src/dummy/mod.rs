@@ -14,6 +14,7 @@
 
 mod arp;
 mod queue;
+mod registry;
 mod state;
 pub mod stream;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::port::{RxQueue, TxQueue};
 use queue::{Queue, Rx, Tx};
 use state::{Captures, State};
 
+pub use registry::DummyPorts;
 pub use stream::MAX_FRAME_BYTES;
 
 /// Frames that may wait in a receive queue.

@@ -9,8 +9,8 @@ use packet::{BURST_MAX_PACKETS, Packet, PacketBatch, PacketPool};
 
 use super::{Dummy, MAX_QUEUED, QueueStats, lock};
 use crate::eventfd::EventFd;
+use crate::finish_offloads::finish_offloads;
 use crate::port::{RxCounters, RxQueue, TxQueue, TxReport};
-use crate::soften::soften;
 
 /// A receive queue. Its descriptor changes under the lock, so it always tells the truth.
 pub(super) struct Queue {
@@ -122,7 +122,7 @@ impl Tx {
 impl TxQueue for Tx {
     fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
         let mut report = TxReport::default();
-        soften(batch, pool, &mut report);
+        finish_offloads(batch, pool, &mut report);
         for p in batch.packets() {
             let (result, tap) = {
                 let mut state = self.dummy.state();

@@ -4,6 +4,7 @@
 //! All calls act in the calling thread's network namespace. Each request uses a socket of its own and waits for the
 //! kernel's answer, which the kernel gives within the call; a [`LinkMonitor`] keeps one open and never blocks.
 
+mod counters;
 mod ethtool;
 mod monitor;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod wire;
 
 use std::io;
 
+pub use counters::AllLinkStats;
 pub use ethtool::{Duplex, EthtoolLink, driver, ethtool_link, rx_queues, takes_tags_out};
 pub use monitor::{LinkEvent, LinkMonitor};
 
@@ -132,8 +134,12 @@ pub fn link_stats(name: &str) -> io::Result<LinkStats> {
 
 /// All links of the namespace.
 pub fn list_links() -> io::Result<Vec<LinkInfo>> {
+    Ok(dump()?.into_iter().map(|(info, _)| info).collect())
+}
+
+fn dump() -> io::Result<Vec<(LinkInfo, Option<LinkStats>)>> {
     let answers = Request::dump_links().call().map_err(context("cannot list the links"))?;
-    Ok(answers.iter().filter_map(wire::link_of).map(|(info, _)| info).collect())
+    Ok(answers.iter().filter_map(wire::link_of).collect())
 }
 
 fn get(name: &str) -> io::Result<(LinkInfo, Option<LinkStats>)> {

@@ -1,7 +1,10 @@
 //! Reading of netlink messages: whole, cut off, and senseless ones.
 
 use super::wire::{Request, attribute, link_of, messages};
-use super::{LinkEvent, OperState, monitor};
+use super::{AllLinkStats, LinkEvent, LinkStats, OperState, monitor};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 /// A new-link message as bytes: header, `ifinfomsg`, attributes.
 fn message(kind: u16) -> Vec<u8> {
@@ -54,4 +57,29 @@ fn messages_cut_off_or_changed_do_no_harm() {
 fn the_corpus_of_link_messages_is_replayed() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/link_messages");
     testkit::replay_corpus(folder, crate::fuzz::link_messages);
+}
+
+#[test]
+fn counters_of_all_links_are_asked_for_once_a_second() {
+    let (all, begun, asked) = (AllLinkStats::default(), Instant::now(), Cell::new(0));
+    let get = |names: &[&str], ms| {
+        let ask = || {
+            asked.set(asked.get() + 1);
+            let stats = LinkStats { collisions: asked.get(), ..LinkStats::default() };
+            Ok(HashMap::from([("a".to_string(), stats), ("b".to_string(), stats)]))
+        };
+        let got = all.get_by(names, begun + Duration::from_millis(ms), ask);
+        got.into_iter().map(|stats| stats.map(|s| s.collisions)).collect::<Vec<_>>()
+    };
+    for (names, ms, expected, questions) in [
+        (&[][..], 0, vec![], 0),
+        (&["a", "b"], 0, vec![Some(1), Some(1)], 1),
+        (&["b"], 999, vec![Some(1)], 1),
+        // One that came, or is not there: asked for once.
+        (&["a", "c"], 999, vec![Some(2), None], 2),
+        (&["c", "a"], 1500, vec![None, Some(2)], 2),
+        (&["a"], 1999, vec![Some(3)], 3),
+    ] {
+        assert_eq!((get(names, ms), asked.get()), (expected, questions), "{names:?} at {ms}");
+    }
 }

@@ -22,8 +22,8 @@ use packet::headers::ETH_HEADER_BYTES;
 use packet::{BURST_MAX_PACKETS, PacketBatch, PacketPool};
 
 use crate::eventfd::EventFd;
+use crate::finish_offloads::finish_offloads;
 use crate::port::{RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
-use crate::soften::soften;
 use reader::Frames;
 use writer::wrap;
 
@@ -161,7 +161,7 @@ pub(crate) struct PcapTx(pub(crate) TxFile);
 impl TxQueue for PcapTx {
     fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
         let mut report = TxReport::default();
-        soften(batch, pool, &mut report);
+        finish_offloads(batch, pool, &mut report);
         let frames = batch.packets();
         let written = match &self.0 {
             Some(file) if !frames.is_empty() => {

@@ -20,9 +20,9 @@ use packet::{
     VIRTIO_NET_HDR_BYTES,
 };
 
+use crate::finish_offloads::{finish_offloads, unsayable};
 use crate::port::{TxDrop, TxQueue, TxReport};
 use crate::raw::{self, Room};
-use crate::soften::{soften, unsayable};
 use crate::system::OwnSockets;
 
 /// How often a full send buffer is tried again within one batch, yielding the processor before each.
@@ -127,7 +127,7 @@ impl SystemTx {
     fn send_softened(&mut self, p: &Packet, pool: &mut PacketPool, report: &mut TxReport) {
         let mut frames = PacketBatch::new();
         frames.push(pool.copy(p));
-        soften(&mut frames, pool, report);
+        finish_offloads(&mut frames, pool, report);
         self.send_frames(&frames, pool, report);
         frames.free_into(pool);
     }
@@ -230,7 +230,7 @@ impl TxQueue for SystemTx {
     fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
         let mut report = TxReport::default();
         if !self.offload || batch.packets().iter().any(unsayable) {
-            soften(batch, pool, &mut report);
+            finish_offloads(batch, pool, &mut report);
         }
         self.send_frames(batch, pool, &mut report);
         batch.free_into(pool);

@@ -1,11 +1,12 @@
 //! Bundles: messages kept until they are carried out together (OpenFlow 1.4 §6.8, §7.3.9; ONF EXT-230 for 1.3).
 //!
 //! A bundle keeps the messages as bytes, checked when they came. All are flow-mods, so every bundle is atomic and ordered,
-//! whatever its flags ask. Bounds: [`MAX_BUNDLES`], [`MAX_BUNDLE_BYTES`], [`IDLE_MS`].
+//! whatever its flags ask. Bounds: [`MAX_BUNDLES`], [`MAX_BUNDLE_BYTES`], [`IDLE_MS`]; what bundles keep counts as input that is not
+//! carried out, of which all connections have a bound.
 
 use super::conn::Conn;
 use super::requests::Request;
-use super::{Ctx, Shared};
+use super::{BridgeCtx, Shared};
 use crate::flow_mod::{self, ModContext};
 use openflow::msg::control::{BundleAdd, BundleControl, BundleControlType};
 use openflow::{ErrorKind, HEADER_BYTES, Message, OfError, decode};
@@ -53,7 +54,7 @@ impl Conn {
         m: BundleControl,
         request: &Request<'_>,
         shared: &mut Shared,
-        ctx: &Ctx<'_>,
+        ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
         let reply = match m.ty {
             BundleControlType::OpenRequest => {
@@ -111,7 +112,7 @@ impl Conn {
         if !self.bundles.contains_key(&m.bundle_id) {
             self.open_bundle(m.bundle_id, m.flags, request)?;
         }
-        let all_bytes: usize = self.bundles.values().map(|b| b.bytes).sum();
+        let all_bytes = self.bundle_bytes();
         let bundle = self.bundles.get_mut(&m.bundle_id).ok_or(ErrorKind::BfcBadId)?;
         let error = if bundle.closed {
             ErrorKind::BfcBundleClosed
@@ -129,11 +130,16 @@ impl Conn {
         Err(error)
     }
 
+    /// What its bundles keep.
+    pub(super) fn bundle_bytes(&self) -> usize {
+        self.bundles.values().map(|b| b.bytes).sum()
+    }
+
     fn commit(
         &mut self,
         bundle: &Bundle,
         shared: &Shared,
-        ctx: &Ctx<'_>,
+        ctx: &BridgeCtx<'_>,
         now_ms: u64,
     ) -> Result<(), ErrorKind> {
         self.spent += bundle.messages.len();
@@ -172,6 +178,7 @@ impl Conn {
             if let Some(bundle) = self.bundles.remove(&id) {
                 self.refuse(ErrorKind::BfcTimeout, &bundle.opened_by);
             }
+            self.count_kept();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a connection asks about itself: features, configuration, role, which events it is told.
 
 use super::conn::{Conn, Outcome};
-use super::{Ctx, Shared, ports};
+use super::{BridgeCtx, Shared, ports};
 use crate::view::FragHandling;
 use flow::TableId;
 use openflow::msg::control::{AsyncConfig, ControllerRole, Role, SwitchConfig, SwitchFeatures};
@@ -29,7 +29,7 @@ fn has_ttl_flag(version: Version) -> bool {
 }
 
 impl Conn {
-    pub(super) fn features(&mut self, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+    pub(super) fn features(&mut self, xid: u32, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {
         let old = super::requests::is_old(self.version());
         let ports = match ctx.bridge_view() {
             Some(b) if old => b.ports.flood_order().map(|p| ports::describe(p, self.version())).collect(),
@@ -47,7 +47,7 @@ impl Conn {
         self.reply(&Message::FeaturesReply(features), xid)
     }
 
-    pub(super) fn get_config(&mut self, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+    pub(super) fn get_config(&mut self, xid: u32, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {
         let frags = ctx.bridge_view().map_or(FragHandling::default(), |b| b.frags);
         let ttl = has_ttl_flag(self.version()) && self.asyncs.packet_in[0] & INVALID_TTL_BIT != 0;
         let config = SwitchConfig {
@@ -59,7 +59,7 @@ impl Conn {
 
     /// Reassembly leaves the handling of fragments as it is, which the client learns by asking. A slave changes only its own
     /// connection.
-    pub(super) fn set_config(&mut self, m: SwitchConfig, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+    pub(super) fn set_config(&mut self, m: SwitchConfig, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {
         let ttl_flag = has_ttl_flag(self.version());
         let known = FragHandling::MASK | if ttl_flag { INVALID_TTL_TO_CONTROLLER } else { 0 };
         if m.flags & !known != 0 {

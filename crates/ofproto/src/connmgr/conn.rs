@@ -2,17 +2,20 @@
 
 use super::bundle::Bundle;
 use super::stats::Dump;
-use super::{Ctx, Shared};
+use super::{BridgeCtx, Shared};
 use crate::flow_mod::{ModContext, ModQueue};
 use crate::ports::Port;
+use openflow::budget::{Budgets, Share};
 use openflow::msg::control::{AsyncConfig, BundleControlType, ControllerRole};
-use openflow::session::{CloseReason, Config, Event, Session};
+use openflow::session::{CloseReason, Config, Event, SendError, Session};
 use openflow::{ErrorKind, Format, Message, Version, VersionSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Requests are worked on while less output than this waits.
 const BUSY_OUTPUT_BYTES: usize = 1 << 20;
+/// The same, when the connections of all bridges use half of the memory that they may use.
+const BUSY_OUTPUT_OF_MANY_BYTES: usize = 16 << 10;
 /// Packets for the controller are dropped when so much output waits.
 const PACKET_IN_OUTPUT_BYTES: usize = 256 << 10;
 /// Other events are dropped when so much output waits.
@@ -100,6 +103,10 @@ pub(super) struct Conn {
     pub(super) mods: ModQueue,
     /// What came behind flow-mods and waits for them.
     held: Option<Event>,
+    /// What the gathered flow-mods and the bundles hold.
+    kept: Share,
+    /// Bytes of the gathered flow-mods.
+    pub(super) mods_bytes: usize,
     /// Input came that was not looked at.
     fresh: bool,
     /// It ends rules, and cannot go on until others that ended have been told.
@@ -113,7 +120,7 @@ pub(super) struct Conn {
 }
 
 impl Conn {
-    pub(super) fn new(kind: ConnKind, versions: VersionSet, now_ms: u64) -> Conn {
+    pub(super) fn new(kind: ConnKind, versions: VersionSet, now_ms: u64, budgets: &Budgets) -> Conn {
         let (probe_interval_ms, miss_send_len_bytes) = match kind {
             ConnKind::Service | ConnKind::Snoop => (0, 0),
             ConnKind::Controller { probe_interval_ms } => (probe_interval_ms, DEFAULT_MISS_SEND_LEN_BYTES),
@@ -126,7 +133,7 @@ impl Conn {
         };
         Conn {
             kind,
-            session: Session::new(config, now_ms),
+            session: Session::sharing(config, now_ms, budgets),
             over: None,
             role: ControllerRole::Equal,
             asyncs: default_asyncs(),
@@ -138,6 +145,8 @@ impl Conn {
             counters: ConnCounters::default(),
             mods: ModQueue::default(),
             held: None,
+            kept: Share::new(&budgets.input),
+            mods_bytes: 0,
             fresh: false,
             blocked: false,
             spent: 0,
@@ -159,17 +168,45 @@ impl Conn {
     }
 
     pub(super) fn wants_input(&self) -> bool {
-        !self.is_over() && self.session.pending().len() < PENDING_BYTES && !self.is_behind()
+        let is_short = self.session.input_share().budget().is_short();
+        !is_short && !self.is_over() && self.session.pending().len() < PENDING_BYTES && !self.is_behind()
     }
 
     fn is_behind(&self) -> bool {
-        self.session.output().len() >= BUSY_OUTPUT_BYTES
+        let limit = match self.session.output_share().budget().is_half_used() {
+            true => BUSY_OUTPUT_OF_MANY_BYTES,
+            false => BUSY_OUTPUT_BYTES,
+        };
+        self.session.output().len() >= limit
+    }
+
+    /// Whether there is no memory for answers, whoever reads: the owner frees some before the next turn.
+    fn waits_for_memory(&self) -> bool {
+        self.session.output_share().budget().is_short()
+    }
+
+    /// Whether requests can be worked on as far as the peer is concerned.
+    pub(super) fn has_requests(&self) -> bool {
+        let has = self.dump.is_some() || self.fresh || self.held.is_some() || !self.mods.is_empty();
+        has && !self.is_over() && !self.is_behind() && !self.blocked
     }
 
     /// Whether it has something to do and nothing to wait for.
     pub(super) fn has_work(&self) -> bool {
-        let has = self.dump.is_some() || self.fresh || self.held.is_some() || !self.mods.is_empty();
-        has && !self.is_over() && !self.is_behind() && !self.blocked
+        self.has_requests() && !self.waits_for_memory()
+    }
+
+    /// Bytes that came and are not carried out.
+    pub(super) fn input_bytes(&self) -> usize {
+        self.session.input_share().bytes() + self.kept.bytes()
+    }
+
+    /// Takes note of what is kept of its requests.
+    pub(super) fn count_kept(&mut self) {
+        if self.mods.is_empty() {
+            self.mods_bytes = 0;
+        }
+        self.kept.set(self.mods_bytes + self.bundle_bytes());
     }
 
     pub(super) fn receive(&mut self, bytes: &[u8], now_ms: u64) {
@@ -181,11 +218,17 @@ impl Conn {
             self.over = Some(CloseReason::OutputOverflow);
             return;
         }
+        let budget = self.session.input_share().budget();
+        if budget.used_bytes().saturating_add(bytes.len()) > budget.limit_bytes() {
+            self.over = Some(CloseReason::MemoryShort);
+            return;
+        }
         self.session.push_input(bytes, now_ms);
         self.fresh = true;
     }
 
     pub(super) fn consume_output(&mut self, n: usize) {
+        let n = n.min(self.session.output().len());
         self.session.consume_output(n);
         self.taken_bytes += n as u64;
     }
@@ -194,13 +237,13 @@ impl Conn {
     pub(super) fn serve(
         &mut self,
         shared: &mut Shared,
-        ctx: &Ctx<'_>,
+        ctx: &BridgeCtx<'_>,
         now_ms: u64,
         work: &mut usize,
     ) -> Outcome {
         let mut outcome = Outcome::default();
         self.blocked = false;
-        while *work > 0 && !self.is_over() && !self.is_behind() && !self.blocked {
+        while *work > 0 && !self.is_over() && !self.is_behind() && !self.blocked && !self.waits_for_memory() {
             if self.dump.is_some() {
                 *work = work.saturating_sub(self.continue_dump(now_ms));
                 continue;
@@ -223,11 +266,12 @@ impl Conn {
             self.take_event(event, shared, ctx, now_ms, &mut outcome);
             *work = work.saturating_sub(std::mem::take(&mut self.spent));
         }
+        self.count_kept();
         outcome
     }
 
     /// Goes on with the flow-mods that were gathered.
-    fn change_rules(&mut self, shared: &Shared, ctx: &Ctx<'_>, now_ms: u64, work: &mut usize) {
+    fn change_rules(&mut self, shared: &Shared, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         let has_meter = |id| shared.meters.has(id);
         let cx = ModContext {
             version: self.version(),
@@ -246,7 +290,7 @@ impl Conn {
         &mut self,
         event: Event,
         shared: &mut Shared,
-        ctx: &Ctx<'_>,
+        ctx: &BridgeCtx<'_>,
         now_ms: u64,
         outcome: &mut Outcome,
     ) {
@@ -267,8 +311,8 @@ impl Conn {
 
     /// Answers with an error about `frame`. Output that cannot be written ends with the session's own limit.
     pub(super) fn refuse(&mut self, kind: ErrorKind, frame: &[u8]) {
-        if self.session.send_error(kind, frame).is_err() {
-            self.over.get_or_insert(CloseReason::OutputOverflow);
+        if let Err(why) = self.session.send_error(kind, frame) {
+            self.over.get_or_insert(no_room(why));
         }
     }
 
@@ -276,9 +320,9 @@ impl Conn {
     pub(super) fn reply(&mut self, message: &Message, xid: u32) -> Result<(), ErrorKind> {
         match self.session.send_with_xid(message, xid) {
             Ok(_) => Ok(()),
-            Err(openflow::session::SendError::Unencodable(kind)) => Err(kind),
-            Err(_) => {
-                self.over.get_or_insert(CloseReason::OutputOverflow);
+            Err(SendError::Unencodable(kind)) => Err(kind),
+            Err(why) => {
+                self.over.get_or_insert(no_room(why));
                 Ok(())
             }
         }
@@ -329,6 +373,9 @@ impl Conn {
     /// Whether it can be told of an ended rule now: there is room, or there has been none for so long that it is not waited for
     /// any longer. Otherwise, when to try again at the latest.
     pub(super) fn may_be_told(&mut self, now_ms: u64) -> Result<(), u64> {
+        if self.waits_for_memory() {
+            return Err(now_ms);
+        }
         if self.session.output().len() < EVENT_OUTPUT_BYTES {
             self.full = None;
             return Ok(());
@@ -348,7 +395,7 @@ impl Conn {
     /// Tells an event; dropped and counted when the reader is behind.
     pub(super) fn tell(&mut self, kind: AsyncKind, message: &Message) {
         let limit = if kind == AsyncKind::PacketIn { PACKET_IN_OUTPUT_BYTES } else { EVENT_OUTPUT_BYTES };
-        let full = self.session.output().len() >= limit;
+        let full = self.session.output().len() >= limit || self.waits_for_memory();
         let sent = !full && self.session.send_with_xid(message, 0).is_ok();
         match (kind, sent) {
             (AsyncKind::PacketIn, true) => self.counters.packet_ins += 1,
@@ -356,6 +403,14 @@ impl Conn {
             (_, true) => {}
             (_, false) => self.counters.events_dropped += 1,
         }
+    }
+}
+
+/// Why a connection is over whose answer was not taken.
+fn no_room(why: SendError) -> CloseReason {
+    match why {
+        SendError::Short => CloseReason::MemoryShort,
+        _ => CloseReason::OutputOverflow,
     }
 }
 

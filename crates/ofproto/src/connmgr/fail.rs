@@ -4,9 +4,9 @@
 //! secure mode, does nothing. A bridge that has lost them for three times the probe interval becomes a learning switch by a
 //! rule that nobody sees, above all others, until one is back; in secure mode it goes on with the rules that it has.
 
-use super::{Connmgr, Ctx};
+use super::{BridgeCtx, Connmgr};
 use crate::flow_mod;
-use crate::rule::{Rule, RuleFlags, RuleStats};
+use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
 use flow::action::Action;
 use flow::{Match, OfPort, TableId};
 use std::sync::Arc;
@@ -93,11 +93,10 @@ fn normal_rule(priority: i32, now_ms: u64) -> Rule {
     stats.credit(0, 0, now_ms);
     Rule {
         table: TableId(0),
-        matching: Match::catchall(),
+        matching: Match::catchall().into(),
         priority,
         cookie: 0,
-        idle_timeout_s: 0,
-        hard_timeout_s: 0,
+        timeouts: RuleTimeouts::new(0, 0, &[]),
         importance: 0,
         flags: RuleFlags::default(),
         actions: [Action::Output { port: OfPort::NORMAL, max_len_bytes: 0 }].into(),
@@ -107,14 +106,14 @@ fn normal_rule(priority: i32, now_ms: u64) -> Rule {
     }
 }
 
-fn add_normal(ctx: &Ctx<'_>, priority: i32, now_ms: u64) {
+fn add_normal(ctx: &BridgeCtx<'_>, priority: i32, now_ms: u64) {
     ctx.backer.change_bridge(ctx.bridge, |b| b.tables.insert(Arc::new(normal_rule(priority, now_ms))));
 }
 
 impl Connmgr {
     /// Takes the configuration of the bridge's controllers, at first and whenever it changes. The rules are flushed when the
     /// bridge gets its first controller, loses its last, or without controllers changes its mode.
-    pub fn configure(&mut self, config: RemoteConfig, ctx: &Ctx<'_>, now_ms: u64) {
+    pub fn configure(&mut self, config: RemoteConfig, ctx: &BridgeCtx<'_>, now_ms: u64) {
         let was = self.fail.config.replace(config);
         let now = config.governance();
         let changed = was.is_none_or(|was| was.governance() != now);
@@ -137,12 +136,12 @@ impl Connmgr {
     }
 
     /// The bridge ends: its meters leave the datapath.
-    pub fn shut_down(&mut self, ctx: &Ctx<'_>) {
+    pub fn shut_down(&mut self, ctx: &BridgeCtx<'_>) {
         self.conns.clear();
         self.shared.meters.clear(ctx);
     }
 
-    pub(super) fn run_fail_open(&mut self, ctx: &Ctx<'_>, now_ms: u64) {
+    pub(super) fn run_fail_open(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64) {
         let failed = self.fail.fails_at_ms().is_some_and(|at| now_ms >= at);
         if failed == self.fail.open {
             return;

@@ -1,7 +1,7 @@
 //! The meters of a bridge (OpenFlow 1.3 §5.7, §7.3.4.4): kept here, carried out by the datapath under a number of its own
 //! (see [`crate::meter_ids`]).
 
-use super::Ctx;
+use super::BridgeCtx;
 use crate::flow_mod;
 use crate::meter_ids::DP_METERS_MAX;
 use crate::rule::Rule;
@@ -60,7 +60,7 @@ impl MeterTable {
     }
 
     /// Carries a meter-mod out.
-    pub(super) fn change(&mut self, m: &MeterMod, ctx: &Ctx<'_>, now_ms: u64) -> Result<(), ErrorKind> {
+    pub(super) fn change(&mut self, m: &MeterMod, ctx: &BridgeCtx<'_>, now_ms: u64) -> Result<(), ErrorKind> {
         let id = m.meter.id;
         if m.command == MeterModCommand::Delete {
             let gone: Vec<u32> =
@@ -98,7 +98,7 @@ impl MeterTable {
     }
 
     /// Removes a meter and the rules that use it (1.3 §6.5).
-    fn delete(&mut self, id: u32, ctx: &Ctx<'_>) {
+    fn delete(&mut self, id: u32, ctx: &BridgeCtx<'_>) {
         let Some(entry) = self.meters.remove(&id) else { return };
         flow_mod::remove_where(ctx.backer, ctx.bridge, |r| uses(r, id));
         ctx.backer.set_meter(ctx.bridge, id, None);
@@ -108,7 +108,7 @@ impl MeterTable {
     }
 
     /// Removes all meters, when the bridge ends.
-    pub(super) fn clear(&mut self, ctx: &Ctx<'_>) {
+    pub(super) fn clear(&mut self, ctx: &BridgeCtx<'_>) {
         while let Some(id) = self.meters.keys().next().copied() {
             self.delete(id, ctx);
         }
@@ -128,7 +128,12 @@ impl MeterTable {
 
     /// Statistics of a meter, or of all. What the datapath does not tell is all ones, as the standard asks for counters
     /// that are not known.
-    pub(super) fn stats(&self, id: u32, ctx: &Ctx<'_>, now_ms: u64) -> Result<Vec<MeterStats>, ErrorKind> {
+    pub(super) fn stats(
+        &self,
+        id: u32,
+        ctx: &BridgeCtx<'_>,
+        now_ms: u64,
+    ) -> Result<Vec<MeterStats>, ErrorKind> {
         let view = ctx.bridge_view();
         let users =
             |id: u32| view.as_ref().map_or(0, |b| b.tables.iter().filter(|r| uses(r, id)).count() as u32);

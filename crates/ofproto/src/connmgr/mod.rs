@@ -12,6 +12,10 @@
 //! [`Connmgr::wants_input`], leaves the rest in the socket); long answers are made piece by piece as they are read; packets and
 //! changes of ports for a slow reader are dropped and counted; bundles are bounded in number and bytes.
 //!
+//! Managers of several bridges share two bounds of memory ([`Budgets`]): of output that is not sent, and of input that is not carried out,
+//! bundles included. Where one is short, requests and input wait, and the owner closes the connection that holds most
+//! ([`Connmgr::held`]). From half of it on, a connection has less output made for it ahead of its reader.
+//!
 //! Ended rules wait for a slow reader, and flow-mods that end more of them wait with them; one that has taken nothing for five
 //! seconds is left out, and what it was not told is counted. As in Open vSwitch, a barrier does not wait for them.
 //!
@@ -44,6 +48,7 @@ use dpif::Datapath;
 use fail::FailState;
 use flow::OfPort;
 use meters::MeterTable;
+use openflow::budget::Budgets;
 use openflow::msg::control::ControllerRole;
 use openflow::msg::stats::SwitchDesc;
 use openflow::session::CloseReason;
@@ -62,7 +67,7 @@ pub struct ConnId(pub u64);
 
 /// What the bridge is made of, while its connections are served.
 #[derive(Clone, Copy)]
-pub struct Ctx<'a> {
+pub struct BridgeCtx<'a> {
     /// Tables, ports, translation.
     pub backer: &'a Backer,
     /// Where packets are sent and port counters kept.
@@ -75,7 +80,7 @@ pub struct Ctx<'a> {
     pub desc: &'a SwitchDesc,
 }
 
-impl Ctx<'_> {
+impl BridgeCtx<'_> {
     /// The bridge as it is now; `None` when it is gone.
     fn bridge_view(&self) -> Option<Arc<BridgeView>> {
         self.backer.view().bridge(self.bridge).cloned()
@@ -93,8 +98,8 @@ struct Shared {
 }
 
 /// The connections of one bridge.
-#[derive(Default)]
 pub struct Connmgr {
+    budgets: Budgets,
     conns: BTreeMap<ConnId, Conn>,
     next_id: u64,
     shared: Shared,
@@ -106,6 +111,21 @@ pub struct Connmgr {
     removed_again_ms: Option<u64>,
     /// What connections that are gone counted.
     gone: ConnCounters,
+}
+
+/// Bytes that a connection makes its manager hold.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Held {
+    /// That came and are not carried out.
+    pub input_bytes: usize,
+    /// That were made and are not sent.
+    pub output_bytes: usize,
+}
+
+impl Default for Connmgr {
+    fn default() -> Connmgr {
+        Connmgr::new()
+    }
 }
 
 /// A controller sets a port's device up or down.
@@ -133,20 +153,35 @@ pub struct ConnStatus {
 impl Connmgr {
     /// No connections; the bridge's rules as [`Connmgr::configure`] makes them.
     pub fn new() -> Connmgr {
-        Connmgr::default()
+        Connmgr::sharing(Budgets::unbounded())
+    }
+
+    /// The same, with bounds that it shares with other bridges.
+    pub fn sharing(budgets: Budgets) -> Connmgr {
+        Connmgr {
+            budgets,
+            conns: BTreeMap::new(),
+            next_id: 0,
+            shared: Shared::default(),
+            fail: FailState::default(),
+            admin_changes: Vec::new(),
+            served: None,
+            removed_again_ms: None,
+            gone: ConnCounters::default(),
+        }
     }
 
     /// A connection has come about; its hello waits in the output.
     pub fn open(&mut self, kind: ConnKind, versions: VersionSet, now_ms: u64) -> ConnId {
         let id = ConnId(self.next_id);
         self.next_id += 1;
-        self.conns.insert(id, Conn::new(kind, versions, now_ms));
+        self.conns.insert(id, Conn::new(kind, versions, now_ms, &self.budgets));
         self.watchers_changed();
         id
     }
 
     /// The connection is gone.
-    pub fn close(&mut self, id: ConnId, ctx: &Ctx<'_>, now_ms: u64) {
+    pub fn close(&mut self, id: ConnId, ctx: &BridgeCtx<'_>, now_ms: u64) {
         if let Some(conn) = self.conns.remove(&id) {
             self.gone.add(&conn.counters);
         }
@@ -192,7 +227,7 @@ impl Connmgr {
 
     /// Whether a connection has requests that were not carried out, whatever they wait for but its reader.
     pub fn is_busy(&self, id: ConnId) -> bool {
-        self.conns.get(&id).is_some_and(|c| c.blocked || c.has_work())
+        self.conns.get(&id).is_some_and(|c| c.blocked || c.has_requests())
     }
 
     /// After so long without a sign of life, a connection is asked for one; 0 for never.
@@ -205,6 +240,12 @@ impl Connmgr {
     /// Why the connection is to be closed once its output is sent; `None` while it lives or when it is not there.
     pub fn close_reason(&self, id: ConnId) -> Option<CloseReason> {
         self.conns.get(&id)?.over
+    }
+
+    /// What a connection holds of the bounds that it shares.
+    pub fn held(&self, id: ConnId) -> Option<Held> {
+        let c = self.conns.get(&id)?;
+        Some(Held { input_bytes: c.input_bytes(), output_bytes: c.session.output_share().bytes() })
     }
 
     /// State of a connection.
@@ -237,13 +278,13 @@ impl Connmgr {
     }
 
     /// One turn with all the work that it may do; see [`Connmgr::run_within`].
-    pub fn run(&mut self, ctx: &Ctx<'_>, now_ms: u64) {
+    pub fn run(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64) {
         self.run_within(ctx, now_ms, &mut WORK_PER_TURN.clone());
     }
 
     /// Takes the time and goes on with what waits, as far as `work` goes: ended rules, requests, answers in pieces, keepalive,
     /// bundles left behind, fail-open. What is left makes [`Connmgr::next_wakeup_ms`] tell of now.
-    pub fn run_within(&mut self, ctx: &Ctx<'_>, now_ms: u64, work: &mut usize) {
+    pub fn run_within(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         for conn in self.conns.values_mut() {
             conn.tick(now_ms);
             conn.expire_bundles(now_ms);
@@ -280,7 +321,7 @@ impl Connmgr {
     }
 
     /// Works on a connection's requests until there is none, its reader is behind, or `work` is used up.
-    fn serve(&mut self, id: ConnId, ctx: &Ctx<'_>, now_ms: u64, work: &mut usize) {
+    fn serve(&mut self, id: ConnId, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let was_up = conn.is_up();
         let outcome = conn.serve(&mut self.shared, ctx, now_ms, work);
@@ -306,7 +347,7 @@ impl Connmgr {
 
     /// Table misses go to controllers of OpenFlow 1.2 and older, and to service connections of those versions that asked
     /// for packets. Which controllers listen at all is told to those who make packets for them.
-    fn connections_changed(&mut self, ctx: &Ctx<'_>, now_ms: u64) {
+    fn connections_changed(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64) {
         let wanted = self.conns.values().any(Conn::wants_misses);
         if let Some(bridge) = ctx.bridge_view() {
             let listening = self.conns.values().filter(|c| c.reasons(conn::AsyncKind::PacketIn) != 0);

@@ -1,12 +1,12 @@
 //! Packets to and from controllers, and rules that ended.
 
 use super::conn::{AsyncKind, Conn};
-use super::{Connmgr, Ctx, Shared};
+use super::{BridgeCtx, Connmgr, Shared};
 use crate::events::{PacketInEvent, RemovedEvent, RemovedReason};
 use crate::flow_mod::ModContext;
 use crate::rule::Rule;
 use crate::xlate::{Request, Start, miss_reason, translate};
-use dpif::{DpifOp, Execute, OpBatch, PmdId};
+use dpif::{DpifOp, Execute, FlowStats, OpBatch, PmdId};
 use flow::action::PacketInReason;
 use flow::extract::{Metadata, extract};
 use flow::fields::FieldId;
@@ -58,7 +58,7 @@ impl Conn {
         &mut self,
         m: &PacketOut,
         shared: &Shared,
-        ctx: &Ctx<'_>,
+        ctx: &BridgeCtx<'_>,
         now_ms: u64,
     ) -> Result<(), ErrorKind> {
         if m.buffer_id != NO_BUFFER {
@@ -92,7 +92,9 @@ impl Conn {
         };
         let t = translate(&request, &mut ctx.backer.xlate_host(true, now_ms));
         ctx.backer.tell_fault(&bridge.name, &flow, &t);
-        t.cache.replay(1, m.data.len() as u64, now_ms, &mut ctx.backer.effect_host());
+        let bytes = m.data.len() as u64;
+        let seen = FlowStats { packets: 1, bytes, used_ms: now_ms, tcp_flags: flow.tcp_flags };
+        t.cache.replay(&seen, &mut ctx.backer.effect_host());
         let execute = Execute {
             packet: Packet::from_slice(&m.data),
             key,
@@ -209,7 +211,7 @@ impl Connmgr {
 
     /// Tells the controllers of the rules that ended, oldest first, until `work` is used up or one that is to be told has no room.
     /// One that has taken nothing for long is left out, which is counted.
-    pub(super) fn tell_removed(&mut self, ctx: &Ctx<'_>, now_ms: u64, work: &mut usize) {
+    pub(super) fn tell_removed(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         self.removed_again_ms = None;
         while *work > 0
             && let Some(event) = ctx.backer.removed.take(ctx.bridge)
@@ -246,18 +248,19 @@ fn reason_of(event: &RemovedEvent) -> FlowRemovedReason {
 fn described(rule: &Rule, reason: FlowRemovedReason, now_ms: u64) -> FlowRemoved {
     let (packet_count, byte_count) = rule.stats.counts();
     let age_ms = now_ms.saturating_sub(rule.created_ms);
+    let matching = rule.matching.unpack();
     FlowRemoved {
         // OpenFlow 1.0's own form cannot tell every match.
-        format: if openflow::match_fits_10(&rule.matching) { Format::Standard } else { Format::Nxt },
-        matching: rule.matching,
+        format: if openflow::match_fits_10(&matching) { Format::Standard } else { Format::Nxt },
+        matching,
         cookie: rule.cookie,
         priority: rule.priority.clamp(0, i32::from(u16::MAX)) as u16,
         reason,
         table: rule.table,
         duration_s: (age_ms / 1000) as u32,
         duration_ns: (age_ms % 1000) as u32 * 1_000_000,
-        idle_timeout_s: rule.idle_timeout_s,
-        hard_timeout_s: rule.hard_timeout_s,
+        idle_timeout_s: rule.timeouts.idle_s(),
+        hard_timeout_s: rule.timeouts.hard_s(),
         packet_count,
         byte_count,
     }

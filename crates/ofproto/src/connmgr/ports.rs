@@ -2,26 +2,15 @@
 
 use super::conn::{AsyncKind, Conn, Outcome};
 use super::requests::Request;
-use super::{ConnId, Connmgr, Ctx, Shared};
+use super::{BridgeCtx, ConnId, Connmgr, Shared};
 use crate::ports::{Port, PortConfigBits, PortTable};
+use dpif::{DeviceStats, PortStats};
 use flow::OfPort;
 use openflow::msg::port::{self as wire, PortMod, PortReason, PortStatus, config, state};
 use openflow::{ErrorKind, Message, Multi, Version};
+use std::collections::HashMap;
 use std::sync::Arc;
 use sync::Ordering;
-
-/// `OFPPF_*` of a full-duplex link of so many Mbit/s (OpenFlow 1.3 §7.2.1).
-const SPEED_FEATURES: [(u32, u32); 7] = [
-    (10, 1 << 1),
-    (100, 1 << 3),
-    (1000, 1 << 5),
-    (10_000, 1 << 6),
-    (40_000, 1 << 7),
-    (100_000, 1 << 8),
-    (1_000_000, 1 << 9),
-];
-/// `OFPPF_OTHER`: another speed than those.
-const OTHER_SPEED: u32 = 1 << 10;
 
 /// Bits of the configuration.
 const CONFIG_BITS: [(u32, fn(&mut PortConfigBits) -> &mut bool); 7] = [
@@ -50,28 +39,24 @@ pub(super) fn describe(p: &Port, version: Version) -> wire::Port {
     let down = p.link_down || p.config.port_down;
     // OpenFlow 1.0 has no bit for a port that could be used.
     let live = if version == Version::V10 { 0 } else { state::LIVE };
-    let curr = match SPEED_FEATURES.iter().find(|(mbps, _)| *mbps == p.speed_mbps) {
-        Some((_, bit)) => *bit,
-        None if p.speed_mbps == 0 => 0,
-        None => OTHER_SPEED,
-    };
+    let features = &p.features;
     wire::Port {
         port: p.of_port,
         hw_addr: p.mac,
         name: p.name.clone(),
         config: config_bits(p.config),
         state: if p.link_down { state::LINK_DOWN } else { 0 } | if down { 0 } else { live },
-        curr,
-        advertised: 0,
-        supported: 0,
+        curr: features.current,
+        advertised: features.advertised,
+        supported: features.supported,
         peer: 0,
-        curr_speed_kbps: p.speed_mbps.saturating_mul(1000),
-        max_speed_kbps: 0,
+        curr_speed_kbps: features.speed_mbps.saturating_mul(1000),
+        max_speed_kbps: features.speed_max_mbps.saturating_mul(1000),
     }
 }
 
-/// Counters of a port; those that nobody keeps are all ones.
-fn counters(p: &Port, ctx: &Ctx<'_>) -> wire::PortStats {
+/// Counters of a port; those that nobody keeps are all ones. `device`: what the datapath counted, where it did.
+fn counters(p: &Port, device: Option<PortStats>) -> wire::PortStats {
     let unknown = wire::PortStats {
         port: p.of_port,
         rx_packets: u64::MAX,
@@ -89,29 +74,32 @@ fn counters(p: &Port, ctx: &Ctx<'_>) -> wire::PortStats {
         duration_s: u32::MAX,
         duration_ns: u32::MAX,
     };
-    let Some(dp_port) = p.dp_port.filter(|_| !p.is_counted_here()) else {
+    if p.is_counted_here() {
         let [rx_packets, rx_bytes] = p.counters.rx.each_ref().map(|n| n.load(Ordering::Relaxed));
         let [tx_packets, tx_bytes] = p.counters.tx.each_ref().map(|n| n.load(Ordering::Relaxed));
         return wire::PortStats { rx_packets, rx_bytes, tx_packets, tx_bytes, ..unknown };
-    };
-    match ctx.datapath.port_stats(dp_port) {
-        Ok(s) => wire::PortStats {
-            rx_packets: s.rx_packets,
-            tx_packets: s.tx_packets,
-            rx_bytes: s.rx_bytes,
-            tx_bytes: s.tx_bytes,
-            rx_dropped: s.rx_dropped,
-            tx_dropped: s.tx_dropped,
-            rx_errors: s.rx_errors,
-            tx_errors: s.tx_errors,
-            ..unknown
-        },
-        Err(_) => unknown,
+    }
+    let Some(s) = device.map(PortStats::with_device) else { return unknown };
+    let of_link = |count: fn(&DeviceStats) -> u64| s.device.as_ref().map_or(u64::MAX, count);
+    wire::PortStats {
+        rx_packets: s.rx_packets,
+        tx_packets: s.tx_packets,
+        rx_bytes: s.rx_bytes,
+        tx_bytes: s.tx_bytes,
+        rx_dropped: s.rx_dropped,
+        tx_dropped: s.tx_dropped,
+        rx_errors: s.rx_errors,
+        tx_errors: s.tx_errors,
+        rx_frame_errors: of_link(|d| d.rx_frame),
+        rx_over_errors: of_link(|d| d.rx_over),
+        rx_crc_errors: of_link(|d| d.rx_crc),
+        collisions: of_link(|d| d.collisions),
+        ..unknown
     }
 }
 
 impl Conn {
-    pub(super) fn port_desc(&mut self, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+    pub(super) fn port_desc(&mut self, xid: u32, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {
         let version = self.version();
         let ports = ctx
             .bridge_view()
@@ -125,14 +113,22 @@ impl Conn {
         which: OfPort,
         request: &Request<'_>,
         shared: &mut Shared,
-        ctx: &Ctx<'_>,
+        ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
         let mut entries = Vec::new();
+        // One question for all.
+        let all: Option<HashMap<_, _>> =
+            (which == OfPort::NONE).then(|| ctx.datapath.all_port_stats().into_iter().collect());
+        let counted = |port| match &all {
+            Some(all) => all.get(&port).copied(),
+            None => ctx.datapath.port_stats(port).ok(),
+        };
         if let Some(b) = ctx.bridge_view() {
             for p in b.ports.flood_order().filter(|p| which == OfPort::NONE || p.of_port == which) {
                 let since_ms = *shared.port_since_ms.entry(p.of_port).or_insert(request.now_ms);
                 let age_ms = request.now_ms.saturating_sub(since_ms);
-                let mut s = counters(p, ctx);
+                let device = p.dp_port.filter(|_| !p.is_counted_here()).and_then(counted);
+                let mut s = counters(p, device);
                 (s.duration_s, s.duration_ns) = ((age_ms / 1000) as u32, (age_ms % 1000) as u32 * 1_000_000);
                 entries.push(s);
             }
@@ -144,7 +140,7 @@ impl Conn {
     pub(super) fn port_mod(
         &mut self,
         m: &PortMod,
-        ctx: &Ctx<'_>,
+        ctx: &BridgeCtx<'_>,
         outcome: &mut Outcome,
     ) -> Result<(), ErrorKind> {
         let view = ctx.bridge_view().ok_or(ErrorKind::PmfcBadPort)?;

@@ -1,7 +1,7 @@
 //! Which function answers which request, and who may ask it.
 
 use super::conn::{Conn, Outcome};
-use super::{Ctx, Shared};
+use super::{BridgeCtx, Shared};
 use flow::TableId;
 use openflow::msg::control::{ControllerRole, TableMod, TlvTable, TlvTableCommand, TlvTableMod};
 use openflow::msg::group::{GroupFeatures, GroupMod, GroupModCommand};
@@ -41,7 +41,7 @@ impl Conn {
         message: Message,
         request: &Request<'_>,
         shared: &mut Shared,
-        ctx: &Ctx<'_>,
+        ctx: &BridgeCtx<'_>,
         outcome: &mut Outcome,
     ) -> Res {
         if self.role == ControllerRole::Slave && changes_the_switch(message.kind()) {
@@ -50,6 +50,7 @@ impl Conn {
         match message {
             Message::FlowMod(fm) => {
                 self.mods.push(fm, request.frame);
+                self.mods_bytes += request.frame.len();
                 Ok(())
             }
             Message::PacketOut(m) => self.packet_out(&m, shared, ctx, request.now_ms),
@@ -87,7 +88,7 @@ impl Conn {
         message: Message,
         request: &Request<'_>,
         shared: &mut Shared,
-        ctx: &Ctx<'_>,
+        ctx: &BridgeCtx<'_>,
         outcome: &mut Outcome,
     ) -> Res {
         let xid = request.xid;
@@ -139,7 +140,13 @@ impl Conn {
     }
 
     /// Questions about rules, tables and ports. What is no question to a switch is refused.
-    fn ask(&mut self, message: Message, request: &Request<'_>, shared: &mut Shared, ctx: &Ctx<'_>) -> Res {
+    fn ask(
+        &mut self,
+        message: Message,
+        request: &Request<'_>,
+        shared: &mut Shared,
+        ctx: &BridgeCtx<'_>,
+    ) -> Res {
         let xid = request.xid;
         match message {
             Message::DescRequest => self.reply(&Message::DescReply(ctx.desc.clone()), xid),

@@ -29,7 +29,10 @@ impl Connmgr {
         }
         let mut left = false;
         for watcher in self.conns.values_mut().filter(|c| c.kind == ConnKind::Snoop && !c.is_over()) {
-            let full = matches!(watcher.session.send_copies(&copies), Err(SendError::Full { .. }));
+            let full = matches!(
+                watcher.session.send_copies(&copies),
+                Err(SendError::Full { .. } | SendError::Short)
+            );
             if full || lost {
                 watcher.over = Some(CloseReason::OutputOverflow);
                 left = true;

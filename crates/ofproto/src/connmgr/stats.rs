@@ -2,10 +2,11 @@
 //!
 //! The rules asked for are gathered at once, as they are at that moment, and told piece by piece as the reader reads.
 
-use super::Ctx;
+use super::BridgeCtx;
 use super::conn::Conn;
 use crate::flow_mod::{LOOKS_PER_CHANGE, TABLE_MAX_RULES};
 use crate::rule::Rule;
+use crate::tables::Selection;
 use flow::{OfPort, TableId};
 use openflow::msg::flow_mod::FlowModFlags;
 use openflow::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
@@ -27,16 +28,18 @@ pub(super) struct Dump {
 }
 
 /// The rules asked for, and how much work it was to find them.
-fn wanted(m: &FlowStatsRequest, ctx: &Ctx<'_>) -> (Vec<Arc<Rule>>, usize) {
+fn wanted(m: &FlowStatsRequest, ctx: &BridgeCtx<'_>) -> (Vec<Arc<Rule>>, usize) {
     let Some(bridge) = ctx.bridge_view() else { return (Vec::new(), 0) };
-    let mut rules = bridge.tables.within(m.table, &m.matching);
-    rules.retain(|r| {
-        !r.is_hidden()
-            && (r.cookie ^ m.cookie) & m.cookie_mask == 0
-            && r.outputs_to(m.out_port)
-            && m.out_group == GROUP_ANY
-    });
-    (rules, bridge.tables.looks(m.table) / LOOKS_PER_CHANGE)
+    let by = Selection {
+        table: m.table,
+        matching: m.matching,
+        cookie: m.cookie,
+        cookie_mask: m.cookie_mask,
+        out_port: m.out_port,
+    };
+    let mut rules = bridge.tables.select(&by);
+    rules.retain(|r| !r.is_hidden() && m.out_group == GROUP_ANY);
+    (rules, bridge.tables.looks(&by) / LOOKS_PER_CHANGE)
 }
 
 fn told(rule: &Rule, now_ms: u64) -> FlowStats {
@@ -55,15 +58,15 @@ fn told(rule: &Rule, now_ms: u64) -> FlowStats {
         duration_s: (age_ms / 1000) as u32,
         duration_ns: (age_ms % 1000) as u32 * 1_000_000,
         priority: rule.priority.clamp(0, i32::from(u16::MAX)) as u16,
-        idle_timeout_s: rule.idle_timeout_s,
-        hard_timeout_s: rule.hard_timeout_s,
+        idle_timeout_s: rule.timeouts.idle_s(),
+        hard_timeout_s: rule.timeouts.hard_s(),
         idle_age_s: seconds_since(rule.stats.used_ms()),
         hard_age_s: seconds_since(rule.modified_ms),
         flags,
         cookie: rule.cookie,
         packet_count,
         byte_count,
-        matching: rule.matching,
+        matching: rule.matching.unpack(),
         actions: rule.actions.to_vec(),
     }
 }
@@ -73,7 +76,7 @@ impl Conn {
         &mut self,
         m: &FlowStatsRequest,
         xid: u32,
-        ctx: &Ctx<'_>,
+        ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
         let (rules, work) = wanted(m, ctx);
         self.spent += work;
@@ -102,7 +105,7 @@ impl Conn {
         &mut self,
         m: &FlowStatsRequest,
         xid: u32,
-        ctx: &Ctx<'_>,
+        ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
         let mut sums = AggregateStats { format: m.format, ..AggregateStats::default() };
         let (rules, work) = wanted(m, ctx);
@@ -116,7 +119,7 @@ impl Conn {
         self.reply(&Message::AggregateReply(sums), xid)
     }
 
-    pub(super) fn table_stats(&mut self, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+    pub(super) fn table_stats(&mut self, xid: u32, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {
         let bridge = ctx.bridge_view();
         let row = |n: u8| {
             let table = TableId(n);
@@ -141,7 +144,7 @@ impl Conn {
         &mut self,
         m: QueueStatsRequest,
         xid: u32,
-        ctx: &Ctx<'_>,
+        ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
         known_port(m.port, ctx)?;
         if m.queue != QUEUE_ALL {
@@ -150,14 +153,19 @@ impl Conn {
         self.reply(&Message::QueueStatsReply(Multi::all(Vec::new())), xid)
     }
 
-    pub(super) fn queue_config(&mut self, port: OfPort, xid: u32, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+    pub(super) fn queue_config(
+        &mut self,
+        port: OfPort,
+        xid: u32,
+        ctx: &BridgeCtx<'_>,
+    ) -> Result<(), ErrorKind> {
         known_port(port, ctx)?;
         self.reply(&Message::QueueGetConfigReply(QueueConfig { port, queues: Vec::new() }), xid)
     }
 }
 
 /// Requires a port of the bridge, or any (`NONE`).
-fn known_port(port: OfPort, ctx: &Ctx<'_>) -> Result<(), ErrorKind> {
+fn known_port(port: OfPort, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {
     let there = ctx.bridge_view().is_some_and(|b| b.ports.port(port).is_some());
     if there || port == OfPort::NONE { Ok(()) } else { Err(ErrorKind::QofcBadPort) }
 }

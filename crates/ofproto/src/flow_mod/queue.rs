@@ -6,10 +6,11 @@
 //!
 //! Steps pause while too many ended rules wait to be told ([`crate::events`]).
 
-use super::{Ended, ModContext, add, change, check, collect, end_learned, learners};
+use super::{Ended, ModContext, add, change, check, collect, end_learned, selection};
 use crate::backer::Backer;
 use crate::ports::BridgeId;
 use crate::rule::Rule;
+use crate::rule_index::learners;
 use crate::tables::Tables;
 use flow::TableId;
 use openflow::ErrorKind;
@@ -127,7 +128,7 @@ impl ModQueue {
 fn looks(tables: &Tables, fm: &FlowMod) -> usize {
     match fm.command {
         FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict => 1,
-        _ => tables.looks(fm.table),
+        _ => tables.looks(&selection(fm)),
     }
 }
 

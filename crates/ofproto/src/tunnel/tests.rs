@@ -41,7 +41,7 @@ fn port(number: u32, config: TunnelConfig) -> Arc<Port> {
         config: PortConfigBits::default(),
         tree: None,
         link_down: false,
-        speed_mbps: 0,
+        features: Default::default(),
     })
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use sync::Ordering;
 
 /// What is left of a packet's actions.
-pub(super) struct Rest {
+pub(super) struct Remaining {
     pub(super) actions: Arc<[DpAction]>,
     /// The packet went to controllers.
     pub(super) went_on: bool,
@@ -53,9 +53,9 @@ impl Frame<'_> {
 }
 
 /// Makes the packet-ins that `actions` ask for and says what is left to do.
-pub(super) fn take(backer: &Backer, view: &View, upcall: &Upcall, actions: Arc<[DpAction]>) -> Rest {
+pub(super) fn take(backer: &Backer, view: &View, upcall: &Upcall, actions: Arc<[DpAction]>) -> Remaining {
     let Some(last) = actions.iter().rposition(|a| for_controller(a).is_some()) else {
-        return Rest { actions, went_on: false };
+        return Remaining { actions, went_on: false };
     };
     let mut frame = Frame { packet: Cow::Borrowed(&upcall.packet), key: upcall.key };
     let mut rest = Vec::with_capacity(actions.len());
@@ -72,7 +72,7 @@ pub(super) fn take(backer: &Backer, view: &View, upcall: &Upcall, actions: Arc<[
     }
     let went_on = rest.len() < done;
     rest.extend_from_slice(&actions[done..]);
-    Rest { actions: rest.into(), went_on }
+    Remaining { actions: rest.into(), went_on }
 }
 
 fn made(backer: &Backer, view: &View, frame: &Frame<'_>, cookie: ControllerCookie) {

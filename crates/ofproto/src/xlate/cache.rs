@@ -2,8 +2,9 @@
 
 use crate::mac_table::{Learned, MacTable};
 use crate::ports::{BridgeId, BundleId, PortCounters};
-use crate::rule::{Rule, RuleFlags};
+use crate::rule::{Rule, RuleFlags, SharedTimeouts};
 use crate::tables::TableCounters;
+use dpif::FlowStats;
 use flow::action::Action;
 use flow::{MacAddr, Match, TableId};
 use std::sync::Arc;
@@ -59,6 +60,15 @@ pub enum XlateEffect {
     Sent(Arc<PortCounters>),
     /// It came in by one.
     Received(Arc<PortCounters>),
+    /// A `fin_timeout` action.
+    FinTimeout {
+        /// Timeouts of its rule.
+        timeouts: Arc<SharedTimeouts>,
+        /// At most so many seconds behind a FIN or RST; 0 leaves it as it is.
+        idle_s: u16,
+        /// Likewise.
+        hard_s: u16,
+    },
     /// A `learn` action.
     Learn {
         /// Bridge.
@@ -66,6 +76,19 @@ pub enum XlateEffect {
         /// Rule.
         learned: Box<LearnedFlow>,
     },
+}
+
+/// Flags of TCP (RFC 9293 §3.1) that end a connection: FIN and RST.
+const ENDS_CONNECTION: u16 = 0x05;
+
+impl XlateEffect {
+    /// Whether it changes more than counters: what is learned, or when rules end.
+    fn changes_rules(&self) -> bool {
+        matches!(
+            self,
+            XlateEffect::Normal { .. } | XlateEffect::Learn { .. } | XlateEffect::FinTimeout { .. }
+        )
+    }
 }
 
 fn credit([of_packets, of_bytes]: &[AtomicU64; 2], packets: u64, bytes: u64) {
@@ -98,25 +121,37 @@ impl XlateCache {
         &self.effects
     }
 
-    /// Carries out what is learned, and counts nothing: for a packet that is traced.
-    pub fn replay_learning(&self, used_ms: u64, host: &mut dyn EffectHost) {
-        let learns = |e: &&XlateEffect| matches!(e, XlateEffect::Normal { .. } | XlateEffect::Learn { .. });
-        let effects = self.effects.iter().filter(learns).cloned().collect();
-        XlateCache { effects }.replay(0, 0, used_ms, host);
+    /// Carries out what is learned and which timeouts shrink, and counts nothing.
+    pub fn replay_learning(&self, seen: &FlowStats, host: &mut dyn EffectHost) {
+        let seen = FlowStats { packets: 0, bytes: 0, ..*seen };
+        self.replay_some(XlateEffect::changes_rules, &seen, host);
     }
 
     /// Counts, and learns nothing: for packets whose translation is over.
-    pub fn replay_counters(&self, packets: u64, bytes: u64, used_ms: u64, host: &mut dyn EffectHost) {
-        let learns = |e: &&XlateEffect| matches!(e, XlateEffect::Normal { .. } | XlateEffect::Learn { .. });
-        let effects = self.effects.iter().filter(|e| !learns(e)).cloned().collect();
-        XlateCache { effects }.replay(packets, bytes, used_ms, host);
+    pub fn replay_counters(&self, seen: &FlowStats, host: &mut dyn EffectHost) {
+        self.replay_some(|e| !e.changes_rules(), seen, host);
     }
 
-    /// Carries the effects out for `packets` packets of `bytes` bytes, the last of them at `used_ms`. An older
+    /// Shrinks timeouts, and does nothing else.
+    pub fn replay_timeouts(&self, seen: &FlowStats, host: &mut dyn EffectHost) {
+        self.replay_some(|e| matches!(e, XlateEffect::FinTimeout { .. }), seen, host);
+    }
+
+    /// Carries the effects out for the packets that were seen, the last of them at `used_ms`. An older
     /// `used_ms` never overrides newer state.
-    pub fn replay(&self, packets: u64, bytes: u64, used_ms: u64, host: &mut dyn EffectHost) {
-        for effect in &self.effects {
+    pub fn replay(&self, seen: &FlowStats, host: &mut dyn EffectHost) {
+        self.replay_some(|_| true, seen, host);
+    }
+
+    fn replay_some(&self, which: impl Fn(&XlateEffect) -> bool, seen: &FlowStats, host: &mut dyn EffectHost) {
+        let FlowStats { packets, bytes, used_ms, tcp_flags } = *seen;
+        for effect in self.effects.iter().filter(|e| which(e)) {
             match effect {
+                XlateEffect::FinTimeout { timeouts, idle_s, hard_s } => {
+                    if tcp_flags & ENDS_CONNECTION != 0 {
+                        timeouts.reduce(*idle_s, *hard_s);
+                    }
+                }
                 XlateEffect::Rule(rule) => rule.stats.credit(packets, bytes, used_ms),
                 XlateEffect::Table { counters, hit } => counters.credit(*hit, packets),
                 XlateEffect::Sent(port) => credit(&port.tx, packets, bytes),

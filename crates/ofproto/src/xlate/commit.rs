@@ -3,7 +3,7 @@
 //!
 //! A set action's mask covers the fields that differ, and of them the bits that were looked at or set.
 
-use super::ctx::Ctx;
+use super::ctx::XlateCtx;
 use dpif::{ArpSet, DpAction, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
 use flow::{Flow, VlanTag, nw_frag};
 use packet::headers as h;
@@ -46,7 +46,7 @@ macro_rules! changed {
     }};
 }
 
-impl Ctx<'_> {
+impl XlateCtx<'_> {
     /// Brings the datapath's packet up to date.
     pub(super) fn commit(&mut self) {
         self.commit_eth();

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
-use crate::rule::Rule;
+use crate::rule::{Rule, RuleTimeouts};
 use crate::view::{BridgeView, FragHandling, View};
 use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
 use flow::action::{Action, ControllerAction, PacketInReason};
@@ -29,7 +29,7 @@ fn is_reversible(action: &Action) -> bool {
     !matches!(action, Action::Meter(_))
 }
 
-pub(super) struct Ctx<'a> {
+pub(super) struct XlateCtx<'a> {
     pub(super) view: &'a View,
     pub(super) bridge: Arc<BridgeView>,
     /// The port of the bridge that the packet came in by, whatever rules make of its input port.
@@ -47,6 +47,8 @@ pub(super) struct Ctx<'a> {
     pub(super) table: TableId,
     pub(super) rule_cookie: u64,
     pub(super) rule_is_miss: bool,
+    /// Those of the rule whose actions are carried out now.
+    pub(super) rule_timeouts: Option<RuleTimeouts>,
     pub(super) in_packet_out: bool,
     pub(super) in_action_set: bool,
     pub(super) depth: u32,
@@ -93,12 +95,12 @@ pub(super) fn always_looked_at(flow: &Flow) -> Mask {
     wc
 }
 
-impl<'a> Ctx<'a> {
+impl<'a> XlateCtx<'a> {
     pub(super) fn new(
         request: &Request<'a>,
         bridge: &Arc<BridgeView>,
         host: &'a mut dyn XlateHost,
-    ) -> Ctx<'a> {
+    ) -> XlateCtx<'a> {
         let mut flow = *request.flow;
         for tag in flow.vlans.iter_mut().filter(|t| t.is_present() && t.tpid == 0) {
             // A flow that was not made from a frame may leave it out.
@@ -108,7 +110,7 @@ impl<'a> Ctx<'a> {
         // Where a packet came from says nothing of where it goes.
         let mut base = flow;
         base.set_tunnel(&Tunnel::default());
-        Ctx {
+        XlateCtx {
             view: request.view,
             bridge: bridge.clone(),
             ingress: request.flow.in_port(),
@@ -122,6 +124,7 @@ impl<'a> Ctx<'a> {
             table: TableId(0),
             rule_cookie: u64::MAX,
             rule_is_miss: false,
+            rule_timeouts: None,
             in_packet_out: false,
             depth: 0,
             nesting: 0,
@@ -310,7 +313,7 @@ impl<'a> Ctx<'a> {
         self.lookup_from(self.flow.in_port(), table, honor_miss);
     }
 
-    /// As [`Ctx::lookup`], the table being shown another input port. What is found runs with the packet's own.
+    /// As [`XlateCtx::lookup`], the table being shown another input port. What is found runs with the packet's own.
     fn lookup_from(&mut self, in_port: OfPort, table: TableId, honor_miss: bool) {
         self.table = table;
         let bridge = self.bridge.clone();
@@ -350,12 +353,14 @@ impl<'a> Ctx<'a> {
     fn run_rule(&mut self, rule: &Arc<Rule>) {
         self.cache.push(XlateEffect::Rule(rule.clone()));
         self.rule_cookie = rule.cookie;
-        self.rule_is_miss = rule.priority == 0 && rule.matching.mask().is_empty();
+        self.rule_is_miss = rule.priority == 0 && rule.matching.is_catchall();
+        let outer = self.rule_timeouts.replace(rule.timeouts.clone());
         if std::mem::take(&mut self.enters_peer) {
             self.run_in_peer(&rule.actions);
         } else {
             self.run_actions(&rule.actions);
         }
+        self.rule_timeouts = outer;
     }
 
     fn table_miss(&mut self) {
@@ -442,6 +447,9 @@ impl<'a> Ctx<'a> {
             }
             Action::GotoTable(table) => self.resubmit(*table, self.flow.in_port(), true),
             Action::Learn(learn) => self.learn(learn),
+            Action::FinTimeout { idle_timeout_s, hard_timeout_s } => {
+                self.fin_timeout(*idle_timeout_s, *hard_timeout_s);
+            }
             Action::Exit => self.exit = true,
             Action::Meter(id) => self.meter(*id),
             Action::ClearActions => {
@@ -602,7 +610,7 @@ impl<'a> Ctx<'a> {
         self.hand_up(action, reason);
     }
 
-    /// As [`Ctx::output_controller`], for a reason of `OFPR_*` or [`miss_reason`].
+    /// As [`XlateCtx::output_controller`], for a reason of `OFPR_*` or [`miss_reason`].
     fn hand_up(&mut self, action: &ControllerAction, reason: u8) {
         self.commit();
         let state = self.frozen_state(Vec::new(), action.userdata.clone());
@@ -673,7 +681,7 @@ fn tidy_mask(wc: &mut Mask, flow: &Flow) {
         m.tp_dst &= 0xff;
     }
     if flow.is_ip() && flow.nw_frag & nw_frag::LATER != 0 {
-        (m.tp_src, m.tp_dst, m.tcp_flags) = (0, 0, 0);
+        (m.tp_src, m.tp_dst) = (0, 0);
     }
     for tag in &mut m.vlans {
         if tag.tci != 0 {

@@ -1,13 +1,14 @@
-//! The `learn` action: makes a rule from the packet.
+//! What packets do to rules: `learn` makes one, `fin_timeout` shortens the timeouts of its own.
 
 use super::cache::{LearnedFlow, XlateEffect};
-use super::ctx::Ctx;
+use super::ctx::XlateCtx;
 use crate::rule::RuleFlags;
+use crate::rule::RuleTimeouts;
 use flow::action::{Action, LearnAction, LearnDest, LearnSource, SetStyle};
 use flow::text::{NoPortNames, format_actions, format_match};
 use flow::{Flow, Match, OfPort};
 
-impl Ctx<'_> {
+impl XlateCtx<'_> {
     pub(super) fn learn(&mut self, learn: &LearnAction) {
         for spec in &learn.specs {
             if let LearnSource::Field(source) = &spec.source {
@@ -28,6 +29,14 @@ impl Ctx<'_> {
             self.cache.push(XlateEffect::Learn { bridge: self.bridge.id, learned: Box::new(learned) });
         } else {
             self.trace.detail(|| "Limit exceeded, learn failed".to_string());
+        }
+    }
+
+    /// Packets that end a connection shorten the timeouts of the rule. A packet-out, and what is left of a frozen rule, have none.
+    pub(super) fn fin_timeout(&mut self, idle_s: u16, hard_s: u16) {
+        self.wc.0.nw_proto = u8::MAX;
+        if let Some(RuleTimeouts::Shrinking(timeouts)) = self.rule_timeouts.clone() {
+            self.cache.push(XlateEffect::FinTimeout { timeouts, idle_s, hard_s });
         }
     }
 }
@@ -52,6 +61,12 @@ fn story(l: &LearnedFlow) -> String {
 fn learned_flow(learn: &LearnAction, flow: &Flow) -> LearnedFlow {
     let mut matching = Match::catchall();
     let mut actions = Vec::new();
+    if learn.fin_idle_timeout_s != 0 || learn.fin_hard_timeout_s != 0 {
+        actions.push(Action::FinTimeout {
+            idle_timeout_s: learn.fin_idle_timeout_s,
+            hard_timeout_s: learn.fin_hard_timeout_s,
+        });
+    }
     for spec in &learn.specs {
         let value = match &spec.source {
             LearnSource::Field(source) => source.get(flow),

@@ -22,7 +22,7 @@ pub use trace::{TraceEvent, TraceNode, render_trace};
 use crate::ports::BridgeId;
 use crate::recirc::FrozenState;
 use crate::view::View;
-use ctx::Ctx;
+use ctx::XlateCtx;
 use dpif::{Capabilities, DpAction, UserCookie, XlateDrop};
 use flow::action::Action;
 use flow::{Flow, Mask, RecircId};
@@ -129,7 +129,7 @@ pub fn translate(request: &Request<'_>, host: &mut dyn XlateHost) -> Translation
     let Some(bridge) = request.view.bridge(request.bridge) else {
         return dropped(request.flow, XlateDrop::BridgeNotFound);
     };
-    let mut ctx = Ctx::new(request, bridge, host);
+    let mut ctx = XlateCtx::new(request, bridge, host);
     match request.start {
         Start::Actions(actions) => ctx.run_packet_out(actions),
         Start::Tables if request.flow.recirc_id != 0 => ctx.run_frozen(),

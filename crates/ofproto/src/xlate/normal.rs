@@ -1,7 +1,7 @@
 //! `NORMAL`: the layer-2 switch with VLANs and learned addresses (IEEE 802.1D, 802.1Q).
 
 use super::cache::XlateEffect;
-use super::ctx::Ctx;
+use super::ctx::XlateCtx;
 use crate::ports::{Bundle, BundleId, PriorityTags, VlanMode};
 use flow::{MacAddr, OfPort, VlanTag};
 use packet::headers::{ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD};
@@ -22,7 +22,7 @@ fn no_bundle() -> Arc<Bundle> {
     })
 }
 
-impl Ctx<'_> {
+impl XlateCtx<'_> {
     pub(super) fn normal(&mut self) {
         self.wc.0.dl_src = [0xff; 6];
         self.wc.0.dl_dst = [0xff; 6];

@@ -2,7 +2,7 @@
 
 use super::MAX_DEPTH;
 use super::cache::XlateEffect;
-use super::ctx::Ctx;
+use super::ctx::XlateCtx;
 use super::trace::TraceEvent;
 use crate::ports::{BridgeId, Port, SpanningTree};
 use crate::tunnel::TunnelConfig;
@@ -11,7 +11,7 @@ use flow::action::ControllerAction;
 use flow::{DpPort, OfPort, TableId};
 use std::sync::Arc;
 
-impl Ctx<'_> {
+impl XlateCtx<'_> {
     /// The output action to any port.
     pub(super) fn output(&mut self, port: OfPort, max_len_bytes: u16) {
         match port {

@@ -1,13 +1,13 @@
 //! Actions that rewrite the flow, and the action set of OpenFlow 1.1 and later.
 
-use super::ctx::Ctx;
+use super::ctx::XlateCtx;
 use flow::action::{Action, SubField};
 use flow::fields::FieldId;
 use flow::text::{NoPortNames, format_subfield, format_value};
 use flow::{Flow, OfPort, VlanTag};
 use packet::headers as h;
 
-impl Ctx<'_> {
+impl XlateCtx<'_> {
     /// Carries out an action that changes fields.
     pub(super) fn set_action(&mut self, action: &Action) {
         match action {
@@ -154,7 +154,7 @@ fn repair_vlan(flow: &mut Flow) {
     }
 }
 
-/// Whether writing the field looks at the protocol, as packets without one are not rewritten ([`Ctx::commit`]).
+/// Whether writing the field looks at the protocol, as packets without one are not rewritten ([`XlateCtx::commit`]).
 fn is_behind_protocol(field: FieldId) -> bool {
     use flow::fields::Prereq as P;
     let of_header = matches!(field.def().prereq, P::Arp | P::Ipv4 | P::Ipv6 | P::Ip);

@@ -1,5 +1,6 @@
 //! Tables of translations: rules and a packet in, datapath actions and the mask of what was looked at out.
 
+mod fin_timeout;
 mod found;
 mod fragments;
 mod patch;
@@ -15,8 +16,8 @@ use crate::ports::{
     Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, SpanningTree, VlanMode,
     VlanSet,
 };
-use crate::rule::{Rule, RuleFlags, RuleStats};
-use dpif::SetAction;
+use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
+use dpif::{FlowStats, SetAction};
 use flow::text::{FlowModCommand, NoPortNames, format_megaflow, parse_exact_flow, parse_flow_mod};
 use flow::{DpPort, MacAddr, OfPort, TableId};
 
@@ -48,7 +49,7 @@ fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<Brid
         config: PortConfigBits::default(),
         tree: None,
         link_down: false,
-        speed_mbps: 0,
+        features: Default::default(),
     };
     let (vlan_mode, tag) = match vlan {
         Vlan::Access(tag) => (VlanMode::Access, tag),
@@ -76,6 +77,11 @@ fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<Brid
 
 /// Bridge `a` with ports 1 to 4 (datapath ports of the same numbers) and bridge `b` with ports 1 and 2 (11 and 12); port 9
 /// of each leads to the other.
+/// Packets of no connection.
+fn seen(packets: u64, bytes: u64, used_ms: u64) -> FlowStats {
+    FlowStats { packets, bytes, used_ms, tcp_flags: 0 }
+}
+
 struct Rig {
     backer: Backer,
     a: BridgeId,
@@ -106,11 +112,10 @@ impl Rig {
             let m = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).expect(line);
             let rule = Rule {
                 table: m.table.unwrap_or(TableId(0)),
-                matching: m.rule_match,
+                matching: m.rule_match.into(),
                 priority: m.priority.into(),
                 cookie: m.new_cookie.unwrap_or(0),
-                idle_timeout_s: m.idle_timeout_s,
-                hard_timeout_s: m.hard_timeout_s,
+                timeouts: RuleTimeouts::new(m.idle_timeout_s, m.hard_timeout_s, &m.actions),
                 importance: 0,
                 flags: RuleFlags::default(),
                 actions: m.actions.into(),
@@ -336,9 +341,9 @@ fn normal_learns_floods_and_forwards() {
         "2,3,4",
         "recirc_id=0,eth,ip,in_port=1,vlan_tci=0x0000/0x1fff,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02,nw_frag=no",
     );
-    t.cache.replay(1, 100, 1000, &mut rig.backer.effect_host());
+    t.cache.replay(&seen(1, 100, 1000), &mut rig.backer.effect_host());
     let back = "in_port=3,arp,dl_src=02:00:00:00:00:02,dl_dst=02:00:00:00:00:01";
-    rig.acts(back, "1").cache.replay(1, 100, 1001, &mut rig.backer.effect_host());
+    rig.acts(back, "1").cache.replay(&seen(1, 100, 1001), &mut rig.backer.effect_host());
     rig.acts(TCP, "3");
     // What is learned on the input port goes nowhere; reserved addresses are not forwarded.
     rig.acts("in_port=1,arp,dl_src=02:00:00:00:00:05,dl_dst=02:00:00:00:00:01", "drop");
@@ -410,7 +415,7 @@ fn patch_ports_join_bridges_and_leave_the_packet_as_it_was() {
         .rules(b, "in_port=9,reg0=0 actions=mod_dl_dst:02:00:00:00:00:09,1");
     let t =
         rig.acts(TCP, "eth(dst=02:00:00:00:00:09),11,eth(dst=02:00:00:00:00:02),ipv4(tos=0x28/0xfc),2,3,3");
-    t.cache.replay(2, 200, 0, &mut rig.backer.effect_host());
+    t.cache.replay(&seen(2, 200, 0), &mut rig.backer.effect_host());
     let view = rig.backer.view();
     let rx = |bridge| {
         let port = view.bridge(bridge).and_then(|b| b.ports.port(PATCH)).expect("made by the rig");
@@ -515,7 +520,7 @@ fn learning_again_begins_the_hard_timeout_anew_and_no_other() {
             (r.created_ms, r.modified_ms, r.stats.used_ms(), r.stats.counts())
         };
         assert_eq!(times(), (1000, 1000, 1000, (0, 0)));
-        t.cache.replay(3, 180, 5000, &mut rig.backer.effect_host());
+        t.cache.replay(&seen(3, 180, 5000), &mut rig.backer.effect_host());
         assert_eq!(times(), (1000, modified_ms, 1000, (0, 0)), "{timeouts}");
     }
 }

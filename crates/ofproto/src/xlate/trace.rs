@@ -185,7 +185,7 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
 
 fn rule_text(rule: Option<&Rule>) -> String {
     let Some(rule) = rule else { return "No match.".to_string() };
-    let mut text = format_match(&rule.matching, Some(DEFAULT_PRIORITY));
+    let mut text = format_match(&rule.matching.unpack(), Some(DEFAULT_PRIORITY));
     if !text.is_empty() {
         text.push_str(", ");
     }

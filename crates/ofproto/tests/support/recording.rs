@@ -49,6 +49,10 @@ impl Datapath for RecordingDatapath {
         (self.port_stats)(port)
     }
 
+    fn all_port_stats(&self) -> Vec<(DpPort, PortStats)> {
+        (0..10).map(DpPort).filter_map(|n| Some((n, (self.port_stats)(n).ok()?))).collect()
+    }
+
     fn pmds(&self) -> Vec<PmdId> {
         vec![PmdId::Main]
     }

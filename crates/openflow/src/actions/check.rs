@@ -90,6 +90,7 @@ fn check_action(a: &Action, flow: &mut Flow, cx: &CheckContext<'_>, depth: u8) -
             fits(flow.is_ip())
         }
         Action::SetL4Src(_) | Action::SetL4Dst(_) => fits(l4),
+        Action::FinTimeout { .. } => fits(flow.is_ip() && flow.nw_proto == 6),
         Action::Learn(l) => check_learn(l, flow, cx),
         // A meter that is not there limits nothing, as in OVS; to freeze for a controller is not known here.
         Action::Controller(c) if c.pause => Err(ErrorKind::BpcBadType),

@@ -278,6 +278,11 @@ fn put_common(w: &mut Writer, a: &Action) {
         }),
         Action::Resubmit { in_port, table } => put_resubmit(w, *in_port, *table),
         Action::Learn(l) => learn::put(w, l),
+        Action::FinTimeout { idle_timeout_s, hard_timeout_s } => nicira(w, 19, |w| {
+            w.u16(*idle_timeout_s);
+            w.u16(*hard_timeout_s);
+            w.zeros(2);
+        }),
         Action::Note(bytes) => nicira(w, 8, |w| w.bytes(bytes)),
         Action::Exit => nicira(w, 17, |w| w.zeros(6)),
         Action::DebugRecirc => nicira(w, 255, |w| w.zeros(6)),

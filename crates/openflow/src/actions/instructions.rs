@@ -84,7 +84,7 @@ fn compose(mut bodies: [Option<Reader<'_>>; 7]) -> Res<Vec<Action>> {
     Ok(out)
 }
 
-/// Whether an action may be in an action set.
+/// Whether an action may be in an action set; the standard has no `resubmit`, OVS takes it.
 pub(super) fn allowed_in_set(a: &Action) -> bool {
     match a {
         Action::Controller(c) => c.is_plain(),
@@ -106,7 +106,8 @@ pub(super) fn allowed_in_set(a: &Action) -> bool {
         | Action::SetL4Src(_)
         | Action::SetL4Dst(_)
         | Action::DecTtl { .. }
-        | Action::SetTunnel { .. } => true,
+        | Action::SetTunnel { .. }
+        | Action::Resubmit { .. } => true,
         _ => false,
     }
 }

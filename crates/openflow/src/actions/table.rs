@@ -102,6 +102,7 @@ static ROWS: &[Row] = &[
     nx(16, Len::Min(32), |r| super::learn::read(r, false)),
     nx(17, Len::Is(16), |_| Ok(Action::Exit)),
     nx(18, Len::Is(16), |_| Ok(Action::DecTtl { controllers: vec![0] })),
+    nx(19, Len::Is(16), fin_timeout),
     nx(20, Len::Is(16), controller),
     nx(21, Len::Min(16), dec_ttl_ids),
     nx(22, Len::Is(32), write_metadata),
@@ -219,7 +220,14 @@ fn field_value(r: &mut Reader<'_>, masked_ok: bool) -> Res<Action> {
 }
 
 fn set_field(r: &mut Reader<'_>) -> Res<Action> {
-    field_value(r, r.version >= Version::V15)
+    let action = field_value(r, r.version >= Version::V15)?;
+    match action {
+        // Without the bit that says that there is a tag (OpenFlow 1.3 §7.2.3.7) it is no VLAN.
+        Action::SetField { field: FieldId::VlanVid, value, .. } if value & 0x1000 == 0 => {
+            Err(ErrorKind::BacBadSetArgument)
+        }
+        action => Ok(action),
+    }
 }
 
 fn reg_load2(r: &mut Reader<'_>) -> Res<Action> {
@@ -279,6 +287,11 @@ fn dec_ttl_ids(r: &mut Reader<'_>) -> Res<Action> {
         controllers.push(r.u16()?);
     }
     Ok(Action::DecTtl { controllers })
+}
+
+fn fin_timeout(r: &mut Reader<'_>) -> Res<Action> {
+    let (idle_timeout_s, hard_timeout_s) = (r.u16()?, r.u16()?);
+    Ok(Action::FinTimeout { idle_timeout_s, hard_timeout_s })
 }
 
 fn write_metadata(r: &mut Reader<'_>) -> Res<Action> {

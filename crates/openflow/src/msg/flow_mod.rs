@@ -11,7 +11,7 @@ use crate::nxm::{self, Unknown};
 use crate::version::Version;
 use crate::wire::{Reader, Res, Writer};
 use flow::action::Action;
-use flow::{Match, OfPort, TableId};
+use flow::{Match, OfPort, PackedMatch, TableId};
 
 bitflags::bitflags! {
     /// `OFPFF_*`.
@@ -86,7 +86,7 @@ pub struct FlowMod {
     /// Flags.
     pub flags: FlowModFlags,
     /// The match.
-    pub matching: Match,
+    pub matching: PackedMatch,
     /// Actions and instructions.
     pub actions: Vec<Action>,
 }
@@ -148,7 +148,7 @@ fn decode_mod10(r: &mut Reader<'_>) -> Res<FlowMod> {
         out_port,
         out_group: GROUP_ANY,
         flags,
-        matching,
+        matching: PackedMatch::from(&matching),
         actions: read_actions(r)?,
     })
 }
@@ -184,7 +184,7 @@ fn decode_mod11(r: &mut Reader<'_>) -> Res<FlowMod> {
         out_port,
         out_group,
         flags,
-        matching,
+        matching: PackedMatch::from(&matching),
         actions,
     })
 }
@@ -217,7 +217,7 @@ pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<FlowMod> {
         out_port,
         out_group: GROUP_ANY,
         flags,
-        matching: m.matching,
+        matching: PackedMatch::from(&m.matching),
         actions: read_actions(r)?,
     })
 }
@@ -235,14 +235,15 @@ fn put_timeouts(w: &mut Writer, m: &FlowMod) {
 }
 
 pub(crate) fn encode_mod(m: &FlowMod, w: &mut Writer) {
+    let matching = m.matching.unpack();
     if w.version == Version::V10 {
-        match10::put(w, &m.matching);
+        match10::put(w, &matching);
         w.u64(m.new_cookie);
         put_command(w, m);
         put_timeouts(w, m);
         w.u16(m.out_port.to_of10().unwrap_or(0xffff));
         w.u16(m.flags.bits() & 3);
-        put_actions(w, m.actions.iter(), &m.matching);
+        put_actions(w, m.actions.iter(), &matching);
         return;
     }
     let add = m.command == FlowModCommand::Add;
@@ -255,11 +256,12 @@ pub(crate) fn encode_mod(m: &FlowMod, w: &mut Writer) {
     w.u32(m.out_group);
     w.u16(m.flags.bits());
     w.zeros(2);
-    nxm::put_oxm_match(w, &m.matching);
-    put_instructions(w, &m.actions, &m.matching);
+    nxm::put_oxm_match(w, &matching);
+    put_instructions(w, &m.actions, &matching);
 }
 
 pub(crate) fn encode_mod_nxt(m: &FlowMod, w: &mut Writer) {
+    let matching = m.matching.unpack();
     w.u64(m.new_cookie);
     put_command(w, m);
     put_timeouts(w, m);
@@ -267,9 +269,9 @@ pub(crate) fn encode_mod_nxt(m: &FlowMod, w: &mut Writer) {
     w.u16(m.flags.bits() & 3);
     let len_at = w.mark();
     w.zeros(8);
-    let len = nxm::put_nxm_match(w, &m.matching, (m.cookie, m.cookie_mask));
+    let len = nxm::put_nxm_match(w, &matching, (m.cookie, m.cookie_mask));
     w.set_u16(len_at, len);
-    put_actions(w, m.actions.iter(), &m.matching);
+    put_actions(w, m.actions.iter(), &matching);
 }
 
 wire_enum! {

@@ -247,8 +247,8 @@ pub(crate) fn decode_out(r: &mut Reader<'_>) -> Res<PacketOut> {
     if in_port.0 >= u32::from(OfPort::MAX_OF10) && !special.contains(&in_port) {
         return Err(ErrorKind::BrcBadPort);
     }
-    if actions_len > r.len() {
-        return Err(ErrorKind::BacBadLen);
+    if actions_len > r.len() || !actions_len.is_multiple_of(8) {
+        return Err(ErrorKind::BrcBadLen);
     }
     let actions = read_actions(&mut r.sub(actions_len)?)?;
     let data = if buffer_id == super::NO_BUFFER { r.rest().to_vec() } else { Vec::new() };

@@ -21,6 +21,10 @@ fn set(field: FieldId, value: u128) -> Action {
     Action::SetField { field, value, mask: field.full_mask(), style: SetStyle::SetField }
 }
 
+fn fin_timeout() -> Action {
+    Action::FinTimeout { idle_timeout_s: 5, hard_timeout_s: 0 }
+}
+
 fn output(n: u32) -> Action {
     Action::Output { port: OfPort(n), max_len_bytes: 0 }
 }
@@ -76,6 +80,8 @@ fn actions_are_held_against_the_match_and_the_limits() {
         (&any, vec![Action::SetIpv4Dst(5)], None, Some(BacMatchInconsistent)),
         (&any, vec![Action::DecTtl { controllers: vec![0] }], None, Some(BacMatchInconsistent)),
         (&ip, vec![Action::SetL4Dst(5)], None, Some(BacMatchInconsistent)),
+        (&ip, vec![fin_timeout()], None, Some(BacMatchInconsistent)),
+        (&tcp, vec![fin_timeout()], None, None),
         (&tcp, vec![Action::SetL4Dst(5), set(FieldId::TcpDst, 5)], None, None),
         (&any, vec![Action::StripVlan], None, Some(BacMatchInconsistent)),
         (&any, vec![Action::PushVlan(0x8100), set(FieldId::VlanPcp, 3), Action::StripVlan], None, None),

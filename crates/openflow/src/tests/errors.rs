@@ -63,6 +63,10 @@ fn bad_requests_get_the_error_that_the_standard_names() {
         let len = 8 + hex(action).len();
         flow_mod13("", &format!("0004{len:04x}00000000{action}"))
     };
+    let write = |action: &str| {
+        let len = 8 + hex(action).len();
+        flow_mod13("", &format!("0003{len:04x}00000000{action}"))
+    };
     let rows: Vec<(&str, Vec<u8>, ErrorKind)> = vec![
         ("type", hex("0163000800000001"), ErrorKind::BrcBadType),
         ("version", hex("0905000800000001"), ErrorKind::BrcBadVersion),
@@ -90,6 +94,32 @@ fn bad_requests_get_the_error_that_the_standard_names() {
         ("push of no tag", apply("0011000812340000"), ErrorKind::BacBadArgument),
         ("set of unknown field", apply("001900108000fe0100000000 00000000"), ErrorKind::BacBadSetType),
         ("set with mask", apply("001900108000170801020304ffffffff"), ErrorKind::BacBadSetMask),
+        (
+            "set of a VLAN without a tag",
+            apply("0019001080000c02 0005000000000000"),
+            ErrorKind::BacBadSetArgument,
+        ),
+        (
+            "set of VLAN 0 without a tag",
+            apply("0019001080000c02 0000000000000000"),
+            ErrorKind::BacBadSetArgument,
+        ),
+        ("actions beyond a packet-out of 1.0", hex("010d001000000001ffffffff00010008"), ErrorKind::BrcBadLen),
+        (
+            "actions beyond a packet-out",
+            hex("040d001800000001ffffffff000000010010000000000000"),
+            ErrorKind::BrcBadLen,
+        ),
+        (
+            "odd actions of a packet-out",
+            hex("040d001800000001ffffffff000000010004000000000000"),
+            ErrorKind::BrcBadLen,
+        ),
+        (
+            "stack in an action set",
+            write("ffff001800002320001b00000001000400200000 00000000"),
+            ErrorKind::BacBadType,
+        ),
         ("set to bad value", apply("0019001080000e01 0800000000000000"), ErrorKind::BacBadSetArgument),
     ];
     for (what, bytes, expected) in rows {

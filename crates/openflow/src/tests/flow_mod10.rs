@@ -57,9 +57,9 @@ fn a_match_without_wildcards_has_the_highest_priority() {
 fn an_icmp_type_or_code_beyond_8_bits_matches_nothing() {
     let on = 0x003f_ffff & !(0x10 | 0x20 | 0x40 | 0x80);
     for (of, ty) in [((0x0800, 1), FieldId::IcmpType), ((0x86dd, 58), FieldId::Icmpv6Type)] {
-        let m = flow_mod(on, of, [8, 0], ADD).unwrap().matching;
+        let m = flow_mod(on, of, [8, 0], ADD).unwrap().matching.unpack();
         assert_eq!((m.get(ty), m.flow().tp_src, m.mask().0.tp_src), ((8, 0xff), 8, 0xff));
-        let m = flow_mod(on, of, [264, 0x1ff], ADD).unwrap().matching;
+        let m = flow_mod(on, of, [264, 0x1ff], ADD).unwrap().matching.unpack();
         assert_eq!((m.flow().tp_src, m.mask().0.tp_src), (264, 0xffff));
         assert_eq!((m.flow().tp_dst, m.mask().0.tp_dst), (0x1ff, 0xffff));
     }

@@ -167,6 +167,10 @@ fn common_action() -> impl Strategy<Value = Action> {
         prop::collection::vec(any::<u16>(), 0..4).prop_map(|controllers| Action::DecTtl { controllers }),
         (port(), table).prop_map(|(in_port, table)| Action::Resubmit { in_port, table }),
         learn(),
+        any::<[u16; 2]>().prop_map(|[idle_timeout_s, hard_timeout_s]| Action::FinTimeout {
+            idle_timeout_s,
+            hard_timeout_s
+        }),
         (0..3usize, any::<u8>()).prop_map(|(n, b)| Action::Note(vec![b; 6 + 8 * n])),
         Just(Action::Exit),
         Just(Action::DebugRecirc),
@@ -199,6 +203,9 @@ fn set_field() -> impl Strategy<Value = Action> {
         let full = if s.field == FieldId::NwTos { 0xfc } else { s.field.full_mask() };
         let mask = if whole { full } else { s.field_mask() & full };
         let mask = if mask == 0 { full } else { mask };
+        // A VLAN is set with the bit that says that there is a tag.
+        let (value, mask) =
+            if s.field == FieldId::VlanVid { (value | 0x1000, mask | 0x1000) } else { (value, mask) };
         let value = if matches!(s.field, FieldId::InPortOxm) { value & 0xff } else { value };
         Action::SetField { field: s.field, value: value & mask, mask, style: SetStyle::SetField }
     })
@@ -215,7 +222,9 @@ fn action13() -> impl Strategy<Value = Action> {
 }
 
 fn instructions() -> impl Strategy<Value = Vec<Action>> {
-    let set = prop::collection::vec(set_field(), 0..3);
+    let again =
+        (0..255u8).prop_map(|t| Action::Resubmit { in_port: OfPort::IN_PORT, table: Some(TableId(t)) });
+    let set = prop::collection::vec(prop_oneof![3 => set_field(), 1 => again], 0..3);
     (
         prop::option::of(any::<u32>()),
         prop::collection::vec(action13(), 0..6),
@@ -261,7 +270,7 @@ fn flow_mod(
         out_port: if command.deletes() { OfPort(5) } else { OfPort::NONE },
         out_group: GROUP_ANY,
         flags: FlowModFlags::SEND_FLOW_REM,
-        matching: m,
+        matching: m.into(),
         actions,
     }
 }
@@ -303,12 +312,12 @@ proptest! {
     #[test]
     fn fixed_matches_survive_when_they_fit(m in any_match()) {
         let mut fm = flow_mod(m, Vec::new(), [1; 4], 1, 0, Format::Standard);
-        let fits = crate::match_fits_10(&fm.matching);
+        let fits = crate::match_fits_10(&fm.matching.unpack());
         let Message::FlowMod(got) = back(&Message::FlowMod(fm.clone()), Version::V10) else { unreachable!() };
         prop_assert_eq!(got.matching == fm.matching, fits);
         // What was read from the structure always fits.
         fm.matching = got.matching;
-        prop_assert!(crate::match_fits_10(&fm.matching));
+        prop_assert!(crate::match_fits_10(&fm.matching.unpack()));
     }
 
     #[test]

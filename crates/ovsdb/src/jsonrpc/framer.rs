@@ -76,7 +76,18 @@ impl Framer {
             self.scanned -= self.start;
             self.start = 0;
         }
+        if self.buffer.len() + bytes.len() > self.buffer.capacity() {
+            let wanted = self.held_after(bytes.len());
+            self.buffer.reserve_exact(wanted - self.buffer.len());
+        }
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Memory that it would take with so many bytes more.
+    pub fn held_after(&self, bytes: usize) -> usize {
+        let capacity = self.buffer.capacity();
+        let wanted = self.pending_bytes() + bytes;
+        if wanted <= capacity { capacity } else { wanted.max(capacity + capacity / 2) }
     }
 
     /// Memory that it takes, bytes.

@@ -1,5 +1,7 @@
 //! [`Message`]: what a JSON text means.
 
+use std::io::{self, Write};
+
 use serde_json::{Map, Value};
 
 /// A message of either direction.
@@ -98,5 +100,51 @@ impl Message {
     /// The bytes that go on the stream.
     pub fn encode(self) -> Vec<u8> {
         self.into_json().to_string().into_bytes()
+    }
+
+    /// The same, if they are no more than `max`; else how many they would be, for which no memory is kept.
+    pub fn encode_within(self, max: usize) -> Result<Vec<u8>, TooLong> {
+        let json = self.into_json();
+        let mut text = BoundedText { kept: Vec::new(), bytes: 0, max };
+        // The writer takes everything.
+        let _ = serde_json::to_writer(&mut text, &json);
+        if text.bytes <= max { Ok(text.kept) } else { Err(TooLong { json, bytes: text.bytes }) }
+    }
+}
+
+/// A message that is longer than it may be now.
+#[derive(Debug)]
+pub struct TooLong {
+    json: Value,
+    /// Its length.
+    pub bytes: usize,
+}
+
+impl TooLong {
+    /// The bytes that go on the stream.
+    pub fn encode(self) -> Vec<u8> {
+        self.json.to_string().into_bytes()
+    }
+}
+
+/// Keeps a text up to a bound; beyond it nothing, and counts.
+struct BoundedText {
+    kept: Vec<u8>,
+    bytes: usize,
+    max: usize,
+}
+
+impl Write for BoundedText {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        self.bytes += part.len();
+        match self.bytes <= self.max {
+            true => self.kept.extend_from_slice(part),
+            false => self.kept = Vec::new(),
+        }
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -10,4 +10,4 @@ mod message;
 mod tests;
 
 pub use framer::{FrameError, Framer, FramerLimits};
-pub use message::{Message, MessageError};
+pub use message::{Message, MessageError, TooLong};

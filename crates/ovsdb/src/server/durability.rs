@@ -41,6 +41,11 @@ impl Durability {
         self.seq
     }
 
+    /// Length of the last record that was not taken yet.
+    pub(super) fn last_record_bytes(&self) -> usize {
+        self.records.last().map_or(0, |record| record.bytes.len())
+    }
+
     pub(super) fn synced(&self) -> u64 {
         self.synced
     }

@@ -154,7 +154,6 @@ impl Server {
             let wanted = "[<json-value>, <json-value>, <requests>]";
             return Err(params_error("monitor_cond_change", &params, wanted));
         };
-        let seq = self.durability.seq();
         let Some(session) = self.sessions.get_mut(&id) else { return plain(Value::Null) };
         let (old_key, new_key) = (old_id.to_string(), new_id.to_string());
         if session.monitors.get(&old_key).is_none_or(|monitor| monitor.version == Version::V1) {
@@ -176,7 +175,7 @@ impl Server {
         session.monitors.insert(if changed.is_ok() { new_key } else { old_key }, monitor);
         changed?;
         if let Some((method, params)) = notification {
-            session.send(Message::Notification { method, params }, Kind::State, seq);
+            self.send(id, Message::Notification { method, params }, Kind::State);
         }
         Ok((json!({}), Kind::State))
     }

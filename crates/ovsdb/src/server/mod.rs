@@ -7,6 +7,9 @@
 //!
 //! An update of a monitor always precedes the reply to the transaction that caused it, in the same session.
 //! A session that breaks the protocol or does not read is marked closing, with a reason; no other session notices.
+//!
+//! The bounds of unread output hold for encoded messages, and before one is encoded. While a message is made, its JSON is there as a tree
+//! of values beside them: one at a time, at worst all of a database.
 
 mod durability;
 mod locks;
@@ -29,7 +32,7 @@ use crate::db::{Context, Database, Outcome, transact};
 use crate::jsonrpc::{FramerLimits, Message};
 use crate::limits::{
     MAX_BACKLOG_BYTES, MAX_MONITORS_TOTAL, MAX_PENDING, MAX_REMOTE_SESSIONS, MAX_SESSIONS,
-    MAX_TOTAL_INPUT_BYTES, MAX_TOTAL_OUTPUT_BYTES, REQUESTS_PER_TURN, WAITS_PER_TURN,
+    MAX_TOTAL_INPUT_BYTES, MAX_TOTAL_OUTPUT_BYTES, OUTPUT_PER_TURN_BYTES, REQUESTS_PER_TURN, WAITS_PER_TURN,
 };
 use crate::schema;
 use crate::value::{Uuid, UuidSource};
@@ -77,6 +80,8 @@ pub struct ServerLimits {
     pub monitors: usize,
     /// Of waiting transactions of all sessions.
     pub waits: usize,
+    /// Of output that a turn makes, bytes.
+    pub output_per_turn: usize,
     /// Of requests of a session, and of waiting transactions, that one turn answers.
     pub per_turn: (usize, usize),
 }
@@ -92,6 +97,7 @@ impl Default for ServerLimits {
             remote_sessions: MAX_REMOTE_SESSIONS,
             monitors: MAX_MONITORS_TOTAL,
             waits: MAX_PENDING,
+            output_per_turn: OUTPUT_PER_TURN_BYTES,
             per_turn: (REQUESTS_PER_TURN, WAITS_PER_TURN),
         }
     }
@@ -152,6 +158,10 @@ pub struct Server {
     durability: Durability,
     held: Held,
     counters: Counters,
+    /// Output that the present turn may still make, bytes.
+    turn_left: usize,
+    /// The session that was served last.
+    served: SessionId,
 }
 
 impl Server {
@@ -170,6 +180,8 @@ impl Server {
             durability: Durability::default(),
             held: Held::default(),
             counters: Counters::default(),
+            turn_left: limits.output_per_turn,
+            served: SessionId(0),
         };
         server.host(Database::new(schema::server()), false, true);
         server
@@ -195,6 +207,8 @@ impl Server {
         self.durability.forget(name);
         let seq = self.durability.seq();
         for session in self.sessions.values_mut() {
+            session.untold.retain(|commit| *commit.database != *name);
+            session.untold_bytes = session.untold.iter().map(|commit| commit.bytes).sum();
             let gone: Vec<String> = session
                 .monitors
                 .iter()
@@ -246,7 +260,7 @@ impl Server {
         let context =
             Context { uuids: &mut *self.uuids, owns_lock: &|_| false, elapsed_ms: 0, read_only: false };
         if let Outcome::Done { commit: Some(commit), .. } = transact(&mut hosted.db, &[operation], context) {
-            self.publish("_Server", &commit.delta);
+            self.publish(&Arc::from("_Server"), &commit.delta, None);
         }
     }
 
@@ -288,9 +302,10 @@ impl Server {
     pub fn session_input(&mut self, id: SessionId, bytes: &[u8], now: Time) {
         self.tick(now);
         // The bound is kept before the memory is taken.
-        let held = self.held.input.load(Ordering::Relaxed) + bytes.len();
+        let more = |s: &Session| s.framer.held_after(bytes.len()).saturating_sub(s.input_bytes());
+        let held = self.held.input.load(Ordering::Relaxed) + self.sessions.get(&id).map_or(0, more);
         if held > self.limits.total_input_bytes {
-            self.shed(held - self.limits.total_input_bytes, Session::input_bytes, "half-sent messages");
+            self.shed(held - self.limits.total_input_bytes, |_, s| s.input_bytes(), "half-sent messages");
         }
         let Some(session) = self.sessions.get_mut(&id).filter(|session| session.closing.is_none()) else {
             return;
@@ -307,23 +322,44 @@ impl Server {
         self.sessions.get(&id).is_some_and(|session| !session.unanswered)
     }
 
+    /// A client takes no more: its transactions are still carried out, other requests of its are skipped.
+    pub fn session_deafen(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.deafen();
+        }
+    }
+
+    /// Whether whole requests of a client may wait for their turn.
+    pub fn session_has_requests(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_some_and(|session| session.unanswered && session.closing.is_none())
+    }
+
+    /// Whether all that a client asked for is answered, waiting transactions aside, and has left.
+    pub fn session_is_idle(&self, id: SessionId) -> bool {
+        !self.session_has_requests(id) && self.sessions.get(&id).is_none_or(|s| s.output_bytes() == 0)
+    }
+
     /// Whether [`Server::work`] has something to do at once.
     pub fn has_work(&self) -> bool {
-        self.sessions.values().any(Session::can_be_answered) || self.pending.iter().any(|p| p.is_due)
+        self.sessions.values().any(|s| s.can_be_answered() || s.can_be_told())
+            || self.pending.iter().any(|p| p.is_due)
     }
 
     /// Goes on for a turn with requests and waiting transactions that an earlier one left.
     pub fn work(&mut self, now: Time) {
+        self.turn_left = self.limits.output_per_turn;
         self.tick(now);
         self.retry(now);
-        let able: Vec<SessionId> = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| session.can_be_answered())
-            .map(|(id, _)| *id)
-            .collect();
-        for id in able {
+        let able = |(id, s): (&SessionId, &Session)| (s.can_be_answered() || s.can_be_told()).then_some(*id);
+        let (next, first): (Vec<SessionId>, Vec<SessionId>) =
+            self.sessions.iter().filter_map(able).partition(|id| *id > self.served);
+        for id in next.into_iter().chain(first) {
+            if self.turn_left == 0 {
+                break;
+            }
+            self.catch_up(id, false);
             self.understand(id, now);
+            self.served = id;
         }
     }
 
@@ -333,26 +369,19 @@ impl Server {
     }
 
     /// Cuts off the sessions that hold most until so many bytes are free.
-    fn shed(&mut self, bytes: usize, held: fn(&Session) -> usize, what: &str) {
+    fn shed(&mut self, bytes: usize, held: impl Fn(SessionId, &Session) -> usize, what: &str) {
         let mut freed = 0;
         while freed < bytes
-            && let Some(worst) = self.sessions.values_mut().max_by_key(|session| held(session))
+            && let Some((id, worst)) =
+                self.sessions.iter_mut().max_by_key(|(id, session)| held(**id, session))
         {
-            let its = held(worst);
+            let its = held(*id, worst);
             if its == 0 {
                 return;
             }
             worst.cut_off(format!("memory for {what} of all clients is short, and this one has {its} bytes"));
             self.counters.cut_off += 1;
             freed += its;
-        }
-    }
-
-    /// Keeps the bound of unread output, after some was added.
-    fn shed_output(&mut self) {
-        let held = self.held.output.load(Ordering::Relaxed);
-        if held > self.limits.total_output_bytes {
-            self.shed(held - self.limits.total_output_bytes, Session::output_bytes, "unread output");
         }
     }
 
@@ -364,6 +393,9 @@ impl Server {
 
     fn understand(&mut self, id: SessionId, now: Time) {
         for _ in 0..self.limits.per_turn.0 {
+            if self.turn_left == 0 {
+                return;
+            }
             let Some(session) = self.sessions.get_mut(&id).filter(|session| session.can_be_answered()) else {
                 return;
             };
@@ -374,6 +406,7 @@ impl Server {
                 Err(error) => session.close(error.to_string()),
                 Ok(Some(json)) => match Message::from_json(json) {
                     Err(error) => session.close(error.to_string()),
+                    Ok(message) if session.deaf && !is_transaction(&message) => {}
                     Ok(message) => self.message(id, message, now),
                 },
             }
@@ -432,9 +465,41 @@ impl Server {
 
     fn send(&mut self, id: SessionId, message: Message, kind: Kind) {
         let seq = self.durability.seq();
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.send(message, kind, seq);
-            self.shed_output();
-        }
+        self.send_at(id, message, kind, seq);
     }
+
+    /// Sends what rests on commits up to `seq`. Where the message would pass a bound, sessions are cut off before it is encoded.
+    fn send_at(&mut self, id: SessionId, message: Message, kind: Kind, seq: u64) {
+        let held = self.held.output.load(Ordering::Relaxed);
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.takes_output()) else {
+            return;
+        };
+        let own = session.room_bytes();
+        let made = match message.encode_within(own.min(self.limits.total_output_bytes.saturating_sub(held))) {
+            Ok(bytes) => {
+                let made = bytes.len();
+                session.push(bytes, kind, seq);
+                made
+            }
+            Err(long) if long.bytes > own => {
+                session.passes_bound(long.bytes);
+                long.bytes
+            }
+            Err(long) => {
+                let made = long.bytes;
+                let with = |other, s: &Session| s.output_bytes() + if other == id { made } else { 0 };
+                self.shed(held + made - self.limits.total_output_bytes, with, "unread output");
+                let session = self.sessions.get_mut(&id).filter(|session| session.takes_output());
+                if let Some(session) = session {
+                    session.push(long.encode(), kind, seq);
+                }
+                made
+            }
+        };
+        self.turn_left = self.turn_left.saturating_sub(made);
+    }
+}
+
+fn is_transaction(message: &Message) -> bool {
+    matches!(message, Message::Request { method, .. } if method == "transact")
 }

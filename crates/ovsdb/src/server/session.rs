@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 
 use super::monitor::Monitor;
+use crate::db::Delta;
 use crate::error::{ErrorKind, OpError};
 use crate::jsonrpc::{Framer, FramerLimits, Message};
-use crate::limits::BUSY_OUTPUT_BYTES;
+use crate::limits::{BUSY_OUTPUT_BYTES, MAX_COMMITS_BEHIND};
+use crate::value::Uuid;
 
 /// What becomes of a piece of output if the commits it rests on cannot be written to the log.
 #[derive(Debug)]
@@ -22,6 +24,17 @@ pub(super) enum Kind {
     Transact { id: Value, operations: usize },
     /// Contents that the client now believes: the session ends.
     State,
+}
+
+/// A commit of which a session is still to be told. Sessions share what it did.
+#[derive(Clone, Debug)]
+pub(super) struct Untold {
+    pub(super) database: Arc<str>,
+    pub(super) delta: Arc<Delta>,
+    pub(super) last_txn: Uuid,
+    pub(super) seq: u64,
+    /// Length of its record.
+    pub(super) bytes: usize,
 }
 
 #[derive(Debug)]
@@ -44,6 +57,8 @@ pub(super) struct Session {
     pub(super) framer: Framer,
     /// Whole requests may wait in the framer.
     pub(super) unanswered: bool,
+    /// It takes no more output: nothing is made for it, and of what it sent before only transactions are of use.
+    pub(super) deaf: bool,
     /// It came by the network.
     pub(super) is_remote: bool,
     held: Held,
@@ -54,6 +69,9 @@ pub(super) struct Session {
     /// Why the session must be closed.
     pub(super) closing: Option<String>,
     pub(super) change_aware: bool,
+    /// Commits that its monitors are to be told of, oldest first.
+    pub(super) untold: VecDeque<Untold>,
+    pub(super) untold_bytes: usize,
     chunks: VecDeque<Chunk>,
     backlog_bytes: usize,
     backlog_limit_bytes: usize,
@@ -64,12 +82,15 @@ impl Session {
         Session {
             framer: Framer::new(limits),
             unanswered: false,
+            deaf: false,
             is_remote,
             held,
             input_bytes: 0,
             monitors: BTreeMap::new(),
             closing: None,
             change_aware: false,
+            untold: VecDeque::new(),
+            untold_bytes: 0,
             chunks: VecDeque::new(),
             backlog_bytes: 0,
             backlog_limit_bytes,
@@ -83,25 +104,67 @@ impl Session {
         }
     }
 
+    /// Whether output is made for it.
+    pub(super) fn takes_output(&self) -> bool {
+        self.closing.is_none() && !self.deaf
+    }
+
+    /// How many bytes more it may leave unread.
+    pub(super) fn room_bytes(&self) -> usize {
+        self.backlog_limit_bytes.saturating_sub(self.backlog_bytes)
+    }
+
+    /// Adds a message to the output where its own bound leaves room; else the session ends.
     pub(super) fn send(&mut self, message: Message, kind: Kind, seq: u64) {
+        if !self.takes_output() {
+            return;
+        }
+        match message.encode_within(self.room_bytes()) {
+            Ok(bytes) => self.push(bytes, kind, seq),
+            Err(long) => self.passes_bound(long.bytes),
+        }
+    }
+
+    /// A message of this length does not fit: the session ends.
+    pub(super) fn passes_bound(&mut self, bytes: usize) {
+        self.cut_off(format!(
+            "the client does not read: {} bytes wait for it, more than the limit of {}",
+            self.backlog_bytes.saturating_add(bytes),
+            self.backlog_limit_bytes
+        ));
+    }
+
+    /// Adds an encoded message to the output.
+    pub(super) fn push(&mut self, bytes: Vec<u8>, kind: Kind, seq: u64) {
+        self.grow(bytes.len());
+        self.chunks.push_back(Chunk { seq, kind, bytes });
+    }
+
+    /// Leaves a commit for later, when the client reads.
+    pub(super) fn defer(&mut self, untold: Untold) {
         if self.closing.is_some() {
             return;
         }
-        let bytes = message.encode();
-        self.grow(bytes.len());
-        if self.backlog_bytes > self.backlog_limit_bytes {
+        self.untold_bytes += untold.bytes;
+        if self.untold.len() >= MAX_COMMITS_BEHIND || self.untold_bytes > self.backlog_limit_bytes {
+            let (commits, bytes) = (self.untold.len(), self.untold_bytes);
             self.cut_off(format!(
-                "the client does not read: {} bytes wait for it, more than the limit of {}",
-                self.backlog_bytes, self.backlog_limit_bytes
+                "the client does not read: {commits} commits of {bytes} bytes wait for it, more than the limit"
             ));
             return;
         }
-        self.chunks.push_back(Chunk { seq, kind, bytes });
+        self.untold.push_back(untold);
+    }
+
+    /// Whether it has to be told of commits, and reads.
+    pub(super) fn can_be_told(&self) -> bool {
+        !self.untold.is_empty() && self.closing.is_none() && self.backlog_bytes < BUSY_OUTPUT_BYTES
     }
 
     /// Whether requests of it wait, and it reads the answers to former ones.
     pub(super) fn can_be_answered(&self) -> bool {
-        self.unanswered && self.closing.is_none() && self.backlog_bytes < BUSY_OUTPUT_BYTES
+        let reads = self.untold.is_empty() && self.backlog_bytes < BUSY_OUTPUT_BYTES;
+        self.unanswered && self.closing.is_none() && reads
     }
 
     /// Bytes of input that are not yet understood.
@@ -136,7 +199,15 @@ impl Session {
         self.close(reason);
         self.framer.clear();
         self.count_input();
-        self.chunks = VecDeque::new();
+        (self.chunks, self.untold, self.untold_bytes) = (VecDeque::new(), VecDeque::new(), 0);
+        self.shrink(self.backlog_bytes);
+    }
+
+    /// Makes no more output, and forgets what there is.
+    pub(super) fn deafen(&mut self) {
+        self.deaf = true;
+        self.monitors.clear();
+        (self.chunks, self.untold, self.untold_bytes) = (VecDeque::new(), VecDeque::new(), 0);
         self.shrink(self.backlog_bytes);
     }
 
@@ -164,6 +235,8 @@ impl Session {
 
     /// The log could not be written beyond `synced`: what rests on more never leaves.
     pub(super) fn fail_after(&mut self, synced: u64, reason: &str) {
+        self.untold.retain(|commit| commit.seq <= synced);
+        self.untold_bytes = self.untold.iter().map(|commit| commit.bytes).sum();
         let chunks = std::mem::take(&mut self.chunks);
         self.shrink(self.backlog_bytes);
         for chunk in chunks {

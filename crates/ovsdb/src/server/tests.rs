@@ -367,6 +367,30 @@ fn unread_output_of_all_sessions_is_bounded_whoever_causes_it() {
 }
 
 #[test]
+fn a_message_that_passes_the_bound_of_all_is_not_encoded_first() {
+    let limits = ServerLimits { total_output_bytes: 20_000, ..ServerLimits::default() };
+    let mut bench = Bench::new(limits);
+    let (little, much, asks) = (bench.open(), bench.open(), bench.open());
+    bench.send(little, 1, "echo", json!(["x".repeat(2_000)]));
+    bench.send(much, 1, "echo", json!(["x".repeat(12_000)]));
+    // It fits when the one that holds most is gone.
+    bench.send(asks, 1, "echo", json!(["x".repeat(9_000)]));
+    assert!(bench.server.session_closing(much).is_some_and(|why| why.contains("unread output")));
+    assert_eq!(bench.received(asks).len(), 1);
+    // It would not fit alone: who asked for it holds most.
+    bench.send(asks, 2, "echo", json!(["x".repeat(30_000)]));
+    assert!(bench.server.session_closing(asks).is_some());
+    assert_eq!((bench.received(little).len(), bench.server.counters().cut_off), (1, 2));
+    assert_eq!(bench.server.held.output.load(Ordering::Relaxed), 0);
+    // Only the length is known of what is too long.
+    let message = || Message::Reply { id: json!(1), result: json!(["é\n".repeat(1000)]) };
+    let long = message().encode();
+    assert_eq!(message().encode_within(long.len()).unwrap(), long);
+    let refused = message().encode_within(long.len() - 1).unwrap_err();
+    assert_eq!((refused.bytes, refused.encode()), (long.len(), long));
+}
+
+#[test]
 fn a_session_that_does_not_read_is_not_answered_further() {
     let mut bench = Bench::new(ServerLimits::default());
     let s = bench.open();
@@ -470,4 +494,88 @@ fn a_removed_database_is_announced() {
     assert!(bench.server.session_closing(plain).is_some() && bench.server.session_closing(aware).is_none());
     bench.server.add_database(db, true).unwrap();
     assert_eq!(bench.received(aware)[0]["method"], "update2");
+}
+
+#[test]
+fn a_turn_makes_so_much_output_and_who_does_not_read_costs_commits_nothing() {
+    let limits = ServerLimits { output_per_turn: 10_000, ..ServerLimits::default() };
+    let mut bench = Bench::new(limits);
+    let writer = bench.open();
+    bench.result(writer, "transact", insert_root(1));
+    // Answers of all sessions together have the bound of a turn; each session has its own.
+    let askers: Vec<SessionId> = (0..20).map(|_| bench.open()).collect();
+    bench.server.work(bench.now);
+    for asker in &askers {
+        bench.send(*asker, 1, "echo", json!(["x".repeat(3000)]));
+    }
+    let mut answered = bench.server.sessions_with_output().len();
+    let mut turns = 0;
+    assert!((3..=4).contains(&answered), "{answered}");
+    while bench.server.has_work() {
+        bench.server.work(bench.now);
+        let now = bench.server.sessions_with_output().len();
+        assert!(now - answered <= 4, "{answered} -> {now}");
+        (answered, turns) = (now, turns + 1);
+    }
+    assert!(answered == 20 && turns >= 4, "{answered} in {turns} turns");
+    askers.iter().for_each(|asker| bench.server.session_close(*asker));
+    // Two that watch: one reads, one has more unread than it may.
+    let (reader, lazy) = (bench.open(), bench.open());
+    let watch = json!({"Open_vSwitch": {"columns": ["external_ids", "next_cfg"]}});
+    for session in [reader, lazy] {
+        bench.server.work(bench.now);
+        bench.result(session, "monitor", json!(["Open_vSwitch", 1, watch]));
+    }
+    bench.send(lazy, 1, "echo", json!(["x".repeat(2 << 20)]));
+    let held = bench.server.held.output.load(Ordering::Relaxed);
+    for n in 0..50 {
+        bench.server.work(bench.now);
+        let ids = json!({"external_ids": ["map", [["a", format!("{n:0>500}")]]]});
+        bench.result(writer, "transact", set_root(ids));
+        assert_eq!(bench.received(reader).len(), 1);
+    }
+    assert_eq!(
+        bench.server.held.output.load(Ordering::Relaxed),
+        held,
+        "nothing was made for who does not read"
+    );
+    // It is told of all, in order, when it reads, and its next request sees them told.
+    assert_eq!(bench.received(lazy).len(), 1);
+    bench.send(lazy, 2, "echo", json!([]));
+    let mut told = Vec::new();
+    while bench.server.has_work() {
+        bench.server.work(bench.now);
+        told.extend(bench.received(lazy));
+    }
+    told.extend(bench.received(lazy));
+    assert_eq!((told.len(), &told[50]["id"]), (51, &json!(2)));
+    for (n, update) in told[..50].iter().enumerate() {
+        assert!(update.to_string().contains(&format!("{n:0>500}")), "{n}: {update}");
+    }
+}
+
+#[test]
+fn of_what_a_client_that_is_gone_sent_transactions_alone_are_served() {
+    let limits = ServerLimits { per_turn: (1, 16), ..ServerLimits::default() };
+    let mut bench = Bench::new(limits);
+    let (gone, other) = (bench.open(), bench.open());
+    bench.result(other, "transact", insert_root(1));
+    let watch = json!(["Open_vSwitch", 1, {"Open_vSwitch": {}}]);
+    let all: String = [
+        json!({"id": 0, "method": "echo", "params": []}),
+        json!({"id": 1, "method": "monitor", "params": watch}),
+        json!({"id": 2, "method": "transact", "params": set_root(json!({"next_cfg": 7}))}),
+    ]
+    .map(|request| request.to_string())
+    .concat();
+    bench.server.session_input(gone, all.as_bytes(), bench.now);
+    bench.server.session_deafen(gone);
+    while bench.server.has_work() {
+        bench.server.work(bench.now);
+        assert!(bench.server.sessions[&gone].monitors.is_empty());
+        assert_eq!(bench.server.sessions[&gone].output_bytes(), 0);
+    }
+    let select = json!(["Open_vSwitch", {"op": "select", "table": "Open_vSwitch", "where": [], "columns": ["next_cfg"]}]);
+    assert_eq!(bench.result(other, "transact", select), json!([{"rows": [{"next_cfg": 7}]}]));
+    assert!(!bench.server.session_has_requests(gone));
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::session::{Session, Untold};
 use super::{Kind, Server, SessionId, Time};
 use crate::db::{Context, Delta, Outcome, transact};
 use crate::error::{ErrorKind, OpError};
@@ -111,7 +112,7 @@ impl Server {
         if let Some(commit) = &changed {
             hosted.last_txn = self.uuids.next_uuid();
             self.log_commit(&txn.database, commit, now.wall_ms);
-            self.publish(&txn.database, &commit.delta);
+            self.publish(&txn.database, &commit.delta, Some(session));
             self.changed(&txn.database, &commit.delta);
         }
         let kind = Kind::Transact { id: txn.id.clone(), operations: txn.operations.len() };
@@ -181,29 +182,47 @@ impl Server {
         }
     }
 
-    /// Tells the monitors of a database what changed.
-    pub(super) fn publish(&mut self, database: &str, delta: &Delta) {
-        let watching: Vec<SessionId> = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| session.monitors.values().any(|monitor| *monitor.database == *database))
-            .map(|(id, _)| *id)
-            .collect();
-        watching.into_iter().for_each(|id| self.publish_to(id, database, delta));
+    /// Tells the monitors of a database what changed: those of `author` before anything else is sent to it, the others as far as the
+    /// turn goes. Those that do not read are told when they do, so that they cost neither time nor memory of their own.
+    pub(super) fn publish(&mut self, database: &Arc<str>, delta: &Delta, author: Option<SessionId>) {
+        let watches = |s: &Session| s.monitors.values().any(|monitor| *monitor.database == **database);
+        let watching = self.sessions.iter().filter(|(_, session)| watches(session)).map(|(id, _)| *id);
+        let watching: Vec<SessionId> = watching.collect();
+        let Some(hosted) = self.databases.get(database).filter(|_| !watching.is_empty()) else { return };
+        let untold = Untold {
+            database: database.clone(),
+            delta: Arc::new(delta.clone()),
+            last_txn: hosted.last_txn,
+            seq: self.durability.seq(),
+            bytes: self.durability.last_record_bytes(),
+        };
+        for id in watching {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.defer(untold.clone());
+            }
+            self.catch_up(id, author == Some(id));
+        }
     }
 
-    fn publish_to(&mut self, id: SessionId, database: &str, delta: &Delta) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let monitors = std::mem::take(&mut session.monitors);
-        for monitor in monitors.values().filter(|monitor| *monitor.database == *database) {
-            let Some(hosted) = self.databases.get(database) else { break };
-            if let Some(updates) = monitor.update(hosted.db.schema(), delta) {
-                let (method, params) = monitor.notification(updates, hosted.last_txn);
-                self.send(id, Message::Notification { method, params }, Kind::Update);
+    /// Tells a session of commits, as far as it reads and the turn goes, or of all of them.
+    pub(super) fn catch_up(&mut self, id: SessionId, all: bool) {
+        while let Some(session) = self.sessions.get_mut(&id)
+            && (all || self.turn_left > 0 && session.can_be_told())
+            && let Some(untold) = session.untold.pop_front()
+        {
+            session.untold_bytes -= untold.bytes;
+            let Some(hosted) = self.databases.get(&untold.database) else { continue };
+            let (schema, monitors) = (hosted.db.schema().clone(), std::mem::take(&mut session.monitors));
+            for monitor in monitors.values().filter(|monitor| monitor.database == untold.database) {
+                if let Some(updates) = monitor.update(&schema, &untold.delta) {
+                    let (method, params) = monitor.notification(updates, untold.last_txn);
+                    let message = Message::Notification { method, params };
+                    self.send_at(id, message, Kind::Update, untold.seq);
+                }
             }
-        }
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.monitors = monitors;
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.monitors = monitors;
+            }
         }
     }
 }

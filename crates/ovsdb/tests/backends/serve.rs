@@ -31,7 +31,7 @@ pub(crate) fn serve(
             stream.set_nonblocking(true).unwrap();
             streams.push((server.session_open().unwrap(), stream));
         }
-        server.tick(now);
+        server.work(now);
         streams.retain_mut(|(id, stream)| exchange(&mut server, *id, stream, now));
         for record in server.take_log() {
             log(&record.bytes);

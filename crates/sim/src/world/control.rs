@@ -5,6 +5,7 @@ use crate::rules::{self, METERS, RANDOM_TABLES};
 use dpif::{Datapath, MeterBand, MeterConfig};
 use flow::{Match, TableId};
 use ofproto::ports::BundleId;
+use ofproto::rule::RuleTimeouts;
 use std::sync::Arc;
 
 impl World {
@@ -57,8 +58,9 @@ impl World {
         rule.cookie = self.rng.below(4);
         if self.rng.one_in(5) {
             rule.flags.send_flow_rem = true;
-            rule.idle_timeout_s = self.rng.range(1, 5) as u16;
-            rule.hard_timeout_s = if self.rng.one_in(2) { self.rng.range(1, 8) as u16 } else { 0 };
+            let idle_s = self.rng.range(1, 5) as u16;
+            let hard_s = if self.rng.one_in(2) { self.rng.range(1, 8) as u16 } else { 0 };
+            rule.timeouts = RuleTimeouts::new(idle_s, hard_s, &rule.actions);
         }
         let delete = self.rng.one_in(4);
         let which = self.rng.number() as usize;

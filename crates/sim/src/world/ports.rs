@@ -106,7 +106,7 @@ fn add_port(
         config: PortConfigBits { no_flood: mode == 7, ..config },
         tree: None,
         link_down: config.port_down,
-        speed_mbps: 0,
+        features: Default::default(),
     };
     let vlan_mode = match mode {
         4 => VlanMode::Access,

@@ -336,7 +336,7 @@ fn flow_mod(run: &Run<'_>, asked: FlowModText) -> Message {
         out_port: asked.out_port,
         out_group: asked.out_group.unwrap_or(GROUP_ANY),
         flags,
-        matching: asked.rule_match,
+        matching: asked.rule_match.into(),
         actions: asked.actions,
     })
 }

@@ -47,7 +47,7 @@ fn controllers_are_told_of_all_rules_that_end_and_soon() {
     let before = told();
     daemon.tool("ovs-ofctl").args(["del-flows", "br0"]).run().unwrap();
     wait_for(LIMIT, "all ended rules to be told", || told() >= before + 20_000).unwrap();
-    assert!(appctl(&daemon, "coverage/show").contains("ofconn_event_dropped           total: 0"));
+    assert_eq!(appctl(&daemon, "coverage/read-counter ofconn_event_dropped"), "0\n");
 }
 
 #[test]
@@ -59,17 +59,16 @@ fn a_client_is_served_when_descriptors_are_free_again() {
     let pid = daemon.pid().to_string();
     let socket = daemon.rundir().join("db.sock");
     vsctl(&daemon, "show");
-    let open = || std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
     let limit = |soft: usize| {
         Cmd::new("prlimit").args(["--pid", &pid, &format!("--nofile={soft}:")]).run().unwrap();
     };
-    let holder = UnixStream::connect(&socket).unwrap();
-    wait_for(LIMIT, "the connection to be taken in", || open() > 10).unwrap();
-    limit(open());
+    // More clients than descriptors, whatever else the daemon opens or closes meanwhile.
+    limit(64);
+    let holders: Vec<UnixStream> = (0..80).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    wait_log(&daemon, "cannot accept a connection");
     let waiting =
         daemon.tool("ovs-vsctl").args(["--no-wait", "get", "Open_vSwitch", ".", "_uuid"]).spawn().unwrap();
-    wait_log(&daemon, "cannot accept a connection");
-    drop(holder);
+    drop(holders);
     wait_for(LIMIT, "the waiting client's answer", || waiting.stdout().len() > 30).unwrap();
     limit(1024);
     assert!(!appctl(&daemon, "coverage/read-counter accept_failed").starts_with("0\n"));

@@ -298,6 +298,10 @@ fn learn(rng: &mut Rng, kind: &str) -> String {
     let mut parts = vec![format!("table={}", rng.range(1, u64::from(TABLES) - 1))];
     let shape = rng.below(4);
     parts.push(format!("priority={}", 20_000 + shape));
+    if rng.one_in(3) {
+        let which = *rng.pick(&["fin_idle_timeout", "fin_hard_timeout"]);
+        parts.push(format!("{which}={}", rng.range(1, 90)));
+    }
     match shape {
         0 => parts.push("NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]".to_string()),
         1 => parts.push("NXM_OF_VLAN_TCI[0..11]".to_string()),
@@ -345,6 +349,15 @@ fn action(rng: &mut Rng, wire: Wire, kind: &str, table: u8) -> String {
         22 => "output:NXM_NX_REG1[]".to_string(),
         23 | 24 => moved(rng, kind),
         25 if is_ipv4(kind) || is_ipv6(kind) => "dec_ttl".to_string(),
+        26 if wire == Wire::Of10 || kind.starts_with("tcp") => {
+            let idle = format!("idle_timeout={}", rng.range(1, 90));
+            let hard = format!("hard_timeout={}", rng.range(1, 90));
+            match rng.below(3) {
+                0 => format!("fin_timeout({idle})"),
+                1 => format!("fin_timeout({hard})"),
+                _ => format!("fin_timeout({idle},{hard})"),
+            }
+        }
         27 => format!("set_queue:{}", rng.below(3)),
         28 => format!("load:0x{:x}->OXM_OF_IN_PORT[0..15]", rng.range(1, 9)),
         _ => rewrite(rng, kind),

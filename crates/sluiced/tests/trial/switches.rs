@@ -4,13 +4,12 @@ use crate::rules::TABLES;
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use testkit::{Cmd, Daemon, DaemonSpec, Netns, RunDir, patience, wait_for};
+use testkit::{Daemon, DaemonSpec, Netns, patience, wait_for};
 
 /// How long a request may take.
 const LIMIT: Duration = Duration::from_secs(20);
-const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 /// Both bridges with their ports: plain ones, one access port, one trunk port, two native ports, and a pair of patch ports.
 const SET_UP: &str = "\
@@ -49,19 +48,9 @@ impl Switch {
     /// Debian's switch with a database server of its own.
     pub(crate) fn stock() -> Switch {
         let netns = Netns::new("trial").unwrap();
-        let spec = DaemonSpec::new("ovsdb-server").unwrap().netns(&netns);
-        let run: RunDir = spec.run_directory().clone();
-        let db = run.join("conf.db");
-        Cmd::new("ovsdb-tool").arg("create").arg(&db).arg(SCHEMA).run().unwrap();
-        let remote = format!("--remote=p{}", run.db());
-        let args = [db.into_os_string(), remote.into(), "-vconsole:off".into()];
-        let server = spec.args(args).ready_file("db.sock").start().unwrap();
-        run.ovs("ovs-vsctl", &["--no-wait", "init"]).unwrap();
-        let spec = DaemonSpec::new("ovs-vswitchd").unwrap().netns(&netns).rundir(&run);
-        let args =
-            [run.db().as_str(), "-vconsole:off", "--disable-system", "--enable-dummy"].map(String::from);
-        let daemon = spec.args(args).start().unwrap();
-        Switch::set_up(netns, vec![daemon, server])
+        let spec = |program: &Path| Ok(DaemonSpec::new(program)?.netns(&netns));
+        let daemons = testkit::start_stock(spec, "ovs-vswitchd", &[], [&[], &["--enable-dummy"]]).unwrap();
+        Switch::set_up(netns, daemons)
     }
 
     fn set_up(netns: Netns, daemons: Vec<Daemon>) -> Switch {

@@ -4,7 +4,7 @@ use ovsdb::client::RowView;
 
 use super::StringMap;
 use super::reader::{Reader, flag, strings};
-use super::threads::ThreadPlan;
+use dpif::ThreadPlan;
 
 /// Settings of the whole switch. Names, units and defaults are those of ovs-vswitchd.conf.db(5).
 #[derive(Clone, Debug, PartialEq, Eq)]

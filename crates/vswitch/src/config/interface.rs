@@ -9,8 +9,8 @@ use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
 use super::reader::{Reader, strings};
-use super::threads::RxqAffinity;
 use super::{StringMap, tunnel, unsupported};
+use dpif::RxqAffinity;
 
 /// A row of `Interface`, or the interface that a bridge has for itself without one.
 #[derive(Clone, Debug, PartialEq, Eq)]

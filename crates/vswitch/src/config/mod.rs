@@ -30,8 +30,7 @@ pub use controller::{ConnectionMode, ControllerConfig, ControllerKind};
 pub use global::{GlobalConfig, UpcallDispatch};
 pub use interface::InterfaceConfig;
 pub use port::{BondConfig, PortConfig};
-pub use supported::{DatapathSupport, DummyMode, SupportedTypes};
-pub use threads::{AutoBalance, CacheSettings, RxqAffinity, RxqAssign, SleepMax, ThreadPlan};
+pub use supported::{DatapathSupport, SupportedTypes};
 
 pub(crate) use interface::natural_order;
 use reader::Reader;

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::plan::Planner;
 use crate::testbed::{Bed, Fake, map};
+use dpif::{AutoBalance, CacheSettings, RxqAssign, SleepMax, ThreadPlan};
 
 /// What is told, sorted.
 fn messages(desired: &Desired) -> Vec<String> {

@@ -7,7 +7,8 @@ use ofproto::tunnel::TunnelConfig;
 use ofproto::{DpPort, MacAddr};
 
 use super::PortSet;
-use crate::config::{BridgeOptions, ControllerConfig, GlobalConfig, RxqAffinity, StringMap};
+use crate::config::{BridgeOptions, ControllerConfig, GlobalConfig, StringMap};
+use dpif::RxqAffinity;
 
 /// Names one attempt to open an interface; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

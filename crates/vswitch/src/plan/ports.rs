@@ -42,7 +42,7 @@ pub struct PortSet {
 }
 
 impl PortSet {
-    /// The table for the translation. What the set does not say (configuration bits, link state, speed, counters of a
+    /// The table for the translation. What the set does not say (configuration bits, link state, features, counters of a
     /// patch port or tunnel) stays as in `previous` for ports of the same number and name.
     pub fn table(&self, previous: &PortTable) -> PortTable {
         let mut ports = BTreeMap::new();
@@ -61,7 +61,7 @@ impl PortSet {
                 counters: before.map(|port| port.counters.clone()).unwrap_or_default(),
                 config: before.map(|port| port.config).unwrap_or_default(),
                 link_down: before.is_some_and(|port| port.link_down),
-                speed_mbps: before.map_or(0, |port| port.speed_mbps),
+                features: before.map(|port| port.features).unwrap_or_default(),
             };
             ports.insert(entry.of_port, Arc::new(port));
         }

@@ -469,11 +469,11 @@ fn a_port_set_makes_a_table_that_keeps_what_it_does_not_say() {
     let (number, port) =
         table.ports.iter().find(|(_, port)| port.name == "p1").map(|(n, p)| (*n, p.clone())).unwrap();
     let mut port = Arc::unwrap_or_clone(port);
-    (port.config.no_flood, port.link_down, port.speed_mbps) = (true, true, 10);
+    (port.config.no_flood, port.link_down, port.features.speed_mbps) = (true, true, 10);
     table.ports.insert(number, Arc::new(port));
     let again = ports.table(&table);
     let port = again.port(number).unwrap();
-    assert!(port.config.no_flood && port.link_down && port.speed_mbps == 10);
+    assert!(port.config.no_flood && port.link_down && port.features.speed_mbps == 10);
     let bundle = again.bundle_of(number).unwrap();
     assert_eq!((bundle.vlan_mode, bundle.tag, bundle.floodable), (VlanMode::Access, 5, false));
     assert_eq!(again.by_name("br0").unwrap().of_port, OfPort::LOCAL);

@@ -97,8 +97,13 @@ learn(table=1,reg0[0..7]=reg1[])\terror: bit widths of reg0[0..7] (8) and reg1[]
 learn(table=1,ct_state=0x20)\tlearn(table=1,ct_state=trk)
 mod_vlan_vid:5,mod_nw_ecn:2,mod_nw_ttl:5\tmod_vlan_vid:5,mod_nw_ecn:2,mod_nw_ttl:5
 debug_recirc,debug_slow\tdebug_recirc,debug_slow
+fin_timeout(idle=5)\terror: invalid key 'idle' in 'fin_timeout' argument
+fin_timeout:5\terror: invalid key '5' in 'fin_timeout' argument
+fin_timeout(idle_timeout=70000)\terror: invalid idle_timeout \"70000\"
+fin_timeout(idle_timeout)\terror: invalid idle_timeout \"\"
+write_actions(fin_timeout(idle_timeout=1))\terror: write_actions action doesn't support nested action fin_timeout
 ";
-    check(table, 24, acted);
+    check(table, 29, acted);
 }
 
 #[test]

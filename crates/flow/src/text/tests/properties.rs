@@ -221,6 +221,10 @@ fn any_simple() -> impl Strategy<Value = Action> {
         (0u8..255).prop_map(|t| Action::Resubmit { in_port: OfPort::IN_PORT, table: Some(TableId(t)) }),
         (0u32..9, 0u8..255)
             .prop_map(|(p, t)| Action::Resubmit { in_port: OfPort(p), table: Some(TableId(t)) }),
+        (any::<u16>(), 0u16..9).prop_map(|(idle_timeout_s, hard_timeout_s)| Action::FinTimeout {
+            idle_timeout_s,
+            hard_timeout_s
+        }),
         note,
         prop::sample::select(vec![Action::Exit, Action::DebugRecirc, Action::DebugSlow]),
     ]

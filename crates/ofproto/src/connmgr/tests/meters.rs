@@ -62,7 +62,8 @@ fn meters_of_the_same_number_on_two_bridges_are_two() {
     assert_eq!((dp_id(&s, first), dp_id(&s, s.bridge)), (Some(0), Some(1)));
     // A bridge that goes frees its own and no other's.
     s.backer.remove_bridge(first);
-    let ctx = Ctx { backer: &s.backer, datapath: &s.datapath, bridge: first, datapath_id: 1, desc: &s.desc };
+    let ctx =
+        BridgeCtx { backer: &s.backer, datapath: &s.datapath, bridge: first, datapath_id: 1, desc: &s.desc };
     manager_of_first.shut_down(&ctx);
     assert_eq!(rates(&s), [(1, 7)]);
     c.silent(&mut s, &meter_mod(Add, 2, flags::PKTPS, &[DROP]));

@@ -15,7 +15,7 @@ use super::*;
 use crate::events::PacketInEvent;
 use crate::flow_mod::ModContext;
 use crate::ports::{Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode};
-use crate::rule::{Rule, RuleFlags};
+use crate::rule::{Rule, RuleFlags, RuleTimeouts};
 use dpif::{DpAction, DpifError, PortStats, UserCookie};
 use flow::text::{FlowModCommand as TextCommand, NoPortNames, parse_flow_mod};
 use flow::{DpPort, MacAddr, OfPort, TableId};
@@ -47,7 +47,7 @@ pub(super) fn port(n: OfPort, dp: Option<u32>, name: &str) -> Port {
         config: PortConfigBits::default(),
         tree: None,
         link_down: false,
-        speed_mbps: 0,
+        features: Default::default(),
     }
 }
 
@@ -102,8 +102,8 @@ impl Switch {
         }
     }
 
-    pub(super) fn with<R>(&mut self, f: impl FnOnce(&mut Connmgr, &Ctx<'_>, u64) -> R) -> R {
-        let ctx = Ctx {
+    pub(super) fn with<R>(&mut self, f: impl FnOnce(&mut Connmgr, &BridgeCtx<'_>, u64) -> R) -> R {
+        let ctx = BridgeCtx {
             backer: &self.backer,
             datapath: &self.datapath,
             bridge: self.bridge,
@@ -146,7 +146,7 @@ impl Switch {
             .tables
             .iter()
             .map(|r| {
-                let m = flow::text::format_match(&r.matching, Some(r.priority));
+                let m = flow::text::format_match(&r.matching.unpack(), Some(r.priority));
                 let a = flow::text::format_actions(&r.actions, &NoPortNames);
                 format!("table={} cookie={:#x} {m} {a} n={}", r.table.0, r.cookie, r.stats.counts().0)
             })
@@ -301,7 +301,7 @@ pub(super) fn flow_mod(command: TextCommand, text: &str) -> FlowMod {
         out_port: t.out_port,
         out_group: GROUP_ANY,
         flags,
-        matching: t.rule_match,
+        matching: t.rule_match.into(),
         actions: t.actions,
     }
 }

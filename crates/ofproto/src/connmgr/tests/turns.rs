@@ -11,7 +11,7 @@ fn fill(s: &Switch, numbers: std::ops::Range<u32>, flags: &str) {
     let mods: Vec<FlowMod> = numbers
         .map(|n| {
             let address = u128::from(0x0a00_0000 + n);
-            fm.matching.set_masked(flow::fields::FieldId::IpDst, address, u32::MAX.into());
+            fm.matching = fm.matching.unpack().with(flow::fields::FieldId::IpDst, address).into();
             fm.clone()
         })
         .collect();

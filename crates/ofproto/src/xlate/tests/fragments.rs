@@ -65,7 +65,7 @@ fn each_bridge_handles_fragments_by_itself() {
     handle(&rig, b, Drop);
     let t = rig.acts(FIRST, "2");
     // The dropped packet counts as one that a rule of the table matched.
-    t.cache.replay(3, 300, 0, &mut rig.backer.effect_host());
+    t.cache.replay(&seen(3, 300, 0), &mut rig.backer.effect_host());
     let view = rig.backer.view();
     let table = view.bridge(b).and_then(|b| b.tables.table(TableId(0))).expect("made by the rig");
     assert_eq!(table.counters.counts().1, 3);

@@ -95,7 +95,7 @@ fn tunnels_of_one_device_are_counted_apart() {
     };
     for (packet, n) in [(ETH, 3), (CAME, 2)] {
         let t = rig.acts(packet, "tunnel(id=5,dst=10.9.0.5,flags=10,tp_dst=6081),8");
-        t.cache.replay(n, 60 * n, 1000, &mut rig.backer.effect_host());
+        t.cache.replay(&seen(n, 60 * n, 1000), &mut rig.backer.effect_host());
     }
     assert_eq!((counts(5), counts(6)), ([0, 5], [2, 0]));
 }

@@ -115,6 +115,41 @@ fn a_session_reads_as_with_the_stock_switch() {
     assert!(counters.contains("port  1: rx pkts=3, bytes=150, drop=?, errs=?"), "{counters}");
 }
 
+/// The layout and the rates are those of OVS 3.1 after the same.
+#[test]
+fn events_are_told_with_their_rates() {
+    require!();
+    let lab = Lab::new();
+    // One sample each: what other tests of the machine take longer for is in the first.
+    lab.appctl("time/warp 5000 100");
+    lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)"));
+    lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)"));
+    lab.receive("p2", &format!("in_port(2),{FROM_5_TO_7},eth_type(0x1234)"));
+    let row = |told: &str| {
+        let shown = lab.appctl("coverage/show");
+        let (title, last) = (shown.lines().next().unwrap(), shown.lines().last().unwrap());
+        assert!(
+            title
+                .starts_with("Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash=")
+        );
+        assert!(last.ends_with(" events never hit"), "{shown}");
+        let expected = format!("netdev_received          {told}   total: 3");
+        assert!(shown.lines().any(|line| line == expected), "{expected} is not in\n{shown}");
+    };
+    row("  0.0/sec     0.000/sec        0.0000/sec");
+    lab.appctl("time/warp 5000 100");
+    row("  0.6/sec     0.050/sec        0.0008/sec");
+    lab.appctl("time/warp 5000 100");
+    row("  0.0/sec     0.050/sec        0.0008/sec");
+    lab.appctl("time/warp 60000 1000");
+    row("  0.0/sec     0.000/sec        0.0008/sec");
+    lab.appctl("time/warp 3600000 60000");
+    row("  0.0/sec     0.000/sec        0.0000/sec");
+    assert_eq!(lab.appctl("coverage/read-counter netdev_received"), "3\n");
+    let unknown = appctl_output(&lab.daemon, "coverage/read-counter nonsense");
+    assert!(unknown.stderr.starts_with("No such counter\n") && !unknown.status.success(), "{unknown:?}");
+}
+
 #[test]
 fn time_moves_by_hand_alone() {
     require!();
@@ -291,7 +326,11 @@ fn ports_without_a_device_of_the_kernel_tell_as_much_as_with_the_stock_switch() 
     lab.appctl("time/warp 6000 1000");
     wait_until(&lab.daemon, "Interface p1 statistics:tx_packets=0");
     let get = |columns: &str| vsctl(&lab.daemon, &format!("get Interface {columns}"));
-    assert_eq!(get("p1 statistics"), "{rx_bytes=0, rx_packets=0, tx_bytes=0, tx_packets=0}");
+    assert_eq!(
+        get("p1 statistics"),
+        "{rx_bytes=0, rx_custom_packets_1=0, rx_custom_packets_2=0, rx_packets=0, rx_q0_bytes=0, rx_q0_packets=0, \
+         tx_bytes=0, tx_packets=0, tx_q0_bytes=0, tx_q0_packets=0}"
+    );
     assert_eq!(get("pa ifindex link_resets admin_state link_state mtu"), "0\n0\nup\nup\n[]");
     assert!(get("pa mac_in_use").len() == "\"02:00:00:00:00:01\"".len(), "{}", get("pa mac_in_use"));
 }

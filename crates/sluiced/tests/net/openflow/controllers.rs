@@ -27,6 +27,34 @@ fn reach(lab: &Lab) {
     testkit::reachable(&one.netns, two.ipv4.into(), LIMIT).unwrap();
 }
 
+/// A row of the database makes the switch connect to no socket but one of its run directory.
+#[test]
+fn sockets_that_a_bridge_connects_to_are_those_of_the_run_directory() {
+    require_netns!();
+    require_programs!("ovs-vsctl");
+    let lab = Lab::new(1);
+    let elsewhere = TempDir::new("unix").unwrap();
+    let run = lab.daemon.rundir().join("");
+    std::fs::create_dir(run.join("sub")).unwrap();
+    for (path, permitted) in [
+        (elsewhere.path().join("x.sock"), false),
+        (run.join("../x.sock"), false),
+        (run.join("x.sock"), true),
+        (run.join("sub/x.sock"), true),
+    ] {
+        let target = format!("unix:{}", path.display());
+        lab.vsctl(&format!("set-controller br0 {target}"));
+        let said = if permitted { "No such file" } else { "not permitted" };
+        let told = || lab.vsctl("get controller br0 status").contains(said);
+        wait_for(LIMIT, &format!("{target} to be told as {said}"), told)
+            .unwrap_or_else(|why| panic!("{why}\n{}", lab.vsctl("list Controller")));
+    }
+    // A name alone is one of the run directory.
+    let listener = std::os::unix::net::UnixListener::bind(run.join("own.sock")).unwrap();
+    lab.vsctl("set-controller br0 unix:own.sock");
+    listener.accept().unwrap();
+}
+
 #[test]
 fn a_learning_controller_is_obeyed_and_met_again() {
     require_netns!();

@@ -1,0 +1,124 @@
+//! The ports of a thread as its core sees them, and where its upcalls go.
+
+use super::inbox::TxSide;
+use super::upcall_queues::PortQueues;
+use datapath::{PmdIo, TxReport};
+use dpif::{DropReason, Upcall, UpcallSink};
+use flow::DpPort;
+use netdev::TxDrop;
+use packet::{PacketBatch, PacketPool};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Where upcalls go.
+enum Upcalls {
+    /// To the handlers, by the queue of the port that received the packet, or this one when none did.
+    Queued(Arc<PortQueues>),
+    /// To whoever runs the core, for [`ThreadIo::take_upcalls`].
+    Inline(dpif::Upcalls),
+}
+
+/// Ports of a thread, as its core sees them.
+pub(crate) struct ThreadIo {
+    ports: BTreeMap<DpPort, TxSide>,
+    upcalls: Upcalls,
+}
+
+impl ThreadIo {
+    /// Upcalls go to the handlers; those of packets that no port received by `portless`.
+    pub(crate) fn new(portless: Arc<PortQueues>) -> ThreadIo {
+        ThreadIo { ports: BTreeMap::new(), upcalls: Upcalls::Queued(portless) }
+    }
+
+    /// Upcalls wait for [`ThreadIo::take_upcalls`].
+    pub(crate) fn inline() -> ThreadIo {
+        ThreadIo { ports: BTreeMap::new(), upcalls: Upcalls::Inline(Vec::new()) }
+    }
+
+    /// The upcalls since the last call, when they are not queued for handlers.
+    pub(crate) fn take_upcalls(&mut self) -> dpif::Upcalls {
+        match &mut self.upcalls {
+            Upcalls::Queued(_) => Vec::new(),
+            Upcalls::Inline(waiting) => std::mem::take(waiting),
+        }
+    }
+
+    /// Whether misses wait for handlers.
+    pub(crate) fn misses_wait(&self) -> bool {
+        matches!(&self.upcalls, Upcalls::Queued(any) if any.misses_wait())
+    }
+
+    pub(crate) fn add(&mut self, port: DpPort, side: TxSide) {
+        self.ports.insert(port, side);
+    }
+
+    pub(crate) fn remove(&mut self, port: DpPort) -> Option<TxSide> {
+        self.ports.remove(&port)
+    }
+
+    /// All ports, taken out.
+    pub(crate) fn take(&mut self) -> BTreeMap<DpPort, TxSide> {
+        std::mem::take(&mut self.ports)
+    }
+
+    pub(crate) fn ports(&self) -> impl Iterator<Item = DpPort> + '_ {
+        self.ports.keys().copied()
+    }
+}
+
+impl UpcallSink for ThreadIo {
+    fn has_room(&self, port: DpPort) -> bool {
+        if probes::tells_misses() {
+            // The one that finds no room is told, too.
+            return true;
+        }
+        match (&self.upcalls, self.ports.get(&port)) {
+            (Upcalls::Inline(_), _) => true,
+            (Upcalls::Queued(_), Some(side)) => side.upcalls.has_room(),
+            (Upcalls::Queued(portless), None) => portless.has_room(),
+        }
+    }
+
+    fn upcall(&mut self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
+        let queueing = probes::miss(&upcall);
+        let queued = match (&mut self.upcalls, self.ports.get(&upcall.rx_port)) {
+            (Upcalls::Inline(waiting), _) => {
+                waiting.push(upcall);
+                return Ok(());
+            }
+            (Upcalls::Queued(_), Some(side)) => side.upcalls.push(upcall),
+            (Upcalls::Queued(portless), None) => portless.push(upcall),
+        };
+        probes::queued(queueing, queued.is_ok());
+        queued
+    }
+}
+
+impl PmdIo for ThreadIo {
+    fn transmit(&mut self, port: DpPort, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
+        let mut report = TxReport::default();
+        let Some(side) = self.ports.get_mut(&port) else {
+            report.dropped[DropReason::NoPort as usize] = batch.len() as u64;
+            batch.free_into(pool);
+            return report;
+        };
+        let queued = batch.len() as u64;
+        let sent = side.tx.send(batch, pool);
+        // Packets that software cut into several count once here: the core accounts for what it handed over.
+        for why in TxDrop::ALL {
+            let reason = match why {
+                TxDrop::PortDown => DropReason::TxDown,
+                TxDrop::TooLarge => DropReason::TxTooBig,
+                TxDrop::NoBuffers => DropReason::TxNoBuffers,
+                TxDrop::QueueFull => DropReason::TxQueueFull,
+                TxDrop::BadOffload => DropReason::TxBadOffload,
+                TxDrop::Refused => DropReason::TxFailed,
+            };
+            report.dropped[reason as usize] += sent.dropped(why).min(queued);
+        }
+        let dropped: u64 = report.dropped.iter().sum();
+        report.sent_packets = queued.saturating_sub(dropped);
+        report.sent_bytes = sent.sent_bytes;
+        report
+    }
+}

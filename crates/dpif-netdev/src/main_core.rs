@@ -1,0 +1,177 @@
+//! The main loop's own core: packet-outs, and the ports that no thread polls: dummies, and all where there are no threads
+//! (`--without=threads`).
+//!
+//! What misses here is translated at once, on the calling thread, so whatever was received or sent before a request is
+//! finished before the next request is served. Any thread may call; the lock around the core makes them take turns.
+
+use super::apply::apply;
+use super::bulk::{PortParts, parts_of};
+use super::plan::QueueId;
+use super::pmd::{Purged, ThreadIo, TxSide};
+use super::queues::{Rx, counted};
+use super::watch::QueueWatch;
+use datapath::Pmd;
+use dpif::{DpifError, DpifOp, InlineHandler, OpBatch, PmdId};
+use flow::DpPort;
+use packet::PacketBatch;
+use std::sync::Arc;
+use sync::{Mutex, lock};
+
+/// Bursts of one call at most: what is left waits for the next one.
+const BURSTS_MAX: usize = 1024;
+
+struct State {
+    core: Pmd,
+    io: ThreadIo,
+    rx: Vec<Rx>,
+    batch: PacketBatch,
+}
+
+/// See the module.
+pub(crate) struct MainCore {
+    state: Mutex<State>,
+    handler: Arc<dyn InlineHandler>,
+    /// Packets that are received at a time at most.
+    burst_packets: usize,
+    /// Told of the queues that are polled here.
+    watch: Option<Arc<QueueWatch>>,
+}
+
+impl MainCore {
+    /// `handler` translates what misses.
+    pub(crate) fn new(
+        core: Pmd,
+        handler: Arc<dyn InlineHandler>,
+        burst_packets: usize,
+        watch: Option<Arc<QueueWatch>>,
+    ) -> MainCore {
+        let state = State { core, io: ThreadIo::inline(), rx: Vec::new(), batch: PacketBatch::new() };
+        MainCore { state: Mutex::new(state), handler, burst_packets, watch }
+    }
+
+    /// Makes a port known, with the queues that are to be polled here.
+    pub(crate) fn port_add(&self, port: DpPort, side: TxSide, queues: Vec<Rx>) -> Result<(), DpifError> {
+        {
+            let s = &mut *lock(&self.state);
+            s.core.port_add(port)?;
+            s.io.add(port, side);
+        }
+        self.give(queues)
+    }
+
+    /// Polls these queues from now on.
+    pub(crate) fn give(&self, queues: Vec<Rx>) -> Result<(), DpifError> {
+        if let Some(watch) = &self.watch {
+            for rx in &queues {
+                let cannot =
+                    |e| DpifError::Device(format!("cannot watch receive queue {}: {e}", rx.id().queue));
+                watch.add(rx.fd()).map_err(cannot)?;
+            }
+        }
+        lock(&self.state).rx.extend(queues);
+        Ok(())
+    }
+
+    /// Gives the queues of a port back.
+    pub(crate) fn take(&self, port: DpPort) -> Vec<Rx> {
+        let taken: Vec<Rx> = lock(&self.state).rx.extract_if(.., |rx| rx.port == port).collect();
+        if let Some(watch) = &self.watch {
+            taken.iter().for_each(|rx| watch.remove(rx.fd()));
+        }
+        taken
+    }
+
+    /// Queues and transmit sides, taken out at the end.
+    pub(super) fn take_parts(&self) -> Vec<(DpPort, PortParts)> {
+        let s = &mut *lock(&self.state);
+        parts_of(std::mem::take(&mut s.rx), s.io.take())
+    }
+
+    /// The queues that are polled here.
+    pub(crate) fn queues(&self) -> Vec<QueueId> {
+        lock(&self.state).rx.iter().map(Rx::id).collect()
+    }
+
+    /// Forgets a port, and gives back what it had of it; its flows' last statistics go to `purged`.
+    pub(super) fn port_del(&self, port: DpPort, purged: &Purged) -> PortParts {
+        let rx = self.take(port);
+        let s = &mut *lock(&self.state);
+        for flow in s.core.port_remove(port, &mut s.io) {
+            purged.push((PmdId::Main, flow));
+        }
+        PortParts { rx, side: s.io.remove(port) }
+    }
+
+    /// Counters of a port, as far as this core saw its packets.
+    pub(crate) fn port_stats(&self, port: DpPort) -> dpif::PortStats {
+        let s = lock(&self.state);
+        let mut stats = s.core.port_counters(port).copied().unwrap_or_default();
+        s.rx.iter().filter(|rx| rx.port == port).for_each(|rx| rx.add_losses(&mut stats));
+        stats
+    }
+
+    /// Counters of all ports that counted something, as far as this core saw their packets.
+    pub(crate) fn all_port_stats(&self) -> Vec<(DpPort, dpif::PortStats)> {
+        let s = lock(&self.state);
+        counted(&s.core, s.rx.iter())
+    }
+
+    /// Carries operations out, and what follows from them.
+    pub(crate) fn operate(&self, batch: OpBatch) {
+        let results = {
+            let s = &mut *lock(&self.state);
+            let results = apply(&mut s.core, batch.ops, sys::clock::monotonic_us(), &mut s.io);
+            self.finish(s);
+            results
+        };
+        if let Some(reply) = batch.reply {
+            reply.done(batch.pmd, batch.tag, results);
+        }
+    }
+
+    /// Takes everything that waits in the queues polled here through the switch; `true` when there may be more.
+    pub(crate) fn run(&self) -> bool {
+        let s = &mut *lock(&self.state);
+        for _ in 0..BURSTS_MAX {
+            let mut worked = false;
+            for i in 0..s.rx.len() {
+                let rx = &mut s.rx[i];
+                rx.receive(s.core.pool(), &mut s.batch, self.burst_packets);
+                if s.batch.is_empty() {
+                    continue;
+                }
+                worked = true;
+                let port = rx.port;
+                s.core.process_batch(port, &mut s.batch, sys::clock::monotonic_us(), &mut s.io);
+                self.finish(s);
+            }
+            if !worked {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Housekeeping, about once a second.
+    pub(crate) fn tick(&self) {
+        let s = &mut *lock(&self.state);
+        s.core.tick(sys::clock::monotonic_us());
+        self.finish(s);
+    }
+
+    /// Sends what waits and serves upcalls until there are none: recirculation is bounded, so this ends.
+    fn finish(&self, s: &mut State) {
+        loop {
+            s.core.flush_output(&mut s.io);
+            let upcalls = s.io.take_upcalls();
+            if upcalls.is_empty() {
+                return;
+            }
+            let ops = self.handler.translate(upcalls);
+            probes::sent(&ops);
+            let puts: Vec<_> = ops.iter().map(DpifOp::creates).collect();
+            let results = apply(&mut s.core, ops, sys::clock::monotonic_us(), &mut s.io);
+            self.handler.done(&puts, &results);
+        }
+    }
+}

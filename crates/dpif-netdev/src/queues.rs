@@ -1,0 +1,235 @@
+//! The receive queues of a forwarding thread, and how it waits for them.
+//!
+//! A thread may poll thousands of queues of which few have frames at a time. Those that had some lately are *hot*: looked at
+//! one by one. The others are *cold*: they wait together behind one descriptor ([`sys::WatchSet`]), so that what the thread
+//! does between two packets does not grow with the number of its ports. A cold queue that has something becomes hot at
+//! once; a hot one that had nothing for a second becomes cold, unless there are but a few queues, for which a set of their
+//! own would not pay: a watched queue costs whoever sends to it a little for each frame.
+
+use super::plan::QueueId;
+use super::plan::load::History;
+use datapath::Pmd;
+use dpif::PortStats;
+use flow::DpPort;
+use netdev::RxQueue;
+use packet::{PacketBatch, PacketPool};
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+use sys::WatchSet;
+use sys::poll::PollSet;
+
+/// A queue that fails so often in a row is looked at once a second only.
+const ERRORS_MAX: u32 = 3;
+/// So many queues are all hot.
+const FEW: usize = 8;
+
+/// A receive queue and what is known of it.
+pub(crate) struct Rx {
+    pub(crate) port: DpPort,
+    /// Its number among the port's.
+    number: u16,
+    queue: Box<dyn RxQueue>,
+    ready: bool,
+    errors: u32,
+    /// It had frames since the last [`RxSet::settle`].
+    active: bool,
+    /// It waits in the set of cold ones.
+    cold: bool,
+    /// Cycles spent on its packets that are not in `history` yet.
+    pub(super) cycles: u64,
+    pub(super) history: History,
+}
+
+impl Rx {
+    pub(crate) fn numbered(id: QueueId, queue: Box<dyn RxQueue>) -> Rx {
+        let history = History::new(sys::clock::machine_us());
+        Rx {
+            port: id.port,
+            number: id.queue,
+            queue,
+            ready: true,
+            errors: 0,
+            active: true,
+            cold: false,
+            cycles: 0,
+            history,
+        }
+    }
+
+    pub(super) fn id(&self) -> QueueId {
+        QueueId { port: self.port, queue: self.number }
+    }
+
+    /// Readable when frames wait.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.queue.fd()
+    }
+
+    /// Takes up to `max_packets` waiting frames.
+    pub(crate) fn receive(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch, max_packets: usize) {
+        match self.queue.recv(pool, batch, max_packets) {
+            Ok(n) => {
+                self.ready = n == max_packets;
+                self.active |= n > 0;
+                self.errors = 0;
+            }
+            Err(e) => {
+                self.ready = false;
+                self.errors = self.errors.saturating_add(1);
+                if self.errors == ERRORS_MAX {
+                    let (port, queue) = (self.port, self.number);
+                    log::warn!(target: "dpif_netdev", "port {port} receive queue {queue} fails again and again: {e}");
+                }
+            }
+        }
+    }
+
+    /// Adds the frames that the queue lost.
+    pub(crate) fn add_losses(&self, stats: &mut PortStats) {
+        let lost = self.queue.counters();
+        stats.rx_dropped += lost.kernel_drops;
+        stats.rx_malformed += lost.malformed;
+        stats.rx_truncated += lost.truncated;
+        stats.rx_errors += lost.malformed + lost.truncated;
+    }
+}
+
+/// Counters of all ports that counted something, as far as this core and these queues saw their packets.
+pub(crate) fn counted<'r>(core: &Pmd, queues: impl Iterator<Item = &'r Rx>) -> Vec<(DpPort, PortStats)> {
+    let mut all: BTreeMap<DpPort, PortStats> = core.all_port_counters().map(|(n, s)| (n, *s)).collect();
+    queues.for_each(|rx| rx.add_losses(all.entry(rx.port).or_default()));
+    all.into_iter().filter(|(_, stats)| *stats != PortStats::default()).collect()
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct RxSet {
+    /// A queue keeps its place.
+    places: Vec<Option<Rx>>,
+    /// Places of hot queues.
+    hot: Vec<usize>,
+    /// The cold ones, by their places; made when there is one.
+    cold: Option<WatchSet>,
+}
+
+impl RxSet {
+    /// Adds a queue, to be looked at at once.
+    pub(super) fn add(&mut self, rx: Rx) {
+        let rx = Some(Rx { ready: true, active: true, cold: false, ..rx });
+        let free = self.places.iter().position(Option::is_none);
+        let place = free.unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        self.places[place] = rx;
+        self.hot.push(place);
+    }
+
+    /// Takes out those that `gone` picks, in the order of their places.
+    pub(super) fn remove(&mut self, gone: impl Fn(&Rx) -> bool) -> Vec<Rx> {
+        let cold = &mut self.cold;
+        let out = self.places.iter_mut().filter_map(|place| {
+            let rx = place.take_if(|rx| gone(rx))?;
+            if let Some(cold) = cold.as_mut().filter(|_| rx.cold) {
+                cold.remove(rx.queue.fd());
+            }
+            Some(rx)
+        });
+        let out = out.collect();
+        self.hot.retain(|place| self.places[*place].is_some());
+        out
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Rx> {
+        self.places.iter().flatten()
+    }
+
+    /// All of them.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Rx> {
+        self.places.iter_mut().flatten()
+    }
+
+    /// How many are hot.
+    pub(super) fn hot_len(&self) -> usize {
+        self.hot.len()
+    }
+
+    /// A hot queue by its number among them, if it may have frames.
+    pub(super) fn ready(&mut self, n: usize) -> Option<&mut Rx> {
+        self.places[*self.hot.get(n)?].as_mut().filter(|rx| rx.ready)
+    }
+
+    /// Accounts for cycles spent on packets of a hot queue, by its number among them.
+    pub(super) fn spent(&mut self, n: usize, cycles: u64) {
+        self.places[self.hot[n]].iter_mut().for_each(|rx| rx.cycles += cycles);
+    }
+
+    /// Asks the kernel which queues have something; waits for that, for `waker` or for the time to be over.
+    pub(super) fn look(&mut self, timeout: Option<Duration>, waker: Option<&sys::Waker>) {
+        let mut set = PollSet::new();
+        let mut asked = Vec::with_capacity(self.hot.len());
+        for place in &self.hot {
+            if let Some(rx) = self.places[*place].as_ref().filter(|rx| rx.errors < ERRORS_MAX) {
+                asked.push((*place, set.add(rx.queue.fd(), false)));
+            }
+        }
+        let cold_at =
+            self.cold.as_ref().filter(|cold| !cold.is_empty()).map(|cold| set.add(cold.fd(), false));
+        let woken_at = waker.map(|w| set.add(w.fd(), false));
+        if set.wait(timeout).is_err() {
+            return;
+        }
+        asked.retain(|(_, at)| set.ready(*at).readable);
+        let warmer = cold_at.is_some_and(|at| set.ready(at).readable);
+        let woken = woken_at.is_some_and(|at| set.ready(at).readable);
+        drop(set);
+        for (place, _) in asked {
+            self.places[place].iter_mut().for_each(|rx| rx.ready = true);
+        }
+        if warmer {
+            self.warm();
+        }
+        if let Some(waker) = waker.filter(|_| woken) {
+            waker.drain();
+        }
+    }
+
+    /// Makes cold queues that have something hot.
+    fn warm(&mut self) {
+        let Some(cold) = &mut self.cold else { return };
+        for place in cold.ready() {
+            let place = place as usize;
+            if let Some(rx) = self.places.get_mut(place).and_then(Option::as_mut) {
+                cold.remove(rx.queue.fd());
+                (rx.cold, rx.ready, rx.active) = (false, true, true);
+                self.hot.push(place);
+            }
+        }
+    }
+
+    /// Once a second: hot queues that had nothing become cold, and those that failed are tried again.
+    pub(super) fn settle(&mut self) {
+        let few = self.iter().nth(FEW).is_none();
+        let RxSet { places, hot, cold } = self;
+        hot.retain(|place| {
+            let Some(rx) = &mut places[*place] else { return false };
+            rx.ready |= rx.errors >= ERRORS_MAX;
+            let idle = !std::mem::take(&mut rx.active) && !rx.ready && rx.errors == 0;
+            rx.cold = idle && !few && cool(cold, rx, *place);
+            !rx.cold
+        });
+    }
+}
+
+/// Puts a queue into the set of cold ones; `false` when it cannot be (too many descriptors): it stays hot then.
+fn cool(cold: &mut Option<WatchSet>, rx: &Rx, place: usize) -> bool {
+    if cold.is_none() {
+        *cold = WatchSet::new().ok();
+    }
+    cold.as_mut().is_some_and(|cold| cold.add(rx.queue.fd(), place as u64).is_ok())
+}
+
+#[cfg(test)]
+mod tests;

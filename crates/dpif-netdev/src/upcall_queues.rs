@@ -1,0 +1,247 @@
+//! Upcall queues: one bounded pair per physical input port, filled by forwarding threads without waiting and emptied by
+//! handlers in deficit round robin. A port that floods fills its own queues and nobody else's.
+//!
+//! A port belongs to one handler, so the order of its upcalls is kept. When its queues begin to hold something it is listed
+//! with that handler once; the handler takes it off its list when it finds them empty, and looks once more afterwards: what
+//! came in between has either been seen or lists the port again. So ports without upcalls cost a handler nothing.
+
+use dpif::{BATCH_MAX_UPCALLS, DeficitRoundRobin};
+use dpif::{Upcall, UpcallKind};
+use dpif::{UpcallReceiver, Waker};
+use flow::DpPort;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use sync::{
+    AtomicBool, AtomicU64, LimitedQueue, Mutex, Ordering, Parker, ReplyRing, Snapshot, Unparker, lock,
+};
+
+/// Misses that may wait per port.
+const MISSES_PER_PORT: usize = 1024;
+/// Misses that may wait in all. A port may have as many waiting as there is room left (the dynamic threshold of Choudhury and
+/// Hahne, 1998): ports that flood share the room evenly, and those that do not find some.
+const ALL_MISSES: usize = 131_072;
+/// Packets for controllers and the slow path that may wait per port.
+const ACTIONS_PER_PORT: usize = 512;
+
+/// The queues of one port.
+pub(crate) struct PortQueues {
+    misses: LimitedQueue<Box<Upcall>>,
+    actions: LimitedQueue<Box<Upcall>>,
+    /// Misses of all ports.
+    all_misses: Arc<AtomicU64>,
+    /// It is on the list of a handler.
+    listed: AtomicBool,
+    turn: AtomicU64,
+    handler: Snapshot<Listing>,
+}
+
+/// Where a handler is told of ports that begin to hold something.
+struct Listing {
+    ports: ReplyRing<Arc<PortQueues>>,
+    unparker: Unparker,
+}
+
+impl PortQueues {
+    /// Queues an upcall, or gives it back.
+    pub(crate) fn push(self: &Arc<Self>, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
+        match upcall.kind {
+            UpcallKind::Miss => self.push_miss(upcall)?,
+            UpcallKind::Action(_) => self.actions.push(upcall)?,
+        }
+        if !self.listed.swap(true, Ordering::SeqCst) {
+            self.list();
+        }
+        Ok(())
+    }
+
+    fn push_miss(&self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
+        if !self.has_room() {
+            return Err(upcall);
+        }
+        // Counted before somebody takes it.
+        self.all_misses.fetch_add(1, Ordering::Relaxed);
+        let queued = self.misses.push(upcall);
+        if queued.is_err() {
+            self.all_misses.fetch_sub(1, Ordering::Relaxed);
+        }
+        queued
+    }
+
+    fn pop_miss(&self) -> Option<Box<Upcall>> {
+        let taken = self.misses.pop()?;
+        self.all_misses.fetch_sub(1, Ordering::Relaxed);
+        Some(taken)
+    }
+
+    /// Whether a miss would be queued now.
+    pub(crate) fn has_room(&self) -> bool {
+        let left = (ALL_MISSES as u64).saturating_sub(self.all_misses.load(Ordering::Relaxed));
+        self.misses.has_room() && (self.misses.len() as u64) < left
+    }
+
+    /// Upcalls that wait now.
+    pub(crate) fn waiting(&self) -> u64 {
+        (self.misses.len() + self.actions.len()) as u64
+    }
+
+    /// Whether misses of any port wait.
+    pub(crate) fn misses_wait(&self) -> bool {
+        self.all_misses.load(Ordering::Relaxed) > 0
+    }
+
+    /// Tells the port's handler of it; another one, too, if the port is given to that meanwhile.
+    fn list(self: &Arc<Self>) {
+        let mut handler = self.handler.load();
+        loop {
+            handler.ports.push(self.clone());
+            handler.unparker.unpark();
+            let now = self.handler.load();
+            if Arc::ptr_eq(&now, &handler) {
+                return;
+            }
+            handler = now;
+        }
+    }
+
+    fn pop(&self) -> Option<Box<Upcall>> {
+        // In turn, so that neither kind keeps the other waiting.
+        match self.turn.fetch_add(1, Ordering::Relaxed) % 2 {
+            0 => self.pop_miss().or_else(|| self.actions.pop()),
+            _ => self.actions.pop().or_else(|| self.pop_miss()),
+        }
+    }
+
+    /// Takes the port off its handler's list, unless it holds something again.
+    fn unlist(self: Arc<Self>) -> Option<Arc<Self>> {
+        self.listed.store(false, Ordering::SeqCst);
+        let holds = !self.misses.is_empty() || !self.actions.is_empty();
+        (holds && !self.listed.swap(true, Ordering::SeqCst)).then_some(self)
+    }
+}
+
+/// All queues, by port, and the handlers that they belong to.
+pub(crate) struct UpcallQueues {
+    state: Mutex<State>,
+    /// Upcalls that ended with their port.
+    ended: AtomicU64,
+    all_misses: Arc<AtomicU64>,
+}
+
+#[derive(Default)]
+struct State {
+    ports: BTreeMap<DpPort, Arc<PortQueues>>,
+    handlers: Vec<Arc<Listing>>,
+}
+
+impl State {
+    fn handler_of(&self, port: DpPort) -> Arc<Listing> {
+        self.handlers[port.0 as usize % self.handlers.len()].clone()
+    }
+}
+
+/// The receiving end of one handler.
+pub(crate) struct Handler {
+    listing: Arc<Listing>,
+    parker: Parker,
+    drr: DeficitRoundRobin<Arc<PortQueues>>,
+}
+
+impl UpcallQueues {
+    /// A upcall_queues that nobody serves yet.
+    pub(crate) fn new() -> UpcallQueues {
+        let upcall_queues =
+            UpcallQueues { state: Mutex::default(), ended: AtomicU64::new(0), all_misses: Arc::default() };
+        upcall_queues.set_handlers(1);
+        upcall_queues
+    }
+
+    /// Gives the ports to so many new handlers, at least one; their receiving ends. The former ones must have ended.
+    pub(crate) fn set_handlers(&self, handlers: usize) -> Vec<Handler> {
+        let state = &mut *lock(&self.state);
+        let end = |_| {
+            let parker = Parker::new();
+            let listing = Listing { ports: ReplyRing::default(), unparker: parker.unparker().clone() };
+            Handler { listing: Arc::new(listing), parker, drr: DeficitRoundRobin::default() }
+        };
+        let ends: Vec<Handler> = (0..handlers.max(1)).map(end).collect();
+        state.handlers = ends.iter().map(|end| end.listing.clone()).collect();
+        for (port, queues) in &state.ports {
+            let handler = state.handler_of(*port);
+            queues.handler.store(handler);
+            if queues.listed.load(Ordering::SeqCst) {
+                queues.list();
+            }
+        }
+        ends
+    }
+
+    /// Makes the queues of a port.
+    pub(crate) fn port_add(&self, port: DpPort) -> Arc<PortQueues> {
+        let mut state = lock(&self.state);
+        let queues = Arc::new(PortQueues {
+            misses: LimitedQueue::new(MISSES_PER_PORT),
+            actions: LimitedQueue::new(ACTIONS_PER_PORT),
+            all_misses: self.all_misses.clone(),
+            listed: AtomicBool::new(false),
+            turn: AtomicU64::new(0),
+            handler: Snapshot::of(state.handler_of(port)),
+        });
+        state.ports.insert(port, queues.clone());
+        queues
+    }
+
+    /// Forgets the queues of a port, which no thread fills any more; what waits in them ends, counted.
+    pub(crate) fn port_del(&self, port: DpPort) {
+        let Some(gone) = lock(&self.state).ports.remove(&port) else { return };
+        // Its handler takes some of them yet, or none: each is taken once.
+        let ended = std::iter::from_fn(|| gone.pop()).count();
+        self.ended.fetch_add(ended as u64, Ordering::Relaxed);
+    }
+
+    /// Upcalls that ended because their port was removed (`DropReason::PortRemoved`), since the start.
+    pub(crate) fn ended_with_port(&self) -> u64 {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Wakes all handlers.
+    pub(crate) fn wake(&self) {
+        lock(&self.state).handlers.iter().for_each(|h| h.unparker.unpark());
+    }
+}
+
+impl UpcallReceiver for Handler {
+    fn waker(&self) -> Waker {
+        let unparker = self.parker.unparker().clone();
+        Arc::new(move || unparker.unpark())
+    }
+
+    fn take(&mut self, timeout: Duration) -> dpif::Upcalls {
+        let taken = self.take_now();
+        if !taken.is_empty() {
+            return taken;
+        }
+        self.wait(timeout);
+        self.take_now()
+    }
+
+    fn ahead(&self) -> usize {
+        self.drr.ahead()
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        self.parker.park_timeout(timeout);
+    }
+}
+
+impl Handler {
+    fn take_now(&mut self) -> dpif::Upcalls {
+        while let Some(port) = self.listing.ports.pop() {
+            self.drr.enter(port);
+        }
+        self.drr.take(BATCH_MAX_UPCALLS, |port| port.pop(), PortQueues::unlist)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Upcalls that end with their port.
+
+use super::*;
+
+fn miss(port: DpPort) -> Box<Upcall> {
+    dpif::testing::upcall(port, 1, UpcallKind::Miss, dpif::PmdId::Core(0))
+}
+
+#[test]
+fn what_waits_for_a_port_that_goes_is_counted() {
+    let upcall_queues = UpcallQueues::new();
+    let mut handlers = upcall_queues.set_handlers(1);
+    let queues = [1, 2].map(|n| (DpPort(n), upcall_queues.port_add(DpPort(n))));
+    for _ in 0..5 {
+        queues.iter().for_each(|(port, q)| q.push(miss(*port)).expect("there is room"));
+    }
+    upcall_queues.port_del(DpPort(1));
+    assert_eq!(upcall_queues.ended_with_port(), 5);
+    let left = handlers[0].take(Duration::ZERO);
+    assert!(left.len() == 5 && left.iter().all(|u| u.rx_port == DpPort(2)));
+    upcall_queues.port_del(DpPort(2));
+    assert_eq!(upcall_queues.ended_with_port(), 5);
+}
+
+/// Takes everything that a handler finds.
+fn drain(handler: &mut Handler) -> Vec<DpPort> {
+    let turns = std::iter::from_fn(|| Some(handler.take(Duration::ZERO)).filter(|taken| !taken.is_empty()));
+    turns.flatten().map(|u| u.rx_port).collect()
+}
+
+#[test]
+fn what_waits_goes_to_the_new_handlers_of_its_port() {
+    let upcall_queues = UpcallQueues::new();
+    let queues = [1, 2, 3].map(|n| (DpPort(n), upcall_queues.port_add(DpPort(n))));
+    let fill = || queues.iter().for_each(|(port, q)| q.push(miss(*port)).expect("there is room"));
+    // Nobody serves them yet.
+    assert!(!queues[0].1.misses_wait());
+    fill();
+    let mut one = upcall_queues.set_handlers(1);
+    fill();
+    assert!(queues[0].1.misses_wait());
+    assert_eq!(drain(&mut one[0]).len(), 6);
+    assert!(!queues[0].1.misses_wait());
+    fill();
+    let mut two = upcall_queues.set_handlers(2);
+    fill();
+    assert_eq!(drain(&mut two[0]), [DpPort(2); 2]);
+    let odd = drain(&mut two[1]);
+    assert_eq!([1, 3].map(|n| odd.iter().filter(|p| p.0 == n).count()), [2, 2]);
+    assert!(drain(&mut one[0]).is_empty());
+}
+
+/// What waits in all is bounded, however many ports flood, and each has its share of that.
+#[test]
+fn many_ports_that_flood_share_the_room_and_leave_some() {
+    let upcall_queues = UpcallQueues::new();
+    let mut handlers = upcall_queues.set_handlers(1);
+    let ports: Vec<_> = (1..=500).map(|n| (DpPort(n), upcall_queues.port_add(DpPort(n)))).collect();
+    let flood = || {
+        for _ in 0..MISSES_PER_PORT {
+            ports.iter().for_each(|(port, queues)| drop(queues.push(miss(*port))));
+        }
+    };
+    for _ in 0..2 {
+        flood();
+        let waiting: Vec<u64> = ports.iter().map(|(_, queues)| queues.waiting()).collect();
+        let (least, most) = (waiting.iter().min().unwrap(), waiting.iter().max().unwrap());
+        assert!(most - least <= 1 && *most as usize <= ALL_MISSES / 500, "{least} to {most}");
+        assert!(waiting.iter().sum::<u64>() > ALL_MISSES as u64 * 9 / 10);
+        // One that asks for little has room all the same.
+        let quiet = upcall_queues.port_add(DpPort(501));
+        (0..10).for_each(|_| quiet.push(miss(DpPort(501))).expect("there is room"));
+        assert_eq!(drain(&mut handlers[0]).len() as u64, waiting.iter().sum::<u64>() + 10);
+    }
+    // A few that flood have as much as ever.
+    let few = &ports[..10];
+    for _ in 0..2 * MISSES_PER_PORT {
+        few.iter().for_each(|(port, queues)| drop(queues.push(miss(*port))));
+    }
+    assert!(few.iter().all(|(_, queues)| queues.waiting() == MISSES_PER_PORT as u64));
+    // What ends with its port makes room again.
+    upcall_queues.port_del(DpPort(1));
+    drain(&mut handlers[0]);
+    assert_eq!(upcall_queues.all_misses.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_port_is_listed_once_while_it_holds_something() {
+    let upcall_queues = UpcallQueues::new();
+    let mut handlers = upcall_queues.set_handlers(1);
+    let queues = upcall_queues.port_add(DpPort(1));
+    for _ in 0..BATCH_MAX_UPCALLS + 1 {
+        queues.push(miss(DpPort(1))).expect("there is room");
+    }
+    assert_eq!(std::iter::from_fn(|| handlers[0].listing.ports.pop()).count(), 1);
+    // Taken off the list by the test itself: as if the handler had it.
+    handlers[0].drr.enter(queues.clone());
+    assert_eq!(handlers[0].take_now().len(), BATCH_MAX_UPCALLS);
+    assert_eq!((handlers[0].take_now().len(), queues.waiting()), (1, 0));
+    assert!(handlers[0].take_now().is_empty());
+    // Now it is empty, and is listed anew.
+    queues.push(miss(DpPort(1))).expect("there is room");
+    assert_eq!(handlers[0].take_now().len(), 1);
+}
+
+#[test]
+fn no_upcall_is_forgotten_between_threads() {
+    let upcall_queues = UpcallQueues::new();
+    let mut handlers = upcall_queues.set_handlers(1);
+    let queues = upcall_queues.port_add(DpPort(1));
+    let put = std::thread::scope(|s| {
+        let writer = s.spawn(|| (0..50_000).filter(|_| queues.push(miss(DpPort(1))).is_ok()).count());
+        let mut taken = 0;
+        while !writer.is_finished() {
+            taken += handlers[0].take(Duration::from_millis(1)).len();
+        }
+        writer.join().expect("the writer") - taken
+    });
+    assert_eq!(drain(&mut handlers[0]).len(), put);
+}
+
+#[test]
+fn a_full_queue_has_no_room_and_gives_back() {
+    let upcall_queues = UpcallQueues::new();
+    let queues = upcall_queues.port_add(DpPort(1));
+    while queues.has_room() {
+        queues.push(miss(DpPort(1))).expect("there is room");
+    }
+    assert_eq!(queues.waiting(), MISSES_PER_PORT as u64);
+    assert!(queues.push(miss(DpPort(1))).is_err());
+    // Packets for controllers have a queue of their own.
+    let action =
+        Upcall { kind: UpcallKind::Action(dpif::UserCookie::SlowPath { reasons: 1 }), ..*miss(DpPort(1)) };
+    assert!(queues.push(Box::new(action)).is_ok());
+}

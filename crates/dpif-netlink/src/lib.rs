@@ -1,0 +1,565 @@
+//! The kernel's datapath (the Linux module `openvswitch`) behind [`dpif::Datapath`]: packets are forwarded in the kernel, and this
+//! crate carries operations to it and upcalls from it.
+//!
+//! - `ops`: operations as netlink requests; answers come at once, within [`Datapath::operate`];
+//! - `dispatch`, `source`, `queues`: upcalls, from the kernel's sockets to handlers;
+//! - `probe`: what this kernel can do;
+//! - `conntrack`: what the kernel tracks;
+//! - `upkeep`: puts back what somebody else removed.
+//!
+//! The datapath belongs to the kernel, not to the process: it stays, with its ports and flows, when the process ends, and is
+//! taken over by the next one. It goes with the last bridge ([`dpif::Provider::remove`]). One that somebody else removed is made
+//! anew, with its ports.
+
+#![forbid(unsafe_code)]
+
+mod conntrack;
+mod dispatch;
+mod ops;
+mod probe;
+mod queues;
+mod source;
+mod upkeep;
+
+pub use dispatch::Mode;
+
+use dispatch::Dispatch;
+use dpif::{
+    Capabilities, Connections, Datapath, DeviceStats, DpAction, DpifError, DropReason, LookupMasks,
+    MeterConfig, MeterStats, OpBatch, PmdId, PortInfo, PortKind, PortSpec, PortStats, Provider,
+    UpcallReceiver, UpcallSockets,
+};
+use flow::DpPort;
+use flow::nlkey::KeyLimits;
+use netdev::{TapOptions, link};
+use netlink::ovs::{
+    DpInfo, DpName, DpNew, DpSet, FlowDel, FlowName, FlowParts, Request, TunnelOptions, VportInfo, VportKind,
+    VportMonitor, VportNew, VportSet, features,
+};
+use netlink::{Conntrack, Ovs};
+use ops::Dumps;
+use source::{KernelSource, Shared};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use sync::{AtomicU64, Mutex, Ordering, lock};
+
+/// How the kernel datapath is made.
+#[derive(Clone, Debug)]
+pub struct KernelConfig {
+    /// `type@name`.
+    pub name: String,
+    /// Sockets for upcalls as that says; `None`: as the kernel can.
+    pub dispatch: Option<Mode>,
+    /// Flows of a former process stay.
+    pub keep_flows: bool,
+}
+
+/// Whether the kernel has a datapath that this process may use: its version.
+///
+/// # Errors
+/// Why not.
+pub fn available() -> Result<String, String> {
+    Ovs::open().map(|_| probe::version()).map_err(|e| e.to_string())
+}
+
+struct Port {
+    info: PortInfo,
+    kind: VportKind,
+    /// Of a port that tunnels share.
+    tunnel: Option<TunnelOptions>,
+    /// How many times it was added: tunnels share one.
+    users: usize,
+    /// The device of a port of type `tap`, which ends when this does. Nobody reads it: what the host, or the datapath, sends to it
+    /// waits in its queue and is lost there, as with the stock switch.
+    tap: Option<netdev::Port>,
+}
+
+/// See the module.
+pub struct KernelDatapath {
+    name: String,
+    ovs: Ovs,
+    conntrack: Conntrack,
+    ifindex: AtomicU64,
+    can: Capabilities,
+    limits: KeyLimits,
+    shared: Arc<Shared>,
+    dispatch: Arc<Dispatch>,
+    ports: Mutex<BTreeMap<DpPort, Port>>,
+    removed: Mutex<PortStats>,
+    dumps: Mutex<Dumps>,
+    /// Packets that the kernel did not execute.
+    lost_executes: AtomicU64,
+    random: AtomicU64,
+    /// When something was last told that the kernel refused.
+    complained_ms: AtomicU64,
+    /// Tells of ports that go; `None` where nobody can listen.
+    gone: Mutex<Option<VportMonitor>>,
+    links: link::AllLinkStats,
+}
+
+impl KernelDatapath {
+    /// Takes the datapath of the network namespace over, or makes it. Its ports are those that it has; who uses them adds them.
+    ///
+    /// # Errors
+    /// There is no module, or it may not be used, or descriptors cannot be had; in words for whoever made a bridge.
+    pub fn start(config: &KernelConfig) -> Result<KernelDatapath, DpifError> {
+        let failed = |e: netlink::Error| DpifError::Device(e.to_string());
+        let system = |e: io::Error| DpifError::Device(e.to_string());
+        let ovs = Ovs::open().map_err(failed)?;
+        let short = short_name(&config.name);
+        let info = match ovs.dp_get(DpName::Name(short)) {
+            Ok(info) => {
+                log::info!(target: "dpif_netlink", "{}: takes over the kernel's datapath, which has {} flows", config.name, info.stats.flows);
+                info
+            }
+            Err(e) if e.is_no_device() => ovs
+                .dp_new(&DpNew {
+                    name: short.to_string(),
+                    user_features: features::UNALIGNED,
+                    ..DpNew::default()
+                })
+                .map_err(failed)?,
+            Err(e) => return Err(failed(e)),
+        };
+        // Before flows go: from then on until ports are there nobody forwards.
+        let found = probe::capabilities(&ovs, info.dp_ifindex);
+        let mode = probe::dispatch(&ovs, info.dp_ifindex, config.dispatch)?;
+        if config.keep_flows {
+            forget_recirculation(&ovs, info.dp_ifindex).map_err(failed)?;
+        } else {
+            ovs.flow_flush(info.dp_ifindex).map_err(failed)?;
+        }
+        let datapath = KernelDatapath {
+            name: config.name.clone(),
+            ifindex: AtomicU64::new(info.dp_ifindex.into()),
+            can: found.can,
+            limits: found.limits,
+            shared: Arc::new(Shared::new().map_err(system)?),
+            dispatch: Arc::new(Dispatch::new(mode)),
+            ports: Mutex::default(),
+            removed: Mutex::default(),
+            dumps: Mutex::default(),
+            lost_executes: AtomicU64::new(0),
+            random: AtomicU64::new(sys::random::u64().map_err(system)?),
+            complained_ms: AtomicU64::new(0),
+            gone: Mutex::new(upkeep::listen(&ovs)),
+            links: link::AllLinkStats::default(),
+            conntrack: Conntrack::here(),
+            ovs,
+        };
+        datapath.open_cpu_sockets()?;
+        datapath.port_add(&PortSpec {
+            name: short.to_string(),
+            kind: PortKind::Internal,
+            mac: None,
+            mtu: None,
+            number: Some(DpPort(0)),
+            options: Vec::new(),
+        })?;
+        Ok(datapath)
+    }
+
+    /// How upcalls come.
+    pub fn mode(&self) -> Mode {
+        self.dispatch.mode()
+    }
+
+    fn dp_ifindex(&self) -> u32 {
+        self.ifindex.load(Ordering::Relaxed) as u32
+    }
+
+    fn info(&self) -> Result<DpInfo, netlink::Error> {
+        self.ovs.dp_get(DpName::Ifindex(self.dp_ifindex()))
+    }
+
+    /// Where each processor has a socket: opens them and tells the kernel.
+    fn open_cpu_sockets(&self) -> Result<(), DpifError> {
+        if self.mode() != Mode::PerCpu {
+            return Ok(());
+        }
+        let cpus = probe::Cpus::of_machine().map_err(|e| DpifError::Device(e.to_string()))?;
+        let mut pids = BTreeMap::new();
+        for cpu in &cpus.present {
+            let source = self.source()?;
+            pids.insert(*cpu, dispatch::Source::pid(&source));
+            self.dispatch.cpu_add(*cpu, Box::new(source)).map_err(|e| DpifError::Device(e.to_string()))?;
+        }
+        self.set_cpu_pids(cpus.pids(&pids))
+    }
+
+    fn set_cpu_pids(&self, pids: Vec<u32>) -> Result<(), DpifError> {
+        let change = DpSet {
+            user_features: Some(features::UNALIGNED | features::DISPATCH_UPCALL_PER_CPU),
+            masks_cache_size: None,
+            per_cpu_pids: Some(pids),
+        };
+        let set = self.ovs.dp_set(DpName::Ifindex(self.dp_ifindex()), &change);
+        set.map(drop).map_err(|e| DpifError::Device(e.to_string()))
+    }
+
+    fn source(&self) -> Result<KernelSource, DpifError> {
+        KernelSource::open(&self.ovs, &self.shared).map_err(|e| DpifError::Device(e.to_string()))
+    }
+
+    /// The port of the kernel for `spec`: one that is there already, or a new one.
+    fn vport(
+        &self,
+        spec: &PortSpec,
+        kind: VportKind,
+        tunnel: Option<TunnelOptions>,
+        pids: Vec<u32>,
+    ) -> Result<VportInfo, DpifError> {
+        let failed = |e: netlink::Error| self.error(&e, None);
+        let mut number = spec.number;
+        let same_options = |there: &VportInfo| there.tunnel.unwrap_or_default() == tunnel.unwrap_or_default();
+        match self.ovs.vport_get_by_name(&spec.name) {
+            Ok(there)
+                if there.dp_ifindex == self.dp_ifindex() && there.kind == kind && same_options(&there) =>
+            {
+                let change = VportSet { upcall_pids: Some(pids), tunnel: None };
+                return self.ovs.vport_set(there.dp_ifindex, there.number, &change).map_err(failed);
+            }
+            Ok(there) if there.dp_ifindex == self.dp_ifindex() => {
+                self.ovs.vport_del(there.dp_ifindex, there.number).map_err(failed)?;
+                if tunnel.is_some() && there.kind == VportKind::Netdev {
+                    // So the stock switch makes them: a device of its own, which it adds.
+                    link::delete(&spec.name).map_err(|e| DpifError::Device(e.to_string()))?;
+                }
+                // Flows that stay name it.
+                number = Some(there.number);
+            }
+            Ok(_) => {
+                return Err(DpifError::Device(format!("{} is a port of another datapath", spec.name)));
+            }
+            // There is none.
+            Err(_) => {}
+        }
+        let new = VportNew { name: spec.name.clone(), kind, number, upcall_pids: pids, tunnel };
+        self.ovs.vport_new(self.dp_ifindex(), &new).map_err(failed)
+    }
+
+    /// Counters of a port, its upcalls among them.
+    fn counters(&self, port: DpPort) -> Result<PortStats, DpifError> {
+        let vport = self.ovs.vport_get(self.dp_ifindex(), port).map_err(|e| self.error(&e, None))?;
+        Ok(self.counters_of(&vport))
+    }
+
+    fn counters_of(&self, vport: &VportInfo) -> PortStats {
+        let s = vport.stats;
+        let mut stats = PortStats {
+            rx_packets: s.rx_packets,
+            rx_bytes: s.rx_bytes,
+            rx_dropped: s.rx_dropped,
+            rx_errors: s.rx_errors,
+            tx_packets: s.tx_packets,
+            tx_bytes: s.tx_bytes,
+            tx_dropped: s.tx_dropped,
+            tx_errors: s.tx_errors,
+            ..PortStats::default()
+        };
+        if let Some(upcalls) = self.dispatch.port(vport.number) {
+            // Kernels since 6.3 count what they could not hand up; before, only that there was no room is known.
+            let lost = vport.upcall_stats.map_or(upcalls.overruns.load(Ordering::Relaxed), |s| s.fail);
+            stats.drops[DropReason::UpcallQueueFull as usize] =
+                upcalls.refused.load(Ordering::Relaxed) + lost;
+        }
+        stats
+    }
+
+    /// Fills in what the devices counted beside.
+    fn add_devices(&self, all: &mut [(DpPort, PortStats)]) {
+        let ports = lock(&self.ports);
+        let known = all.iter_mut().filter_map(|(number, s)| Some((ports.get(number)?.info.name.as_str(), s)));
+        let (names, places): (Vec<_>, Vec<_>) = known.unzip();
+        for (stats, link) in places.into_iter().zip(self.links.get(&names)) {
+            // What was lost, and was wrong, the kernel told with the port.
+            stats.device = link.map(|link| DeviceStats {
+                rx_multicast: link.multicast,
+                rx_missed: link.rx_missed_errors,
+                rx_frame: link.rx_frame_errors,
+                rx_over: link.rx_over_errors,
+                rx_crc: link.rx_crc_errors,
+                tx_aborted: link.tx_aborted_errors,
+                tx_carrier: link.tx_carrier_errors,
+                collisions: link.collisions,
+                ..DeviceStats::default()
+            });
+        }
+    }
+}
+
+/// Removes flows that recirculate or were recirculated to, and those without a name: what their ids stood for went with the
+/// process that made them, and this one gives the same ids to others. Those with actions that no translation makes, too: another
+/// program wants them, and they may name its sockets.
+fn forget_recirculation(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
+    let goes = |a: &DpAction| a.any(|a| matches!(a, DpAction::Recirc(_)) || a.others_only().is_some());
+    let mut kept = 0;
+    let mut going = Vec::new();
+    for flow in ovs.flow_dump(ifindex, FlowParts::ALL)? {
+        let flow = flow?;
+        let keyed = flow.key_and_mask(source::VLAN_LIMIT).is_ok_and(|(key, ..)| key.base.recirc_id == 0);
+        let stays = keyed && flow.dp_actions().is_ok_and(|actions| !actions.iter().any(goes));
+        match (flow.ufid, flow.key) {
+            (Some(_), _) if stays => kept += 1,
+            (Some(ufid), _) => going.push(FlowName::Ufid(ufid)),
+            (None, Some(key)) => going.push(FlowName::Key(key)),
+            (None, None) => {}
+        }
+    }
+    let gone = going.len();
+    let requests: Vec<_> =
+        going.into_iter().map(|name| Request::FlowDel(FlowDel { name, stats: false })).collect();
+    for result in ovs.operate(ifindex, &requests) {
+        result.map(drop).or_else(|e| if e.is_not_found() { Ok(()) } else { Err(e) })?;
+    }
+    log::info!(target: "dpif_netlink", "{kept} flows of a former process stay until rules are restored; {gone} that recirculate, or are of another program, went");
+    Ok(())
+}
+
+/// What a port of tunnels of that type is to the kernel.
+fn tunnel_kind(type_name: &str) -> Option<VportKind> {
+    match type_name {
+        "vxlan" => Some(VportKind::Vxlan),
+        "geneve" => Some(VportKind::Geneve),
+        "gre" => Some(VportKind::Gre),
+        _ => None,
+    }
+}
+
+/// What the kernel is told of a port of tunnels.
+fn tunnel_options(spec: &PortSpec) -> TunnelOptions {
+    let option =
+        |name: &str| spec.options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    TunnelOptions {
+        dst_port: option("dst_port").and_then(|port| port.parse().ok()).filter(|port| *port != 0),
+        vxlan_gbp: option("gbp") == Some("true"),
+    }
+}
+
+/// Makes the device of a port of type `tap`.
+fn make_tap(spec: &PortSpec) -> Result<netdev::Port, DpifError> {
+    let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
+    netdev::Port::open_tap(&spec.name, &options).map_err(|e| DpifError::Device(e.to_string()))
+}
+
+/// `ovs-system` of `system@ovs-system`.
+fn short_name(name: &str) -> &str {
+    name.split_once('@').map_or(name, |(_, short)| short)
+}
+
+impl Datapath for KernelDatapath {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.can
+    }
+
+    fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
+        let kind = match &spec.kind {
+            PortKind::System | PortKind::Tap => VportKind::Netdev,
+            PortKind::Internal => VportKind::Internal,
+            PortKind::Other(name) => tunnel_kind(name).ok_or_else(|| {
+                DpifError::Unsupported(format!(
+                    "interface type {name} needs the userspace datapath: set the bridge's datapath_type to netdev"
+                ))
+            })?,
+        };
+        let tunnel = matches!(&spec.kind, PortKind::Other(_)).then(|| tunnel_options(spec));
+        if tunnel.is_some()
+            && let Some((number, port)) = lock(&self.ports).iter_mut().find(|(_, p)| p.info.name == spec.name)
+        {
+            if port.tunnel != tunnel {
+                return Err(DpifError::Device(format!("{} is in use with other options", spec.name)));
+            }
+            port.users += 1;
+            return Ok(*number);
+        }
+        let source = match self.mode() {
+            Mode::PerCpu => None,
+            Mode::PerPort => Some(self.source()?),
+        };
+        let tap = match &spec.kind {
+            PortKind::Tap => Some(make_tap(spec)?),
+            _ => None,
+        };
+        let pids = source.as_ref().map(dispatch::Source::pid).into_iter().collect();
+        let vport = self.vport(spec, kind, tunnel, pids)?;
+        let number = vport.number;
+        let boxed = source.map(|s| Box::new(s) as Box<dyn dispatch::Source>);
+        if let Err(e) = self.dispatch.port_add(number, boxed) {
+            self.dispatch.port_del(number);
+            // Nobody would get its upcalls.
+            let _ = self.ovs.vport_del(self.dp_ifindex(), number);
+            return Err(DpifError::Device(format!("cannot wait for upcalls: {e}")));
+        }
+        let type_name = match &spec.kind {
+            PortKind::Internal => "internal",
+            PortKind::Tap => "tap",
+            PortKind::System => "system",
+            PortKind::Other(name) => name,
+        };
+        let info = PortInfo { number, name: spec.name.clone(), type_name: type_name.to_string() };
+        lock(&self.ports).insert(number, Port { info, kind, tunnel, users: 1, tap });
+        probes::port_added(number, &spec.name);
+        Ok(number)
+    }
+
+    fn port_del(&self, port: DpPort) -> Result<(), DpifError> {
+        {
+            let mut ports = lock(&self.ports);
+            let known = ports.get_mut(&port).ok_or(DpifError::NotFound("port"))?;
+            known.users -= 1;
+            if known.users > 0 {
+                return Ok(());
+            }
+            ports.remove(&port);
+        }
+        let counted = self.counters(port).unwrap_or_default();
+        lock(&self.removed).add(&counted);
+        let gone = self.ovs.vport_del(self.dp_ifindex(), port);
+        self.dispatch.port_del(port);
+        probes::port_removed(port);
+        match gone {
+            // It went with its interface.
+            Err(e) if e.is_no_device() => Ok(()),
+            Err(e) => Err(self.error(&e, None)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn ports(&self) -> Vec<PortInfo> {
+        lock(&self.ports).values().map(|p| p.info.clone()).collect()
+    }
+
+    fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError> {
+        let mut all = [(port, self.counters(port)?)];
+        self.add_devices(&mut all);
+        Ok(all[0].1)
+    }
+
+    fn all_port_stats(&self) -> Vec<(DpPort, PortStats)> {
+        let known = |v: &VportInfo| lock(&self.ports).contains_key(&v.number);
+        let vports = self.ovs.vport_dump(self.dp_ifindex()).unwrap_or_default();
+        let mut all: Vec<_> =
+            vports.iter().filter(|v| known(v)).map(|v| (v.number, self.counters_of(v))).collect();
+        all.sort_unstable_by_key(|(number, _)| *number);
+        self.add_devices(&mut all);
+        all
+    }
+
+    fn pmds(&self) -> Vec<PmdId> {
+        vec![PmdId::None]
+    }
+
+    fn operate(&self, batch: OpBatch) {
+        probes::sent(&batch.ops);
+        let results = self.carry_out(&batch.ops);
+        probes::answered(&batch.ops, &results);
+        if let Some(reply) = batch.reply {
+            reply.done(batch.pmd, batch.tag, results);
+        }
+    }
+
+    fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError> {
+        self.ovs.meter_set(self.dp_ifindex(), id, config).map_err(|e| self.error(&e, None))
+    }
+
+    fn meter_del(&self, id: u32) -> Result<(), DpifError> {
+        self.ovs.meter_del(self.dp_ifindex(), id).map(drop).map_err(|e| self.error(&e, None))
+    }
+
+    fn meter_stats(&self, id: u32) -> Result<MeterStats, DpifError> {
+        self.ovs.meter_get(self.dp_ifindex(), id).map(|m| m.stats).map_err(|e| self.error(&e, None))
+    }
+}
+
+impl Provider for KernelDatapath {
+    /// One for each: the kernel forwards on all processors, without threads of the daemon's.
+    fn usual_handlers(&self, processors: usize) -> usize {
+        processors
+    }
+
+    fn set_handlers(&self, handlers: usize) -> io::Result<Vec<Box<dyn UpcallReceiver>>> {
+        let ends = self.dispatch.set_handlers(handlers)?;
+        log::info!(
+            target: "dpif_netlink",
+            "{}: upcalls come {} by {} sockets to {} handlers",
+            self.name,
+            self.mode().name(),
+            self.dispatch.sockets(),
+            ends.len()
+        );
+        Ok(ends)
+    }
+
+    fn wake_handlers(&self) {
+        self.dispatch.wake();
+    }
+
+    fn own_device_exists(&self, port: DpPort) -> Option<bool> {
+        let ours = lock(&self.ports).get(&port).map(|p| p.kind == VportKind::Internal || p.tap.is_some())?;
+        ours.then(|| self.ovs.vport_get(self.dp_ifindex(), port).is_ok())
+    }
+
+    fn ended_with_port(&self) -> u64 {
+        self.dispatch.ended_with_port()
+    }
+
+    fn upcalls_waiting(&self, port: DpPort) -> u64 {
+        self.dispatch.port(port).map_or(0, |p| p.waiting.load(Ordering::Relaxed))
+    }
+
+    fn removed_ports(&self) -> PortStats {
+        *lock(&self.removed)
+    }
+
+    fn tick(&self) {
+        self.look_after_ports();
+        if let Err(e) = self.look_after() {
+            log::error!(target: "dpif_netlink", "{}: {e}", self.name);
+        }
+    }
+
+    fn sweep_ports(&self) {
+        let Ok(all) = self.ovs.vport_dump(self.dp_ifindex()) else { return };
+        for left in all.iter().filter(|p| !lock(&self.ports).contains_key(&p.number)) {
+            log::info!(target: "dpif_netlink", "{}: port {} of a former process goes", self.name, left.name);
+            if let Err(e) = self.ovs.vport_del(left.dp_ifindex, left.number) {
+                log::warn!(target: "dpif_netlink", "{}: {e}", self.name);
+            }
+        }
+    }
+
+    fn connections(&self) -> Option<&dyn Connections> {
+        Some(self)
+    }
+
+    fn lookup_masks(&self) -> Option<LookupMasks> {
+        let info = self.info().ok()?;
+        let m = info.megaflow_stats;
+        Some(LookupMasks {
+            packets: info.stats.hit + info.stats.missed,
+            visited: m.mask_hit,
+            masks: m.masks,
+            cache_hits: m.cache_hit,
+            cache_size: info.masks_cache_size,
+        })
+    }
+
+    fn upcall_sockets(&self) -> Option<UpcallSockets> {
+        Some(UpcallSockets {
+            dispatch: self.mode().name(),
+            sockets: self.dispatch.sockets(),
+            handlers: self.dispatch.handlers(),
+        })
+    }
+
+    fn remove(&self) {
+        if let Err(e) = self.ovs.dp_del(DpName::Ifindex(self.dp_ifindex())) {
+            log::warn!(target: "dpif_netlink", "{}: {e}", self.name);
+        }
+    }
+}

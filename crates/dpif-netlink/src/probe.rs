@@ -1,0 +1,337 @@
+//! What this kernel can do: found out by asking it for it.
+//!
+//! A flow that nothing matches is put as a trial and taken away again; the kernel refuses what it does not know.
+
+use super::source::VLAN_LIMIT;
+use super::{Capabilities, Mode};
+use dpif::text::{NumbersOnly, parse_actions, parse_key_mask};
+use dpif::{
+    CtAction, CtCapabilities, CtCommit, CtName, CtNat, DpAction, DpifError, NatAddresses, NatRange,
+    QueuePriority,
+};
+use flow::nlattr::AttrWriter;
+use flow::nlkey::KeyLimits;
+use flow::{OfPort, Ufid};
+use netlink::Ovs;
+use netlink::actions::ActionContext;
+use netlink::ovs::{DpName, DpSet, FlowDel, FlowMode, FlowName, FlowPut, Request, features};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+
+/// Samples within each other that are tried at most.
+const NESTING_MAX: u8 = 10;
+/// MPLS labels that are tried at most: what keys of ours hold.
+const LABELS_MAX: u8 = 3;
+
+/// What was found.
+pub(super) struct Found {
+    pub(super) can: Capabilities,
+    pub(super) limits: KeyLimits,
+}
+
+/// Version of the kernel's datapath: that of the kernel, as it comes with it.
+pub(crate) fn version() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_or(String::new(), |text| text.trim().to_string())
+}
+
+/// Major and minor number of a kernel version; zeros for one that has none.
+fn major_minor(version: &str) -> (u32, u32) {
+    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// How upcalls are to come, of which the kernel is told.
+///
+/// # Errors
+/// The kernel cannot do what is wanted.
+pub(super) fn dispatch(ovs: &Ovs, ifindex: u32, wanted: Option<Mode>) -> Result<Mode, DpifError> {
+    let set = |bits| {
+        let change = DpSet { user_features: Some(bits), ..DpSet::default() };
+        ovs.dp_set(DpName::Ifindex(ifindex), &change).map(|info| info.user_features & bits == bits)
+    };
+    if wanted != Some(Mode::PerPort) {
+        // Kernels before that take any bit and do nothing about it.
+        let known = major_minor(&version()) >= (5, 15);
+        match set(features::UNALIGNED | features::DISPATCH_UPCALL_PER_CPU) {
+            Ok(true) if known => return Ok(Mode::PerCpu),
+            _ if wanted == Some(Mode::PerCpu) => {
+                let why = "this kernel cannot hand up packets per CPU (Linux 5.15 can)";
+                return Err(DpifError::Unsupported(why.to_string()));
+            }
+            _ => {}
+        }
+    }
+    set(features::UNALIGNED).map_err(|e| DpifError::Device(e.to_string()))?;
+    Ok(Mode::PerPort)
+}
+
+/// A key that no packet has: of a local experimental EtherType (IEEE 802).
+const NOBODY: &str = "in_port(0),eth_type(0x88b5)";
+/// One of IPv4, which connection tracking asks for: of an experimental protocol (RFC 3692).
+const NOBODY_IPV4: &str = "in_port(0),eth_type(0x0800),ipv4(proto=253,frag=no)";
+/// The same of IPv6.
+const NOBODY_IPV6: &str = "in_port(0),eth_type(0x86dd),ipv6(proto=253,frag=no)";
+/// `OVS_ACTION_ATTR_ADD_MPLS` and `OVS_ACTION_ATTR_PSAMPLE`, for which there is no word yet.
+const ADD_MPLS: u16 = 22;
+const PSAMPLE: u16 = 25;
+
+/// A datapath of the kernel that is asked.
+struct Trial<'a> {
+    ovs: &'a Ovs,
+    ifindex: u32,
+}
+
+impl Trial<'_> {
+    /// Whether the kernel takes a flow of that key that drops.
+    fn key(&self, key: &str) -> bool {
+        self.takes(key, &[])
+    }
+
+    /// Whether it takes these actions.
+    fn actions(&self, text: &str) -> bool {
+        let actions = parse_actions(text, &NumbersOnly).unwrap_or_default();
+        !actions.is_empty() && self.takes(NOBODY, &actions)
+    }
+
+    fn takes(&self, key: &str, actions: &[DpAction]) -> bool {
+        let Ok((key, mask)) = parse_key_mask(key, &NumbersOnly) else { return false };
+        let context = ActionContext {
+            upcall_pid: u32::MAX,
+            in_port: OfPort::NONE,
+            bridge: [0; 16],
+            explicit_drop: true,
+        };
+        // A name that no flow has: those of flows begin with random numbers.
+        let ufid = Ufid(1);
+        let Ok(put) = FlowPut::new(ufid, &key, &mask, actions, &KeyLimits::LINUX, &context) else {
+            return false;
+        };
+        let put = FlowPut { mode: FlowMode::Create, probe: true, stats: false, ..put };
+        let del = Request::FlowDel(FlowDel { name: FlowName::Ufid(ufid), stats: false });
+        // One that a process left behind that ended here would stand in the way.
+        let told = self.ovs.operate(self.ifindex, &[del.clone(), Request::FlowPut(put), del]);
+        // Where a flow of a former process matches the key, that is all that was wrong with it.
+        told.get(1).is_some_and(|result| result.as_ref().err().is_none_or(netlink::Error::is_exists))
+    }
+
+    /// What the kernel can do about connections.
+    fn ct(&self) -> CtCapabilities {
+        let field = |text: &str| self.key(&format!("{text},{NOBODY}"));
+        let tuple = |text: &str, nobody: &str| self.key(&format!("ct_state(+trk),{text},{nobody}"));
+        let commit = CtAction { commit: CtCommit::Yes, ..CtAction::default() };
+        let action = |ct: CtAction| self.takes(NOBODY_IPV4, &[DpAction::Ct(Box::new(ct))]);
+        let zero = NatRange {
+            is_dst: false,
+            addresses: Some(NatAddresses::V4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED)),
+            ports: None,
+            persistent: false,
+            hash: false,
+            random: false,
+        };
+        CtCapabilities {
+            state: field("ct_state(0x1/0x1)"),
+            state_nat: field("ct_state(0x40/0x40)"),
+            zone: field("ct_zone(0x1)"),
+            mark: field("ct_mark(0x1)"),
+            label: field("ct_label(0x1)"),
+            orig_tuple: tuple(
+                "ct_tuple4(src=192.0.2.1,dst=192.0.2.2,proto=6,tp_src=1,tp_dst=2)",
+                NOBODY_IPV4,
+            ),
+            orig_tuple6: tuple(
+                "ct_tuple6(src=2001:db8::1,dst=2001:db8::2,proto=6,src_port=1,dst_port=2)",
+                NOBODY_IPV6,
+            ),
+            clear: self.takes(NOBODY, &[DpAction::CtClear]),
+            event_mask: action(CtAction { event_mask: Some(1), ..commit.clone() }),
+            // The policy need not be there.
+            timeout: action(CtAction { timeout: CtName::new("sluice_trial"), ..commit.clone() }),
+            zero_snat: action(CtAction { nat: CtNat::New(zero), ..commit }),
+        }
+    }
+}
+
+/// Finds out what the kernel can do, and tells the log.
+pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
+    let trial = Trial { ovs, ifindex };
+    let vlans = if trial.key(
+        "in_port(0),eth_type(0x88a8),vlan(vid=1,pcp=0),encap(eth_type(0x8100),vlan(vid=2,pcp=0),encap(eth_type(0x88b5)))",
+    ) {
+        2
+    } else {
+        1
+    };
+    let labels = (1..=LABELS_MAX).rev().find(|n| {
+        let label = |i: u8| format!("label={i},tc=0,ttl=64,bos={}", u8::from(i == *n));
+        let all: Vec<String> = (1..=*n).map(label).collect();
+        trial.key(&format!("in_port(0),eth_type(0x8847),mpls({})", all.join(",")))
+    });
+    let nested =
+        |n: u8| (0..n).fold("0".to_string(), |inner, _| format!("sample(sample=50.0%,actions({inner}))"));
+    let foreign =
+        |kind, content: &[u8]| trial.takes(NOBODY, &[DpAction::Foreign { kind, content: content.into() }]);
+    let ct = trial.ct();
+    let limits = KeyLimits {
+        vlans,
+        mpls: labels.unwrap_or(0),
+        ct: ct.state && ct.zone && ct.mark,
+        ct_labels: ct.label,
+        ct_tuple: ct.orig_tuple && ct.orig_tuple6,
+    };
+    let can = Capabilities {
+        max_vlan_headers: VLAN_LIMIT.min(vlans),
+        max_mpls_depth: limits.mpls,
+        recirc: trial.key(&format!("recirc_id(0x1),{NOBODY}")),
+        explicit_drop: trial.actions("drop"),
+        sample_nesting: (1..=NESTING_MAX).rev().find(|n| trial.actions(&nested(*n))).unwrap_or(0),
+        set_arp_nd_icmp: false,
+        truncate: trial.actions("trunc(20),0"),
+        clone: trial.actions("clone(0),0"),
+        max_hash_algorithm: u8::from(trial.actions("hash(sym_l4(0))")),
+        check_pkt_len: trial.actions("check_pkt_len(size=100,gt(0),le(0))"),
+        // An entry of zeros behind EtherType 0x8847; a group of number 1.
+        add_mpls: foreign(ADD_MPLS, &[0, 0, 0, 0, 0x88, 0x47, 0, 0]),
+        psample: foreign(PSAMPLE, &group(1)),
+        ct,
+        queues: QueuePriority::ClassHandle,
+        packet_types: false,
+        key_limits: Some(limits),
+    };
+    tell(&can, vlans, ovs.has_meters());
+    Found { can, limits }
+}
+
+/// `OVS_PSAMPLE_ATTR_GROUP`.
+fn group(number: u32) -> Vec<u8> {
+    let mut out = AttrWriter::new();
+    out.u32(1, number);
+    out.finish().unwrap_or_default()
+}
+
+/// Tells the log what the kernel can do.
+fn tell(can: &Capabilities, vlans: u8, meters: bool) {
+    let yes = |can: bool| if can { "yes" } else { "no" };
+    let ct = &can.ct;
+    log::info!(
+        target: "ofproto_dpif",
+        "kernel {}: recirculation {}, VLAN headers {vlans}, MPLS labels {}, truncation {}, clone {}, nested samples {}, meters {}, drop with reason {}, check_pkt_len {}, add_mpls {}, psample {}, last hash algorithm {}",
+        version(),
+        yes(can.recirc),
+        can.max_mpls_depth,
+        yes(can.truncate),
+        yes(can.clone),
+        can.sample_nesting,
+        yes(meters),
+        yes(can.explicit_drop),
+        yes(can.check_pkt_len),
+        yes(can.add_mpls),
+        yes(can.psample),
+        can.max_hash_algorithm,
+    );
+    log::info!(
+        target: "ofproto_dpif",
+        "kernel's conntrack: state {}, state of NAT {}, zone {}, mark {}, label {}, original tuple {}, of IPv6 {}, ct_clear {}, event mask {}, timeout policy {}, all-zero SNAT {}",
+        yes(ct.state),
+        yes(ct.state_nat),
+        yes(ct.zone),
+        yes(ct.mark),
+        yes(ct.label),
+        yes(ct.orig_tuple),
+        yes(ct.orig_tuple6),
+        yes(ct.clear),
+        yes(ct.event_mask),
+        yes(ct.timeout),
+        yes(ct.zero_snat),
+    );
+}
+
+/// The processors of the machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Cpus {
+    /// Numbers of those that are there, also offline ones.
+    pub(super) present: Vec<u32>,
+    /// Numbers that there can be: below that.
+    possible_end: u32,
+}
+
+impl Cpus {
+    /// Those of this machine.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub(super) fn of_machine() -> io::Result<Cpus> {
+        let read = |file: &str| {
+            let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/{file}"))?;
+            parse_list(text.trim())
+                .ok_or_else(|| io::Error::other(format!("cannot read {file} CPUs: {text}")))
+        };
+        Ok(Cpus::of(read("present")?, &read("possible")?))
+    }
+
+    fn of(present: Vec<u32>, possible: &[u32]) -> Cpus {
+        let end = present.iter().chain(possible).max().map_or(1, |last| last + 1);
+        Cpus { present, possible_end: end }
+    }
+
+    /// The socket of each number that a processor can have. One that comes later shares the socket of one that is there.
+    pub(super) fn pids(&self, sockets: &BTreeMap<u32, u32>) -> Vec<u32> {
+        let all: Vec<u32> = sockets.values().copied().collect();
+        let of = |cpu: u32| {
+            let shared = all.get(cpu as usize % all.len().max(1)).copied().unwrap_or(0);
+            sockets.get(&cpu).copied().unwrap_or(shared)
+        };
+        (0..self.possible_end).map(of).collect()
+    }
+}
+
+/// Numbers of a list such as `0-3,8`; none of one that is none, or has a number that no machine has.
+fn parse_list(text: &str) -> Option<Vec<u32>> {
+    const NUMBERS_MAX: u32 = 8192;
+    let mut all = Vec::new();
+    for part in text.split(',').filter(|p| !p.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if last >= NUMBERS_MAX {
+            return None;
+        }
+        all.extend(first..=last);
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors() {
+        for (text, numbers) in [
+            ("0", Some(vec![0])),
+            ("0-3,8", Some(vec![0, 1, 2, 3, 8])),
+            ("", None),
+            ("x", None),
+            ("1-", None),
+            ("0-4000000000", None),
+        ] {
+            assert_eq!(parse_list(text), numbers, "{text}");
+        }
+    }
+
+    /// Isolated and offline ones have sockets as well; gaps and what may come later share those that are there.
+    #[test]
+    fn each_processor_has_a_socket_and_numbers_without_one_share() {
+        let cpus = Cpus::of(vec![0, 2, 3], &[0, 1, 2, 3, 4, 5]);
+        let sockets = BTreeMap::from([(0, 100), (2, 102), (3, 103)]);
+        assert_eq!(cpus.pids(&sockets), [100, 102, 102, 103, 102, 103]);
+        assert_eq!(Cpus::of(vec![0], &[0]).pids(&BTreeMap::from([(0, 9)])), [9]);
+        assert!(Cpus::of(vec![0], &[0]).pids(&BTreeMap::new()).iter().all(|pid| *pid == 0));
+    }
+
+    #[test]
+    fn versions() {
+        assert_eq!(major_minor("6.1.0-56-amd64"), (6, 1));
+        assert_eq!((major_minor("5.15"), major_minor("x")), ((5, 15), (0, 0)));
+    }
+}

@@ -1,0 +1,147 @@
+//! Upcalls that a handler has read from the kernel and not served yet: a bounded pair of queues per input port, served in deficit
+//! round robin. A port that floods fills its own queues and nobody else's.
+//!
+//! They belong to one handler. What all handlers hold of a port is in its [`PortUpcalls`].
+
+use dpif::DeficitRoundRobin;
+use dpif::{Upcall, UpcallKind, Upcalls};
+use flow::DpPort;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use sync::{AtomicBool, AtomicU64, Ordering};
+
+/// Misses that may wait per port and handler.
+pub(super) const MISSES_PER_PORT: usize = 512;
+/// Packets for controllers and the slow path that may wait per port and handler.
+pub(super) const ACTIONS_PER_PORT: usize = 256;
+
+/// What handlers hold and lost of a port's upcalls.
+#[derive(Default)]
+pub(super) struct PortUpcalls {
+    /// Read, and not served yet.
+    pub(super) waiting: AtomicU64,
+    /// Refused because the port's queue was full.
+    pub(super) refused: AtomicU64,
+    /// Times that the kernel found no room in the socket that the port's upcalls go to.
+    pub(super) overruns: AtomicU64,
+    /// The port was removed.
+    pub(super) gone: AtomicBool,
+}
+
+struct Queue {
+    port: Arc<PortUpcalls>,
+    misses: VecDeque<Box<Upcall>>,
+    actions: VecDeque<Box<Upcall>>,
+    listed: bool,
+    actions_next: bool,
+}
+
+impl Queue {
+    fn new(port: Arc<PortUpcalls>) -> Queue {
+        Queue { port, misses: VecDeque::new(), actions: VecDeque::new(), listed: false, actions_next: false }
+    }
+
+    fn pop(&mut self) -> Option<Box<Upcall>> {
+        // In turn, so that neither kind keeps the other waiting.
+        self.actions_next = !self.actions_next;
+        let popped = match self.actions_next {
+            true => self.misses.pop_front().or_else(|| self.actions.pop_front()),
+            false => self.actions.pop_front().or_else(|| self.misses.pop_front()),
+        };
+        if popped.is_some() {
+            self.port.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        popped
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Queues {
+    ports: HashMap<DpPort, Queue>,
+    order: DeficitRoundRobin<DpPort>,
+    len: usize,
+}
+
+impl Queues {
+    /// Upcalls in all of them.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many upcalls of that port are sure to be taken, of whichever kind.
+    pub(super) fn room(&self, port: DpPort) -> usize {
+        let Some(queue) = self.ports.get(&port) else { return ACTIONS_PER_PORT };
+        (MISSES_PER_PORT - queue.misses.len()).min(ACTIONS_PER_PORT - queue.actions.len())
+    }
+
+    /// Whether no upcall of that port waits.
+    pub(super) fn is_empty(&self, port: DpPort) -> bool {
+        self.ports.get(&port).is_none_or(|q| q.misses.is_empty() && q.actions.is_empty())
+    }
+
+    /// Whether [`Queues::push`] would take an upcall.
+    pub(super) fn has_room(&self, upcall: &Upcall) -> bool {
+        let Some(queue) = self.ports.get(&upcall.rx_port) else { return true };
+        match upcall.kind {
+            UpcallKind::Miss => queue.misses.len() < MISSES_PER_PORT,
+            UpcallKind::Action(_) => queue.actions.len() < ACTIONS_PER_PORT,
+        }
+    }
+
+    /// Appends an upcall to the queue of its port, of which `state` is told, or drops it, counted there; `false` then.
+    pub(super) fn push(&mut self, upcall: Box<Upcall>, state: impl FnOnce() -> Arc<PortUpcalls>) -> bool {
+        let (port, has_room) = (upcall.rx_port, self.has_room(&upcall));
+        let queue = self.ports.entry(port).or_insert_with(|| Queue::new(state()));
+        if !has_room {
+            queue.port.refused.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        match upcall.kind {
+            UpcallKind::Miss => queue.misses.push_back(upcall),
+            UpcallKind::Action(_) => queue.actions.push_back(upcall),
+        }
+        queue.port.waiting.fetch_add(1, Ordering::Relaxed);
+        self.len += 1;
+        if !std::mem::replace(&mut queue.listed, true) {
+            self.order.enter(port);
+        }
+        true
+    }
+
+    /// Up to `max` upcalls, fairly from all ports.
+    pub(super) fn take(&mut self, max: usize) -> Upcalls {
+        let ports = RefCell::new(&mut self.ports);
+        let pop = |port: &DpPort| ports.borrow_mut().get_mut(port)?.pop();
+        let emptied = |port: DpPort| {
+            let ports = &mut *ports.borrow_mut();
+            let queue = ports.get_mut(&port)?;
+            queue.listed = false;
+            if queue.port.gone.load(Ordering::Relaxed) {
+                ports.remove(&port);
+            }
+            None
+        };
+        let taken = self.order.take(max, pop, emptied);
+        self.len -= taken.len();
+        taken
+    }
+
+    /// See [`DeficitRoundRobin::ahead`].
+    pub(super) fn ahead(&self) -> usize {
+        self.order.ahead()
+    }
+
+    /// All upcalls, in the order of each port.
+    pub(super) fn drain(&mut self) -> Upcalls {
+        let mut all = Vec::new();
+        while self.len > 0 {
+            all.append(&mut self.take(usize::MAX));
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Lines recorded from `ovs-dpctl dump-conntrack` 3.1, and tuples as its `flush-conntrack` takes them.
+
+use super::*;
+use crate::conntrack::CtAddresses;
+
+fn ports(src: &str, dst: &str, proto: u8, ports: [u16; 2]) -> CtTuple {
+    let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
+    let transport = CtTransport::Ports { src: ports[0], dst: ports[1] };
+    CtTuple { addresses: CtAddresses::V4 { src, dst }, proto, transport }
+}
+
+fn ping(src: &str, dst: &str, kind: u8) -> CtTuple {
+    let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
+    let transport = CtTransport::Icmp { id: 262, kind, code: 0 };
+    CtTuple { addresses: CtAddresses::V6 { src, dst }, proto: 58, transport }
+}
+
+fn connection(orig: CtTuple, reply: CtTuple) -> Connection {
+    Connection {
+        orig,
+        reply,
+        parent: None,
+        zone: 0,
+        mark: 0,
+        labels: 0,
+        status: 0,
+        id: 0,
+        timeout_s: 0,
+        counters: [CtCounters::default(); 2],
+        start_ns: 0,
+        stop_ns: 0,
+        protocol: None,
+        helper: None,
+    }
+}
+
+fn line(connection: &Connection, verbose: bool, statistics: bool) -> String {
+    let mut out = String::new();
+    let format = ConnectionFormat { verbose, statistics };
+    write_connection(&mut out, connection, format, &|ns| format!("<{ns}>"));
+    out
+}
+
+#[test]
+fn a_ping_is_printed() {
+    let ping = Connection {
+        zone: 7,
+        mark: 5,
+        status: 0xa,
+        id: 1_810_233_363,
+        timeout_s: 11,
+        counters: [CtCounters { packets: 1, bytes: 104 }; 2],
+        start_ns: 17,
+        ..connection(ping("fd00::1", "fd00::2", 128), ping("fd00::2", "fd00::1", 129))
+    };
+    let orig = "icmpv6,orig=(src=fd00::1,dst=fd00::2,id=262,type=128,code=0";
+    let reply = "reply=(src=fd00::2,dst=fd00::1,id=262,type=129,code=0";
+    assert_eq!(line(&ping, false, false), format!("{orig}),{reply}),zone=7,mark=5"));
+    assert_eq!(
+        line(&ping, false, true),
+        format!(
+            "{orig},packets=1,bytes=104),{reply},packets=1,bytes=104),start=<17>,zone=7,timeout=11,mark=5"
+        )
+    );
+    let more = "id=1810233363,zone=7,status=SEEN_REPLY|CONFIRMED";
+    assert_eq!(line(&ping, true, false), format!("{orig}),{reply}),{more},mark=5"));
+    assert_eq!(
+        line(&Connection { stop_ns: 18, ..ping }, true, true),
+        format!(
+            "{orig},packets=1,bytes=104),{reply},packets=1,bytes=104),start=<17>,stop=<18>,{more},timeout=11,mark=5"
+        )
+    );
+}
+
+#[test]
+fn protocols_helpers_and_parents_are_printed() {
+    let side = |state, flags| TcpSide { state, window_scale: 7, flags };
+    let tcp = Connection {
+        zone: 1,
+        mark: 5,
+        labels: 0x1234,
+        protocol: Some(CtProtocol::Tcp(side(TcpState::Established, 0x23), side(TcpState::SynRecv, 3))),
+        helper: Some("ftp".into()),
+        parent: Some(ports("1.0.0.1", "1.0.0.2", 6, [3, 21])),
+        ..connection(ports("1.0.0.1", "1.0.0.2", 6, [1, 2]), ports("1.0.0.2", "1.0.0.9", 6, [2, 1]))
+    };
+    let head =
+        "tcp,orig=(src=1.0.0.1,dst=1.0.0.2,sport=1,dport=2),reply=(src=1.0.0.2,dst=1.0.0.9,sport=2,dport=1)";
+    assert_eq!(
+        line(&tcp, false, true),
+        format!("{head},zone=1,timeout=0,mark=5,labels=0x1234,protoinfo=(state=ESTABLISHED),helper=ftp")
+    );
+    assert_eq!(
+        line(&tcp, true, false),
+        format!(
+            "{head},id=0,zone=1,status=,mark=5,labels=0x1234,protoinfo=(state_orig=ESTABLISHED,state_reply=SYN_RECV,\
+             wscale_orig=7,wscale_reply=7,flags_orig=WINDOW_SCALE|SACK_PERM|MAXACK_SET,\
+             flags_reply=WINDOW_SCALE|SACK_PERM),helper=ftp,parent=(src=1.0.0.1,dst=1.0.0.2,sport=3,dport=21)"
+        )
+    );
+    let (there, back) = (ports("1.0.0.1", "1.0.0.2", 132, [1, 2]), ports("1.0.0.2", "1.0.0.1", 132, [2, 1]));
+    let sctp = |state| Connection {
+        protocol: Some(CtProtocol::Sctp { state, tags: [8, 9] }),
+        ..connection(there, back)
+    };
+    assert!(
+        line(&sctp(4), false, false).ends_with(",protoinfo=(state=ESTABLISHED,vtag_orig=8,vtag_reply=9)")
+    );
+    assert!(line(&sctp(77), false, false).contains("(state=[77],"));
+    let other = CtTuple { proto: 47, ..there };
+    assert!(line(&connection(other, other), false, false).starts_with("47,orig=("));
+}
+
+#[test]
+fn tuples_are_read() {
+    let any = CtTupleMatch::default();
+    let v4 = |a: [u8; 4]| Some(IpAddr::from(a));
+    for (text, expected) in [
+        ("", any),
+        (",", any),
+        (
+            "ct_nw_src=10.1.1.1,ct_nw_dst=10.1.1.2,ct_nw_proto=17,ct_tp_src=1,ct_tp_dst=2",
+            CtTupleMatch {
+                src: v4([10, 1, 1, 1]),
+                dst: v4([10, 1, 1, 2]),
+                proto: 17,
+                src_port: Some(1),
+                dst_port: Some(2),
+                ..any
+            },
+        ),
+        (
+            "ct_ipv6_dst=fc00::2,ct_nw_proto=58,icmp_type=128,icmp_code=0,icmp_id=10",
+            CtTupleMatch {
+                dst: Some("fc00::2".parse().unwrap()),
+                proto: 58,
+                icmp_id: Some(10),
+                icmp_type: Some(128),
+                icmp_code: Some(0),
+                ..any
+            },
+        ),
+    ] {
+        assert_eq!(parse_tuple_match(text), Ok(expected), "{text}");
+    }
+    for (text, why) in [
+        ("bla", "field bla missing value"),
+        ("ct_nw_src=", "field ct_nw_src missing value"),
+        ("bla=3", "invalid conntrack tuple field: bla"),
+        ("ct_nw_src=300.1.1.1", "failed to parse field ct_nw_src"),
+        ("ct_ipv6_src=10.0.0.1", "failed to parse field ct_ipv6_src"),
+        ("ct_nw_src=10.0.0.1,ct_ipv6_dst=fd00::1", "the L3 protocol does not match fd00::1"),
+        ("ct_nw_proto=256", "failed to parse field ct_nw_proto"),
+        ("ct_nw_proto=6,ct_tp_dst=99999", "failed to parse field ct_tp_dst"),
+        ("ct_tp_src=1", "port is set without protocol"),
+        ("icmp_id=3", "invalid L4 fields"),
+        ("ct_nw_proto=6,icmp_id=3", "invalid L4 fields"),
+        ("ct_nw_proto=1,ct_tp_src=3", "invalid L4 fields"),
+    ] {
+        assert_eq!(parse_tuple_match(text).unwrap_err().to_string(), why, "{text}");
+    }
+}

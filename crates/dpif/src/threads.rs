@@ -1,0 +1,193 @@
+//! [`ThreadPlan`]: forwarding threads and the sharing of receive queues among them, as `other_config:pmd-*` configures them.
+
+use std::collections::BTreeMap;
+
+/// How receive queues are shared out (`pmd-rxq-assign`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RxqAssign {
+    /// In turn, in the order of ports and queues.
+    RoundRobin,
+    /// By measured load, the heaviest first, in turn up and down the threads.
+    #[default]
+    Cycles,
+    /// By measured load, the heaviest first, each to the thread with the least load so far.
+    Group,
+}
+
+impl RxqAssign {
+    /// All of them.
+    pub const ALL: [RxqAssign; 3] = [RxqAssign::RoundRobin, RxqAssign::Cycles, RxqAssign::Group];
+
+    /// Its name in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            RxqAssign::RoundRobin => "roundrobin",
+            RxqAssign::Cycles => "cycles",
+            RxqAssign::Group => "group",
+        }
+    }
+}
+
+/// Automatic load balancing (`pmd-auto-lb*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AutoBalance {
+    /// `pmd-auto-lb`.
+    pub enabled: bool,
+    /// `pmd-auto-lb-rebal-interval`: least time between two trials, in minutes.
+    pub interval_min: u32,
+    /// `pmd-auto-lb-load-threshold`: from this load on, in percent, a thread is overloaded.
+    pub load_threshold_percent: u8,
+    /// `pmd-auto-lb-improvement-threshold`: how much less the variance of loads must be, in percent.
+    pub improvement_threshold_percent: u8,
+}
+
+impl Default for AutoBalance {
+    fn default() -> Self {
+        AutoBalance {
+            enabled: false,
+            interval_min: 1,
+            load_threshold_percent: 95,
+            improvement_threshold_percent: 25,
+        }
+    }
+}
+
+/// Longest timed sleep between two polls under load (`pmd-sleep-max`), in microseconds. A thread without traffic sleeps in
+/// the kernel whatever this says.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct SleepMax {
+    /// For threads that are not named.
+    pub default_us: u64,
+    /// By core.
+    pub by_core: BTreeMap<u16, u64>,
+}
+
+impl SleepMax {
+    /// That of the thread of a core.
+    pub fn of(&self, core: u16) -> u64 {
+        self.by_core.get(&core).copied().unwrap_or(self.default_us)
+    }
+}
+
+/// The flow caches as the stock switch knows them; `None` where nothing is set. What they mean for ours is the
+/// datapath's business (`datapath::PmdTuning`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct CacheSettings {
+    /// `emc-insert-inv-prob`.
+    pub emc_insert_inv_prob: Option<u32>,
+    /// `smc-enable`.
+    pub smc_enable: Option<bool>,
+}
+
+/// The forwarding threads that are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadPlan {
+    /// `pmd-cpu-mask`: one thread on each of these cores that exists, ascending; `None` for one thread bound to none.
+    pub cores: Option<Vec<u16>>,
+    /// `pmd-rxq-assign`.
+    pub assign: RxqAssign,
+    /// `pmd-rxq-isolate`: a thread that a queue is pinned to polls pinned queues only. Can be false with
+    /// [`RxqAssign::Group`] only.
+    pub isolate: bool,
+    /// `pmd-auto-lb` and what goes with it.
+    pub balance: AutoBalance,
+    /// `pmd-sleep-max`.
+    pub sleep: SleepMax,
+    /// `pmd-fast-wakeup`, a setting of this switch's own: keep processors from deep sleep while there is some traffic.
+    pub fast_wakeup: bool,
+    /// `emc-insert-inv-prob`, `smc-enable`.
+    pub cache: CacheSettings,
+    /// `pmd-perf-metrics`: threads keep histograms and histories of their iterations.
+    pub perf_metrics: bool,
+}
+
+impl Default for ThreadPlan {
+    fn default() -> Self {
+        ThreadPlan {
+            cores: None,
+            assign: RxqAssign::default(),
+            isolate: true,
+            balance: AutoBalance::default(),
+            sleep: SleepMax::default(),
+            fast_wakeup: true,
+            cache: CacheSettings::default(),
+            perf_metrics: false,
+        }
+    }
+}
+
+/// Receive queues that an interface pins to cores (`pmd-rxq-affinity`), by queue.
+pub type RxqAffinity = BTreeMap<u16, u16>;
+
+/// A NUMA node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Numa(pub u16);
+
+/// A forwarding thread, as commands show it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ThreadInfo {
+    /// Its core.
+    pub core: u16,
+    /// The core's node.
+    pub numa: Numa,
+    /// It polls pinned queues only.
+    pub isolated: bool,
+    /// Its `pmd-sleep-max`, in microseconds.
+    pub sleep_max_us: u64,
+    /// Its receive queues, in the order of ports and queues.
+    pub queues: Vec<QueueInfo>,
+    /// Share of its time spent on packets and operations, 0 to 1; `None`: not measured yet.
+    pub busy: Option<f64>,
+}
+
+/// A receive queue, as commands show it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct QueueInfo {
+    /// Name of the port.
+    pub port: String,
+    /// Number among the port's queues.
+    pub queue: u16,
+    /// Share of the thread's time spent on its packets, 0 to 1; `None`: not measured yet.
+    pub usage: Option<f64>,
+}
+
+/// Which iterations a thread logs, with their neighbours (`pmd-perf-log-set`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PerfLog {
+    /// Whether any is logged.
+    pub on: bool,
+    /// Iterations logged before a suspicious one.
+    pub before: usize,
+    /// Iterations logged after it.
+    pub after: usize,
+    /// A suspicious iteration among those after it prolongs them.
+    pub extend: bool,
+    /// Longer iterations are suspicious.
+    pub longer_than_us: u64,
+}
+
+impl PerfLog {
+    /// Iterations, and milliseconds, that a thread remembers.
+    pub const HISTORY_LEN: usize = 1000;
+}
+
+impl Default for PerfLog {
+    fn default() -> PerfLog {
+        PerfLog { on: false, before: 5, after: 5, extend: false, longer_than_us: 250 }
+    }
+}
+
+/// Arguments of `pmd-perf-show`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PerfQuery {
+    /// Thread of this core, or all.
+    pub core: Option<u16>,
+    /// Iterations to list, at most [`PerfLog::HISTORY_LEN`].
+    pub iterations: usize,
+    /// Milliseconds to list, at most [`PerfLog::HISTORY_LEN`].
+    pub milliseconds: usize,
+    /// Whether histograms are shown.
+    pub histograms: bool,
+    /// Time of day for the heading.
+    pub time: String,
+}

@@ -1,0 +1,158 @@
+//! [`PackedMatch`]: a match without the words that its mask leaves out, for tables of many rules.
+
+use crate::flow::{FLOW_WORDS, Flow, Mask};
+use crate::matching::Match;
+use std::sync::Arc;
+
+/// A word of a mask.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MaskWord {
+    /// Number of the word in [`Flow::words`].
+    pub word: u8,
+    /// Its bits; never 0.
+    pub bits: u64,
+}
+
+/// A mask as its words that are not 0, ascending. Rules of one mask share it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PackedMask(Arc<[MaskWord]>);
+
+impl PackedMask {
+    /// Packs a mask.
+    pub fn new(mask: &Mask) -> PackedMask {
+        let mut words = [MaskWord { word: 0, bits: 0 }; FLOW_WORDS];
+        let mut len = 0;
+        for (word, bits) in mask.words().iter().enumerate().filter(|(_, bits)| **bits != 0) {
+            words[len] = MaskWord { word: word as u8, bits: *bits };
+            len += 1;
+        }
+        PackedMask(words[..len].into())
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[MaskWord] {
+        &self.0
+    }
+
+    /// The flow that has these values, in the mask's order, and zeros elsewhere.
+    pub fn flow_of(&self, values: &[u64]) -> Flow {
+        let mut flow = Flow::default();
+        let words = flow.words_mut();
+        self.0.iter().zip(values).for_each(|(w, value)| words[usize::from(w.word)] = *value);
+        flow
+    }
+
+    /// The mask again.
+    pub fn unpack(&self) -> Mask {
+        let mut mask = Mask::default();
+        let words = mask.0.words_mut();
+        self.0.iter().for_each(|w| words[usize::from(w.word)] = w.bits);
+        mask
+    }
+}
+
+/// A match as its mask and the masked words of its flow, in the mask's order. 40 bytes and 8 for each word, against some 1,300 of a
+/// [`Match`].
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct PackedMatch {
+    mask: PackedMask,
+    values: Arc<[u64]>,
+}
+
+impl PackedMatch {
+    /// Packs a match whose mask is `mask`.
+    pub fn with_mask(mask: &PackedMask, m: &Match) -> PackedMatch {
+        let words = m.flow().words();
+        let values = mask.0.iter().map(|w| words[usize::from(w.word)]).collect();
+        PackedMatch { mask: mask.clone(), values }
+    }
+
+    /// The same match with another copy of its mask.
+    pub fn sharing(&self, mask: &PackedMask) -> PackedMatch {
+        PackedMatch { mask: mask.clone(), values: self.values.clone() }
+    }
+
+    /// The mask.
+    pub fn mask(&self) -> &PackedMask {
+        &self.mask
+    }
+
+    /// The masked words of the flow, in the mask's order.
+    pub fn values(&self) -> &Arc<[u64]> {
+        &self.values
+    }
+
+    /// Whether it matches every packet.
+    pub fn is_catchall(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Whether every packet that matches `self` also matches `wider`.
+    pub fn is_within(&self, wider: &Match) -> bool {
+        let (flow, mask) = (wider.flow().words(), wider.mask().words());
+        let mut own = self.mask.0.iter().zip(self.values.iter()).peekable();
+        mask.iter().enumerate().all(|(word, bits)| {
+            let here = own.next_if(|(w, _)| usize::from(w.word) == word);
+            let (own_bits, value) = here.map_or((0, 0), |(w, value)| (w.bits, *value));
+            own_bits & bits == *bits && (value ^ flow[word]) & bits == 0
+        })
+    }
+
+    /// The match again.
+    pub fn unpack(&self) -> Match {
+        Match::new(&self.mask.flow_of(&self.values), &self.mask.unpack())
+    }
+}
+
+impl From<&Match> for PackedMatch {
+    fn from(m: &Match) -> PackedMatch {
+        PackedMatch::with_mask(&PackedMask::new(m.mask()), m)
+    }
+}
+
+impl From<Match> for PackedMatch {
+    fn from(m: Match) -> PackedMatch {
+        PackedMatch::from(&m)
+    }
+}
+
+impl std::fmt::Debug for PackedMatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&crate::text::format_match(&self.unpack(), None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn packing_loses_nothing(
+            words in prop::collection::vec((0..FLOW_WORDS, any::<u64>(), any::<u64>()), 0..8)
+        ) {
+            let (mut flow, mut mask) = (Flow::default(), Mask::default());
+            for (word, value, bits) in words {
+                flow.words_mut()[word] = value;
+                mask.0.words_mut()[word] = bits;
+            }
+            let m = Match::new(&flow, &mask);
+            let packed = PackedMatch::from(&m);
+            prop_assert_eq!(packed.unpack(), m);
+            prop_assert_eq!(packed.mask().unpack(), mask);
+            prop_assert_eq!(packed.is_catchall(), mask.is_empty());
+            prop_assert!(packed.values().len() <= 8);
+            for (i, w) in packed.mask().words().iter().enumerate() {
+                // Wider by one word; and not wider, by a value that differs there.
+                let (mut flow, mut mask) = (*m.flow(), *m.mask());
+                mask.0.words_mut()[usize::from(w.word)] = 0;
+                let wider = Match::new(&flow, &mask);
+                prop_assert!(packed.is_within(&wider) && !PackedMatch::from(&wider).is_within(&m));
+                flow.words_mut()[usize::from(w.word)] = packed.values()[i] ^ w.bits;
+                prop_assert!(!packed.is_within(&Match::new(&flow, m.mask())));
+            }
+            prop_assert!(packed.is_within(&m) && packed.is_within(&Match::catchall()));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! [`ActionPool`]: rules with equal actions share one list of them.
+//!
+//! A list that no rule uses any more stays until the pool has doubled since its last clean-up, so upkeep costs O(1) a rule.
+
+use flow::action::Action;
+use rapidhash::fast::RandomState;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Lists below this number are not cleaned up.
+const CLEAN_LEAST: usize = 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ActionPool {
+    lists: HashSet<Arc<[Action]>, RandomState>,
+    /// Number of lists at which unused ones go.
+    clean_at: usize,
+}
+
+impl Default for ActionPool {
+    fn default() -> ActionPool {
+        ActionPool { lists: HashSet::default(), clean_at: CLEAN_LEAST }
+    }
+}
+
+impl ActionPool {
+    /// The shared list of these actions.
+    pub(crate) fn intern(&mut self, actions: &[Action]) -> Arc<[Action]> {
+        if let Some(list) = self.lists.get(actions) {
+            return list.clone();
+        }
+        if self.lists.len() >= self.clean_at {
+            self.lists.retain(|list| Arc::strong_count(list) > 1);
+            self.clean_at = (self.lists.len() * 2).max(CLEAN_LEAST);
+        }
+        let list: Arc<[Action]> = actions.into();
+        self.lists.insert(list.clone());
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_lists_are_one_and_unused_ones_go() {
+        let mut pool = ActionPool::default();
+        let kept = pool.intern(&[Action::SetQueue(7)]);
+        assert!(Arc::ptr_eq(&kept, &pool.intern(&[Action::SetQueue(7)])));
+        for n in 0..100_000 {
+            let _unused = pool.intern(&[Action::SetQueue(n)]);
+            assert!(pool.lists.len() <= CLEAN_LEAST + 1, "{}", pool.lists.len());
+        }
+        assert!(Arc::ptr_eq(&kept, &pool.intern(&[Action::SetQueue(7)])));
+        let used: Vec<_> = (0..5000).map(|n| pool.intern(&[Action::SetQueue(n)])).collect();
+        assert!(pool.lists.len() >= used.len());
+    }
+}

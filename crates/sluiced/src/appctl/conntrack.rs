@@ -1,0 +1,407 @@
+//! Commands about tracked connections and their limits.
+//!
+//! The kernel's connections are those of the network namespace, other programs' among them. What may take long where there are many
+//! is done by a thread, so that the main loop goes on. A datapath that tracks none has none to show.
+
+use super::datapath::datapath;
+use super::work::Work;
+use super::{Answer, Wait};
+use crate::daemon::Daemon;
+use crate::instances::Instance;
+use crate::switch::Switch;
+use dpif::Provider;
+use dpif::text::{ConnectionFormat, format_protocol, parse_tuple_match, tcp_state_name, write_connection};
+use dpif::{
+    Connection, ConnectionSink, Connections, CtLimit, CtMatch, CtProtocol, CtZone, DpifError, TcpState,
+};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::str::FromStr;
+use std::sync::Arc;
+use vlog::date;
+
+/// Text of one answer at most: some millions of connections.
+const TEXT_MAX_BYTES: usize = 256 << 20;
+
+/// The words of a command.
+#[derive(Default)]
+struct Words<'a> {
+    verbose: bool,
+    statistics: bool,
+    datapath: Option<&'a String>,
+    zone: Option<u16>,
+    /// What else there is.
+    rest: Vec<&'a str>,
+}
+
+impl<'a> Words<'a> {
+    /// Reads the words of a command that knows these options. The datapath comes first, if it is named: a word without a value.
+    fn parse(args: &'a [String], options: &[&str]) -> Result<Words<'a>, String> {
+        let mut words = Words::default();
+        for arg in args {
+            if arg.starts_with('-') {
+                match arg.as_str() {
+                    known if !options.contains(&known) => return Err(format!("Unrecognized option {arg}")),
+                    "-s" | "--statistics" => words.statistics = true,
+                    _ => words.verbose = true,
+                }
+            } else if let Some(zone) = arg.strip_prefix("zone=") {
+                let zone = number(zone).ok_or_else(|| invalid("failed to parse zone"))?;
+                if words.zone.replace(zone).is_some() {
+                    return Err(format!("{arg}: a zone is given already"));
+                }
+            } else if !arg.contains('=')
+                && !arg.is_empty()
+                && words.datapath.is_none()
+                && words.rest.is_empty()
+            {
+                words.datapath = Some(arg);
+            } else {
+                words.rest.push(arg);
+            }
+        }
+        Ok(words)
+    }
+
+    /// Refuses what is left over.
+    fn no_more(self) -> Result<Words<'a>, String> {
+        match self.rest.first() {
+            Some(word) => Err(invalid(&format!("invalid argument {word}"))),
+            None => Ok(self),
+        }
+    }
+}
+
+/// A number that is nothing but digits.
+fn number<T: FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// Words that are not what a command takes, as its tool says it.
+fn invalid(why: &str) -> String {
+    format!("{why} (Invalid argument)")
+}
+
+/// A datapath's tracker on whichever thread.
+struct Tracker(Arc<dyn Provider>);
+
+impl Tracker {
+    fn of(instance: &Instance) -> Option<Tracker> {
+        instance.datapath.connections().map(|_| Tracker(instance.datapath.clone()))
+    }
+
+    fn list(&self, zone: Option<u16>, sink: &mut dyn ConnectionSink) -> Result<(), String> {
+        self.0.connections().map_or(Ok(()), |c| c.list(zone, sink)).map_err(|e| e.to_string())
+    }
+}
+
+/// The work that a datapath's tracker does, or what is said where there is none.
+fn later(
+    daemon: &Daemon,
+    name: Option<&String>,
+    without: &str,
+    work: impl FnOnce(&Tracker, &dyn Fn() -> bool) -> Result<String, String> + Send + 'static,
+) -> Answer {
+    let begin = || match Tracker::of(datapath(&daemon.switch, name)?) {
+        None => Ok(Answer::Now(Ok(without.to_string()))),
+        Some(tracker) => {
+            let work = Work::begin(&daemon.workers, move |wanted| work(&tracker, wanted))?;
+            Ok(Answer::Later(Wait::Work(work)))
+        }
+    };
+    begin().unwrap_or_else(|e| Answer::Now(Err(e)))
+}
+
+fn or_error(answer: Result<Answer, String>) -> Answer {
+    answer.unwrap_or_else(|e| Answer::Now(Err(e)))
+}
+
+/// The text of a list of connections.
+struct Text<'a> {
+    out: String,
+    format: ConnectionFormat,
+    wanted: &'a dyn Fn() -> bool,
+    overlong: bool,
+}
+
+impl ConnectionSink for Text<'_> {
+    fn restart(&mut self) {
+        self.out.clear();
+    }
+
+    fn connection(&mut self, connection: &Connection) -> ControlFlow<()> {
+        let date = |ns: u64| date("%Y-%m-%dT%H:%M:%S.###", ns / 1_000_000);
+        write_connection(&mut self.out, connection, self.format, &date);
+        self.out.push('\n');
+        self.overlong = self.out.len() > TEXT_MAX_BYTES;
+        if self.overlong || !(self.wanted)() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+pub(super) fn dump(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let begin = || {
+        let words = Words::parse(args, &["-m", "--more", "-s", "--statistics"])?.no_more()?;
+        let format = ConnectionFormat { verbose: words.verbose, statistics: words.statistics };
+        let zone = words.zone;
+        Ok(later(daemon, words.datapath, "", move |tracker, wanted| {
+            let mut text = Text { out: String::new(), format, wanted, overlong: false };
+            tracker.list(zone, &mut text)?;
+            match text.overlong {
+                false => Ok(text.out),
+                true => Err("there are too many connections for one answer: ask for one zone".to_string()),
+            }
+        }))
+    };
+    or_error(begin())
+}
+
+/// How many connections there are, by protocol and state.
+struct Sums<'a> {
+    protocols: BTreeMap<u8, u64>,
+    tcp_states: BTreeMap<TcpState, u64>,
+    wanted: &'a dyn Fn() -> bool,
+}
+
+impl ConnectionSink for Sums<'_> {
+    fn restart(&mut self) {
+        self.protocols.clear();
+        self.tcp_states.clear();
+    }
+
+    fn connection(&mut self, connection: &Connection) -> ControlFlow<()> {
+        *self.protocols.entry(connection.orig.proto).or_default() += 1;
+        if let Some(CtProtocol::Tcp(a, b)) = &connection.protocol {
+            *self.tcp_states.entry(a.state.max(b.state)).or_default() += 1;
+        }
+        if (self.wanted)() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
+impl Sums<'_> {
+    fn text(&self, verbose: bool) -> String {
+        let mut out = format!("Connections Stats:\n    Total: {}\n", self.protocols.values().sum::<u64>());
+        for (proto, count) in in_order(&self.protocols) {
+            let name = match proto {
+                Some(proto) => format_protocol(proto).to_ascii_uppercase(),
+                None => "Other".to_string(),
+            };
+            // Writing to a string cannot fail.
+            let _infallible = writeln!(out, "  {name}: {count}");
+            if verbose && proto == Some(TCP) {
+                out += "    Conn per TCP states:\n";
+                for (state, count) in &self.tcp_states {
+                    let _infallible = writeln!(out, "\t  [{}]={count}", tcp_state_name(*state));
+                }
+            }
+        }
+        out
+    }
+}
+
+/// TCP's number.
+const TCP: u8 = 6;
+/// ICMPv6 is told in the total alone, as stock tools do.
+const ICMPV6: u8 = 58;
+/// Protocols that are counted apart, in the order in which they are told.
+const COUNTED: [u8; 7] = [TCP, 17, 136, 132, 1, 33, 2];
+
+/// The counts that are not zero, in the order in which they are told; those of other protocols together.
+fn in_order(counts: &BTreeMap<u8, u64>) -> Vec<(Option<u8>, u64)> {
+    let apart = COUNTED.iter().filter_map(|proto| Some((Some(*proto), *counts.get(proto)?)));
+    let is_other = |proto: &u8| !COUNTED.contains(proto) && *proto != ICMPV6;
+    let others = counts.iter().filter(|(proto, _)| is_other(proto)).map(|(_, count)| count).sum();
+    apart.chain((others > 0).then_some((None, others))).collect()
+}
+
+pub(super) fn stats(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let begin = || {
+        let mut words = Words::parse(args, &["-m", "--more"])?;
+        // Older manuals have it so.
+        let verbose = words.rest.pop_if(|word| *word == "verbose").is_some() || words.verbose;
+        let words = words.no_more()?;
+        let zone = words.zone;
+        let none = "Connections Stats:\n    Total: 0\n";
+        Ok(later(daemon, words.datapath, none, move |tracker, wanted| {
+            let mut sums = Sums { protocols: BTreeMap::new(), tcp_states: BTreeMap::new(), wanted };
+            tracker.list(zone, &mut sums)?;
+            Ok(sums.text(verbose))
+        }))
+    };
+    or_error(begin())
+}
+
+/// `[dp] [zone=N] [ct-orig-tuple [ct-reply-tuple]]`
+pub(super) fn flush(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let begin = || {
+        let words = Words::parse(args, &[])?;
+        if let Some(word) = words.rest.get(2) {
+            return Err(invalid(&format!("invalid argument {word}")));
+        }
+        let tuple = |n: usize| {
+            let text = words.rest.get(n).copied().unwrap_or_default();
+            parse_tuple_match(text).map_err(|e| invalid(&e.to_string()))
+        };
+        let which = CtMatch { zone: words.zone, orig: tuple(0)?, reply: tuple(1)? };
+        Ok(later(daemon, words.datapath, "", move |tracker, _| {
+            let flushed = tracker.0.connections().map_or(Ok(()), |c| c.flush(&which));
+            flushed.map(|()| String::new()).map_err(|e| match e {
+                DpifError::NotFound(_) => "failed to flush conntrack (No such file or directory)".to_string(),
+                e => format!("failed to flush conntrack ({e})"),
+            })
+        }))
+    };
+    or_error(begin())
+}
+
+/// The tracker of a datapath that has limits.
+fn limited<'a>(switch: &'a Switch, name: Option<&String>) -> Result<&'a dyn Connections, String> {
+    let instance = datapath(switch, name)?;
+    instance.datapath.connections().ok_or_else(|| {
+        format!("{}: there is no connection tracking, so there are no limits of it", instance.name())
+    })
+}
+
+/// The name of a datapath in front of other words, and those.
+fn split_name(args: &[String]) -> (Option<&String>, &[String]) {
+    match args.split_first() {
+        Some((first, rest)) if !first.contains('=') => (Some(first), rest),
+        _ => (None, args),
+    }
+}
+
+/// `zone=N[,N]...`
+fn zones(word: &str) -> Result<Vec<CtZone>, String> {
+    let list = word.strip_prefix("zone=").ok_or_else(|| invalid(&format!("invalid argument {word}")))?;
+    list.split(',')
+        .map(|zone| number(zone).map(CtZone::Zone).ok_or_else(|| invalid("invalid zone")))
+        .collect()
+}
+
+pub(super) fn limits(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let get = || {
+        let (name, words) = split_name(args);
+        let mut wanted = Vec::new();
+        if let Some(word) = words.first() {
+            // That of the others is told in any case.
+            wanted.push(CtZone::Default);
+            wanted.extend(zones(word)?);
+        }
+        let limits = limited(&daemon.switch, name)?.limits(&wanted);
+        let limits = limits.map_err(|e| format!("failed to get conntrack limit ({e})"))?;
+        Ok(limits.iter().map(|limit| show_limit(limit) + "\n").collect())
+    };
+    Answer::Now(get())
+}
+
+fn show_limit(limit: &CtLimit) -> String {
+    match limit.zone {
+        CtZone::Default => format!("default limit={}", limit.limit),
+        CtZone::Zone(zone) => format!("zone={zone},limit={},count={}", limit.limit, limit.count),
+    }
+}
+
+/// `default=L` or `zone=N,limit=L`.
+fn limit(word: &str) -> Result<(CtZone, u32), String> {
+    if let Some(text) = word.strip_prefix("default=") {
+        let limit = number(text).ok_or_else(|| invalid("invalid default limit"))?;
+        return Ok((CtZone::Default, limit));
+    }
+    fn value<T: FromStr>(name: &str, text: &str) -> Result<T, String> {
+        number(text).ok_or_else(|| invalid(&format!("failed to parse field {name}")))
+    }
+    let (mut zone, mut limit) = (None, None);
+    for field in word.split(',') {
+        match field.split_once('=') {
+            Some(("zone", text)) => {
+                zone = Some(CtZone::Zone(value("zone", text)?));
+            }
+            Some(("limit", text)) => limit = Some(value("limit", text)?),
+            Some((other, _)) => return Err(invalid(&format!("invalid zone limit field: {other}"))),
+            None => return Err(invalid(&format!("field {field} missing value"))),
+        }
+    }
+    zone.zip(limit).ok_or_else(|| invalid("failed to parse zone limit"))
+}
+
+pub(super) fn set_limits(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let set = || {
+        // A word that is alone is no name.
+        let (name, words) = if args.len() > 1 { split_name(args) } else { (None, args) };
+        let limits = words.iter().map(|word| limit(word)).collect::<Result<Vec<_>, _>>()?;
+        let set = limited(&daemon.switch, name)?.set_limits(&limits);
+        set.map(|()| String::new()).map_err(|e| format!("failed to set conntrack limit ({e})"))
+    };
+    Answer::Now(set())
+}
+
+pub(super) fn remove_limits(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let remove = || {
+        let (name, words) = if args.len() > 1 { split_name(args) } else { (None, args) };
+        let [word] = words else { return Err("name zones: zone=N[,N]...".to_string()) };
+        let zones = zones(word)?;
+        let removed = limited(&daemon.switch, name)?.remove_limits(&zones);
+        removed.map(|()| String::new()).map_err(|e| format!("failed to delete conntrack limit ({e})"))
+    };
+    Answer::Now(remove())
+}
+
+/// Says that a datapath cannot do something, which only the userspace tracker of stock switches can.
+fn unsupported(daemon: &Daemon, name: Option<&String>, why: &str) -> Answer {
+    let known = datapath(&daemon.switch, name);
+    Answer::Now(known.and_then(|_| Err(format!("{why} (Operation not supported)"))))
+}
+
+pub(super) fn count(daemon: &mut Daemon, args: &[String]) -> Answer {
+    match datapath(&daemon.switch, args.first()) {
+        Ok(instance) if instance.datapath.connections().is_none() => "0\n".to_string().into(),
+        _ => unsupported(daemon, args.first(), "nconns could not be retrieved"),
+    }
+}
+
+pub(super) fn maximum(daemon: &mut Daemon, args: &[String]) -> Answer {
+    unsupported(daemon, args.first(), "maxconns could not be retrieved")
+}
+
+pub(super) fn set_maximum(daemon: &mut Daemon, args: &[String]) -> Answer {
+    match args {
+        [name @ .., most] if number::<u32>(most).is_some() => {
+            unsupported(daemon, name.first(), "ct set maxconns failed")
+        }
+        _ => Answer::Now(Err(invalid("maxconns missing or malformed"))),
+    }
+}
+
+pub(super) fn check_sequences(daemon: &mut Daemon, args: &[String]) -> Answer {
+    unsupported(daemon, args.first(), "enabling TCP sequence checking failed")
+}
+
+pub(super) fn spare_sequences(daemon: &mut Daemon, args: &[String]) -> Answer {
+    unsupported(daemon, args.first(), "disabling TCP sequence checking failed")
+}
+
+pub(super) fn sequences_checked(daemon: &mut Daemon, args: &[String]) -> Answer {
+    unsupported(daemon, args.first(), "TCP sequence checking query failed")
+}
+
+/// The kernel does not tell its buckets.
+pub(super) fn buckets(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let (name, words) = split_name(args);
+    let show = || {
+        let instance = datapath(&daemon.switch, name)?;
+        for word in words {
+            let threshold =
+                word.strip_prefix("gt=").ok_or_else(|| invalid(&format!("invalid argument {word}")))?;
+            number::<u16>(threshold).ok_or_else(|| invalid("failed to parse threshold"))?;
+        }
+        let text = match instance.datapath.connections() {
+            Some(_) => "Command is available for UserSpace ConnTracker only.\n",
+            None => "Total Buckets: 1\nCurrent Connections: 0\n\n",
+        };
+        Ok(text.to_string())
+    };
+    Answer::Now(show())
+}
+
+#[cfg(test)]
+mod tests;

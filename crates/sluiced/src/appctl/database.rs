@@ -1,0 +1,96 @@
+//! The control socket of the embedded database server, under the name that the stock one has (`ovs-appctl -t ovsdb-server`).
+
+use super::table::LOG_COMMANDS;
+use super::{Answer, Command, command, general, listed};
+use crate::daemon::Daemon;
+
+/// Version of the interface, as tools ask for it.
+const VERSION: &str = "ovsdb-server (Open vSwitch) 3.5.4\n";
+/// The database that is served.
+const NAME: &str = "Open_vSwitch";
+/// Where the targets of `Manager` rows are, as the stock server's start script names it.
+const MANAGERS: &str = "db:Open_vSwitch,Open_vSwitch,manager_options";
+
+/// Its own commands, in order of their names.
+const OWN_COMMANDS: &[Command] = &[
+    command("exit", "", 0, 0, exit),
+    command("list-commands", "", 0, 0, list_commands),
+    command("ovsdb-server/add-db", "DB", 1, 1, other_databases),
+    command("ovsdb-server/add-remote", "REMOTE", 1, 1, add_remote),
+    command("ovsdb-server/compact", "", 0, 1, general::compact),
+    command("ovsdb-server/get-db-storage-status", "DB", 1, 1, storage_status),
+    command("ovsdb-server/list-dbs", "", 0, 0, list_databases),
+    command("ovsdb-server/list-remotes", "", 0, 0, list_remotes),
+    command("ovsdb-server/reconnect", "", 0, 0, reconnect),
+    command("ovsdb-server/remove-db", "DB", 1, 1, other_databases),
+    command("ovsdb-server/remove-remote", "REMOTE", 1, 1, remove_remote),
+    command("ovsdb-server/sync-status", "", 0, 0, sync_status),
+    command("version", "", 0, 0, version),
+];
+
+/// All of them, in order of their names.
+pub(super) fn available() -> impl Iterator<Item = &'static Command> {
+    OWN_COMMANDS.iter().chain(LOG_COMMANDS)
+}
+
+fn exit(_: &mut Daemon, _: &[String]) -> Answer {
+    Answer::Now(Err("the switch itself serves the database: `ovs-appctl exit` ends both".to_string()))
+}
+
+fn list_commands(_: &mut Daemon, _: &[String]) -> Answer {
+    listed(available()).into()
+}
+
+fn version(_: &mut Daemon, _: &[String]) -> Answer {
+    VERSION.to_string().into()
+}
+
+fn list_databases(daemon: &mut Daemon, _: &[String]) -> Answer {
+    daemon.db.names().iter().map(|name| format!("{name}\n")).collect::<String>().into()
+}
+
+fn list_remotes(daemon: &mut Daemon, _: &[String]) -> Answer {
+    let mut all = daemon.db.remotes();
+    all.push(MANAGERS);
+    all.sort_unstable();
+    all.iter().map(|target| format!("{target}\n")).collect::<String>().into()
+}
+
+fn add_remote(daemon: &mut Daemon, args: &[String]) -> Answer {
+    if args[0] == MANAGERS {
+        return String::new().into();
+    }
+    let added = daemon.db.add_remote(&args[0], &mut daemon.reactor);
+    added.map(|()| String::new()).map_err(|e| format!("{e:#}")).into()
+}
+
+fn remove_remote(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let target = args[0].as_str();
+    if daemon.db.remove_remote(target) {
+        return String::new().into();
+    }
+    let is_kept = target == MANAGERS || daemon.db.remotes().contains(&target);
+    let why = if is_kept { "this remote is served as long as the switch runs" } else { "no such remote" };
+    Answer::Now(Err(why.to_string()))
+}
+
+fn storage_status(daemon: &mut Daemon, args: &[String]) -> Answer {
+    match daemon.db.names().contains(&args[0].as_str()) {
+        true => "status: ok\n".to_string().into(),
+        false => Answer::Now(Err("Failed to find the database.".to_string())),
+    }
+}
+
+fn sync_status(_: &mut Daemon, _: &[String]) -> Answer {
+    "state: active\n".to_string().into()
+}
+
+fn reconnect(daemon: &mut Daemon, _: &[String]) -> Answer {
+    daemon.db.reconnect_clients(&daemon.reactor);
+    String::new().into()
+}
+
+fn other_databases(_: &mut Daemon, args: &[String]) -> Answer {
+    let name = &args[0];
+    Answer::Now(Err(format!("{name}: the switch serves {NAME} alone; run ovsdb-server for other databases")))
+}

@@ -1,0 +1,461 @@
+//! Commands about datapaths and their ports.
+//!
+//! Ports come and go with the interfaces of bridges in the database: nothing here makes or removes one behind its back.
+
+use super::Answer;
+use crate::daemon::Daemon;
+use crate::instances::Instance;
+use crate::switch::Switch;
+use dpif::text::PortNames;
+use dpif::{
+    DeviceStats, DpifOp, FlowRecord, LookupMasks, OpResult, PmdId, PmdThreads, PortInfo, PortStats,
+    UpcallSockets,
+};
+use flow::{DpPort, OfPort};
+use ofproto::tunnel::{Endpoint, TunnelConfig, TunnelKey, TunnelKind};
+use ofproto::view::BridgeView;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// Flows of one dump request.
+const DUMP_FLOWS: usize = 512;
+
+/// Names of the datapath's ports.
+pub(super) struct Names {
+    ports: BTreeMap<DpPort, String>,
+    /// Its keys tell packet types.
+    pub(super) packet_types: bool,
+}
+
+impl Names {
+    pub(super) fn of(instance: &Instance) -> Names {
+        Names {
+            ports: instance.datapath.ports().into_iter().map(|p| (p.number, p.name)).collect(),
+            packet_types: instance.datapath.capabilities().packet_types,
+        }
+    }
+}
+
+impl PortNames for Names {
+    fn name(&self, port: DpPort) -> Option<String> {
+        self.ports.get(&port).cloned()
+    }
+
+    fn number(&self, name: &str) -> Option<DpPort> {
+        self.ports.iter().find(|(_, n)| *n == name).map(|(p, _)| *p)
+    }
+}
+
+pub(super) fn thread_name(pmd: PmdId) -> String {
+    match pmd {
+        PmdId::Main => "the main thread:".to_string(),
+        PmdId::Core(n) => format!("pmd on cpu core: {n}"),
+        PmdId::None => "no thread".to_string(),
+    }
+}
+
+/// The datapath of a name given on the command line, or the only one.
+pub(super) fn datapath<'a>(switch: &'a Switch, name: Option<&String>) -> Result<&'a Instance, String> {
+    switch.instances().named(name.map(String::as_str))
+}
+
+/// The datapath of a name given on the command line, or all datapaths, as far as they have forwarding threads.
+///
+/// # Errors
+/// There is no such datapath, or it has no threads of ours.
+pub(super) fn with_threads<'a>(
+    switch: &'a Switch,
+    name: Option<&String>,
+) -> Result<Vec<WithThreads<'a>>, String> {
+    let of = |i: &'a Instance| Some((i, i.datapath.pmd_threads()?));
+    match name {
+        None => Ok(switch.instances().iter().filter_map(of).collect()),
+        Some(name) => {
+            let found = of(datapath(switch, Some(name))?);
+            Ok(vec![found.ok_or_else(|| format!("{name}: not a userspace datapath"))?])
+        }
+    }
+}
+
+/// A datapath with forwarding threads.
+pub(super) type WithThreads<'a> = (&'a Instance, &'a dyn PmdThreads);
+
+/// The bridge of that name and the datapath that serves it.
+pub(super) fn of_bridge<'a>(
+    switch: &'a Switch,
+    name: &str,
+) -> Result<(&'a Instance, Arc<BridgeView>), String> {
+    switch.instances().bridge(name).ok_or_else(|| "no such bridge".to_string())
+}
+
+/// All flows of one thread.
+pub(crate) fn flows_of(instance: &Instance, pmd: PmdId) -> Result<Vec<FlowRecord>, String> {
+    let (mut all, mut cursor) = (Vec::new(), Some(0));
+    while let Some(from) = cursor {
+        let dump = DpifOp::FlowDump { cursor: from, max_flows: DUMP_FLOWS };
+        match instance.ask(pmd, vec![dump])?.pop() {
+            Some(OpResult::Dump(flows, next)) => {
+                all.extend(flows);
+                cursor = next;
+            }
+            Some(OpResult::Failed(e)) => return Err(e.to_string()),
+            _ => cursor = None,
+        }
+    }
+    Ok(all)
+}
+
+pub(super) fn dpctl_show(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let instances = daemon.switch.instances();
+    let show = || {
+        let mut with_stats = false;
+        for option in args.iter().filter(|a| a.starts_with('-')) {
+            match option.as_str() {
+                "-s" | "--statistics" => with_stats = true,
+                _ => return Err(format!("Unrecognized option {option}")),
+            }
+        }
+        let named: Vec<_> = args.iter().filter(|a| !a.starts_with('-')).collect();
+        let chosen: Vec<&Instance> = match named.is_empty() {
+            true => instances.iter().collect(),
+            false => named.iter().map(|n| instances.named(Some(n))).collect::<Result<_, _>>()?,
+        };
+        Ok(chosen.into_iter().map(|i| show_ports(i, with_stats)).collect())
+    };
+    Answer::Now(show())
+}
+
+fn show_ports(instance: &Instance, with_stats: bool) -> String {
+    let (hit, missed, lost, flows) = totals(instance);
+    let name = instance.name();
+    let mut out = format!("{name}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n");
+    if let Some(masks) = instance.datapath.lookup_masks() {
+        out += &show_masks(&masks);
+    }
+    let counted: BTreeMap<_, _> = match with_stats {
+        true => instance.datapath.all_port_stats().into_iter().collect(),
+        false => BTreeMap::new(),
+    };
+    for port in instance.datapath.ports() {
+        let _ = write!(out, "  port {}: {}", port.number, port.name);
+        match port.type_name.as_str() {
+            "system" => out.push('\n'),
+            // They take frames and packets without.
+            kind if TunnelKind::of_name(kind).is_some() => {
+                let _ = writeln!(out, " ({kind}: packet_type=ptap)");
+            }
+            other => {
+                let _ = writeln!(out, " ({other})");
+            }
+        }
+        if let Some(stats) = counted.get(&port.number) {
+            out += &port_stats(stats);
+        }
+    }
+    out
+}
+
+/// Mask lookups of the kernel.
+fn show_masks(m: &LookupMasks) -> String {
+    let share = |part: u64| if m.packets == 0 { 0.0 } else { part as f64 / m.packets as f64 };
+    let mut out = format!("  masks: hit:{} total:{} hit/pkt:{:.2}\n", m.visited, m.masks, share(m.visited));
+    if let Some(size) = m.cache_size {
+        let rate = share(m.cache_hits) * 100.0;
+        let _ = writeln!(out, "  cache: hit:{} hit-rate:{rate:.2}%", m.cache_hits);
+        let _ = writeln!(out, "  caches:\n    masks-cache: size:{size}");
+    }
+    out
+}
+
+/// The counters of a port, as interface tools word them; those that nobody tells are question marks.
+fn port_stats(s: &PortStats) -> String {
+    let s = s.with_device();
+    let n = |count: u64| if count == u64::MAX { "?".to_string() } else { count.to_string() };
+    let of_link = |count: fn(&DeviceStats) -> u64| n(s.device.as_ref().map_or(u64::MAX, count));
+    let lines = [
+        format!(
+            "RX packets:{} errors:{} dropped:{} overruns:{} frame:{}",
+            n(s.rx_packets),
+            n(s.rx_errors),
+            n(s.rx_dropped),
+            of_link(|d| d.rx_over),
+            of_link(|d| d.rx_frame)
+        ),
+        format!(
+            "TX packets:{} errors:{} dropped:{} aborted:{} carrier:{}",
+            n(s.tx_packets),
+            n(s.tx_errors),
+            n(s.tx_dropped),
+            of_link(|d| d.tx_aborted),
+            of_link(|d| d.tx_carrier)
+        ),
+        format!("collisions:{}", of_link(|d| d.collisions)),
+        format!("RX bytes:{}  TX bytes:{}", size(s.rx_bytes), size(s.tx_bytes)),
+    ];
+    lines.iter().map(|line| format!("    {line}\n")).collect()
+}
+
+/// Bytes, and in a larger unit where there is one.
+fn size(bytes: u64) -> String {
+    if bytes == u64::MAX {
+        return "?".to_string();
+    }
+    let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{bytes} ({:.1} {name})", bytes as f64 / *unit as f64),
+        None => bytes.to_string(),
+    }
+}
+
+/// Hits, misses, lost upcalls and flows of all threads, those that ended among them.
+fn totals(instance: &Instance) -> (u64, u64, u64, u64) {
+    let sum = instance.totals();
+    (sum.cache_hits + sum.megaflow_hits, sum.upcalls + sum.lost(), sum.lost(), sum.flows)
+}
+
+pub(super) fn dpif_show(daemon: &mut Daemon, _: &[String]) -> Answer {
+    let switch = &daemon.switch;
+    switch.instances().iter().map(|i| show_bridges(switch, i)).collect::<String>().into()
+}
+
+fn show_bridges(switch: &Switch, instance: &Instance) -> String {
+    let (hit, missed, ..) = totals(instance);
+    let mut out = format!("{}: hit:{hit} missed:{missed}", instance.name());
+    if let Some(UpcallSockets { dispatch, sockets, handlers }) = instance.datapath.upcall_sockets() {
+        let _ = write!(out, " dispatch:{dispatch} sockets:{sockets} handlers:{handlers}");
+    }
+    out.push('\n');
+    let types: BTreeMap<_, _> =
+        instance.datapath.ports().into_iter().map(|p| (p.number, p.type_name)).collect();
+    let view = instance.backer.view();
+    let mut bridges: Vec<_> = view.bridges.values().collect();
+    bridges.sort_by(|a, b| a.name.cmp(&b.name));
+    for b in bridges {
+        let _ = writeln!(out, "  {}:", b.name);
+        let mut ports: Vec<_> = b.ports.ports.values().collect();
+        ports.sort_by(|a, b| a.name.cmp(&b.name));
+        for p in ports {
+            let dp_port = p.dp_port.map_or("none".to_string(), |n| n.to_string());
+            let of_port = if p.of_port == OfPort::LOCAL { 65534 } else { p.of_port.0 };
+            let type_name = p.dp_port.and_then(|n| types.get(&n)).unwrap_or(&p.type_name);
+            let options = match (&p.tunnel, patch_peer(switch, &p.name)) {
+                (Some(tunnel), _) => {
+                    let words: Vec<_> = tunnel.options().iter().map(|(k, v)| format!("{k}={v}")).collect();
+                    format!(": {}", words.join(", "))
+                }
+                (None, Some(peer)) => format!(": peer={peer}"),
+                (None, None) => String::new(),
+            };
+            let _ = writeln!(out, "    {} {of_port}/{dp_port}: ({type_name}{options})", p.name);
+        }
+    }
+    out
+}
+
+/// The configured peer of a patch port.
+fn patch_peer<'a>(switch: &'a Switch, name: &str) -> Option<&'a str> {
+    let bridges = &switch.planner().desired().bridges;
+    let mut interfaces = bridges.values().flat_map(|b| b.ports.values()).flat_map(|p| &p.interfaces);
+    interfaces.find(|i| i.name == name)?.patch_peer()
+}
+
+pub(super) fn list(daemon: &mut Daemon, _: &[String]) -> Answer {
+    daemon.switch.instances().iter().map(|i| format!("{}\n", i.name())).collect::<String>().into()
+}
+
+/// The bridges, each behind the type of its datapath.
+pub(super) fn list_bridges(daemon: &mut Daemon, _: &[String]) -> Answer {
+    let line = |(i, b): (&Instance, Arc<BridgeView>)| {
+        let own = i.name();
+        format!("{}@{}\n", own.split_once('@').map_or(own, |(kind, _)| kind), b.name)
+    };
+    daemon.switch.instances().bridges().into_iter().map(line).collect::<String>().into()
+}
+
+/// Tunnel ports of all bridges, with what packets of each have in common.
+pub(super) fn list_tunnels(daemon: &mut Daemon, _: &[String]) -> Answer {
+    let mut lines = Vec::new();
+    for (_, bridge) in daemon.switch.instances().bridges() {
+        for port in bridge.ports.ports.values() {
+            if let (Some(tunnel), Some(dp_port)) = (&port.tunnel, port.dp_port) {
+                let kind = tunnel.kind.name();
+                lines.push(format!(
+                    "port {dp_port}: {} ({kind}: {}, dp port={dp_port}{})\n",
+                    port.name,
+                    common(tunnel),
+                    sent(tunnel)
+                ));
+            }
+        }
+    }
+    lines.sort();
+    lines.concat().into()
+}
+
+/// Addresses and key of packets that come in.
+fn common(t: &TunnelConfig) -> String {
+    let local = match t.local {
+        Endpoint::Address(a) => a.to_string(),
+        Endpoint::Any => "::".to_string(),
+        Endpoint::Flow => "flow".to_string(),
+    };
+    let remote = match t.remote {
+        Endpoint::Address(a) => a.to_string(),
+        Endpoint::Any | Endpoint::Flow => "flow".to_string(),
+    };
+    let key = match t.in_key {
+        TunnelKey::None | TunnelKey::Value(0) => "0".to_string(),
+        TunnelKey::Value(id) => format!("{id:#x}"),
+        TunnelKey::Flow => "flow".to_string(),
+    };
+    format!("{local}->{remote}, key={key}, legacy_l2")
+}
+
+/// What packets sent have beside that.
+fn sent(t: &TunnelConfig) -> String {
+    let mut out = String::new();
+    if t.out_key != t.in_key {
+        let _ = match t.out_key {
+            TunnelKey::None => write!(out, ", out_key=none"),
+            TunnelKey::Value(0) => write!(out, ", out_key=0"),
+            TunnelKey::Value(id) => write!(out, ", out_key={id:#x}"),
+            TunnelKey::Flow => write!(out, ", out_key=flow"),
+        };
+    }
+    let _ = match t.ttl {
+        None => write!(out, ", ttl=inherit"),
+        Some(ttl) => write!(out, ", ttl={ttl}"),
+    };
+    match t.tos {
+        None => out += ", tos=inherit",
+        Some(0) => {}
+        Some(tos) => {
+            let _ = write!(out, ", tos={tos:#x}");
+        }
+    }
+    out += if t.dont_fragment { "" } else { ", df=false" };
+    out += if t.csum { ", csum=true" } else { "" };
+    out
+}
+
+pub(super) fn make(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let exists = daemon.switch.instances().named(Some(&args[0])).is_ok();
+    Answer::Now(Err(match exists {
+        true => format!("{}: there is this datapath already", args[0]),
+        false => format!(
+            "{}: a datapath is made with the first bridge of its type: ovs-vsctl add-br BRIDGE -- set bridge BRIDGE datapath_type=TYPE",
+            args[0]
+        ),
+    }))
+}
+
+pub(super) fn remove(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let known = daemon.switch.instances().named(Some(&args[0]));
+    Answer::Now(known.and_then(|i| {
+        Err(format!(
+            "{}: a datapath ends with the last bridge of its type: ovs-vsctl del-br BRIDGE",
+            i.name()
+        ))
+    }))
+}
+
+pub(super) fn add_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let known = daemon.switch.instances().named(Some(&args[0]));
+    Answer::Now(known.and_then(|_| {
+        let interface = args[1].split(',').next().unwrap_or_default();
+        Err(format!(
+            "{interface}: ports come with the interfaces of bridges: ovs-vsctl add-port BRIDGE {interface}"
+        ))
+    }))
+}
+
+/// A port by its name or number.
+fn port(instance: &Instance, name: &str) -> Result<PortInfo, String> {
+    let number = name.parse().ok().map(DpPort);
+    let found = instance.datapath.ports().into_iter().find(|p| p.name == name || Some(p.number) == number);
+    found.ok_or_else(|| format!("{name}: {} has no such port", instance.name()))
+}
+
+pub(super) fn remove_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let remove = || {
+        let instance = daemon.switch.instances().named(Some(&args[0]))?;
+        let name = port(instance, &args[1])?.name;
+        Err(format!("{name}: ports go with the interfaces of bridges: ovs-vsctl del-port {name}"))
+    };
+    Answer::Now(remove())
+}
+
+/// Compares what is wanted of ports with what they are; what they are can be changed in the database only.
+pub(super) fn set_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let set = || {
+        let instance = daemon.switch.instances().named(Some(&args[0]))?;
+        for wanted in &args[1..] {
+            let mut words = wanted.split(',');
+            let name = words.next().unwrap_or_default();
+            let port = port(instance, name)?;
+            for word in words {
+                holds(&port, word).map_err(|e| format!("{name}: {e}"))?;
+            }
+        }
+        Ok(String::new())
+    };
+    Answer::Now(set())
+}
+
+/// Whether `KEY=VALUE` is so already.
+fn holds(port: &PortInfo, word: &str) -> Result<(), String> {
+    let (key, value) = word.split_once('=').unwrap_or((word, ""));
+    match key {
+        "type" if value == port.type_name => Ok(()),
+        "type" => Err(format!("can't change type from {} to {value}", port.type_name)),
+        "port_no" if value == port.number.to_string() => Ok(()),
+        "port_no" => Err(format!("can't change port number from {} to {value}", port.number)),
+        _ => Err(format!(
+            "options change in the database: ovs-vsctl set interface {} options:{word}",
+            port.name
+        )),
+    }
+}
+
+/// The userspace datapath has no caches whose size could be told or set.
+pub(super) fn cache_sizes(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let instances = daemon.switch.instances();
+    match args.first() {
+        Some(name) => instances.named(Some(name)).map(|i| format!("{}:\n", i.name())).into(),
+        None => instances.iter().map(|i| format!("{}:\n", i.name())).collect::<String>().into(),
+    }
+}
+
+pub(super) fn set_cache_size(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let known = daemon.switch.instances().named(Some(&args[0]));
+    Answer::Now(known.and_then(|_| Err("Setting caches not supported (Operation not supported)".to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_in_the_largest_unit() {
+        for (bytes, text) in [
+            (0, "0"),
+            (1023, "1023"),
+            (4531, "4531 (4.4 KiB)"),
+            (3 << 20, "3145728 (3.0 MiB)"),
+            (5 << 40, "5497558138880 (5.0 TiB)"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn what_a_port_is_cannot_be_changed() {
+        let port = PortInfo { number: DpPort(3), name: "p3".to_string(), type_name: "system".to_string() };
+        assert_eq!(holds(&port, "type=system"), Ok(()));
+        assert_eq!(holds(&port, "port_no=3"), Ok(()));
+        assert_eq!(holds(&port, "type=tap"), Err("can't change type from system to tap".to_string()));
+        assert_eq!(holds(&port, "port_no=x"), Err("can't change port number from 3 to x".to_string()));
+        assert!(holds(&port, "mtu=9").unwrap_err().contains("ovs-vsctl set interface p3 options:mtu=9"));
+    }
+}

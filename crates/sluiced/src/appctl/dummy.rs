@@ -1,0 +1,188 @@
+//! Commands of the dummy mode: the clock in the tester's hand, and what dummies receive and are.
+
+use super::{Answer, Wait};
+use crate::daemon::Daemon;
+use crate::devices::{Body, Device};
+use dpif::text::parse_key_mask;
+use flow::compose::frame_of_key;
+use netdev::dummy::Dummy;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// One jump of the clock after the other; after each, a pass of everything.
+pub struct Warp {
+    left_ms: u64,
+    step_ms: u64,
+}
+
+impl Warp {
+    /// Jumps once more; `false` when the whole way is done.
+    pub fn step(&mut self) -> bool {
+        let step_ms = self.step_ms.min(self.left_ms);
+        self.left_ms -= step_ms;
+        sys::clock::warp_ms(step_ms);
+        step_ms > 0
+    }
+}
+
+pub(super) fn time_stop(_: &mut Daemon, _: &[String]) -> Answer {
+    sys::clock::stop();
+    String::new().into()
+}
+
+pub(super) fn time_warp(_: &mut Daemon, args: &[String]) -> Answer {
+    let numbers: Option<Vec<u64>> =
+        args.iter().map(|a| a.parse::<u32>().ok().filter(|ms| *ms > 0).map(u64::from)).collect();
+    let (left_ms, step_ms) = match numbers.as_deref() {
+        Some([ms]) => (*ms, *ms),
+        Some([total, step]) => (*total, *step),
+        _ => return Answer::Now(Err("invalid MSECS".to_string())),
+    };
+    Answer::Later(Wait::Warp(Warp { left_ms, step_ms }, Vec::new()))
+}
+
+fn dummies(daemon: &Daemon) -> impl Iterator<Item = (&Device, &Dummy)> {
+    daemon.switch.devices().values().filter_map(|d| match &d.body {
+        Body::Dummy(dummy) => Some((d, dummy)),
+        Body::Kernel(_) | Body::Bare(_) | Body::Tunnel(..) => None,
+    })
+}
+
+fn dummy<'a>(daemon: &'a Daemon, name: &str) -> Option<(&'a Device, &'a Dummy)> {
+    dummies(daemon).find(|(d, _)| d.name == name)
+}
+
+/// `NAME [--qid N] {HEX | DATAPATH-FLOW [--len N]}...`
+pub(super) fn receive(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let received = || {
+        let (device, dummy) = dummy(daemon, &args[0]).ok_or("no such dummy netdev")?;
+        let (qid, frames) = match &args[1..] {
+            [option, qid, rest @ ..] if option == "--qid" => {
+                let qid = qid.parse().ok().filter(|q| *q < dummy.n_rxq()).ok_or("bad rx queue id.")?;
+                (qid, rest)
+            }
+            rest => (0, rest),
+        };
+        if frames.is_empty() {
+            return Err("give a packet, as hexadecimal bytes or as a datapath flow".to_string());
+        }
+        let mut frames = frames.iter();
+        let mut all = Vec::new();
+        while let Some(text) = frames.next() {
+            all.push(match hexadecimal(text) {
+                Some(bytes) => bytes,
+                None => {
+                    let len = match frames.as_slice() {
+                        [option, len, ..] if option == "--len" => Some(len.parse().ok()),
+                        _ => None,
+                    };
+                    if len.is_some() {
+                        frames.nth(1);
+                    }
+                    from_flow(daemon, device, text, len)?
+                }
+            });
+        }
+        for frame in &all {
+            dummy.receive(qid, frame).map_err(|e| e.to_string())?;
+            // The queue holds few frames; the switch takes each before the next one comes.
+            device.datapath.run_main();
+        }
+        Ok(String::new())
+    };
+    Answer::Now(received())
+}
+
+/// Bytes of a whole Ethernet frame at least.
+fn hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
+    let byte = |pair: &[u8]| match pair {
+        [a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => {
+            u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()
+        }
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+    bytes.filter(|b| b.len() >= packet::headers::ETH_HEADER_BYTES)
+}
+
+fn from_flow(
+    daemon: &Daemon,
+    device: &Device,
+    text: &str,
+    len: Option<Option<usize>>,
+) -> Result<Vec<u8>, String> {
+    let instance =
+        daemon.switch.instances().iter().find(|i| std::sync::Arc::ptr_eq(&i.datapath, &device.datapath));
+    let names = instance.map(super::datapath::Names::of).ok_or("its datapath is gone")?;
+    let (key, _) = parse_key_mask(text, &names).map_err(|e| format!("syntax error at {text} ({e})"))?;
+    let len = match len {
+        None => None,
+        Some(None) => return Err("--len needs a number of bytes".to_string()),
+        Some(len) => len,
+    };
+    frame_of_key(&key, len).map_err(|e| e.to_string())
+}
+
+/// `ADDRESS/BITS` with an address mask of so many bits.
+fn prefix<A: std::str::FromStr>(text: &str, width: u32) -> Option<(A, u128)> {
+    let (address, bits) = text.split_once('/')?;
+    let bits: u32 = bits.parse().ok().filter(|bits| *bits <= width)?;
+    let mask = if bits == 0 { 0 } else { u128::MAX << (128 - bits) };
+    Some((address.parse().ok()?, mask))
+}
+
+pub(super) fn ip4(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let set = || {
+        let (_, dummy) = dummy(daemon, &args[0]).ok_or("Unknown Dummy Interface")?;
+        let (address, mask) = prefix::<Ipv4Addr>(&args[1], 32)
+            .ok_or_else(|| format!("{}: invalid IP address; give ADDRESS/BITS", args[1]))?;
+        dummy.set_ip4(address, Ipv4Addr::from((mask >> 96) as u32));
+        Ok("OK".to_string())
+    };
+    Answer::Now(set())
+}
+
+pub(super) fn ip6(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let set = || {
+        let (_, dummy) = dummy(daemon, &args[0]).ok_or("Unknown Dummy Interface")?;
+        let (address, mask) = prefix::<Ipv6Addr>(&args[1], 128)
+            .ok_or_else(|| format!("{}: invalid IPv6 address; give ADDRESS/BITS", args[1]))?;
+        dummy.set_ip6(address, Ipv6Addr::from(mask));
+        Ok("OK".to_string())
+    };
+    Answer::Now(set())
+}
+
+pub(super) fn set_admin_state(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let (name, state) = match args {
+        [state] => (None, state),
+        [name, state, ..] => (Some(name), state),
+        [] => return Answer::Now(Err("Invalid Admin State".to_string())),
+    };
+    let up = match state.as_str() {
+        "up" => true,
+        "down" => false,
+        _ => return Answer::Now(Err("Invalid Admin State".to_string())),
+    };
+    match name {
+        None => dummies(daemon).for_each(|(_, d)| d.set_admin_up(up)),
+        Some(name) => match dummy(daemon, name) {
+            Some((_, d)) => d.set_admin_up(up),
+            None => return Answer::Now(Err("Unknown Dummy Interface".to_string())),
+        },
+    }
+    daemon.switch.links_changed();
+    "OK".to_string().into()
+}
+
+pub(super) fn conn_state(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let states = daemon.switch.dummy_connections();
+    let text = |up: bool| if up { "connected" } else { "disconnected" };
+    match args.first() {
+        None => states.iter().map(|(name, up)| format!("{name}: {}\n", text(*up))).collect::<String>().into(),
+        Some(name) => {
+            let known = states.iter().find(|(n, _)| n == name);
+            format!("{name}: {}\n", known.map_or("unknown", |(_, up)| text(*up))).into()
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Dumps of datapath flows: of a whole datapath, of the ports of one bridge; and the removal of all flows.
+
+use super::Answer;
+use super::datapath::{Names, datapath, flows_of, of_bridge, thread_name};
+use crate::daemon::Daemon;
+use crate::instances::Instance;
+use crate::switch::Switch;
+use dpif::text::{FlowFormat, NumbersOnly, format_actions, format_flow, format_key_mask, format_stats};
+use dpif::{DpifOp, FlowRecord, PmdId};
+use flow::text::{PortNames, parse_match_unchecked};
+use flow::{Match, OfPort};
+use std::fmt::Write as _;
+
+/// What a dump shows and how.
+#[derive(Default)]
+pub(super) struct Style {
+    /// All fields and the ufid.
+    pub(super) verbose: bool,
+    /// Whether ports have names; as `verbose` says when not said.
+    names: Option<bool>,
+}
+
+impl Style {
+    /// Takes the option, if it is one of these.
+    pub(super) fn take(&mut self, option: &str) -> bool {
+        match option {
+            "-m" | "--more" => self.verbose = true,
+            "--names" => self.names = Some(true),
+            "--no-names" => self.names = Some(false),
+            _ => return false,
+        }
+        true
+    }
+
+    /// How to print, with the names of these ports.
+    pub(super) fn format<'a>(&self, names: &'a Names) -> FlowFormat<'a> {
+        let with_names = self.names.unwrap_or(self.verbose);
+        let packet_types = names.packet_types;
+        let names: &dyn dpif::text::PortNames = if with_names { names } else { &NumbersOnly };
+        FlowFormat { verbose: self.verbose, packet_types, names, extra_info: None }
+    }
+}
+
+/// What `dpctl/dump-flows` is asked for.
+#[derive(Default)]
+struct Wanted<'a> {
+    style: Style,
+    datapath: Option<&'a String>,
+    filter: Option<&'a str>,
+    /// Some of the kinds named are those of these flows: handled here, not by a device.
+    kinds: Option<bool>,
+    pmd: Option<PmdId>,
+}
+
+impl<'a> Wanted<'a> {
+    fn parse(args: &'a [String]) -> Result<Wanted<'a>, String> {
+        let mut wanted = Wanted::default();
+        for arg in args {
+            let twice = |what: &str| Err(format!("{arg}: {what} is given already"));
+            if arg.starts_with('-') {
+                if !wanted.style.take(arg) {
+                    return Err(format!("Unrecognized option {arg}"));
+                }
+            } else if let Some(text) = arg.strip_prefix("filter=") {
+                if wanted.filter.replace(text).is_some() {
+                    return twice("a filter");
+                }
+            } else if let Some(text) = arg.strip_prefix("type=") {
+                if wanted.kinds.replace(kinds(text)?).is_some() {
+                    return twice("a type");
+                }
+            } else if let Some(text) = arg.strip_prefix("pmd=") {
+                if wanted.pmd.replace(thread(text)?).is_some() {
+                    return twice("a thread");
+                }
+            } else if wanted.datapath.replace(arg).is_some() {
+                return twice("a datapath");
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+/// Whether one of the kinds of flows is that of ours: in software, by this switch.
+fn kinds(text: &str) -> Result<bool, String> {
+    let mut ours = false;
+    for kind in text.split(',') {
+        match kind {
+            "all" | "ovs" | "non-offloaded" => ours = true,
+            "tc" | "dpdk" | "offloaded" | "partially-offloaded" => {}
+            _ => return Err(format!("Failed to parse type ({kind})")),
+        }
+    }
+    Ok(ours)
+}
+
+/// A forwarding thread by the number of its core; -1 is the main thread.
+fn thread(text: &str) -> Result<PmdId, String> {
+    match text.parse::<i32>() {
+        Ok(-1) => Ok(PmdId::Main),
+        Ok(n) if u16::try_from(n).is_ok() => Ok(PmdId::Core(n as u16)),
+        _ => Err(format!("pmd={text}: give the number of a core, or -1 for the main thread")),
+    }
+}
+
+/// Ports of the datapath, as the text of an OpenFlow match names them.
+struct FilterNames<'a>(&'a Names);
+
+impl PortNames for FilterNames<'_> {
+    fn name(&self, _: OfPort) -> Option<&str> {
+        None
+    }
+
+    fn number(&self, name: &str) -> Option<OfPort> {
+        dpif::text::PortNames::number(self.0, name).map(|p| OfPort(p.0))
+    }
+}
+
+/// Whether some packet of the flow could match.
+fn could_match(filter: &Match, f: &FlowRecord) -> bool {
+    let mask = flow::Mask(f.mask.to_flow(OfPort::NONE));
+    Match::new(&f.key.to_flow(OfPort(f.key.in_port().0)), &mask).overlaps(filter)
+}
+
+pub(super) fn of_datapath(daemon: &mut Daemon, args: &[String]) -> Answer {
+    dump(&daemon.switch, args).into()
+}
+
+fn dump(switch: &Switch, args: &[String]) -> Result<String, String> {
+    let wanted = Wanted::parse(args)?;
+    let instance = datapath(switch, wanted.datapath)?;
+    let names = Names::of(instance);
+    let parse = |text| parse_match_unchecked(text, &FilterNames(&names));
+    let filter = wanted
+        .filter
+        .map(parse)
+        .transpose()
+        .map_err(|e| format!("Failed to parse filter ({})", e.message))?;
+    let mut out = String::new();
+    if wanted.kinds == Some(false) {
+        return Ok(out);
+    }
+    let format = wanted.style.format(&names);
+    let now_ms = sys::clock::monotonic_ms();
+    for pmd in instance.datapath.pmds().into_iter().filter(|p| wanted.pmd.is_none_or(|w| w == *p)) {
+        let mut flows = flows_of(instance, pmd)?;
+        flows.retain(|f| filter.as_ref().is_none_or(|m| could_match(m, f)));
+        if !flows.is_empty() && wanted.pmd.is_none() && pmd != PmdId::None {
+            let _ = writeln!(out, "flow-dump from {}", thread_name(pmd));
+        }
+        flows.iter().for_each(|f| out += &(format_flow(f, now_ms, &format) + "\n"));
+    }
+    Ok(out)
+}
+
+/// A flow as commands about a bridge have it.
+fn bridge_line(f: &FlowRecord, now_ms: u64, format: &FlowFormat<'_>) -> String {
+    let ufid = if format.verbose { format!("ufid:{} ", f.ufid) } else { String::new() };
+    let key = format_key_mask(&f.key, &f.mask, format);
+    let actions = format_actions(&f.actions, format.names);
+    format!("{ufid}{key}, {}, actions:{actions}\n", format_stats(&f.stats, now_ms))
+}
+
+/// The flows of a bridge's ports.
+fn bridge_flows(instance: &Instance, bridge: ofproto::ports::BridgeId) -> Result<Vec<FlowRecord>, String> {
+    let view = instance.backer.view();
+    let mine = |f: &FlowRecord| view.receiver(&f.key).is_some_and(|(b, _)| b.id == bridge);
+    let mut all = Vec::new();
+    for pmd in instance.datapath.pmds() {
+        all.extend(flows_of(instance, pmd)?.into_iter().filter(mine));
+    }
+    Ok(all)
+}
+
+pub(super) fn of_one_bridge(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let switch = &daemon.switch;
+    let dump = || {
+        let mut style = Style::default();
+        if let Some(bad) = args.iter().find(|a| a.starts_with('-') && !style.take(a)) {
+            return Err(format!("{bad}: unknown option"));
+        }
+        let [name] = args.iter().filter(|a| !a.starts_with('-')).collect::<Vec<_>>()[..] else {
+            return Err("name one bridge".to_string());
+        };
+        let (instance, bridge) = of_bridge(switch, name)?;
+        let names = Names::of(instance);
+        let format = style.format(&names);
+        let now_ms = sys::clock::monotonic_ms();
+        let flows = bridge_flows(instance, bridge.id)?;
+        Ok(flows.iter().map(|f| bridge_line(f, now_ms, &format)).collect())
+    };
+    Answer::Now(dump())
+}
+
+/// `[-m] [--names | --no-names] BRIDGE ufid:UFID`
+pub(super) fn one_of_bridge(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let switch = &daemon.switch;
+    let get = || {
+        let mut style = Style::default();
+        if let Some(bad) = args.iter().find(|a| a.starts_with('-') && !style.take(a)) {
+            return Err(format!("{bad}: unknown option"));
+        }
+        let [name, ufid] = args.iter().filter(|a| !a.starts_with('-')).collect::<Vec<_>>()[..] else {
+            return Err("name a bridge and a ufid".to_string());
+        };
+        let (instance, bridge) = of_bridge(switch, name)?;
+        let wanted = super::flows::ufid(ufid)?;
+        let names = Names::of(instance);
+        let format = style.format(&names);
+        let now_ms = sys::clock::monotonic_ms();
+        let mut flows = bridge_flows(instance, bridge.id)?;
+        flows.retain(|f| f.ufid == wanted);
+        match flows.is_empty() {
+            true => Err(format!("{ufid}: bridge {name} has no such flow")),
+            false => Ok(flows.iter().map(|f| bridge_line(f, now_ms, &format)).collect()),
+        }
+    };
+    Answer::Now(get())
+}
+
+pub(super) fn delete_all(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let switch = &daemon.switch;
+    let flush = || {
+        let instance = datapath(switch, args.first())?;
+        for pmd in instance.datapath.pmds() {
+            instance.ask(pmd, vec![DpifOp::FlowFlush])?;
+        }
+        Ok(String::new())
+    };
+    Answer::Now(flush())
+}
+
+#[cfg(test)]
+mod tests;

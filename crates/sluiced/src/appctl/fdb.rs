@@ -1,0 +1,165 @@
+//! Commands about learned addresses, of stations and of multicast groups.
+
+use super::Answer;
+use super::datapath::of_bridge;
+use crate::daemon::Daemon;
+use crate::instances::Instance;
+use crate::switch::Switch;
+use flow::{MacAddr, OfPort};
+use ofproto::mac_table::MacStats;
+use ofproto::ports::{BundleId, PortTable};
+use ofproto::view::BridgeView;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use sync::lock;
+
+pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let (_, b) = match of_bridge(&daemon.switch, &args[0]) {
+        Ok(found) => found,
+        Err(e) => return Answer::Now(Err(e)),
+    };
+    let now_ms = sys::clock::monotonic_ms();
+    let mut out = String::from(" port  VLAN  MAC                Age\n");
+    for e in lock(&b.macs).entries() {
+        let port = b.ports.bundles.get(&e.bundle).and_then(|bundle| bundle.members.first());
+        let port = match port {
+            Some(p) if *p == OfPort::LOCAL => "LOCAL".to_string(),
+            Some(p) => p.to_string(),
+            None => "?".to_string(),
+        };
+        let age =
+            e.seen_ms.map_or("static".to_string(), |seen| (now_ms.saturating_sub(seen) / 1000).to_string());
+        let _ = writeln!(out, "{port:>5}  {:>4}  {}  {age:>3}", e.vlan, e.mac);
+    }
+    out.into()
+}
+
+/// The bridge named, or all.
+fn chosen<'a>(switch: &'a Switch, args: &[String]) -> Result<Vec<(&'a Instance, Arc<BridgeView>)>, String> {
+    match args.first() {
+        None => Ok(switch.instances().bridges()),
+        Some(name) => Ok(vec![of_bridge(switch, name)?]),
+    }
+}
+
+pub(super) fn flush(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let bridges = match chosen(&daemon.switch, args) {
+        Ok(bridges) => bridges,
+        Err(e) => return Answer::Now(Err(e)),
+    };
+    for (instance, b) in bridges {
+        lock(&b.macs).flush(None);
+        instance.backer.bump_epoch();
+    }
+    "table successfully flushed\n".to_string().into()
+}
+
+pub(super) fn stats(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let (_, b) = match of_bridge(&daemon.switch, &args[0]) {
+        Ok(found) => found,
+        Err(e) => return Answer::Now(Err(e)),
+    };
+    let macs = lock(&b.macs);
+    let fixed = macs.entries().iter().filter(|e| e.seen_ms.is_none()).count();
+    let s = macs.stats;
+    format!(
+        "Statistics for bridge \"{}\":\n  Current/maximum MAC entries in the table: {}/{}\n  Current static MAC entries in the table : {fixed}\n  Total number of learned MAC entries     : {}\n  Total number of expired MAC entries     : {}\n  Total number of evicted MAC entries     : {}\n  Total number of port moved MAC entries  : {}\n",
+        b.name,
+        macs.len(),
+        macs.max_entries(),
+        s.learned,
+        s.expired,
+        s.evicted,
+        s.moved
+    )
+    .into()
+}
+
+pub(super) fn clear_stats(daemon: &mut Daemon, args: &[String]) -> Answer {
+    match chosen(&daemon.switch, args) {
+        Ok(bridges) => {
+            bridges.iter().for_each(|(_, b)| lock(&b.macs).stats = MacStats::default());
+            "statistics successfully cleared\n".to_string().into()
+        }
+        Err(e) => Answer::Now(Err(e)),
+    }
+}
+
+fn vlan(text: &str) -> Result<u16, String> {
+    text.parse().ok().filter(|v| *v < 4096).ok_or_else(|| format!("{text}: a VLAN has a number of 0 to 4095"))
+}
+
+fn mac(text: &str) -> Result<MacAddr, String> {
+    MacAddr::parse(text).ok_or_else(|| "bad MAC address".to_string())
+}
+
+/// What a bundle is called where addresses are shown: the number of its first port.
+fn shown(ports: &PortTable, bundle: BundleId) -> String {
+    let first = ports.bundles.get(&bundle).and_then(|b| b.members.first());
+    first.map_or("?".to_string(), OfPort::to_string)
+}
+
+/// `BRIDGE PORT VLAN MAC`: an address that stays at a port.
+pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let add = || {
+        let (instance, b) = of_bridge(&daemon.switch, &args[0])?;
+        let port =
+            b.ports.by_name(&args[1]).ok_or_else(|| format!("{}: no such port of {}", args[1], b.name))?;
+        let (vlan, mac) = (vlan(&args[2])?, mac(&args[3])?);
+        let mut macs = lock(&b.macs);
+        let before = macs.entry(vlan, mac).map(|e| (e.bundle, e.seen_ms.is_none()));
+        if before == Some((port.bundle, true)) {
+            return Ok(String::new());
+        }
+        if !macs.add_static(vlan, mac, port.bundle) {
+            return Err(format!("the table is full with {} static entries", macs.len()));
+        }
+        drop(macs);
+        instance.backer.bump_epoch();
+        Ok(before.map_or(String::new(), |(bundle, was_static)| {
+            let kind = if was_static { "static" } else { "dynamic" };
+            format!("Overriding already existing {kind} entry on {}\n", shown(&b.ports, bundle))
+        }))
+    };
+    Answer::Now(add())
+}
+
+/// `BRIDGE VLAN MAC`: forgets an address that was added so.
+pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let delete = || {
+        let (instance, b) = of_bridge(&daemon.switch, &args[0])?;
+        let (vlan, mac) = (vlan(&args[1])?, mac(&args[2])?);
+        let mut macs = lock(&b.macs);
+        if macs.entry(vlan, mac).is_none_or(|e| e.seen_ms.is_some()) {
+            return Err("could not find static mac entry".to_string());
+        }
+        macs.remove(vlan, mac);
+        drop(macs);
+        instance.backer.bump_epoch();
+        Ok(String::new())
+    };
+    Answer::Now(delete())
+}
+
+/// Groups are learned where multicast snooping is on, which this version does not have.
+fn no_snooping(daemon: &Daemon, args: &[String]) -> Result<String, String> {
+    let asked = |name: &str| {
+        daemon.switch.planner().desired().bridges.get(name).is_some_and(|b| b.mcast_snooping_enable)
+    };
+    for (_, b) in chosen(&daemon.switch, args)? {
+        if asked(&b.name) {
+            return Err(format!(
+                "{}: multicast snooping is configured, and not supported in this version",
+                b.name
+            ));
+        }
+    }
+    match args.is_empty() {
+        true => Ok("table successfully flushed\n".to_string()),
+        false => Err("multicast snooping is disabled".to_string()),
+    }
+}
+
+pub(super) fn groups(daemon: &mut Daemon, args: &[String]) -> Answer {
+    no_snooping(daemon, args).into()
+}

@@ -1,0 +1,165 @@
+//! The commands of the control socket: one table of rows, each with its arguments and what it does.
+
+mod conntrack;
+mod database;
+mod datapath;
+mod dummy;
+mod dumps;
+mod fdb;
+mod flows;
+mod general;
+mod perf;
+mod pmd;
+mod slowpath;
+mod table;
+mod threads;
+mod trace;
+mod trace_args;
+mod unsupported;
+mod work;
+
+pub(crate) use trace_args::hexadecimal as packet_of_hex;
+pub use work::{Work, Workers};
+
+use super::daemon::Daemon;
+use super::switch::Switch;
+use sync::Ordering;
+use table::{COMMANDS, DUMMY_COMMANDS, LOG_COMMANDS};
+
+/// What comes of a command.
+pub enum Answer {
+    /// Text for the terminal, or an error.
+    Now(Result<String, String>),
+    /// An answer once something has happened.
+    Later(Wait),
+}
+
+impl From<Result<String, String>> for Answer {
+    fn from(answer: Result<String, String>) -> Answer {
+        Answer::Now(answer)
+    }
+}
+
+impl From<String> for Answer {
+    fn from(text: String) -> Answer {
+        Answer::Now(Ok(text))
+    }
+}
+
+/// What an answer waits for.
+pub enum Wait {
+    /// These rounds of revalidation.
+    Rounds(Rounds),
+    /// Jumps of the clock, and the rounds of revalidation after each.
+    Warp(dummy::Warp, Rounds),
+    /// A thread that makes the answer.
+    Work(Work),
+}
+
+/// Rounds of revalidation, by the names of their datapaths.
+pub type Rounds = Vec<(String, u64)>;
+
+impl Wait {
+    /// The answer, when it is over. To be asked once after each pass of the main loop.
+    pub fn answer(&mut self, switch: &Switch) -> Option<Result<String, String>> {
+        match self {
+            Wait::Rounds(rounds) => are_over(rounds, switch).then(|| Ok(String::new())),
+            Wait::Warp(warp, rounds) => {
+                if !are_over(rounds, switch) {
+                    return None;
+                }
+                if !warp.step() {
+                    return Some(Ok("warped".to_string()));
+                }
+                *rounds = order_rounds(switch);
+                None
+            }
+            Wait::Work(work) => work.answer(),
+        }
+    }
+}
+
+fn are_over(rounds: &Rounds, switch: &Switch) -> bool {
+    rounds.iter().all(|(name, round)| {
+        // A datapath that ended has nothing left to do.
+        let Ok(instance) = switch.instances().named(Some(name)) else { return true };
+        let state = instance.revalidator();
+        let paused = state.paused.load(Ordering::Acquire);
+        paused || state.finished.load(Ordering::Acquire) > *round
+    })
+}
+
+/// Makes all revalidators begin a round.
+fn order_rounds(switch: &Switch) -> Rounds {
+    switch.instances().iter().map(|i| (i.name().to_string(), i.order_round())).collect()
+}
+
+type Handler = fn(&mut Daemon, &[String]) -> Answer;
+
+/// One command.
+struct Command {
+    name: &'static str,
+    usage: &'static str,
+    min_args: usize,
+    max_args: usize,
+    run: Handler,
+}
+
+const fn command(name: &'static str, usage: &'static str, min: usize, max: usize, run: Handler) -> Command {
+    Command { name, usage, min_args: min, max_args: max, run }
+}
+
+/// The commands of this daemon, in order of their names.
+fn available(daemon: &Daemon) -> Vec<&'static Command> {
+    let dummy = if daemon.switch.has_dummies() { DUMMY_COMMANDS } else { &[] };
+    let mut all: Vec<_> = COMMANDS.iter().chain(LOG_COMMANDS).chain(dummy).collect();
+    all.sort_by_key(|c| c.name);
+    all
+}
+
+/// Commands and their arguments, as `list-commands` tells them.
+fn listed<'c>(commands: impl Iterator<Item = &'c Command>) -> String {
+    let lines = commands.map(|c| format!("  {:<23} {}\n", c.name, c.usage));
+    std::iter::once("The available commands are:\n".to_string()).chain(lines).collect()
+}
+
+/// Runs a command.
+pub fn run(daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
+    let command = available(daemon).into_iter().find(|c| c.name == name);
+    run_one(command, daemon, name, args)
+}
+
+/// Runs a command of the embedded database server.
+pub fn run_of_database(daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
+    run_one(database::available().find(|c| c.name == name), daemon, name, args)
+}
+
+fn run_one(command: Option<&Command>, daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
+    let Some(command) = command else {
+        return Answer::Now(Err(format!(
+            "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
+        )));
+    };
+    if args.len() < command.min_args {
+        return Answer::Now(Err(format!(
+            "\"{name}\" command requires at least {} arguments",
+            command.min_args
+        )));
+    }
+    if args.len() > command.max_args {
+        return Answer::Now(Err(format!("\"{name}\" command takes at most {} arguments", command.max_args)));
+    }
+    match (command.run)(daemon, args) {
+        Answer::Now(answer) => Answer::Now(answer.map_err(|e| worded(name, e))),
+        later => later,
+    }
+}
+
+/// An error of a command as it is told.
+pub fn worded(name: &str, error: String) -> String {
+    // As the tool for datapaths says it, whose commands these are.
+    match name.starts_with("dpctl/") && !error.starts_with("Unrecognized option") {
+        true => format!("ovs-vswitchd: {error}"),
+        false => error,
+    }
+}

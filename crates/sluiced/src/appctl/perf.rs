@@ -1,0 +1,145 @@
+//! `dpif-netdev/pmd-perf-show` and `dpif-netdev/pmd-perf-log-set`.
+
+use super::Answer;
+use super::datapath::{WithThreads, with_threads};
+use crate::daemon::Daemon;
+use dpif::{PerfLog, PerfQuery};
+use std::str::FromStr;
+
+/// The rest of a command line.
+type Args<'a> = std::slice::Iter<'a, String>;
+
+/// The number after an option.
+fn number<T: FromStr>(args: &mut Args<'_>, option: &str) -> Result<T, String> {
+    let text = args.next().ok_or_else(|| format!("{option} needs a number"))?;
+    text.parse().map_err(|_| format!("{option} {text}: not a number that it can be"))
+}
+
+struct Asked<'a> {
+    datapaths: Vec<WithThreads<'a>>,
+    core: Option<u16>,
+    histograms: bool,
+    iterations: usize,
+    milliseconds: usize,
+}
+
+fn asked<'a>(daemon: &'a Daemon, args: &[String]) -> Result<Asked<'a>, String> {
+    let switch = &daemon.switch;
+    let datapaths = with_threads(switch, None)?;
+    let mut asked = Asked { datapaths, core: None, histograms: true, iterations: 0, milliseconds: 0 };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "-nh" => asked.histograms = false,
+            "-it" => asked.iterations = number(&mut args, arg)?,
+            "-ms" => asked.milliseconds = number(&mut args, arg)?,
+            "-pmd" => asked.core = Some(number(&mut args, arg)?),
+            option if option.starts_with('-') => {
+                return Err(format!("{option}: unknown option; there are -nh, -it, -ms and -pmd"));
+            }
+            _ => asked.datapaths = with_threads(switch, Some(arg))?,
+        }
+    }
+    Ok(asked)
+}
+
+pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let show = || {
+        let asked = asked(daemon, args)?;
+        let query = PerfQuery {
+            core: asked.core,
+            iterations: asked.iterations,
+            milliseconds: asked.milliseconds,
+            histograms: asked.histograms,
+            time: time_of_day(sys::clock::wall_ms()),
+        };
+        Ok(asked.datapaths.iter().map(|(_, threads)| threads.perf_text(&query)).collect())
+    };
+    Answer::Now(show())
+}
+
+/// Hours, minutes and seconds of UTC.
+fn time_of_day(wall_ms: u64) -> String {
+    let (s, ms) = (wall_ms / 1000 % 86_400, wall_ms % 1000);
+    format!("{:02}:{:02}:{:02}.{ms:03}", s / 3600, s / 60 % 60, s % 60)
+}
+
+const LOG_USAGE: &str = "Usage: ovs-appctl dpif-netdev/pmd-perf-log-set [on|off] [-b before] [-a after] [-e|-ne] \
+                         [-us usec] [-q qlen]";
+
+fn log_settings(args: &[String]) -> Result<PerfLog, String> {
+    let mut log = PerfLog::default();
+    let mut args = args.iter();
+    let wrong = |why: String| format!("{why}\n{LOG_USAGE}");
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "on" => log.on = true,
+            "off" => log.on = false,
+            "-b" => log.before = number(&mut args, arg).map_err(wrong)?,
+            "-a" => log.after = number(&mut args, arg).map_err(wrong)?,
+            "-e" => log.extend = true,
+            "-ne" => log.extend = false,
+            "-us" => log.longer_than_us = number(&mut args, arg).map_err(wrong)?,
+            "-q" => {
+                let _: u64 = number(&mut args, arg).map_err(wrong)?;
+                return Err("-q: there are no vhost-user ports whose queues could be watched".to_string());
+            }
+            other => return Err(wrong(format!("{other}: unknown"))),
+        }
+    }
+    if log.before.saturating_add(log.after) >= PerfLog::HISTORY_LEN {
+        return Err(wrong(format!(
+            "-b and -a: fewer than {} iterations are remembered",
+            PerfLog::HISTORY_LEN
+        )));
+    }
+    Ok(log)
+}
+
+pub(super) fn set_log(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let set = |log: PerfLog| {
+        daemon.switch.instances_mut().set_perf_log(log);
+        let (on, PerfLog { before, after, extend, longer_than_us, .. }) =
+            (if log.on { "on" } else { "off" }, log);
+        log::info!(
+            target: "pmd_perf",
+            "pmd-perf-log-set: {on}, before={before}, after={after}, extend={extend}, us_thr={longer_than_us}"
+        );
+        String::new()
+    };
+    Answer::Now(log_settings(args).map(set))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_day() {
+        assert_eq!(time_of_day(86_400_000 * 3 + 3_723_004), "01:02:03.004");
+    }
+
+    #[test]
+    fn which_iterations_are_told() {
+        let parse = |line: &str| {
+            let words: Vec<String> = line.split_whitespace().map(String::from).collect();
+            log_settings(&words)
+        };
+        assert_eq!(parse(""), Ok(PerfLog::default()));
+        let all = PerfLog { on: true, before: 1, after: 2, extend: true, longer_than_us: 30 };
+        assert_eq!(parse("on -b 1 -a 2 -e -us 30"), Ok(all));
+        assert_eq!(parse("on off -e -ne"), Ok(PerfLog::default()));
+        for (line, why) in [
+            ("on -b", "-b needs a number"),
+            ("-us x", "-us x: not a number"),
+            ("-a -1", "-a -1: not a number"),
+            ("-zz", "-zz: unknown"),
+            ("-q 5", "no vhost-user ports"),
+            ("-q x", "-q x: not a number"),
+            ("on -b 500 -a 500", "fewer than 1000"),
+        ] {
+            let refused = parse(line).unwrap_err();
+            assert!(refused.contains(why), "{line}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Commands about forwarding threads.
+
+use super::Answer;
+use super::datapath::{WithThreads, with_threads};
+use crate::daemon::Daemon;
+use crate::switch::Switch;
+use dpif::PmdId;
+use std::fmt::Write as _;
+
+/// `-pmd N` and a datapath name: which threads, of which datapaths.
+fn pmd_filter<'a>(
+    switch: &'a Switch,
+    args: &[String],
+) -> Result<(Vec<WithThreads<'a>>, Option<u16>), String> {
+    let (mut filter, mut datapaths) = (None, with_threads(switch, None)?);
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if arg == "-pmd" {
+            let n = args.next().and_then(|n| n.parse().ok());
+            filter = Some(n.ok_or("-pmd needs the number of a core")?);
+        } else {
+            datapaths = with_threads(switch, Some(arg))?;
+        }
+    }
+    Ok((datapaths, filter))
+}
+
+pub(super) fn pmd_stats_show(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let (datapaths, filter) = match pmd_filter(&daemon.switch, args) {
+        Ok(found) => found,
+        Err(e) => return Answer::Now(Err(e)),
+    };
+    let mut out = String::new();
+    let mut stats: Vec<_> = datapaths
+        .iter()
+        .flat_map(|(i, u)| i.pmd_stats().into_iter().map(move |(pmd, s)| (i.name(), u, pmd, s)))
+        .collect();
+    // The main thread of each datapath last, as stock switches have it.
+    stats.sort_by_key(|(name, _, pmd, _)| (*name, *pmd == PmdId::Main));
+    for (_, datapath, pmd, s) in stats {
+        match pmd {
+            PmdId::Core(n) if filter.is_none_or(|f| f == n) => {
+                let _ = writeln!(out, "pmd thread numa_id {} core_id {n}:", datapath.numa(n).0);
+            }
+            PmdId::Main if filter.is_none() => out += "main thread:\n",
+            _ => continue,
+        }
+        pmd_stats(&mut out, &s);
+    }
+    out.into()
+}
+
+fn ratio(a: u64, b: u64) -> f64 {
+    if b == 0 { 0.0 } else { a as f64 / b as f64 }
+}
+
+/// The figures of one thread. The flow cache takes the place of the exact-match and signature caches of stock switches and
+/// stands as `smc hits`.
+fn pmd_stats(out: &mut String, s: &dpif::PmdStats) {
+    let passes = if s.received == 0 { 0.0 } else { ratio(s.received + s.recirculated, s.received) };
+    let rows = [
+        ("packets received", s.received.to_string()),
+        ("packet recirculations", s.recirculated.to_string()),
+        ("avg. datapath passes per packet", format!("{passes:.2}")),
+        ("phwol hits", "0".to_string()),
+        ("mfex opt hits", "0".to_string()),
+        ("simple match hits", "0".to_string()),
+        ("emc hits", "0".to_string()),
+        ("smc hits", s.cache_hits.to_string()),
+        ("megaflow hits", s.megaflow_hits.to_string()),
+        ("avg. subtable lookups per megaflow hit", format!("{:.2}", s.lookups_per_hit())),
+        ("miss with success upcall", s.upcalls.to_string()),
+        ("miss with failed upcall", s.lost().to_string()),
+        ("avg. packets per output batch", format!("{:.2}", s.packets_per_batch())),
+    ];
+    for (name, value) in rows {
+        let _ = writeln!(out, "  {name}: {value}");
+    }
+    super::threads::cycles(out, s);
+}
+
+pub(super) fn pmd_stats_clear(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let switch = &daemon.switch;
+    let clear = || {
+        let (datapaths, filter) = pmd_filter(switch, args)?;
+        datapaths.iter().for_each(|(_, datapath)| datapath.clear_stats(filter));
+        Ok(String::new())
+    };
+    Answer::Now(clear())
+}
+
+/// The one way of looking packets up in a subtable, and how many subtables are looked up that way.
+pub(super) fn lookups(daemon: &mut Daemon, _: &[String]) -> Answer {
+    let stats = daemon.switch.instances().iter().flat_map(|i| i.pmd_stats());
+    let subtables: u64 = stats.map(|(_, s)| s.masks).sum();
+    format!("Available dpcls implementations:\n  generic (Use count: {subtables}, Priority: 1)\n").into()
+}

@@ -1,0 +1,98 @@
+//! Commands about upcalls and the revalidator.
+
+use super::{Answer, Wait, order_rounds};
+use crate::daemon::Daemon;
+use crate::switch::Switch;
+use std::fmt::Write as _;
+use sync::Ordering;
+
+pub(super) fn upcall_show(daemon: &mut Daemon, _: &[String]) -> Answer {
+    let mut out = String::new();
+    for instance in daemon.switch.instances().iter() {
+        let s = instance.revalidator_stats();
+        let keys = instance.backer.ukeys.len();
+        let limit = instance.backer.limits.flow_limit.load(Ordering::Relaxed);
+        let _ = writeln!(
+            out,
+            "{}:\n  flows         : (current {}) (avg {}) (max {}) (limit {limit})\n  dump duration : {}ms\n  ufid enabled : true\n\n  0: (keys {keys})",
+            instance.name(),
+            s.flows,
+            s.average_flows,
+            s.max_flows,
+            s.dump_duration_ms
+        );
+    }
+    out.into()
+}
+
+pub(super) fn revalidator_wait(daemon: &mut Daemon, _: &[String]) -> Answer {
+    Answer::Later(Wait::Rounds(order_rounds(&daemon.switch)))
+}
+
+pub(super) fn revalidator_pause(daemon: &mut Daemon, _: &[String]) -> Answer {
+    daemon.switch.instances().iter().for_each(|i| i.revalidator().paused.store(true, Ordering::Release));
+    String::new().into()
+}
+
+pub(super) fn revalidator_resume(daemon: &mut Daemon, _: &[String]) -> Answer {
+    for instance in daemon.switch.instances().iter() {
+        instance.revalidator().paused.store(false, Ordering::Release);
+        instance.wake_revalidator();
+    }
+    String::new().into()
+}
+
+/// Deletes all flows by way of the revalidator, which keeps what they have counted.
+pub(super) fn revalidator_purge(daemon: &mut Daemon, _: &[String]) -> Answer {
+    let switch = &daemon.switch;
+    for instance in switch.instances().iter() {
+        instance.backer.limits.purge.store(true, Ordering::Release);
+    }
+    Answer::Later(Wait::Rounds(order_rounds(switch)))
+}
+
+/// Makes the revalidator delete all flows, so that new ones are made as is now wanted.
+fn start_over(switch: &Switch) {
+    for instance in switch.instances().iter() {
+        instance.backer.limits.purge.store(true, Ordering::Release);
+        instance.order_round();
+    }
+}
+
+fn set_megaflows(daemon: &mut Daemon, on: bool) {
+    for instance in daemon.switch.instances().iter() {
+        instance.backer.limits.exact_flows.store(!on, Ordering::Relaxed);
+    }
+    start_over(&daemon.switch);
+}
+
+/// From now on flows match exactly the packets they are made from.
+pub(super) fn disable_megaflows(daemon: &mut Daemon, _: &[String]) -> Answer {
+    set_megaflows(daemon, false);
+    "megaflows disabled\n".to_string().into()
+}
+
+pub(super) fn enable_megaflows(daemon: &mut Daemon, _: &[String]) -> Answer {
+    set_megaflows(daemon, true);
+    "megaflows enabled\n".to_string().into()
+}
+
+/// Flows are known by their ufids always.
+pub(super) fn disable_ufid(_: &mut Daemon, _: &[String]) -> Answer {
+    Answer::Now(Err("flows of this datapath always carry their ufid".to_string()))
+}
+
+pub(super) fn enable_ufid(_: &mut Daemon, _: &[String]) -> Answer {
+    "Datapath dumping tersely using UFID enabled for supported datapaths\n".to_string().into()
+}
+
+/// Holds until `other_config:flow-limit` or another setting of the whole switch changes.
+pub(super) fn set_flow_limit(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let Ok(limit) = args[0].parse::<u32>() else {
+        return Answer::Now(Err(format!("{}: not a number of flows", args[0])));
+    };
+    for instance in daemon.switch.instances().iter() {
+        instance.backer.limits.set_flow_limit(limit.into());
+    }
+    format!("set flow_limit to {limit}\n").into()
+}

@@ -1,0 +1,233 @@
+//! `ofproto/trace` and `ofproto/trace-packet-out`: the story of one packet through the tables.
+//!
+//! With a packet, what it teaches the switch is learned (addresses, rules of `learn`) and controllers get it; nothing is
+//! counted and nothing is forwarded. Without one nothing changes.
+
+use super::Answer;
+use super::trace_args::{FlowText, PacketText, TraceArgs};
+use crate::daemon::Daemon;
+use crate::instances::{Instance, Instances};
+use dpif::text::{NumbersOnly, format_actions, parse_key_mask};
+use dpif::{DpAction, DpifOp, Execute, FlowStats, OpBatch, PmdId, UserCookie, XlateDrop, slow_reason};
+use flow::action::Action;
+use flow::compose::compose;
+use flow::extract::{Metadata, extract};
+use flow::text::{PortNames, format_flow, format_megaflow, parse_actions, parse_exact_flow};
+use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, Mask, Match, OfPort, VlanTag};
+use ofproto::ports::{BridgeId, PortTable};
+use ofproto::xlate::{Request, Start, Translation, render_trace, translate};
+use openflow::{CheckContext, Version, check_actions};
+use packet::Packet;
+use std::fmt::Write as _;
+
+/// Ports have numbers below this.
+const MAX_PORTS: u32 = 0xff00;
+
+struct Names<'a>(&'a PortTable);
+
+impl PortNames for Names<'_> {
+    fn name(&self, port: OfPort) -> Option<&str> {
+        self.0.port(port).map(|p| p.name.as_str())
+    }
+
+    fn number(&self, name: &str) -> Option<OfPort> {
+        self.0.by_name(name).map(|p| p.of_port)
+    }
+}
+
+/// What is to be traced.
+struct Subject<'a> {
+    instance: &'a Instance,
+    bridge: BridgeId,
+    flow: Flow,
+    packet: Option<Vec<u8>>,
+}
+
+pub(super) fn trace(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let story = || {
+        let args = TraceArgs::parse(args, false)?;
+        let subject = subject(daemon.switch.instances(), &args)?;
+        Ok(tell(&subject, Start::Tables))
+    };
+    Answer::Now(story())
+}
+
+pub(super) fn trace_packet_out(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let story = || {
+        let args = TraceArgs::parse(args, true)?;
+        let subject = subject(daemon.switch.instances(), &args)?;
+        let actions = packet_out_actions(&subject, &args)?;
+        Ok(tell(&subject, Start::Actions(&actions)))
+    };
+    Answer::Now(story())
+}
+
+/// Reads the flow, and makes or reads the packet.
+fn subject<'a>(instances: &'a Instances, args: &TraceArgs<'_>) -> Result<Subject<'a>, String> {
+    let (instance, bridge, mut flow) = match args.flow {
+        FlowText::Bridge(name, text) => {
+            let (instance, bridge) =
+                instances.bridge(name).ok_or_else(|| format!("{name}: unknown bridge"))?;
+            let flow = parse_exact_flow(text, &Names(&bridge.ports))
+                .map_err(|e| format!("Bad openflow flow syntax: {text}: {}", e.message))?;
+            (instance, bridge.id, flow)
+        }
+        FlowText::Datapath(name, text) => {
+            let (key, _) = parse_key_mask(text, &NumbersOnly).map_err(|e| match name {
+                None => format!("syntax error at {text} (or the bridge name was omitted): {e}"),
+                Some(_) => format!("syntax error at {text}: {e}"),
+            })?;
+            let instance = instances.named(name)?;
+            let view = instance.backer.view();
+            let none = || format!("no OpenFlow port for datapath port {}", key.in_port());
+            let (bridge, of_port) = view.receiver(&key).ok_or_else(none)?;
+            (instance, bridge.id, key.to_flow(of_port))
+        }
+    };
+    let packet = match &args.packet {
+        PacketText::None => None,
+        PacketText::Generate => Some(compose(&flow, args.payload())),
+        PacketText::Bytes(bytes) => {
+            flow = of_packet(bytes, &flow, instance.datapath.capabilities().max_vlan_headers);
+            Some(bytes.clone())
+        }
+    };
+    Ok(Subject { instance, bridge, flow, packet })
+}
+
+/// The flow of a packet, with what `given` says of it beside its bytes.
+fn of_packet(bytes: &[u8], given: &Flow, vlan_limit: u8) -> Flow {
+    let mut key = FlowKey::default();
+    extract(bytes, &Metadata::default(), vlan_limit, &mut key);
+    let read = key.to_flow(given.in_port());
+    let mut flow = *given;
+    let l2 = flow::Stage::Metadata.words().end;
+    flow.words_mut()[l2..].copy_from_slice(&read.words()[l2..]);
+    flow
+}
+
+/// The actions of a packet-out, checked as those of a controller are; `-consistent`: as those of OpenFlow 1.1 and later.
+fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec<Action>, String> {
+    let view = subject.instance.backer.view();
+    let bridge = view.bridge(subject.bridge).ok_or("the bridge is gone")?;
+    let actions = parse_actions(args.actions, &Names(&bridge.ports)).map_err(|e| e.message)?;
+    let instruction = actions.iter().find_map(|a| match a {
+        Action::GotoTable(_) => Some("goto_table"),
+        Action::WriteMetadata { .. } => Some("write_metadata"),
+        Action::WriteActions(_) => Some("write_actions"),
+        Action::ClearActions => Some("clear_actions"),
+        _ => None,
+    });
+    if let Some(name) = instruction {
+        return Err(format!("{name} instruction not allowed here"));
+    }
+    let exact = Mask(Flow::from_words([u64::MAX; FLOW_WORDS]));
+    let cx = CheckContext {
+        version: if args.consistent { Version::V13 } else { Version::V10 },
+        max_ports: MAX_PORTS,
+        n_tables: u8::MAX,
+        table: None,
+        debug_actions: true,
+        has_meter: &|id| bridge.meters.contains_key(&id),
+    };
+    check_actions(&actions, &Match::new(&subject.flow, &exact), &cx)
+        .map_err(|e| format!("Bad actions: {e}"))?;
+    Ok(actions)
+}
+
+/// Translates and tells.
+fn tell(subject: &Subject<'_>, start: Start<'_>) -> String {
+    let backer = &subject.instance.backer;
+    let now_ms = sys::clock::monotonic_ms();
+    let view = backer.view();
+    let request = Request { view: &view, bridge: subject.bridge, flow: &subject.flow, start, trace: true };
+    let t = translate(&request, &mut backer.xlate_host(subject.packet.is_some(), now_ms));
+    if let Some(packet) = &subject.packet {
+        let seen = FlowStats { used_ms: now_ms, tcp_flags: subject.flow.tcp_flags, ..FlowStats::default() };
+        t.cache.replay_learning(&seen, &mut backer.effect_host());
+        to_controllers(subject, packet, &t);
+    }
+    // Held until the next round of the revalidator, so that traces of what comes next find their state.
+    backer.ukeys.defer_release(&t.recircs);
+    let flow = format_flow(&subject.flow);
+    format!("Flow: {flow}\n{}{}", render_trace(&t.trace), summary(subject, &t))
+}
+
+/// Carries out the actions of the translation as far as controllers see them: nothing is forwarded.
+fn to_controllers(subject: &Subject<'_>, packet: &[u8], t: &Translation) {
+    let is_to_controller = |a: &DpAction| matches!(a, DpAction::Userspace(UserCookie::Controller(_)));
+    if !t.actions.iter().any(is_to_controller) {
+        return;
+    }
+    let kept = |a: &&DpAction| {
+        is_to_controller(a) || matches!(a, DpAction::Set(_) | DpAction::PushVlan { .. } | DpAction::PopVlan)
+    };
+    let actions: Vec<DpAction> = t.actions.iter().filter(kept).cloned().collect();
+    let view = subject.instance.backer.view();
+    let port = view.bridge(subject.bridge).and_then(|b| b.ports.port(subject.flow.in_port())?.dp_port);
+    let key = FlowKey::from_flow(&subject.flow, port.unwrap_or(DpPort::NONE));
+    let execute = Execute {
+        packet: Packet::from_slice(packet),
+        key,
+        actions: actions.into(),
+        ticket: None,
+        upcall: 0,
+        went_on: false,
+    };
+    let ops = vec![DpifOp::Execute(Box::new(execute))];
+    subject.instance.datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
+}
+
+fn summary(subject: &Subject<'_>, t: &Translation) -> String {
+    let flow = &subject.flow;
+    let mut shown = *flow;
+    shown.recirc_id = t.final_flow.recirc_id;
+    shown.actset_output = OfPort::UNSET.0;
+    let last = if t.final_flow == shown { "unchanged".to_string() } else { format_flow(&t.final_flow) };
+    let mut mask: Mask = t.wc;
+    for (tag, bits) in flow.vlans.iter().zip(&mut mask.0.vlans) {
+        // The EtherType says already that there is no tag.
+        if !tag.is_present() {
+            *bits = VlanTag::default();
+        }
+    }
+    let mut actions = format_actions(&t.actions, &NumbersOnly);
+    if subject.packet.is_none() {
+        // Controllers get none of a packet that there is not.
+        actions = actions.replace("dont_send=0", "dont_send=1");
+    }
+    let mut out = format!("\nFinal flow: {last}\nMegaflow: {}\n", format_megaflow(flow, &mask));
+    let _ = writeln!(out, "Datapath actions: {actions}");
+    let reasons = [
+        (slow_reason::CONTROLLER, "Sends \"packet-in\" messages to the OpenFlow controller."),
+        (slow_reason::ACTION, "Uses action(s) not supported by datapath."),
+        (slow_reason::MATCH, "Needs more specific matching than the datapath supports."),
+        (slow_reason::PROTOCOL, "Consists of packets of a protocol that the switch speaks itself."),
+    ];
+    if t.slow_reasons != 0 {
+        out += "This flow is handled by the userspace slow path because it:\n";
+        for (_, why) in reasons.iter().filter(|(bit, _)| t.slow_reasons & bit != 0) {
+            let _ = writeln!(out, "  - {why}");
+        }
+    }
+    if let (Some(reason), true) = (t.error, t.fault.is_some()) {
+        let _ = writeln!(out, "Translation failed ({}), packet is dropped.", failure(reason));
+    }
+    out
+}
+
+/// The words for a failed translation.
+fn failure(reason: XlateDrop) -> &'static str {
+    match reason {
+        XlateDrop::Ok => "OK",
+        XlateDrop::BridgeNotFound => "Bridge not found",
+        XlateDrop::RecursionTooDeep => "Recursion too deep",
+        XlateDrop::TooManyResubmits => "Too many resubmits",
+        XlateDrop::StackTooDeep => "Stack too deep",
+        XlateDrop::NoRecirculationContext => "No recirculation context",
+        XlateDrop::RecirculationConflict => "Recirculation conflict",
+        XlateDrop::TooManyOutputs => "Too many datapath actions",
+        XlateDrop::ForwardingDisabled => "Forwarding is disabled",
+        XlateDrop::VlanNotAllowed => "VLAN not allowed",
+    }
+}

@@ -1,0 +1,151 @@
+//! Commands about protocols and tables that this version does not have.
+//!
+//! Where nothing of the kind is configured the answer is what a switch says that has none: an empty table, or that there
+//! is no such object. Where something is configured, the answer is that it is not supported.
+
+use super::Answer;
+use crate::daemon::Daemon;
+use ovsdb::client::RowView;
+
+/// What the database may ask for and this version does not do.
+struct Feature {
+    /// In errors.
+    name: &'static str,
+    /// The table and what in a row of it asks for the feature.
+    table: &'static str,
+    asks: fn(&RowView<'_>) -> bool,
+    /// What is said of a name that is none.
+    unknown: &'static str,
+}
+
+const BONDS: Feature = Feature {
+    name: "bonds",
+    table: "Port",
+    asks: |port| port.uuid_set("interfaces").len() > 1,
+    unknown: "no such bond",
+};
+const LACP: Feature = Feature {
+    name: "LACP",
+    table: "Port",
+    asks: |port| port.opt_str("lacp").is_some_and(|mode| mode != "off"),
+    unknown: "no such lacp object",
+};
+const CFM: Feature = Feature {
+    name: "connectivity fault management",
+    table: "Interface",
+    asks: |interface| interface.opt_int("cfm_mpid").is_some(),
+    unknown: "no such CFM object",
+};
+const BFD: Feature = Feature {
+    name: "BFD",
+    table: "Interface",
+    asks: |interface| interface.map_str("bfd", "enable") == Some("true"),
+    unknown: "no such bfd object",
+};
+const STP: Feature = Feature {
+    name: "STP",
+    table: "Bridge",
+    asks: |bridge| bridge.bool("stp_enable"),
+    unknown: "no such stp object",
+};
+const RSTP: Feature = Feature {
+    name: "RSTP",
+    table: "Bridge",
+    asks: |bridge| bridge.bool("rstp_enable"),
+    unknown: "No such RSTP object",
+};
+const QOS: Feature = Feature {
+    name: "QoS",
+    table: "Port",
+    asks: |port| port.opt_uuid("qos").is_some(),
+    unknown: "no such interface",
+};
+
+/// An error when a row asks for the feature, `named` if that is not empty, any otherwise.
+fn not_asked_for(daemon: &Daemon, feature: &Feature, named: &[String]) -> Result<(), String> {
+    let replica = daemon.db.client_ref().replica();
+    let meant = |row: &RowView<'_>| named.first().is_none_or(|n| row.str("name") == *n);
+    let mut rows = replica.rows(feature.table);
+    match rows.find(|row| meant(row) && (feature.asks)(row)) {
+        Some(row) => Err(format!(
+            "{}: asked for by {}, and not supported in this version",
+            feature.name,
+            row.str("name")
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The table of all when no name is given, an error otherwise.
+fn none_of(daemon: &Daemon, feature: &Feature, args: &[String], empty: &str) -> Answer {
+    let answer = not_asked_for(daemon, feature, args);
+    Answer::Now(answer.and_then(|()| match args.is_empty() {
+        true => Ok(empty.to_string()),
+        false => Err(feature.unknown.to_string()),
+    }))
+}
+
+pub(super) fn bonds(daemon: &mut Daemon, _: &[String]) -> Answer {
+    none_of(daemon, &BONDS, &[], "bond\ttype\trecircID\tmembers\n")
+}
+
+pub(super) fn bond(daemon: &mut Daemon, args: &[String]) -> Answer {
+    none_of(daemon, &BONDS, args, "")
+}
+
+pub(super) fn lacp(daemon: &mut Daemon, args: &[String]) -> Answer {
+    none_of(daemon, &LACP, args, "")
+}
+
+pub(super) fn cfm(daemon: &mut Daemon, args: &[String]) -> Answer {
+    none_of(daemon, &CFM, args, "")
+}
+
+pub(super) fn bfd(daemon: &mut Daemon, args: &[String]) -> Answer {
+    none_of(daemon, &BFD, args, "")
+}
+
+pub(super) fn stp(daemon: &mut Daemon, args: &[String]) -> Answer {
+    none_of(daemon, &STP, args, "")
+}
+
+pub(super) fn rstp(daemon: &mut Daemon, args: &[String]) -> Answer {
+    none_of(daemon, &RSTP, args, "")
+}
+
+/// What is said of an interface that a bridge has.
+fn of_interface(daemon: &Daemon, name: &str, text: String) -> Result<String, String> {
+    let bridges = daemon.switch.instances().bridges();
+    match bridges.iter().any(|(_, b)| b.ports.by_name(name).is_some()) {
+        true => Ok(text),
+        false => Err(QOS.unknown.to_string()),
+    }
+}
+
+pub(super) fn qos(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let text = format!("QoS not configured on {}\n", args[0]);
+    let answer = not_asked_for(daemon, &QOS, args);
+    Answer::Now(answer.and_then(|()| of_interface(daemon, &args[0], text)))
+}
+
+pub(super) fn qos_types(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let text = format!("No QoS types supported for interface: {}\n", args[0]);
+    of_interface(daemon, &args[0], text).into()
+}
+
+pub(super) fn tunnel_ports(_: &mut Daemon, args: &[String]) -> Answer {
+    Answer::Now(match args.first().filter(|a| *a != "-v") {
+        Some(bad) => Err(format!("{bad}: unknown option")),
+        None => Ok("Listening ports:\n".to_string()),
+    })
+}
+
+/// Routes and neighbours are kept for tunnels alone.
+pub(super) fn routes(_: &mut Daemon, _: &[String]) -> Answer {
+    "Route Table:\n".to_string().into()
+}
+
+pub(super) fn neighbours(_: &mut Daemon, _: &[String]) -> Answer {
+    let title = format!("{:<45} {:<19} Bridge\n", "IP", "MAC");
+    (title + &"=".repeat(74) + "\n").into()
+}

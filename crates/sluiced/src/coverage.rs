@@ -1,0 +1,147 @@
+//! Counters of events by the names that stock switches have for them, and how often they occur: over the last 5 seconds, the
+//! last minute and the last hour, from samples every 5 seconds of the switch's clock.
+//!
+//! A sample asks each forwarding thread twice, whatever the number of ports. A sample that comes late is spread evenly over
+//! the time since the one before.
+
+#[cfg(test)]
+mod tests;
+
+use crate::daemon::Daemon;
+use dpif::{DropReason, PmdStats, PortStats, XlateDrop};
+use ofproto::mac_table::MacStats;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use sync::{Ordering, lock};
+
+/// Time between two samples.
+const SAMPLE_MS: u64 = 5000;
+/// Samples of a minute.
+const MINUTE: usize = 12;
+/// Minutes of an hour.
+const HOUR: usize = 60;
+
+/// Counters by name.
+pub(crate) type Totals = Vec<(&'static str, u64)>;
+
+#[derive(Clone, Copy)]
+struct Events {
+    last_total: u64,
+    /// By sample, in a ring.
+    samples: [u64; MINUTE],
+    /// By minute, in a ring.
+    minutes: [u64; HOUR],
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Coverage {
+    events: BTreeMap<&'static str, Events>,
+    next_ms: Option<u64>,
+    /// Samples taken.
+    taken: usize,
+}
+
+impl Coverage {
+    /// When the next sample is due.
+    pub(crate) fn next_ms(&mut self, now_ms: u64) -> u64 {
+        *self.next_ms.get_or_insert(now_ms + SAMPLE_MS)
+    }
+
+    /// Takes a sample that is due.
+    pub(crate) fn sample(&mut self, totals: &[(&'static str, u64)], now_ms: u64) {
+        let late_ms = now_ms.saturating_sub(self.next_ms.unwrap_or(now_ms));
+        let periods = 1 + late_ms / SAMPLE_MS;
+        self.next_ms = Some(now_ms.saturating_sub(late_ms).saturating_add(periods * SAMPLE_MS));
+        // What is older than an hour leaves nothing behind.
+        let slots = periods.min((MINUTE * HOUR) as u64);
+        for (name, total) in totals {
+            let none = Events { last_total: 0, samples: [0; MINUTE], minutes: [0; HOUR] };
+            let events = self.events.entry(name).or_insert(none);
+            // They begin anew when somebody clears them.
+            let more = total.saturating_sub(events.last_total);
+            events.last_total = *total;
+            for n in 0..slots {
+                let part = more / periods + if n + 1 == slots { more % periods } else { 0 };
+                let at = self.taken + n as usize;
+                let (sample, minute) = (at % MINUTE, at / MINUTE % HOUR);
+                events.samples[sample] = part;
+                events.minutes[minute] = part + if sample == 0 { 0 } else { events.minutes[minute] };
+            }
+        }
+        self.taken = (self.taken + slots as usize) % (MINUTE * HOUR);
+    }
+
+    /// The counters as people read them; `totals` in order of their names.
+    pub(crate) fn show(&self, totals: &[(&'static str, u64)]) -> String {
+        let hash = hash(totals);
+        let mut out = format!(
+            "Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash={hash:08x}:\n"
+        );
+        let newest = (self.taken + MINUTE - 1) % MINUTE;
+        for (name, total) in totals.iter().filter(|(_, total)| *total > 0) {
+            let rates = self.events.get(name).map_or([0.0; 3], |e| {
+                let sum = |all: &[u64]| all.iter().sum::<u64>() as f64;
+                [e.samples[newest] as f64 / 5.0, sum(&e.samples) / 60.0, sum(&e.minutes) / 3600.0]
+            });
+            let [now, minute, hour] = rates;
+            let _ =
+                writeln!(out, "{name:<24} {now:5.1}/sec {minute:9.3}/sec {hour:13.4}/sec   total: {total}");
+        }
+        let never = totals.iter().filter(|(_, total)| *total == 0).count();
+        let _ = writeln!(out, "{never} events never hit");
+        out
+    }
+}
+
+/// Of the names of counters that are not 0, by the order of their values: equal for runs that did much the same (FNV-1a).
+fn hash(totals: &[(&'static str, u64)]) -> u32 {
+    let mut hit: Vec<_> = totals.iter().filter(|(_, n)| *n > 0).map(|(name, n)| (*n, *name)).collect();
+    hit.sort_unstable();
+    let bytes = hit.iter().flat_map(|(_, name)| name.bytes().chain([0]));
+    bytes.fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+/// All counters, in order of their names.
+pub(crate) fn totals(daemon: &Daemon) -> Totals {
+    let instances = || daemon.switch.instances().iter();
+    let mut sum = PmdStats::default();
+    instances().for_each(|i| sum.add(&i.totals()));
+    let mut ports = PortStats::default();
+    instances().for_each(|i| ports.add(&i.datapath.port_totals()));
+    let bridges = daemon.switch.instances().bridges();
+    let macs = |f: fn(&MacStats) -> u64| bridges.iter().map(|(_, b)| f(&lock(&b.macs).stats)).sum();
+    let ended: u64 = instances().map(|i| i.datapath.ended_with_port()).sum();
+    sum.drops[DropReason::PortRemoved as usize] += ended;
+    let inside = DropReason::ALL.into_iter().filter_map(|r| Some((r.counter()?, sum.drops[r as usize])));
+    let wanted = XlateDrop::ALL.into_iter().map(|d| (d.counter(), sum.xlate_drops[d as usize]));
+    let mut all: Vec<_> = inside.chain(wanted).collect();
+    let told = daemon.switch.connections();
+    let (sockets, database) = (daemon.reactor.counts, daemon.db.counters());
+    all.extend([
+        ("accept_failed", sockets.accept_failed),
+        ("connection_refused", sockets.refused),
+        ("connection_probe_failed", sockets.probes_failed),
+        ("db_session_cut_off", database.cut_off),
+        ("db_monitor_refused", database.monitors_refused),
+        ("db_wait_refused", database.waits_refused),
+        ("unixctl_cut_off", daemon.commands_cut_off()),
+        ("flow_removed_paused", instances().map(|i| i.backer.removed.times_full()).sum()),
+        ("ofconn_cut_off", sockets.cut_off),
+        ("ofconn_event_dropped", told.events_dropped),
+        ("ofconn_packet_in_dropped", told.packet_ins_dropped),
+        ("datapath_drop_rx_malformed", ports.rx_malformed),
+        ("datapath_drop_rx_ring_full", ports.rx_dropped),
+        ("datapath_drop_rx_truncated", ports.rx_truncated),
+        ("flow_extract", sum.received + sum.recirculated),
+        ("mac_learning_evicted", macs(|s| s.evicted)),
+        ("mac_learning_expired", macs(|s| s.expired)),
+        ("mac_learning_learned", macs(|s| s.learned)),
+        ("mac_learning_moved", macs(|s| s.moved)),
+        ("netdev_received", sum.received),
+        ("netdev_sent", sum.sent_packets),
+        ("packet_in_overflow", instances().map(|i| i.backer.packet_ins_lost.load(Ordering::Relaxed)).sum()),
+    ]);
+    all.sort_unstable();
+    all
+}

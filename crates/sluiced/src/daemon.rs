@@ -1,0 +1,441 @@
+//! The daemon: sets everything up in order, runs the main loop, takes everything down.
+//!
+//! Order of set-up: background, signals, limits, log, pid file, database, control socket, datapath, main loop; the command
+//! that started the daemon returns when the first configuration is in force.
+
+use super::appctl::{self, Answer};
+use super::claim::{self, Claim};
+use super::coverage::{self, Coverage};
+use super::db::Db;
+use super::reactor::{QUEUES, Reactor, WAKER};
+use super::switch::Switch;
+use super::turn::Turn;
+use super::unixctl::{Request, Unixctl};
+use anyhow::{Context, Result, bail};
+use dpif::DummyMode;
+use dpif_netdev::ablation::{Ablation, Optimisation};
+use mio::{Events, Token, Waker};
+use probes::{self, EventSocket};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use sys::daemon::Detached;
+use sys::monitor::Told;
+use sys::pidfile::PidFile;
+use sys::signals::{Signal, Signals};
+use vlog::vlog;
+
+/// Longest wait of the main loop.
+const WAIT_MAX_MS: u64 = 1000;
+/// How soon commands that wait are looked at again.
+const LOOK_AGAIN_MS: u64 = 10;
+/// Descriptors wanted: two for every port and thread of a large switch.
+const OPEN_FILES: u64 = 65_536;
+
+/// Name of the embedded database server, for tools.
+const DATABASE_NAME: &str = "ovsdb-server";
+/// Name of event sockets, before the process id.
+const EVENTS_NAME: &str = "sluiced";
+
+/// How the daemon was started.
+#[derive(Clone, Debug)]
+pub struct DaemonConfig {
+    /// Name in logs and default files: that of `ovs-vswitchd`, so that stock tools find the daemon.
+    pub name: String,
+    /// Where the database is; `None` for the default socket, or our own database when nobody listens there.
+    pub remote: Option<String>,
+    /// May serve its own database.
+    pub may_embed: bool,
+    /// Sockets and pid file (`OVS_RUNDIR`).
+    pub run_dir: PathBuf,
+    /// Log files (`OVS_LOGDIR`).
+    pub log_dir: PathBuf,
+    /// Database file (`OVS_DBDIR`).
+    pub db_dir: PathBuf,
+    /// `system-id.conf` and the like (`OVS_SYSCONFDIR`).
+    pub config_dir: PathBuf,
+    /// Pid file, if wanted.
+    pub pid_file: Option<PathBuf>,
+    /// Take a pid file over that another process holds.
+    pub overwrite_pid_file: bool,
+    /// Go into the background.
+    pub detach: bool,
+    /// A process of its own starts the daemon anew after a crash.
+    pub monitor: bool,
+    /// Stay in the directory it was started in.
+    pub no_chdir: bool,
+    /// Log file, if wanted.
+    pub log_file: Option<PathBuf>,
+    /// Control socket other than the default.
+    pub unixctl: Option<PathBuf>,
+    /// Log levels to set.
+    pub verbose: Vec<String>,
+    /// Keep all memory from being paged out.
+    pub lock_memory: bool,
+    /// User, and group behind a colon, to become.
+    pub user: Option<String>,
+    /// How far dummies stand in for what is real.
+    pub dummies: DummyMode,
+    /// Cores that are pretended, by their NUMA nodes; empty for the machine's own.
+    pub dummy_numa: Vec<u16>,
+    /// Bridges of type `system` are served by the kernel's datapath, where it has one.
+    pub kernel: bool,
+    /// What the fast path does without.
+    pub ablation: Ablation,
+}
+
+/// Everything the main loop works on.
+pub struct Daemon {
+    /// Sockets.
+    pub reactor: Reactor,
+    /// Database.
+    pub db: Db,
+    /// The switch.
+    pub switch: Switch,
+    /// When the daemon started, in monotonic milliseconds.
+    pub started_ms: u64,
+    /// Threads that make answers.
+    pub workers: appctl::Workers,
+    /// How often counted events occur.
+    pub(crate) coverage: Coverage,
+    unixctl: Unixctl,
+    /// Control socket of the embedded database server, and its pid file.
+    database_unixctl: Option<(Unixctl, Option<PidFile>)>,
+    signals: Signals,
+    signal_token: Token,
+    link_token: Token,
+    waiting: Vec<(Request, appctl::Wait)>,
+    exit: Option<Exit>,
+    /// Ends last, so that it tells what the others do at their end.
+    _events: Option<EventSocket>,
+}
+
+/// How the daemon is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exit {
+    /// Remove what would stay behind.
+    pub cleanup: bool,
+}
+
+/// Runs the daemon until it is told to end.
+pub fn run(config: &DaemonConfig) -> Result<()> {
+    let detached = if config.detach {
+        Some(sys::daemon::detach().context("cannot go into the background")?)
+    } else {
+        None
+    };
+    let detached = match config.monitor {
+        true => sys::monitor::monitor(&config.name, detached, !config.no_chdir, |told, text| {
+            tell(config, told, text)
+        })
+        .context("cannot watch over the daemon")?,
+        false => detached,
+    };
+    if let Some(user) = &config.user {
+        let found = sys::user::User::parse(user).with_context(|| format!("--user={user}"))?;
+        found.become_it().with_context(|| format!("--user={user}"))?;
+    }
+    let signals = Signals::hold().context("cannot take over signals")?;
+    let log = vlog();
+    log.set_program(&config.name);
+    if config.detach {
+        log.set("console:off").map_err(anyhow::Error::msg)?;
+    }
+    for spec in &config.verbose {
+        log.set(spec).map_err(anyhow::Error::msg).with_context(|| format!("-v{spec}"))?;
+    }
+    if let Some(path) = &config.log_file {
+        log.open_file(path).with_context(|| format!("{}: cannot open the log file", path.display()))?;
+    }
+    if let Err(e) = sys::limits::raise_open_files(OPEN_FILES) {
+        log::warn!(target: "daemon_unix", "cannot raise the limit of open files: {e}; many ports may not fit");
+    }
+    if config.lock_memory {
+        sys::limits::lock_memory().context("--mlockall")?;
+    }
+    std::fs::create_dir_all(&config.run_dir).with_context(|| format!("{}", config.run_dir.display()))?;
+    let pid_file = match &config.pid_file {
+        Some(path) => Some(PidFile::create(path, config.overwrite_pid_file)?),
+        None => None,
+    };
+    if let Some(deviation) = config.ablation.deviation() {
+        log::warn!(target: "dpif_netdev", "for measuring only: {deviation}");
+    }
+    if !config.ablation.has(Optimisation::Threads) {
+        log::warn!(
+            target: "dpif_netdev",
+            "the main loop forwards: settings of forwarding threads and their caches (pmd-*, emc-insert-inv-prob, smc-enable) \
+             have no effect"
+        );
+    }
+    let mut daemon = Daemon::start(config, signals)?;
+    let exit = daemon.main_loop(config, detached);
+    daemon.end(exit.as_ref().map_or(Exit { cleanup: false }, |exit| *exit));
+    drop(pid_file);
+    exit.map(drop)
+}
+
+/// Logs for the monitor, which has no log file open while the daemon runs.
+fn tell(config: &DaemonConfig, told: Told, text: &str) {
+    let log = vlog();
+    log.set_program(&config.name);
+    // Where neither the file nor a console is there, syslog has it.
+    let _ = config.log_file.as_ref().map(|path| log.open_file(path));
+    let _ = if config.detach { log.set("console:off") } else { Ok(()) };
+    match told {
+        Told::Crash => log::error!(target: "daemon_unix", "{text}"),
+        Told::End => log::info!(target: "daemon_unix", "{text}"),
+    }
+    log.close();
+}
+
+impl Daemon {
+    fn start(config: &DaemonConfig, signals: Signals) -> Result<Daemon> {
+        let mut reactor = Reactor::new()?;
+        let waker = Arc::new(Waker::new(reactor.registry(), WAKER)?);
+        let names = [(config.name.as_str(), "ctl"), (DATABASE_NAME, "ctl"), (EVENTS_NAME, "events")];
+        sys::local::remove_stale(&config.run_dir, &names);
+        let db = open_db(config, &signals, &mut reactor, waker.clone())?;
+        let unixctl_path = config
+            .unixctl
+            .clone()
+            .unwrap_or_else(|| config.run_dir.join(format!("{}.{}.ctl", config.name, std::process::id())));
+        let token = reactor.token();
+        let unixctl = Unixctl::open(&unixctl_path, reactor.registry(), token)?;
+        let database_unixctl = if db.is_embedded() { database_unixctl(config, &mut reactor) } else { None };
+        let events = open_events(&config.run_dir);
+        let signal_token = reactor.watch(signals.fd())?;
+        let watch = match config.ablation.has(Optimisation::Threads) {
+            true => None,
+            false => Some(Arc::new(reactor.queue_watch()?)),
+        };
+        let switch = Switch::start(config, db.is_embedded(), waker, watch)?;
+        let link_token = reactor.watch(switch.link_fd())?;
+        Ok(Daemon {
+            reactor,
+            db,
+            switch,
+            started_ms: sys::clock::monotonic_ms(),
+            workers: appctl::Workers::default(),
+            coverage: Coverage::default(),
+            unixctl,
+            database_unixctl,
+            signals,
+            signal_token,
+            link_token,
+            waiting: Vec::new(),
+            exit: None,
+            _events: events,
+        })
+    }
+
+    /// Clients of the control socket that were cut off for what they sent without a whole command.
+    pub fn commands_cut_off(&self) -> u64 {
+        self.unixctl.cut_off
+    }
+
+    /// Ends the main loop after this turn.
+    pub fn exit(&mut self, exit: Exit) {
+        self.exit = Some(exit);
+    }
+
+    /// Takes everything down: first what others connect to, then the ports, and last the lock of the database file, so that
+    /// the next process finds either nobody or all of this one.
+    fn end(self, exit: Exit) {
+        let Daemon { mut db, switch, unixctl, database_unixctl, reactor, .. } = self;
+        drop((unixctl, database_unixctl));
+        db.stop_listening();
+        switch.stop(exit);
+        drop((db, reactor));
+    }
+
+    fn main_loop(&mut self, config: &DaemonConfig, detached: Option<Detached>) -> Result<Exit> {
+        let mut events = Events::with_capacity(256);
+        let mut detached = detached;
+        loop {
+            probes::loop_begins();
+            let mut next = self.db.run(&mut self.reactor);
+            next = next.and(self.switch.run(&mut self.db, &mut self.reactor));
+            next = next.and(self.db.run(&mut self.reactor));
+            if self.switch.is_ready(&self.db)
+                && let Some(detached) = detached.take()
+            {
+                detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;
+            }
+            next = next.and(self.sample()).and(self.answer_waiting()).and(self.reactor.turn());
+            if let Some(exit) = self.exit {
+                return Ok(exit);
+            }
+            let wait = next.wait(sys::clock::monotonic_ms(), WAIT_MAX_MS);
+            probes::loop_waits();
+            let polled = self.reactor.poll().poll(&mut events, Some(wait));
+            if let Err(e) = polled
+                && e.kind() != std::io::ErrorKind::Interrupted
+            {
+                bail!("the main loop cannot wait for events: {e}");
+            }
+            let mut tokens = self.reactor.take_due();
+            tokens.extend(events.iter().map(|e| e.token()));
+            for token in tokens {
+                self.event(token);
+            }
+        }
+    }
+
+    fn event(&mut self, token: Token) {
+        // Each turn of the main loop serves the queues.
+        if token == WAKER || token == QUEUES {
+            return;
+        }
+        if token == self.signal_token {
+            while let Ok(Some(signal)) = self.signals.next() {
+                match signal {
+                    Signal::Terminate | Signal::Interrupt => self.exit(Exit { cleanup: false }),
+                    Signal::Hangup => {
+                        if let Err(e) = vlog().reopen() {
+                            log::debug!(target: "vlog", "{e}");
+                        }
+                    }
+                }
+            }
+        } else if token == self.link_token {
+            self.switch.links_changed();
+        } else if self.unixctl.is_listener(token) {
+            self.unixctl.accept(&mut self.reactor);
+        } else if self.unixctl.has(token) {
+            if let Some(request) = self.unixctl.ready(token, &mut self.reactor) {
+                self.command(request);
+            }
+        } else if !self.database_event(token) && !self.db.event(token, &mut self.reactor) {
+            self.switch.socket_event(token, &mut self.reactor);
+        }
+    }
+
+    /// Serves the control socket of the embedded database server; `false` when a token is not of it.
+    fn database_event(&mut self, token: Token) -> bool {
+        let Some((unixctl, _)) = &mut self.database_unixctl else { return false };
+        if unixctl.is_listener(token) {
+            unixctl.accept(&mut self.reactor);
+            return true;
+        }
+        if !unixctl.has(token) {
+            return false;
+        }
+        if let Some(request) = unixctl.ready(token, &mut self.reactor)
+            && let Answer::Now(answer) = appctl::run_of_database(self, &request.command, &request.args)
+            && let Some((unixctl, _)) = &mut self.database_unixctl
+        {
+            unixctl.reply(&request, answer, &mut self.reactor);
+        }
+        true
+    }
+
+    fn command(&mut self, request: Request) {
+        log::debug!(target: "unixctl", "received request {}{:?}", request.command, request.args);
+        match appctl::run(self, &request.command, &request.args) {
+            Answer::Now(answer) => self.unixctl.reply(&request, answer, &mut self.reactor),
+            Answer::Later(wait) => self.waiting.push((request, wait)),
+        }
+    }
+
+    /// Samples the counters of events when that is due.
+    fn sample(&mut self) -> Turn {
+        let now_ms = sys::clock::monotonic_ms();
+        if self.coverage.next_ms(now_ms) <= now_ms {
+            let totals = coverage::totals(self);
+            self.coverage.sample(&totals, now_ms);
+        }
+        Turn::at(self.coverage.next_ms(now_ms))
+    }
+
+    /// Answers the commands whose answers are there.
+    fn answer_waiting(&mut self) -> Turn {
+        let waiting = std::mem::take(&mut self.waiting);
+        for (request, mut wait) in waiting {
+            // Whoever left waits for nothing.
+            if !self.unixctl.has(request.conn) {
+                continue;
+            }
+            match wait.answer(&self.switch) {
+                Some(answer) => {
+                    let answer = answer.map_err(|e| appctl::worded(&request.command, e));
+                    self.unixctl.reply(&request, answer, &mut self.reactor);
+                }
+                None => self.waiting.push((request, wait)),
+            }
+        }
+        // Not all that they wait for wakes the main loop.
+        if self.waiting.is_empty() {
+            Turn::DONE
+        } else {
+            Turn::at(sys::clock::monotonic_ms() + LOOK_AGAIN_MS)
+        }
+    }
+}
+
+/// The database: the one asked for; else the default socket's, if somebody listens there; else our own.
+fn open_db(config: &DaemonConfig, signals: &Signals, reactor: &mut Reactor, waker: Arc<Waker>) -> Result<Db> {
+    let socket = config.run_dir.join("db.sock");
+    let default = format!("unix:{}", socket.display());
+    if let Some(remote) = &config.remote {
+        return Db::remote(remote);
+    }
+    if !config.may_embed {
+        return Db::remote(&default);
+    }
+    let file = config.db_dir.join("conf.db");
+    match claim::claim(&file, &socket, &claim::Patience::DEFAULT, || is_told_to_end(signals))? {
+        Claim::Served => Db::remote(&default),
+        Claim::Ours(lock) => {
+            log::info!(target: "ovsdb_file", "serving {} on {default}", file.display());
+            Db::embedded(&file, lock, &socket, reactor, waker)
+        }
+    }
+}
+
+/// Whether a signal to end came before the main loop could see it.
+fn is_told_to_end(signals: &Signals) -> bool {
+    std::iter::from_fn(|| signals.next().ok().flatten()).any(|signal| signal != Signal::Hangup)
+}
+
+/// The control socket of the embedded database server, and the pid file by which tools find it where the daemon has one. Without
+/// them the switch does all its work.
+fn database_unixctl(config: &DaemonConfig, reactor: &mut Reactor) -> Option<(Unixctl, Option<PidFile>)> {
+    let warn = |e: &dyn std::fmt::Display| log::warn!(target: "unixctl", "{DATABASE_NAME}: {e}");
+    let path = config.run_dir.join(format!("{DATABASE_NAME}.{}.ctl", std::process::id()));
+    let token = reactor.token();
+    let unixctl =
+        Unixctl::open(&path, reactor.registry(), token).map_err(|e| warn(&format!("{e:#}"))).ok()?;
+    let pid_file = config.pid_file.as_ref().and_then(|_| {
+        let path = config.run_dir.join(format!("{DATABASE_NAME}.pid"));
+        PidFile::create(&path, config.overwrite_pid_file).map_err(|e| warn(&e)).ok()
+    });
+    Some((unixctl, pid_file))
+}
+
+/// The socket of the event ring. Without it the switch does all its work.
+fn open_events(run_dir: &Path) -> Option<EventSocket> {
+    let path = run_dir.join(format!("{EVENTS_NAME}.{}.events", std::process::id()));
+    let warn = |e| log::warn!(target: "events", "{}: {e}; nobody can listen to events", path.display());
+    EventSocket::open(&path).map_err(warn).ok()
+}
+
+/// Prints an error that ends the daemon at its start, to the terminal and the log.
+pub fn report_failure(name: &str, error: &anyhow::Error) {
+    log::error!(target: "daemon_unix", "{error:#}");
+    // A closed terminal must not turn the failure into another one.
+    let _ = writeln!(std::io::stderr(), "{name}: {error:#}");
+}
+
+/// The machine's identity that start scripts would write: `system-id.conf`, made when it is not there.
+pub fn system_id(config_dir: &Path) -> Option<String> {
+    let path = config_dir.join("system-id.conf");
+    if let Ok(id) = std::fs::read_to_string(&path) {
+        return Some(id.trim().to_string());
+    }
+    let bits = sys::random::uuid().ok()?;
+    let id = flow::Ufid(bits).to_string();
+    std::fs::create_dir_all(config_dir).ok()?;
+    std::fs::write(&path, format!("{id}\n")).ok()?;
+    Some(id)
+}

@@ -1,0 +1,614 @@
+//! The configuration database, served here or elsewhere, behind one façade: [`Db::client`] is a replica with transactions in
+//! either case.
+//!
+//! Embedded, the server lives in this process and its client is moved bytes in memory; others connect by sockets. Remote,
+//! the client follows a database server under the lock `ovs_vswitchd` and reconnects with a back-off.
+
+use super::dbfile::{self, DbFile, Written};
+use super::reactor::Reactor;
+use super::stream::{Conn, Endpoint, Listener};
+use super::turn::Turn;
+use anyhow::{Context, Result};
+use mio::{Token, Waker};
+use ovsdb::client::{Client, ClientConfig, ClientState};
+use ovsdb::schema;
+use ovsdb::server::{Counters, Origin, Server, ServerLimits, SessionId, Time};
+use ovsdb::value::Uuid;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use sys::lock::FileLock;
+
+/// Default port of database servers (IANA).
+pub const DEFAULT_PORT: u16 = 6640;
+/// Name of the lock that the one active switch of a database holds.
+pub const LOCK: &str = "ovs_vswitchd";
+
+/// Output of one client that leaves the server at a time.
+const OUTPUT_PIECE_BYTES: usize = 256 << 10;
+const BACKOFF_MIN_MS: u64 = 1000;
+const BACKOFF_MAX_MS: u64 = 8000;
+/// A server that was silent so long is asked for a sign of life, and given up after as long again.
+const PROBE_MS: u64 = 5000;
+
+/// The database.
+pub struct Db {
+    client: Client,
+    side: Side,
+}
+
+enum Side {
+    Embedded(Box<Embedded>),
+    Remote(Box<Remote>),
+}
+
+struct Embedded {
+    server: Server,
+    file: DbFile,
+    local: SessionId,
+    /// The default socket: listened at whatever managers are asked for.
+    own_target: String,
+    listeners: BTreeMap<String, Listener>,
+    /// Targets that were added by a command.
+    added: BTreeSet<String>,
+    /// Managers that cannot be listened for, with the reason that was told.
+    refused: BTreeMap<String, String>,
+    /// Silence after which clients that came by a target are asked for a sign of life.
+    probes: BTreeMap<String, u64>,
+    conns: BTreeMap<Token, Peer>,
+}
+
+/// A client.
+struct Peer {
+    conn: Conn,
+    session: SessionId,
+    /// The target that it came by.
+    target: String,
+    /// There may be something to read.
+    unread: bool,
+    /// It sends no more: what it asked before is answered first.
+    ended: bool,
+    /// It takes no more: what it asked before is done all the same.
+    deaf: bool,
+    heard_ms: u64,
+    /// It was asked for a sign of life at that time.
+    asked_ms: Option<u64>,
+}
+
+/// A `Manager` row.
+pub struct Manager {
+    /// Where to listen.
+    pub target: String,
+    /// `inactivity_probe`; `None` for the usual one of its kind.
+    pub probe_ms: Option<u64>,
+}
+
+impl Manager {
+    /// Clients of this machine are not probed unless the row says so.
+    fn probe_ms(&self) -> u64 {
+        let usual = if self.target.starts_with("punix:") { 0 } else { PROBE_MS };
+        self.probe_ms.unwrap_or(usual)
+    }
+}
+
+struct Remote {
+    target: String,
+    endpoint: Endpoint,
+    conn: Option<Conn>,
+    connecting: bool,
+    backoff_ms: u64,
+    retry_ms: u64,
+    heard_ms: u64,
+}
+
+fn now() -> Time {
+    Time { mono_ms: sys::clock::monotonic_ms(), wall_ms: sys::clock::wall_ms() as i64 }
+}
+
+fn random_uuid() -> Uuid {
+    // Without random numbers nothing here is safe; the kernel has always had them once it booted.
+    let bits = sys::random::uuid().unwrap_or_else(|e| panic!("no random numbers: {e}"));
+    Uuid::from_bytes(bits.to_be_bytes())
+}
+
+fn client() -> Client {
+    let mut config = ClientConfig::all(schema::open_vswitch());
+    config.lock = Some(LOCK.to_string());
+    Client::new(config)
+}
+
+impl Db {
+    /// Serves the database in the file at `path`, which `lock` protects, on the socket at `socket`.
+    pub fn embedded(
+        path: &Path,
+        lock: FileLock,
+        socket: &Path,
+        reactor: &mut Reactor,
+        waker: Arc<Waker>,
+    ) -> Result<Db> {
+        let wake = move || {
+            // The main loop is there as long as the writer thread is.
+            let _ = waker.wake();
+        };
+        let (file, db) = dbfile::open(path, lock, schema::open_vswitch(), &mut random_uuid, wake)?;
+        let mut server = Server::new(Box::new(random_uuid), ServerLimits::default());
+        server.add_database(db, true)?;
+        let local = server.session_open()?;
+        let own_target = format!("punix:{}", socket.display());
+        let mut embedded = Embedded {
+            server,
+            file,
+            local,
+            own_target: own_target.clone(),
+            listeners: BTreeMap::new(),
+            added: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            probes: BTreeMap::new(),
+            conns: BTreeMap::new(),
+        };
+        embedded.listen(&own_target, reactor)?;
+        Ok(Db { client: client(), side: Side::Embedded(Box::new(embedded)) })
+    }
+
+    /// Follows the server at `target`.
+    pub fn remote(target: &str) -> Result<Db> {
+        let endpoint = Endpoint::parse(target, DEFAULT_PORT)?;
+        anyhow::ensure!(
+            !endpoint.is_passive(),
+            "{target}: the switch connects to its database; use unix: or tcp:"
+        );
+        let remote = Remote {
+            target: target.to_string(),
+            endpoint,
+            conn: None,
+            connecting: false,
+            backoff_ms: BACKOFF_MIN_MS,
+            retry_ms: 0,
+            heard_ms: 0,
+        };
+        Ok(Db { client: client(), side: Side::Remote(Box::new(remote)) })
+    }
+
+    /// The replica and its transactions.
+    pub fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    /// The replica, to read.
+    pub fn client_ref(&self) -> &Client {
+        &self.client
+    }
+
+    /// Whether the database is served here.
+    pub fn is_embedded(&self) -> bool {
+        matches!(self.side, Side::Embedded(_))
+    }
+
+    /// Serves more listening targets (`Manager` rows), and ends those no longer wanted; what newly went wrong, by target.
+    pub fn set_managers(&mut self, managers: &[Manager], reactor: &mut Reactor) -> Vec<(String, String)> {
+        let Side::Embedded(e) = &mut self.side else { return Vec::new() };
+        let targets: Vec<String> = managers.iter().map(|m| m.target.clone()).collect();
+        e.probes = managers.iter().map(|m| (m.target.clone(), m.probe_ms())).collect();
+        e.listeners.retain(|t, _| *t == e.own_target || e.added.contains(t) || targets.contains(t));
+        e.refused.retain(|t, _| targets.contains(t));
+        let mut failed = Vec::new();
+        for target in targets.iter().filter(|t| !e.listeners.contains_key(*t)).cloned().collect::<Vec<_>>() {
+            match e.listen(&target, reactor) {
+                Ok(()) => {
+                    e.refused.remove(&target);
+                }
+                Err(error) => {
+                    let why = format!("{error:#}");
+                    if e.refused.insert(target.clone(), why.clone()).as_ref() != Some(&why) {
+                        failed.push((target, why));
+                    }
+                }
+            }
+        }
+        failed
+    }
+
+    /// Why a target of a `Manager` row is not served, as of the last [`Db::set_managers`].
+    pub fn refused_manager(&self, target: &str) -> Option<&str> {
+        let Side::Embedded(e) = &self.side else { return None };
+        e.refused.get(target).map(String::as_str)
+    }
+
+    /// Something happened to a socket; `false` when it is not one of the database's.
+    pub fn event(&mut self, token: Token, reactor: &mut Reactor) -> bool {
+        match &mut self.side {
+            Side::Embedded(e) => e.event(token, reactor),
+            Side::Remote(r) => r.event(token, reactor, &mut self.client),
+        }
+    }
+
+    /// Moves what is to be moved: requests and answers, records to the file, connections to be made.
+    pub fn run(&mut self, reactor: &mut Reactor) -> Turn {
+        match &mut self.side {
+            Side::Embedded(e) => e.run(&mut self.client, reactor),
+            Side::Remote(r) => r.run(&mut self.client, reactor),
+        }
+        match &self.side {
+            Side::Embedded(e) => e.next(),
+            Side::Remote(r) if r.conn.is_none() => Turn::at(r.retry_ms),
+            // A probe, unless it is under way or cannot be sent yet: then the end of patience.
+            Side::Remote(r) => {
+                let probes =
+                    r.connecting || self.client.state() != ClientState::Ready || self.client.echo_pending();
+                Turn::at(r.heard_ms + if probes { 2 * PROBE_MS } else { PROBE_MS })
+            }
+        }
+    }
+
+    /// Ends all listening: who starts next finds nobody.
+    pub fn stop_listening(&mut self) {
+        if let Side::Embedded(e) = &mut self.side {
+            e.listeners.clear();
+        }
+    }
+
+    /// Names of the embedded server's databases, in order; none when it is served elsewhere.
+    pub fn names(&self) -> Vec<&str> {
+        match &self.side {
+            Side::Embedded(e) => e.server.database_names(),
+            Side::Remote(_) => Vec::new(),
+        }
+    }
+
+    /// What the embedded server listens for, besides the managers of the database: in order.
+    pub fn remotes(&self) -> Vec<&str> {
+        match &self.side {
+            Side::Embedded(e) => e.added.iter().chain([&e.own_target]).map(String::as_str).collect(),
+            Side::Remote(_) => Vec::new(),
+        }
+    }
+
+    /// Listens for one more target until [`Db::remove_remote`].
+    ///
+    /// # Errors
+    /// Nothing can listen there.
+    pub fn add_remote(&mut self, target: &str, reactor: &mut Reactor) -> Result<()> {
+        let Side::Embedded(e) = &mut self.side else { return Ok(()) };
+        if !e.listeners.contains_key(target) {
+            e.listen(target, reactor)?;
+        }
+        if target != e.own_target {
+            e.added.insert(target.to_string());
+        }
+        Ok(())
+    }
+
+    /// Ends what [`Db::add_remote`] began; `false` when there is no such target. What a manager wants as well goes on after the
+    /// next change of the database.
+    pub fn remove_remote(&mut self, target: &str) -> bool {
+        let Side::Embedded(e) = &mut self.side else { return false };
+        let was = e.added.remove(target);
+        if was {
+            e.listeners.remove(target);
+        }
+        was
+    }
+
+    /// Breaks off all connections to the embedded server.
+    pub fn reconnect_clients(&mut self, reactor: &Reactor) {
+        if let Side::Embedded(e) = &mut self.side {
+            let tokens: Vec<Token> = e.conns.keys().copied().collect();
+            tokens.into_iter().for_each(|token| e.close(token, reactor));
+        }
+    }
+
+    /// How often bounds of the embedded server were reached.
+    pub fn counters(&self) -> Counters {
+        match &self.side {
+            Side::Embedded(e) => e.server.counters(),
+            Side::Remote(_) => Counters::default(),
+        }
+    }
+
+    /// Compacts the embedded database's file.
+    pub fn compact(&mut self) -> Result<(), String> {
+        match &mut self.side {
+            Side::Embedded(e) => match e.server.database("Open_vSwitch") {
+                Some(db) => {
+                    e.file.compact(db);
+                    Ok(())
+                }
+                None => Err("no such database".to_string()),
+            },
+            Side::Remote(_) => Err("the database is served by another process".to_string()),
+        }
+    }
+}
+
+impl Embedded {
+    fn listen(&mut self, target: &str, reactor: &mut Reactor) -> Result<()> {
+        let endpoint = Endpoint::parse(target, DEFAULT_PORT)?;
+        anyhow::ensure!(
+            endpoint.is_passive(),
+            "{target}: connecting out to managers is not supported; use ptcp: or punix:"
+        );
+        let token = reactor.token();
+        let listener = Listener::open(&endpoint, reactor.registry(), token)
+            .with_context(|| format!("{target}: cannot listen"))?;
+        self.listeners.insert(target.to_string(), listener);
+        Ok(())
+    }
+
+    fn event(&mut self, token: Token, reactor: &mut Reactor) -> bool {
+        if let Some((target, listener)) = self.listeners.iter().find(|(_, l)| l.token() == token) {
+            let target = target.clone();
+            for conn in listener.accept(reactor) {
+                self.open(conn, &target, reactor);
+            }
+            return true;
+        }
+        let Some(peer) = self.conns.get_mut(&token) else { return false };
+        peer.unread = !peer.ended;
+        self.read(token, reactor);
+        true
+    }
+
+    fn open(&mut self, mut conn: Conn, target: &str, reactor: &mut Reactor) {
+        let origin = if target.starts_with("punix:") { Origin::Local } else { Origin::Remote };
+        match self.server.session_open_from(origin) {
+            Ok(session) => {
+                let heard_ms = sys::clock::monotonic_ms();
+                let target = target.to_string();
+                let peer = Peer {
+                    conn,
+                    session,
+                    target,
+                    unread: true,
+                    ended: false,
+                    deaf: false,
+                    heard_ms,
+                    asked_ms: None,
+                };
+                self.conns.insert(peer.conn.token(), peer);
+            }
+            Err(e) => {
+                log::warn!(target: "jsonrpc", "database connection of {} refused: {e}", conn.peer());
+                reactor.counts.refused += 1;
+                conn.close(reactor.registry());
+            }
+        }
+    }
+
+    /// Reads once from a client whose requests are wanted.
+    fn read(&mut self, token: Token, reactor: &mut Reactor) {
+        let Some(peer) = self.conns.get_mut(&token) else { return };
+        if peer.conn.flush(reactor.registry()).is_err() {
+            peer.deaf = true;
+            self.server.session_deafen(peer.session);
+        }
+        if peer.ended || !peer.unread || !self.server.session_wants_input(peer.session) {
+            return;
+        }
+        match peer.conn.read() {
+            Ok(Some((bytes, more))) => {
+                peer.unread = more;
+                if !bytes.is_empty() {
+                    (peer.heard_ms, peer.asked_ms) = (sys::clock::monotonic_ms(), None);
+                }
+                self.server.session_input(peer.session, &bytes, now());
+            }
+            Ok(None) | Err(_) => (peer.ended, peer.unread) = (true, false),
+        }
+    }
+
+    /// Closes the clients that send no more, or take no more, once their requests are done and the answers sent. Transactions of
+    /// theirs that still wait end.
+    fn close_ended(&mut self, reactor: &Reactor) {
+        let over = |p: &Peer| match p.deaf {
+            true => !p.unread && !self.server.session_has_requests(p.session),
+            false => p.ended && p.conn.backlog_bytes() == 0 && self.server.session_is_idle(p.session),
+        };
+        let over: Vec<Token> = self.conns.iter().filter(|(_, p)| over(p)).map(|(token, _)| *token).collect();
+        over.into_iter().for_each(|token| self.close(token, reactor));
+    }
+
+    /// When there is something to do without an event.
+    fn next(&self) -> Turn {
+        let wants = |p: &Peer| p.unread && self.server.session_wants_input(p.session);
+        let free = self.conns.values().filter(|p| p.is_free()).map(|p| p.session);
+        let free: BTreeSet<SessionId> = free.collect();
+        let sends = self.server.sessions_with_output().iter().any(|session| free.contains(session));
+        let more = self.server.has_work() || sends || self.conns.values().any(wants);
+        let probes = self.conns.values().filter_map(|p| self.probe_due_ms(p)).min();
+        Turn::more_if(more).and(Turn::from(probes)).and(Turn::from(self.server.next_deadline_ms()))
+    }
+
+    /// When a client is to be asked for a sign of life, or given up; not while it is the one who waits.
+    fn probe_due_ms(&self, peer: &Peer) -> Option<u64> {
+        let probe_ms = self.probes.get(&peer.target).copied().filter(|ms| *ms > 0)?;
+        Some(peer.asked_ms.unwrap_or(peer.heard_ms) + probe_ms)
+    }
+
+    /// Asks clients that are silent for a sign of life, and gives up those that gave none.
+    fn probe(&mut self, reactor: &mut Reactor) {
+        let now_ms = sys::clock::monotonic_ms();
+        let due = |(token, p): (&Token, &Peer)| (self.probe_due_ms(p)? <= now_ms).then_some(*token);
+        let due: Vec<Token> = self.conns.iter().filter_map(due).collect();
+        for token in due {
+            let Some(peer) = self.conns.get_mut(&token) else { continue };
+            if peer.asked_ms.is_none() {
+                peer.asked_ms = Some(now_ms);
+                self.server.session_probe(peer.session);
+                continue;
+            }
+            let seconds = self.probes.get(&peer.target).map_or(0.0, |ms| *ms as f64 / 1000.0);
+            let name = peer.conn.peer();
+            log::error!(target: "reconnect", "{name}: no response to inactivity probe after {seconds} seconds, disconnecting");
+            reactor.counts.probes_failed += 1;
+            self.close(token, reactor);
+        }
+    }
+
+    fn close(&mut self, token: Token, reactor: &Reactor) {
+        if let Some(mut peer) = self.conns.remove(&token) {
+            peer.conn.close(reactor.registry());
+            self.server.session_close(peer.session);
+        }
+    }
+
+    fn run(&mut self, client: &mut Client, reactor: &mut Reactor) {
+        self.server.work(now());
+        let unread: Vec<Token> =
+            self.conns.iter().filter(|(_, p)| p.unread).map(|(token, _)| *token).collect();
+        unread.into_iter().for_each(|token| self.read(token, reactor));
+        self.probe(reactor);
+        for told in self.file.written() {
+            match told {
+                Written::Synced(up_to) => self.server.log_synced(up_to),
+                Written::Failed(why) => {
+                    log::error!(target: "ovsdb_file", "{why}; the transactions since the last written one were taken back");
+                    self.server.log_failed(&why);
+                    self.file.go_on();
+                }
+            }
+        }
+        // The client and the server answer each other until both are quiet; each round trip is a few messages.
+        loop {
+            let request = client.take_output();
+            if !request.is_empty() {
+                self.server.session_input(self.local, &request, now());
+            }
+            self.file.append(self.server.take_log());
+            let answer = self.server.session_output(self.local);
+            if answer.is_empty() {
+                break;
+            }
+            if let Err(e) = client.input(&answer) {
+                log::error!(target: "jsonrpc", "the embedded database: {e}");
+                client.reset();
+            }
+        }
+        self.send(reactor);
+        if let Some(db) = self.server.database("Open_vSwitch") {
+            self.file.compact_if_due(db);
+        }
+    }
+
+    fn send(&mut self, reactor: &mut Reactor) {
+        let by_session: BTreeMap<SessionId, Token> =
+            self.conns.iter().map(|(t, p)| (p.session, *t)).collect();
+        let mut gone = Vec::new();
+        for session in self.server.sessions_with_output() {
+            let Some(token) = by_session.get(&session) else { continue };
+            let Some(peer) = self.conns.get_mut(token) else { continue };
+            // What a client does not read stays in the server, where it is bounded; one that reads gets a piece a turn.
+            if peer.is_free() {
+                let output = self.server.session_output_some(session, OUTPUT_PIECE_BYTES);
+                if !peer.deaf && peer.conn.send(&output, reactor.registry()).is_err() {
+                    // What it sent before it left is still there to read.
+                    (peer.deaf, peer.unread) = (true, !peer.ended);
+                    self.server.session_deafen(session);
+                }
+            }
+        }
+        for (session, why) in self.server.closing_sessions() {
+            if let Some(token) = by_session.get(&session) {
+                log::info!(target: "jsonrpc", "database connection closed: {why}");
+                gone.push(*token);
+            }
+        }
+        for token in gone {
+            self.close(token, reactor);
+        }
+        self.close_ended(reactor);
+    }
+}
+
+impl Peer {
+    /// Whether more output can be sent to it, or thrown away.
+    fn is_free(&self) -> bool {
+        self.deaf || self.conn.backlog_bytes() == 0
+    }
+}
+
+impl Remote {
+    fn event(&mut self, token: Token, reactor: &mut Reactor, client: &mut Client) -> bool {
+        let Some(conn) = self.conn.as_mut().filter(|c| c.token() == token) else { return false };
+        if self.connecting {
+            match conn.connected() {
+                Ok(true) => {
+                    self.connecting = false;
+                    self.backoff_ms = BACKOFF_MIN_MS;
+                    self.heard_ms = sys::clock::monotonic_ms();
+                    log::info!(target: "reconnect", "{}: connected", self.target);
+                }
+                Ok(false) => return true,
+                Err(e) => {
+                    let why = e.to_string();
+                    self.lost(&why, reactor, client);
+                    return true;
+                }
+            }
+        }
+        let problem = loop {
+            match conn.read() {
+                Ok(Some((bytes, more))) => {
+                    self.heard_ms = sys::clock::monotonic_ms();
+                    if let Err(e) = client.input(&bytes) {
+                        break Some(e.to_string());
+                    }
+                    if !more {
+                        break conn.flush(reactor.registry()).err().map(|e| e.to_string());
+                    }
+                }
+                Ok(None) => break Some("connection closed by peer".to_string()),
+                Err(e) => break Some(e.to_string()),
+            }
+        };
+        if let Some(why) = problem {
+            self.lost(&why, reactor, client);
+        }
+        true
+    }
+
+    fn lost(&mut self, why: &str, reactor: &Reactor, client: &mut Client) {
+        if let Some(mut conn) = self.conn.take() {
+            conn.close(reactor.registry());
+        }
+        log::info!(target: "reconnect", "{}: {why}; waiting {} ms before reconnecting", self.target, self.backoff_ms);
+        self.retry_ms = sys::clock::monotonic_ms() + self.backoff_ms;
+        self.backoff_ms = (self.backoff_ms * 2).min(BACKOFF_MAX_MS);
+        client.reset();
+    }
+
+    fn run(&mut self, client: &mut Client, reactor: &mut Reactor) {
+        let now_ms = sys::clock::monotonic_ms();
+        if self.conn.is_none() && now_ms >= self.retry_ms {
+            log::info!(target: "reconnect", "{}: connecting...", self.target);
+            let token = reactor.token();
+            match Conn::connect(&self.endpoint, reactor.registry(), token) {
+                Ok(conn) => {
+                    self.conn = Some(conn);
+                    self.connecting = true;
+                    self.heard_ms = now_ms;
+                }
+                Err(e) => self.lost(&format!("connection attempt failed ({e})"), reactor, client),
+            }
+        }
+        if self.conn.is_some() && now_ms >= self.heard_ms + 2 * PROBE_MS {
+            return self.lost("no response to inactivity probe", reactor, client);
+        }
+        if self.connecting {
+            return;
+        }
+        if self.conn.is_some()
+            && now_ms >= self.heard_ms + PROBE_MS
+            && client.state() == ClientState::Ready
+            && !client.echo_pending()
+        {
+            client.send_echo();
+        }
+        let Some(conn) = &mut self.conn else { return };
+        let output = client.take_output();
+        if !output.is_empty()
+            && let Err(e) = conn.send(&output, reactor.registry())
+        {
+            self.lost(&e.to_string(), reactor, client);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Devices behind ports: opening them, their addresses and MTUs, and what is known of them.
+//!
+//! Most are devices of the kernel; a dummy is none, and answers for itself.
+
+use dpif::DummyMode;
+use dpif::Provider;
+use dpif::{PortKind, PortSpec};
+use flow::{DpPort, MacAddr};
+use netdev::dummy::{Dummy, DummyPorts};
+use netdev::link::{self, EthtoolLink, LinkInfo};
+use ofproto::tunnel::TunnelConfig;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use vswitch::plan::{DeviceSettings, OpenInterface, OpenedInterface};
+
+/// What a port without a device says of its MTU.
+const BARE_MTU: u32 = 65_535;
+
+/// What a device is.
+#[derive(Clone)]
+pub enum Body {
+    /// A device of the kernel, by its index.
+    Kernel(u32),
+    /// A device of ours alone.
+    Dummy(Dummy),
+    /// No device at all, with an address for the sake of OpenFlow.
+    Bare(MacAddr),
+    /// A tunnel, whose device others share, with an address likewise.
+    Tunnel(Arc<TunnelConfig>, MacAddr),
+}
+
+/// A device that is open.
+#[derive(Clone)]
+pub struct Device {
+    /// Its interface name.
+    pub name: String,
+    /// The datapath it is in.
+    pub datapath: Arc<dyn Provider>,
+    /// Its number there.
+    pub dp_port: DpPort,
+    /// Its type as in the database.
+    pub type_name: String,
+    /// What it is.
+    pub body: Body,
+    /// The options that it was opened with.
+    pub options: BTreeMap<String, String>,
+}
+
+impl Device {
+    /// The port that a device is to be.
+    pub(crate) fn spec(open: &OpenInterface) -> PortSpec {
+        let tunnel = open.device.tunnel.as_ref();
+        let options = match tunnel {
+            None => open.device.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            Some(t) => {
+                vec![("dst_port".to_string(), t.dst_port.to_string()), ("gbp".to_string(), t.gbp.to_string())]
+            }
+        };
+        PortSpec {
+            name: tunnel.map_or(open.name.clone(), |t| t.device()),
+            kind: match open.type_name.as_str() {
+                "system" => PortKind::System,
+                "internal" => PortKind::Internal,
+                "tap" => PortKind::Tap,
+                other => PortKind::Other(other.to_string()),
+            },
+            mac: open.device.mac,
+            // Set afterwards: a device that cannot have it is used as it is.
+            mtu: None,
+            number: None,
+            options,
+        }
+    }
+
+    /// Opens a device and adds it to the datapath.
+    ///
+    /// # Errors
+    /// The whole text for its row: there is no such device, or it cannot be used.
+    pub fn open(
+        open: &OpenInterface,
+        datapath: &Arc<dyn Provider>,
+        dummies: DummyMode,
+        dummy_ports: &DummyPorts,
+    ) -> Result<(Device, OpenedInterface), String> {
+        let name = &open.name;
+        let failed = |why: &dyn std::fmt::Display| format!("could not open network device {name} ({why})");
+        let spec = Device::spec(open);
+        let of_kernel = spec.kind == PortKind::System || open.type_name == "afxdp";
+        if of_kernel && !dummies.replaces(&open.type_name) {
+            let info = link::link_info(name).map_err(|e| failed(&os_text(&e)))?;
+            if info.loopback {
+                // Whatever the switch sent there would be a packet from there.
+                return Err(format!("could not add network device {name} to ofproto (Invalid argument)"));
+            }
+        }
+        let dp_port = datapath.port_add(&spec).map_err(|e| failed(&e))?;
+        let body = match (dummy_ports.get(name), &open.device.tunnel) {
+            (Some(dummy), _) => Ok(Body::Dummy(dummy)),
+            (None, Some(tunnel)) => Ok(Body::Tunnel(tunnel.clone(), open.address)),
+            (None, None) if !datapath.has_netdev(dp_port) => {
+                Ok(Body::Bare(open.device.mac.unwrap_or(open.address)))
+            }
+            (None, None) => link::link_info(name).map(|info| Body::Kernel(info.ifindex)),
+        };
+        let (type_name, options) = (open.type_name.clone(), open.device.options.clone());
+        let device = body.and_then(|body| {
+            let device =
+                Device { name: name.clone(), datapath: datapath.clone(), dp_port, type_name, body, options };
+            let info = device.link()?;
+            Ok((device, info))
+        });
+        let (device, info) = device.map_err(|e| {
+            // It went away at once.
+            let _ = datapath.port_del(dp_port);
+            failed(&os_text(&e))
+        })?;
+        let mac = open.device.mac.or(info.mac.map(MacAddr)).unwrap_or_default();
+        let mtu = Some(open.device.mtu.unwrap_or(info.mtu)).filter(|mtu| *mtu != 0);
+        Ok((device, OpenedInterface { dp_port, mac, mtu }))
+    }
+
+    /// Its index; 0 for a device that the kernel does not know.
+    pub fn ifindex(&self) -> u32 {
+        match &self.body {
+            Body::Kernel(ifindex) => *ifindex,
+            Body::Dummy(dummy) => dummy.ifindex(),
+            Body::Bare(_) | Body::Tunnel(..) => 0,
+        }
+    }
+
+    /// Whether packets of such a tunnel may be this device's.
+    pub fn collides(&self, tunnel: &TunnelConfig) -> bool {
+        matches!(&self.body, Body::Tunnel(own, _) if own.collides(tunnel))
+    }
+
+    /// Its state now.
+    pub fn link(&self) -> std::io::Result<LinkInfo> {
+        match &self.body {
+            Body::Kernel(_) => link::link_info(&self.name),
+            Body::Dummy(dummy) => Ok(LinkInfo {
+                ifindex: dummy.ifindex(),
+                name: self.name.clone(),
+                mac: Some(dummy.mac()),
+                mtu: dummy.mtu(),
+                admin_up: dummy.admin_up(),
+                lower_up: dummy.admin_up(),
+                ..LinkInfo::default()
+            }),
+            Body::Bare(mac) => Ok(LinkInfo {
+                name: self.name.clone(),
+                mac: Some(mac.0),
+                mtu: BARE_MTU,
+                admin_up: true,
+                lower_up: true,
+                ..LinkInfo::default()
+            }),
+            // Its MTU is that of whatever way its packets take.
+            Body::Tunnel(_, mac) => Ok(LinkInfo {
+                name: self.name.clone(),
+                mac: Some(mac.0),
+                admin_up: true,
+                lower_up: true,
+                ..LinkInfo::default()
+            }),
+        }
+    }
+
+    /// What its driver says of speed and duplex.
+    pub fn ethtool(&self) -> Option<EthtoolLink> {
+        match self.body {
+            Body::Kernel(_) => link::ethtool_link(&self.name).ok(),
+            Body::Dummy(_) | Body::Bare(_) | Body::Tunnel(..) => None,
+        }
+    }
+
+    /// Name, version and firmware of its driver.
+    pub fn driver(&self) -> Option<[String; 3]> {
+        match self.body {
+            Body::Kernel(_) => link::driver(&self.name).ok(),
+            Body::Dummy(_) | Body::Bare(_) | Body::Tunnel(..) => None,
+        }
+    }
+
+    /// Whether the device still is there, be it in another network namespace; `None` when the kernel tells of its end.
+    pub fn own_exists(&self) -> Option<bool> {
+        self.datapath.own_device_exists(self.dp_port)
+    }
+
+    /// Whether other options take effect only when the device is opened anew.
+    pub fn must_reopen(&self, wanted: &DeviceSettings) -> bool {
+        if let (Body::Tunnel(is, _), Some(wanted)) = (&self.body, &wanted.tunnel) {
+            // What is said to the device that tunnels share; the rest is translation's.
+            return (is.dst_port, is.gbp) != (wanted.dst_port, wanted.gbp);
+        }
+        let opened_by_options =
+            matches!(self.body, Body::Dummy(_) | Body::Bare(_)) || self.type_name == "afxdp";
+        let sends_otherwise = self.options.get("merge_udp") != wanted.options.get("merge_udp");
+        opened_by_options && self.options != wanted.options || self.type_name == "system" && sends_otherwise
+    }
+
+    /// Sets it up or down, as a controller asks.
+    ///
+    /// # Errors
+    /// It cannot be set so, and why.
+    pub fn set_admin_up(&self, up: bool) -> Result<(), String> {
+        match &self.body {
+            Body::Kernel(ifindex) => link::set_admin_up(*ifindex, up).map_err(|e| {
+                format!(
+                    "interface {}: cannot set it {}: {}",
+                    self.name,
+                    if up { "up" } else { "down" },
+                    os_text(&e)
+                )
+            }),
+            Body::Dummy(dummy) => {
+                dummy.set_admin_up(up);
+                Ok(())
+            }
+            Body::Bare(_) | Body::Tunnel(..) => {
+                Err(format!("interface {}: it has no device to be set up or down", self.name))
+            }
+        }
+    }
+
+    /// Sets address, MTU, and what concerns receive queues, as far as it can be done.
+    ///
+    /// # Errors
+    /// All that could not be set, and why.
+    pub fn update(&mut self, wanted: &DeviceSettings) -> Result<(), String> {
+        if let (Body::Tunnel(config, _), Some(wanted)) = (&mut self.body, &wanted.tunnel) {
+            config.clone_from(wanted);
+        }
+        let failed = |what: &str, why: &dyn std::fmt::Display| {
+            format!("interface {}: cannot set {what}: {why}", self.name)
+        };
+        let mut errors = Vec::new();
+        let options: Vec<_> = wanted.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        if let Some(threads) = self.datapath.pmd_threads()
+            && let Err(e) = threads.port_rx_update(self.dp_port, &options, &wanted.rxq_affinity)
+        {
+            errors.push(failed("receive queues", &e));
+        }
+        let info = self.link().map_err(|e| failed("anything", &os_text(&e)))?;
+        if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu != info.mtu) {
+            let set = match &self.body {
+                Body::Kernel(ifindex) => link::set_mtu(*ifindex, mtu).map_err(|e| os_text(&e)),
+                Body::Dummy(dummy) => dummy.set_mtu(mtu).map_err(|e| e.to_string()),
+                Body::Bare(_) => Err("it has none".to_string()),
+                Body::Tunnel(..) => Err("a tunnel has that of the way its packets take".to_string()),
+            };
+            errors.extend(set.err().map(|e| failed(&format!("MTU {mtu}"), &e)));
+        }
+        // An existing device's address belongs to whoever made it.
+        let ours =
+            !["system", "afxdp"].contains(&self.type_name.as_str()) || !matches!(self.body, Body::Kernel(_));
+        if let Some(mac) = wanted.mac.filter(|mac| ours && info.mac != Some(mac.0)) {
+            let set = match &self.body {
+                Body::Kernel(ifindex) => link::set_mac(*ifindex, mac.0).map_err(|e| os_text(&e)),
+                Body::Dummy(dummy) => {
+                    dummy.set_mac(mac.0);
+                    Ok(())
+                }
+                Body::Bare(_) | Body::Tunnel(..) => Err("it keeps its own".to_string()),
+            };
+            errors.extend(set.err().map(|e| failed(&format!("address {mac}"), &e)));
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+    }
+}
+
+/// The system's own words for an error, without its number and without what was tried.
+pub(crate) fn os_text(e: &std::io::Error) -> String {
+    let text = e.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    text.rsplit(": ").next().unwrap_or(text).to_string()
+}

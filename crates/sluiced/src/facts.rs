@@ -1,0 +1,384 @@
+//! Facts about the running switch for the database: what devices say, counters, versions; and writing them back.
+
+use super::db::Db;
+use super::devices::Device;
+use super::features::port_features;
+use super::instances::Instances;
+use dpif::{DropReason, PortStats};
+use flow::{DpPort, MacAddr};
+use netdev::dummy::{DummyStats, QueueStats};
+use netdev::link::{self, EthtoolLink, LinkInfo};
+use ofproto::ports::{PortCounters, PortFeatures};
+use ovsdb::client::{ColumnValue, LockState, RowView, TxnBuilder, TxnId};
+use ovsdb::value::{Datum, Uuid};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use sync::Ordering;
+use vswitch::plan::NOTICE_KEY;
+use vswitch::status::{ControllerFacts, Counters, Duplex, Facts, ManagerFacts, SwitchFacts, UpDown};
+use vswitch::{Planner, SupportedTypes, Writeback};
+
+/// Version of OVS that tools are told.
+const OVS_VERSION: &str = "3.5.4";
+
+struct Link {
+    info: LinkInfo,
+    settings: Option<EthtoolLink>,
+    driver: Option<[String; 3]>,
+    /// Changes of its carrier before it was a port.
+    changes_before: u32,
+}
+
+/// Gathers facts and writes them.
+pub(crate) struct FactKeeper {
+    writeback: Writeback,
+    in_flight: Option<TxnId>,
+    root_asked: bool,
+    links: BTreeMap<String, Link>,
+    /// Counters as of the last time they were due.
+    statistics: BTreeMap<String, Counters>,
+    switch: SwitchFacts,
+    run_dir: PathBuf,
+    /// Figures of the machine are wanted.
+    machine: bool,
+    system_id: Option<String>,
+    embedded: bool,
+    controllers: BTreeMap<Uuid, ControllerFacts>,
+    dirty: bool,
+    last_written: Option<i64>,
+}
+
+impl FactKeeper {
+    /// Nothing known yet. `system_id` is given when the database is ours, and so is the description of the system.
+    pub(crate) fn new(supported: &SupportedTypes, system_id: Option<String>, run_dir: &Path) -> FactKeeper {
+        let embedded = system_id.is_some();
+        let (system_type, system_version) = system();
+        let own = |text: String| embedded.then_some(text);
+        FactKeeper {
+            writeback: Writeback::new(Some(super::db::LOCK.to_string())),
+            in_flight: None,
+            root_asked: false,
+            links: BTreeMap::new(),
+            statistics: BTreeMap::new(),
+            switch: SwitchFacts {
+                iface_types: Some(supported.interface_types()),
+                datapath_types: Some(supported.datapath_types()),
+                ovs_version: own(OVS_VERSION.to_string()),
+                db_version: own(ovsdb::schema::open_vswitch().version.to_string()),
+                system_type: own(system_type),
+                system_version: own(system_version),
+                dpdk_version: own("none".to_string()),
+                ..SwitchFacts::default()
+            },
+            run_dir: run_dir.to_path_buf(),
+            machine: false,
+            system_id,
+            embedded,
+            controllers: BTreeMap::new(),
+            dirty: true,
+            last_written: None,
+        }
+    }
+
+    /// Sets how often statistics are written.
+    pub(crate) fn set_interval_ms(&mut self, interval_ms: u64) {
+        self.writeback.set_stats_interval_ms(interval_ms);
+    }
+
+    /// Sets whether figures of the machine are written (`enable-statistics`).
+    pub(crate) fn set_machine(&mut self, wanted: bool) {
+        self.machine = wanted;
+    }
+
+    /// When there may be something to write without an event.
+    pub(crate) fn next_ms(&self, now_ms: u64) -> u64 {
+        if self.in_flight.is_some() { now_ms + 1000 } else { self.writeback.next_due_ms().max(now_ms) }
+    }
+
+    /// The database changed: facts are compared with it anew. In a database of ours, the root row is made when it is
+    /// missing.
+    pub(crate) fn prepare(&mut self, db: &mut Db) {
+        self.dirty = true;
+        if !self.embedded || self.root_asked || db.client_ref().replica().row_count("Open_vSwitch") > 0 {
+            return;
+        }
+        self.root_asked = true;
+        let mut txn = TxnBuilder::new();
+        let external_ids = Datum::map(self.system_id.iter().map(|id| ("system-id", id.as_str())));
+        txn.insert("Open_vSwitch", [("external_ids", ColumnValue::from(external_ids))]);
+        txn.comment("sluiced: a new database");
+        if let Err(e) = db.client().transact(txn) {
+            log::warn!(target: "bridge", "cannot set up the database: {e}");
+        }
+    }
+
+    /// Takes the outcome of the transaction in flight.
+    pub(crate) fn take_outcomes(&mut self, db: &mut Db, now_ms: u64) {
+        for (id, outcome) in db.client().take_outcomes() {
+            if self.in_flight == Some(id) {
+                self.in_flight = None;
+                self.dirty = true;
+                if let ovsdb::client::TxnOutcome::Error(why) = &outcome {
+                    log::warn!(target: "bridge", "the database refused the switch's status: {why:?}");
+                }
+                self.writeback.outcome(&outcome, now_ms);
+            }
+        }
+    }
+
+    /// Reads the state of open devices anew.
+    pub(crate) fn refresh_links(&mut self, devices: &BTreeMap<String, Device>) {
+        self.links.retain(|name, _| devices.contains_key(name));
+        for (name, device) in devices {
+            let Ok(info) = device.link() else { continue };
+            let known = self.links.get(name);
+            if known.is_some_and(|l| l.info == info) {
+                continue;
+            }
+            self.dirty = true;
+            // What the driver says changes with the carrier at most.
+            let changes_before = known.map_or(info.carrier_changes, |l| l.changes_before);
+            let link = Link { settings: device.ethtool(), driver: device.driver(), changes_before, info };
+            self.links.insert(name.clone(), link);
+        }
+    }
+
+    /// Takes facts about controllers.
+    pub(crate) fn set_controllers(&mut self, controllers: BTreeMap<Uuid, ControllerFacts>) {
+        let lasting = |all: &BTreeMap<Uuid, ControllerFacts>| {
+            let strip = |f: &ControllerFacts| (f.is_connected, f.role, f.status.get("state").cloned());
+            all.iter().map(|(u, f)| (*u, strip(f))).collect::<Vec<_>>()
+        };
+        self.dirty |= lasting(&controllers) != lasting(&self.controllers);
+        self.controllers = controllers;
+    }
+
+    /// Whether a device is set down; `None` when nothing is known of it.
+    pub(crate) fn admin_down(&self, name: &str) -> Option<bool> {
+        self.links.get(name).map(|l| !l.info.admin_up)
+    }
+
+    /// Whether a device is without carrier; `None` when nothing is known of it.
+    pub(crate) fn link_down(&self, name: &str) -> Option<bool> {
+        self.links.get(name).map(|l| !l.info.carrier())
+    }
+
+    /// What the driver of a device says of its link, nothing when it does not tell; `None` when nothing is known of it.
+    pub(crate) fn features(&self, name: &str) -> Option<PortFeatures> {
+        self.links.get(name).map(|l| l.settings.as_ref().map(port_features).unwrap_or_default())
+    }
+
+    /// Writes what differs and is due.
+    pub(crate) fn write_back(
+        &mut self,
+        db: &mut Db,
+        planner: &Planner,
+        instances: &Instances,
+        acknowledged: Option<i64>,
+        now_ms: u64,
+    ) {
+        self.writeback.set_lock_held(db.client_ref().lock_state() == LockState::Held);
+        let due = self.writeback.wants_statistics(now_ms);
+        let newly = acknowledged.is_some() && acknowledged != self.last_written;
+        if !due && !newly && !self.dirty || self.in_flight.is_some() {
+            return;
+        }
+        if let Some(next_cfg) = acknowledged {
+            self.writeback.acknowledged(next_cfg);
+            self.last_written = acknowledged;
+        }
+        if due {
+            let wanted = self.machine.then(|| super::machine::statistics(&self.run_dir));
+            self.switch.statistics = Some(wanted.unwrap_or_default());
+            self.gather_statistics(planner, instances);
+        }
+        let mut facts = self.facts(planner);
+        facts.managers = managers(db);
+        self.writeback.set_missing(db.client_ref().missing());
+        let Some(txn) = self.writeback.next(db.client_ref().replica(), &facts, now_ms) else {
+            self.dirty = false;
+            return;
+        };
+        match db.client().transact(txn) {
+            Ok(id) => {
+                self.in_flight = Some(id);
+                self.dirty = false;
+            }
+            Err(e) => {
+                log::debug!(target: "bridge", "cannot write status: {e}");
+                self.writeback.not_sent(now_ms);
+            }
+        }
+    }
+
+    fn facts(&self, planner: &Planner) -> Facts {
+        let mut facts = planner.facts();
+        facts.switch = self.switch.clone();
+        for (row, known) in &self.controllers {
+            let told = facts.controllers.entry(*row).or_default();
+            let notice = std::mem::replace(told, known.clone()).status;
+            told.status.extend(notice);
+        }
+        for bridge in facts.bridges.values_mut() {
+            bridge.datapath_version = "<built-in>".to_string();
+        }
+        for port in planner.open_ports() {
+            let Some(known) = port.row.and_then(|row| facts.interfaces.get_mut(&row)) else { continue };
+            if let Some(statistics) = self.statistics.get(port.name) {
+                known.statistics = statistics.clone();
+            }
+            let Some(link) = self.links.get(port.name) else {
+                if port.type_name == "patch" {
+                    (known.admin_state, known.link_state) = (Some(UpDown::Up), Some(UpDown::Up));
+                    (known.ifindex, known.link_resets) = (Some(0), Some(0));
+                    known.mac_in_use = Some(port.mac);
+                }
+                continue;
+            };
+            let up = |up: bool| Some(if up { UpDown::Up } else { UpDown::Down });
+            known.ifindex = Some(link.info.ifindex);
+            known.mac_in_use = link.info.mac.map(MacAddr);
+            known.mtu = Some(link.info.mtu).filter(|mtu| *mtu != 0);
+            known.admin_state = up(link.info.admin_up);
+            known.link_state = up(link.info.carrier());
+            known.link_resets = Some(link.info.carrier_changes.wrapping_sub(link.changes_before).into());
+            if let Some(settings) = &link.settings {
+                known.link_speed_bps = settings.speed_mbps.map(|mbps| u64::from(mbps) * 1_000_000);
+                known.duplex = settings.duplex.map(|d| match d {
+                    link::Duplex::Half => Duplex::Half,
+                    link::Duplex::Full => Duplex::Full,
+                });
+            }
+            if let Some([name, version, firmware]) = &link.driver {
+                let rows =
+                    [("driver_name", name), ("driver_version", version), ("firmware_version", firmware)];
+                known.status.extend(rows.map(|(k, v)| (k.to_string(), v.clone())));
+            }
+        }
+        facts
+    }
+
+    /// One question to each datapath, whatever its ports are.
+    fn gather_statistics(&mut self, planner: &Planner, instances: &Instances) {
+        let all = instances.iter().map(|i| (i.name(), i.datapath.all_port_stats().into_iter().collect()));
+        let all: BTreeMap<&str, HashMap<DpPort, PortStats>> = all.collect();
+        let told = |port: &vswitch::plan::OpenPort<'_>| {
+            let instance = instances.of_bridge(port.bridge)?;
+            let view = instance.backer.view();
+            let port_of_view = view.bridge(port.bridge).and_then(|b| b.ports.port(port.of_port));
+            if let Some(p) = port_of_view.filter(|p| p.is_counted_here()) {
+                return Some(translated_counters(&p.counters));
+            }
+            let stats = all.get(instance.name())?.get(&port.dp_port?)?;
+            let dummy = instances.dummy_ports().get(port.name);
+            Some(dummy.map_or_else(|| device_counters(stats), |dummy| dummy_counters(&dummy.stats())))
+        };
+        self.statistics =
+            planner.open_ports().filter_map(|p| Some((p.name.to_string(), told(&p)?))).collect();
+    }
+}
+
+/// What is wrong with managers, as far as they are served here.
+fn managers(db: &Db) -> BTreeMap<Uuid, ManagerFacts> {
+    if !db.is_embedded() {
+        return BTreeMap::new();
+    }
+    let of_row = |row: RowView<'_>| {
+        let refused = db.refused_manager(row.str("target"));
+        let status = refused.map(|why| (NOTICE_KEY.to_string(), why.to_string())).into_iter().collect();
+        (row.uuid(), ManagerFacts { status, ..ManagerFacts::default() })
+    };
+    db.client_ref().replica().rows("Manager").map(of_row).collect()
+}
+
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Counters of a port, by the names that stock switches have for them, and drops by their reasons.
+fn device_counters(stats: &PortStats) -> Counters {
+    let s = stats.with_device();
+    let own = [
+        ("rx_packets", s.rx_packets),
+        ("rx_bytes", s.rx_bytes),
+        ("rx_dropped", s.rx_dropped),
+        ("rx_errors", s.rx_errors),
+        ("tx_packets", s.tx_packets),
+        ("tx_bytes", s.tx_bytes),
+        ("tx_dropped", s.tx_dropped),
+        ("tx_errors", s.tx_errors),
+    ];
+    let of_device = s.device.map(|d| {
+        [
+            ("collisions", d.collisions),
+            ("rx_crc_err", d.rx_crc),
+            ("rx_frame_err", d.rx_frame),
+            ("rx_missed_errors", d.rx_missed),
+            ("rx_multicast_packets", d.rx_multicast),
+            ("rx_over_err", d.rx_over),
+        ]
+    });
+    let rows = own.into_iter().chain(of_device.into_iter().flatten());
+    let known = rows.filter(|(_, v)| *v != u64::MAX);
+    let mut all: Counters = known.map(|(k, v)| (k.to_string(), signed(v))).collect();
+    all.extend(drop_counters(stats));
+    all
+}
+
+/// Counters of a dummy, as stock switches tell them: two more to try custom ones with, and those of its queues. All sends
+/// go by one.
+fn dummy_counters(s: &DummyStats) -> Counters {
+    let queue = |way: &str, n: usize, q: &QueueStats| {
+        [(format!("{way}_q{n}_packets"), signed(q.packets)), (format!("{way}_q{n}_bytes"), signed(q.bytes))]
+    };
+    let all = [
+        ("rx_packets", s.rx.packets),
+        ("rx_bytes", s.rx.bytes),
+        ("tx_packets", s.tx.packets),
+        ("tx_bytes", s.tx.bytes),
+        ("rx_custom_packets_1", s.rx.packets),
+        ("rx_custom_packets_2", s.rx.packets),
+    ];
+    let mut all: Counters = all.map(|(k, v)| (k.to_string(), signed(v))).into();
+    all.extend(s.rx_queues.iter().enumerate().flat_map(|(n, q)| queue("rx", n, q)));
+    all.extend(queue("tx", 0, &s.tx));
+    all
+}
+
+/// Drops by the names of stock switches where these count them at all, and by names of our own: only those that occurred, so
+/// that a port without any has the counters of stock switches.
+fn drop_counters(s: &PortStats) -> Counters {
+    let failures =
+        [DropReason::TxNoBuffers, DropReason::TxQueueFull, DropReason::TxDown, DropReason::TxFailed];
+    let sum = |reasons: &[DropReason]| reasons.iter().map(|r| s.tx_drops[*r as usize]).sum::<u64>();
+    let stock = [
+        ("ovs_tx_failure_drops", sum(&failures)),
+        ("ovs_tx_invalid_hwol_drops", sum(&[DropReason::TxBadOffload])),
+        ("ovs_tx_mtu_exceeded_drops", sum(&[DropReason::TxTooBig])),
+    ];
+    let occurred = stock.into_iter().filter(|(_, n)| *n > 0);
+    let own = s.drops_by_name().into_iter().map(|(name, n)| (format!("sluice_{name}_drops"), signed(n)));
+    occurred.map(|(name, n)| (name.to_string(), signed(n))).chain(own).collect()
+}
+
+fn translated_counters(c: &PortCounters) -> Counters {
+    let [rx_packets, rx_bytes] = [0, 1].map(|i| c.rx[i].load(Ordering::Relaxed));
+    let [tx_packets, tx_bytes] = [0, 1].map(|i| c.tx[i].load(Ordering::Relaxed));
+    let rows = [
+        ("rx_packets", rx_packets),
+        ("rx_bytes", rx_bytes),
+        ("tx_packets", tx_packets),
+        ("tx_bytes", tx_bytes),
+    ];
+    rows.map(|(k, v)| (k.to_string(), signed(v))).into()
+}
+
+/// Name and version of the system, as start scripts write them (os-release(5)).
+fn system() -> (String, String) {
+    let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let value = |key: &str| {
+        let line = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
+        line.map_or("unknown".to_string(), |v| v.trim_matches('"').to_string())
+    };
+    (value("ID"), value("VERSION_ID"))
+}

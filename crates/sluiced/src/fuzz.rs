@@ -1,0 +1,30 @@
+//! Entry points for fuzzing: any bytes in, no panic out.
+
+use crate::appctl::packet_of_hex;
+use crate::stream::Endpoint;
+use vlog::vlog;
+
+/// Words of operators: a log specification (`vlog/set`), a connection target, the packet of a trace.
+pub fn words(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if vlog().set(text).is_ok() {
+        assert!(!vlog().list().is_empty());
+    }
+    if let Ok(endpoint) = Endpoint::parse(text, 6653) {
+        assert_eq!(Endpoint::parse(text, 6653), Ok(endpoint));
+    }
+    // Any answer will do.
+    let _ = probes::parse_request(text);
+    if let Ok(packet) = packet_of_hex(text) {
+        assert!(packet.len() * 2 <= text.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_corpus_of_words_is_replayed() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/words");
+        testkit::replay_corpus(folder, super::words);
+    }
+}

@@ -1,0 +1,400 @@
+//! The datapaths that run: one for each datapath type that has bridges, each with its slow path and what its bridges share.
+//!
+//! An instance starts with the first bridge of its type and ends with the last one.
+
+use crate::observer::SlowPathProbes;
+use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
+use anyhow::{Context, Result};
+use dpif::{
+    DpifOp, DummyMode, OpBatch, OpResult, PerfLog, PmdId, PmdStats, PortKind, PortSpec, Provider, ReplySink,
+    ThreadPlan,
+};
+use dpif_netdev::ablation::Ablation;
+use dpif_netdev::{QueueWatch, UserspaceConfig, UserspaceDatapath};
+use dpif_netlink::{KernelConfig, KernelDatapath, Mode};
+use flow::DpPort;
+use netdev::dummy::DummyPorts;
+use ofproto::backer::Backer;
+use ofproto::ports::BridgeId;
+use ofproto::revalidate::RevalidatorStats;
+use ofproto::view::BridgeView;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+use sync::{Ordering, lock};
+use vswitch::config::{GlobalConfig, UpcallDispatch};
+
+/// VLAN tags that keys tell apart.
+const VLAN_LIMIT: u8 = 1;
+/// How long a forwarding thread may take to answer a command.
+const ASK_LIMIT: Duration = Duration::from_secs(5);
+
+/// One datapath with its slow path.
+pub struct Instance {
+    /// What its bridges share.
+    pub backer: Arc<Backer>,
+    /// The datapath.
+    pub datapath: Arc<dyn Provider>,
+    slow: SlowPath,
+    bridges: BTreeSet<BridgeId>,
+    /// `n-handler-threads`.
+    handlers: Option<u32>,
+    seen_epoch: u64,
+}
+
+impl Instance {
+    fn start(
+        type_name: &str,
+        settings: &Settings,
+        global: Option<&GlobalConfig>,
+        wake: &Wake,
+    ) -> Result<Instance> {
+        let hash_seed = sys::random::u64().context("no random numbers")?;
+        let mut backer = Backer::new(hash_seed.rotate_left(17));
+        backer.observer = Some(&SlowPathProbes);
+        backer.debug_actions = settings.dummies != DummyMode::Off;
+        let vlan_limit = VLAN_LIMIT;
+        backer.rewrite =
+            Some(Box::new(move |packet, key, action| datapath::rewrite(packet, key, action, vlan_limit)));
+        let rests = global.is_some_and(|g| g.flow_restore_wait);
+        let of_kernel =
+            (type_name == "system" && !settings.dummies.is_datapath(type_name)).then(|| kernel(global));
+        let (backer, datapath) = match of_kernel.transpose()? {
+            Some(datapath) => {
+                backer.capabilities = datapath.capabilities();
+                (Arc::new(backer), datapath)
+            }
+            None => {
+                let backer = Arc::new(backer);
+                let datapath = userspace(type_name, settings, hash_seed, &backer, wake)?;
+                (backer, datapath)
+            }
+        };
+        let slow = SlowPath::start(&backer, datapath.clone(), None, rests, wake.clone())
+            .context("cannot start the slow path")?;
+        Ok(Instance { backer, datapath, slow, bridges: BTreeSet::new(), handlers: None, seen_epoch: 0 })
+    }
+
+    /// `type@name`.
+    pub fn name(&self) -> &str {
+        self.datapath.name()
+    }
+
+    /// Whether a name from a command line means this datapath: whole, or without its type.
+    pub fn is_named(&self, name: &str) -> bool {
+        let own = self.name();
+        name == own || own.split_once('@').is_some_and(|(_, short)| name == short)
+    }
+
+    /// State of the revalidator.
+    pub fn revalidator(&self) -> &RevalidatorState {
+        &self.slow.state
+    }
+
+    /// Figures of the revalidator's last rounds.
+    pub fn revalidator_stats(&self) -> RevalidatorStats {
+        *lock(&self.slow.state.stats)
+    }
+
+    /// Makes the revalidator look at once.
+    pub fn wake_revalidator(&self) {
+        self.slow.wake_revalidator();
+    }
+
+    /// Sends operations to a thread and waits for their results.
+    pub fn ask(&self, pmd: PmdId, ops: Vec<DpifOp>) -> Result<Vec<OpResult>, String> {
+        let (results, answer) = sync_channel(1);
+        self.datapath.operate(OpBatch { pmd, ops, tag: 0, reply: Some(Arc::new(Ask(results))) });
+        answer.recv_timeout(ASK_LIMIT).map_err(|_| "a forwarding thread did not answer".to_string())
+    }
+
+    /// Counters of all threads.
+    pub fn pmd_stats(&self) -> Vec<(PmdId, PmdStats)> {
+        let mut all = Vec::new();
+        for pmd in self.datapath.pmds() {
+            if let Ok(mut results) = self.ask(pmd, vec![DpifOp::Stats])
+                && let Some(OpResult::Stats(stats)) = results.pop()
+            {
+                all.push((pmd, *stats));
+            }
+        }
+        all
+    }
+
+    /// Counters of all threads together, and of those that ended.
+    pub fn totals(&self) -> PmdStats {
+        let mut sum = self.datapath.ended_threads();
+        self.pmd_stats().iter().for_each(|(_, stats)| sum.add(stats));
+        sum
+    }
+
+    /// Makes the revalidator do a round at once; its number, over when [`RevalidatorState::finished`] is past it.
+    pub fn order_round(&self) -> u64 {
+        let state = &self.slow.state;
+        // One more may have begun of which nothing is told yet.
+        let next = state.begun.load(Ordering::Acquire) + 1;
+        state.wanted.fetch_max(next + 1, Ordering::AcqRel);
+        self.wake_revalidator();
+        next
+    }
+
+    fn set_global(&mut self, global: &GlobalConfig) {
+        let limits = &self.backer.limits;
+        limits.set_flow_limit(global.flow_limit.into());
+        limits.max_idle_ms.store(global.max_idle_ms, Ordering::Relaxed);
+        limits.max_revalidator_ms.store(global.max_revalidator_ms, Ordering::Relaxed);
+        limits.min_revalidate_pps.store(global.min_revalidate_pps, Ordering::Relaxed);
+        if !global.flow_restore_wait {
+            self.slow.begin();
+        }
+        self.handlers = global.handler_threads;
+        self.set_handlers();
+        if let Some(threads) = self.datapath.pmd_threads()
+            && let Err(e) = threads.configure(&global.threads)
+        {
+            log::error!(target: "dpif_netdev", "{}: {e}; the threads stay as they were", self.name());
+        }
+    }
+
+    fn set_handlers(&mut self) {
+        if let Err(e) = self.slow.set_handlers(self.handlers) {
+            log::error!(target: "ofproto_dpif_upcall", "{}: not all handlers could be started: {e}", self.name());
+        }
+    }
+
+    /// Housekeeping, about once a second.
+    fn tick(&mut self) {
+        self.datapath.tick();
+        if self.slow.lacks_handlers() {
+            self.set_handlers();
+        }
+    }
+
+    fn set_perf_log(&self, log: PerfLog) {
+        if let Some(threads) = self.datapath.pmd_threads() {
+            threads.set_perf_log(log);
+        }
+    }
+
+    /// Serves the ports that no thread polls, and wakes the revalidator when the tables have changed; `true` when there is
+    /// more to do at once.
+    fn run(&mut self) -> bool {
+        let more = self.datapath.run_main();
+        let epoch = self.backer.epoch();
+        // Without flows a round has nothing to check. One that is put later from an older view is looked at when it is put.
+        if epoch != self.seen_epoch && !self.backer.ukeys.is_empty() {
+            self.seen_epoch = epoch;
+            self.wake_revalidator();
+        }
+        more
+    }
+}
+
+/// The kernel's datapath.
+fn kernel(global: Option<&GlobalConfig>) -> Result<Arc<dyn Provider>> {
+    let config = KernelConfig {
+        name: "system@ovs-system".to_string(),
+        dispatch: global.and_then(|g| g.upcall_dispatch).map(|wanted| match wanted {
+            UpcallDispatch::PerCpu => Mode::PerCpu,
+            UpcallDispatch::PerPort => Mode::PerPort,
+        }),
+        keep_flows: global.is_some_and(|g| g.flow_restore_wait),
+    };
+    Ok(Arc::new(KernelDatapath::start(&config).map_err(anyhow::Error::from)?))
+}
+
+/// A userspace datapath of that type.
+fn userspace(
+    type_name: &str,
+    settings: &Settings,
+    hash_seed: u64,
+    backer: &Arc<Backer>,
+    wake: &Wake,
+) -> Result<Arc<dyn Provider>> {
+    let dummies = settings.dummies;
+    let dummy = dummies.is_datapath(type_name);
+    let config = UserspaceConfig {
+        name: format!("{type_name}@ovs-{type_name}"),
+        dummy,
+        dummies,
+        dummy_ports: settings.dummy_ports.clone(),
+        dummy_numa: settings.numa.clone(),
+        ablation: settings.ablation.clone(),
+        watch: settings.watch.clone(),
+        threads: ThreadPlan::default(),
+        vlan_limit: VLAN_LIMIT,
+        hash_seed,
+    };
+    let inline = Arc::new(InlineSlowPath {
+        backer: backer.clone(),
+        datapath: config.name.clone(),
+        wake: wake.clone(),
+    });
+    let datapath: Arc<dyn Provider> =
+        Arc::new(UserspaceDatapath::start(&config, inline).context("cannot start the forwarding threads")?);
+    if dummy {
+        // As stock switches have it: the port that stands for the datapath itself.
+        let local = PortSpec {
+            name: format!("ovs-{type_name}"),
+            kind: PortKind::Other("dummy-internal".to_string()),
+            mac: None,
+            mtu: None,
+            number: Some(DpPort(0)),
+            options: Vec::new(),
+        };
+        datapath.port_add(&local).context("cannot make the datapath's own port")?;
+    }
+    Ok(datapath)
+}
+
+/// What the command line says of datapaths.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// How far dummies stand in for what is real.
+    pub dummies: DummyMode,
+    /// The dummies of all datapaths.
+    pub dummy_ports: DummyPorts,
+    /// Cores that are pretended, by their NUMA nodes; empty for the machine's own.
+    pub numa: Vec<u16>,
+    /// What the fast path does without.
+    pub ablation: Ablation,
+    /// Tells of queues that the main loop polls.
+    pub watch: Option<Arc<QueueWatch>>,
+}
+
+/// All that run.
+pub struct Instances {
+    by_type: BTreeMap<String, Instance>,
+    global: Option<Arc<GlobalConfig>>,
+    settings: Settings,
+    wake: Wake,
+    perf_log: PerfLog,
+}
+
+impl Instances {
+    /// None yet. `wake` is called when events wait in a backer.
+    pub(crate) fn new(settings: Settings, wake: Wake) -> Instances {
+        Instances { by_type: BTreeMap::new(), global: None, settings, wake, perf_log: PerfLog::default() }
+    }
+
+    /// The dummies of all datapaths.
+    pub(crate) fn dummy_ports(&self) -> &DummyPorts {
+        &self.settings.dummy_ports
+    }
+
+    /// In order of their types.
+    pub fn iter(&self) -> impl Iterator<Item = &Instance> {
+        self.by_type.values()
+    }
+
+    /// The one that serves a bridge.
+    pub fn of_bridge(&self, bridge: BridgeId) -> Option<&Instance> {
+        self.iter().find(|i| i.bridges.contains(&bridge))
+    }
+
+    /// A bridge by its name, as it is now, and the instance that serves it.
+    pub fn bridge(&self, name: &str) -> Option<(&Instance, Arc<BridgeView>)> {
+        self.iter().find_map(|i| Some((i, i.backer.view().bridge_by_name(name)?.clone())))
+    }
+
+    /// All bridges in order of their names, with their instances.
+    pub fn bridges(&self) -> Vec<(&Instance, Arc<BridgeView>)> {
+        let of = |i: &Instance| i.backer.view().bridges.values().cloned().collect::<Vec<_>>();
+        let mut all: Vec<_> = self.iter().flat_map(|i| of(i).into_iter().map(move |b| (i, b))).collect();
+        all.sort_by(|a, b| a.1.name.cmp(&b.1.name));
+        all
+    }
+
+    /// The datapath of that name, or the only one there is when no name is given.
+    ///
+    /// # Errors
+    /// None of that name; or none, or several, to choose from.
+    pub fn named(&self, name: Option<&str>) -> Result<&Instance, String> {
+        match name {
+            Some(name) => self.iter().find(|i| i.is_named(name)).ok_or_else(|| {
+                let known: Vec<_> = self.iter().map(Instance::name).collect();
+                format!("{name}: no such datapath (there is: {})", known.join(", "))
+            }),
+            None if self.by_type.len() > 1 => Err("multiple datapaths, specify one".to_string()),
+            None => self.iter().next().ok_or_else(|| "no datapaths exist".to_string()),
+        }
+    }
+
+    /// The instance for a new bridge, which is started if it is the first of its type.
+    pub(crate) fn add_bridge(&mut self, bridge: BridgeId, type_name: &str) -> Result<&Instance> {
+        if !self.by_type.contains_key(type_name) {
+            let mut instance =
+                Instance::start(type_name, &self.settings, self.global.as_deref(), &self.wake)?;
+            if let Some(global) = &self.global {
+                instance.set_global(global);
+            }
+            instance.set_perf_log(self.perf_log);
+            self.by_type.insert(type_name.to_string(), instance);
+        }
+        let instance = self.by_type.get_mut(type_name).context("a datapath ended as it started")?;
+        instance.bridges.insert(bridge);
+        Ok(instance)
+    }
+
+    /// Forgets a bridge; its datapath ends with its last one.
+    pub(crate) fn remove_bridge(&mut self, bridge: BridgeId) {
+        for instance in self.by_type.values_mut() {
+            if instance.bridges.remove(&bridge) {
+                instance.backer.remove_bridge(bridge);
+            }
+        }
+        for (_, instance) in self.by_type.extract_if(.., |_, i| i.bridges.is_empty()) {
+            let Instance { datapath, slow, .. } = instance;
+            drop(slow);
+            datapath.remove();
+        }
+    }
+
+    /// Applies settings of the whole switch, to those that are yet to start as well.
+    pub(crate) fn set_global(&mut self, global: Arc<GlobalConfig>) {
+        self.by_type.values_mut().for_each(|i| i.set_global(&global));
+        self.global = Some(global);
+    }
+
+    /// Which iterations forwarding threads tell in the log, those of datapaths that are yet to start as well.
+    pub(crate) fn set_perf_log(&mut self, log: PerfLog) {
+        self.iter().for_each(|i| i.set_perf_log(log));
+        self.perf_log = log;
+    }
+
+    /// See [`Instance::run`].
+    pub(crate) fn run(&mut self) -> bool {
+        let mut more = false;
+        for instance in self.by_type.values_mut() {
+            more |= instance.run();
+            instance.datapath.close_devices();
+        }
+        more
+    }
+
+    /// Closes the devices of removed ports, and those that were opened in vain.
+    pub(crate) fn close_devices(&self) {
+        self.iter().for_each(|i| i.datapath.close_devices());
+    }
+
+    /// The ports that are wanted are there: others that a former process left go.
+    pub(crate) fn settled(&self) {
+        self.iter().for_each(|i| i.datapath.sweep_ports());
+    }
+
+    /// See [`Instance::tick`].
+    pub(crate) fn tick(&mut self) {
+        self.by_type.values_mut().for_each(Instance::tick);
+    }
+}
+
+/// Where one answer goes.
+struct Ask(SyncSender<Vec<OpResult>>);
+
+impl ReplySink for Ask {
+    fn done(&self, _: PmdId, _: u64, results: Vec<OpResult>) {
+        // Who asked may have given up.
+        let _ = self.0.try_send(results);
+    }
+}

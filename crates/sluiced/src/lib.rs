@@ -1,0 +1,35 @@
+//! The switch daemon as a library: the main loop with database, OpenFlow connections and control socket, and the slow path's threads.
+//!
+//! - [`daemon`]: start, main loop and end of the process;
+//! - [`db`], [`dbfile`]: the database, served or followed;
+//! - [`switch`]: bridges and ports as the database configures them;
+//! - [`appctl`]: commands of the control socket ([`unixctl`]);
+//! - [`slowpath`]: handlers and the revalidator.
+//!
+//! The control plane shares no thread and no lock with the packet path, unless it is told to (`--without=threads`).
+#![forbid(unsafe_code)]
+
+pub mod appctl;
+mod claim;
+mod coverage;
+pub mod daemon;
+pub mod db;
+pub mod dbfile;
+mod devices;
+mod dummies;
+mod facts;
+mod features;
+pub mod fuzz;
+mod instances;
+mod machine;
+mod observer;
+mod openflow;
+pub mod reactor;
+pub mod slowpath;
+mod status;
+pub mod stream;
+pub mod switch;
+#[cfg(test)]
+mod tests;
+pub mod turn;
+pub mod unixctl;

@@ -1,0 +1,110 @@
+//! The main loop's registry of sockets: tokens are never used twice.
+
+use super::turn::Turn;
+use dpif_netdev::QueueWatch;
+use mio::event::Source;
+use mio::unix::SourceFd;
+use mio::{Interest, Poll, Registry, Token};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Token of the waker that other threads use.
+pub const WAKER: Token = Token(0);
+/// Token of the receive queues that the main loop polls itself.
+pub const QUEUES: Token = Token(1);
+
+/// Polls and hands out tokens.
+pub struct Reactor {
+    poll: Poll,
+    next: usize,
+    again: Vec<Token>,
+    /// Tokens to be served at a time, in milliseconds of the machine's own clock.
+    later: Vec<(u64, Token)>,
+    /// What became of connections that came.
+    pub counts: Counts,
+}
+
+/// What became of connections that came and were not served.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counts {
+    /// How often there was no descriptor for one; it waited.
+    pub accept_failed: u64,
+    /// Closed because there were as many of their kind as there may be.
+    pub refused: u64,
+    /// Closed for the memory that OpenFlow connections held.
+    pub cut_off: u64,
+    /// Closed because they did not answer a probe.
+    pub probes_failed: u64,
+}
+
+impl Reactor {
+    /// A new poll.
+    pub fn new() -> io::Result<Reactor> {
+        Ok(Reactor {
+            poll: Poll::new()?,
+            next: QUEUES.0 + 1,
+            again: Vec::new(),
+            later: Vec::new(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// The poll itself, to wait.
+    pub fn poll(&mut self) -> &mut Poll {
+        &mut self.poll
+    }
+
+    /// A socket has more to read than its turn allows: it is served again after the others.
+    pub fn serve_again(&mut self, token: Token) {
+        self.again.push(token);
+    }
+
+    /// A socket is to be served after some time, whether or not something happens to it.
+    pub fn serve_in(&mut self, token: Token, ms: u64) {
+        if !self.later.iter().any(|(_, t)| *t == token) {
+            self.later.push((machine_ms() + ms, token));
+        }
+    }
+
+    /// When sockets are to be served without an event.
+    pub fn turn(&self) -> Turn {
+        let next = self.later.iter().map(|(at_ms, _)| *at_ms).min();
+        let next = next.map(|at_ms| sys::clock::monotonic_ms() + at_ms.saturating_sub(machine_ms()));
+        Turn::from(next).and(Turn::more_if(!self.again.is_empty()))
+    }
+
+    /// The sockets to serve without an event by now.
+    pub fn take_due(&mut self) -> Vec<Token> {
+        let mut due = std::mem::take(&mut self.again);
+        let now_ms = if self.later.is_empty() { 0 } else { machine_ms() };
+        due.extend(self.later.extract_if(.., |(at_ms, _)| *at_ms <= now_ms).map(|(_, token)| token));
+        due
+    }
+
+    /// For receive queues that the main loop polls itself.
+    pub fn queue_watch(&self) -> io::Result<QueueWatch> {
+        Ok(QueueWatch::new(self.registry().try_clone()?, QUEUES))
+    }
+
+    /// Where sources are registered.
+    pub fn registry(&self) -> &Registry {
+        self.poll.registry()
+    }
+
+    /// A token of its own.
+    pub fn token(&mut self) -> Token {
+        self.next += 1;
+        Token(self.next - 1)
+    }
+
+    /// Watches a descriptor that somebody else owns until it is readable.
+    pub fn watch(&mut self, fd: BorrowedFd<'_>) -> io::Result<Token> {
+        let token = self.token();
+        SourceFd(&fd.as_raw_fd()).register(self.registry(), token, Interest::READABLE)?;
+        Ok(token)
+    }
+}
+
+fn machine_ms() -> u64 {
+    sys::clock::machine_us() / 1000
+}

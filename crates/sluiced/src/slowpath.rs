@@ -1,0 +1,387 @@
+//! The threads of the slow path: handlers that translate upcalls, and the revalidator.
+
+use dpif::InlineHandler;
+use dpif::{DpifOp, OpBatch, OpResult, PmdId, ReplySink, UpcallKind, Upcalls};
+use dpif::{Provider, UpcallReceiver};
+use flow::Ufid;
+use ofproto::backer::Backer;
+use ofproto::revalidate::{Replies, ReplyQueue, Revalidator, RevalidatorStats};
+use ofproto::upcall;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use sync::{AtomicBool, AtomicU64, Mutex, Ordering, Parker, Unparker, lock};
+
+/// Longest wait of a handler, so that it sees that it is to end.
+const HANDLER_WAIT: Duration = Duration::from_millis(500);
+
+/// Operations that a handler has under way at most before it takes upcalls again. Forwarding threads take them in the order
+/// they come, so what waits there is served in no fair order: the rest waits in the ports' queues.
+const UNDER_WAY_MAX_OPS: usize = 256;
+
+/// What the revalidator thread shows and is told.
+pub struct RevalidatorState {
+    /// Figures of the last rounds.
+    pub stats: Mutex<RevalidatorStats>,
+    /// No round starts while set.
+    pub paused: AtomicBool,
+    /// Nor while set: rules are yet to be restored (`flow-restore-wait`).
+    resting: AtomicBool,
+    /// Rounds begun so far.
+    pub begun: AtomicU64,
+    /// Rounds finished so far.
+    pub finished: AtomicU64,
+    /// Rounds up to this number are to begin without waiting for their time.
+    pub wanted: AtomicU64,
+}
+
+/// Wakes the main loop.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// How long a handler that ends waits for the answers to its puts.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// The slow path's threads. Dropping ends them.
+pub struct SlowPath {
+    backer: Arc<Backer>,
+    datapath: Arc<dyn Provider>,
+    wake: Wake,
+    handlers: Threads,
+    revalidator: Unparker,
+    /// The revalidator's state.
+    pub state: Arc<RevalidatorState>,
+    revalidators: Threads,
+}
+
+/// Threads that end together.
+#[derive(Default)]
+struct Threads {
+    stop: Arc<AtomicBool>,
+    running: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    fn spawn(&mut self, name: String, run: impl FnOnce(&AtomicBool) + Send + 'static) -> io::Result<()> {
+        let stop = self.stop.clone();
+        self.running.push(std::thread::Builder::new().name(name).spawn(move || run(&stop))?);
+        Ok(())
+    }
+
+    /// Ends them, whom `wake` wakes.
+    fn end(&mut self, wake: impl FnOnce()) {
+        self.stop.store(true, Ordering::Release);
+        wake();
+        for thread in self.running.drain(..) {
+            // One that panicked has told so.
+            let _ended = thread.join();
+        }
+    }
+}
+
+impl SlowPath {
+    /// Starts the threads, with so many handlers (`None`: as many as suit the processors). If it `rests`, upcalls wait and
+    /// flows stay as they are until [`SlowPath::begin`]. `wake` is called when events wait in the backer.
+    pub(crate) fn start(
+        backer: &Arc<Backer>,
+        datapath: Arc<dyn Provider>,
+        handlers: Option<u32>,
+        rests: bool,
+        wake: Wake,
+    ) -> io::Result<SlowPath> {
+        let parker = Parker::new();
+        let revalidator = parker.unparker().clone();
+        let state = Arc::new(RevalidatorState {
+            stats: Mutex::default(),
+            paused: AtomicBool::new(false),
+            resting: AtomicBool::new(rests),
+            begun: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
+        });
+        let mut slow = SlowPath {
+            backer: backer.clone(),
+            datapath: datapath.clone(),
+            wake: wake.clone(),
+            handlers: Threads::default(),
+            revalidator,
+            state: state.clone(),
+            revalidators: Threads::default(),
+        };
+        slow.set_handlers(handlers)?;
+        let backer = backer.clone();
+        let run =
+            move |stop: &AtomicBool| revalidator_thread(&backer, &datapath, &parker, stop, &state, &wake);
+        slow.revalidators.spawn("revalidator0".to_string(), run)?;
+        Ok(slow)
+    }
+
+    /// Has so many handlers serve upcalls from now on (`None`: as many as suit the processors). Upcalls wait in their queues
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// When threads or what they receive by cannot be had; those that could be serve their ports.
+    pub(crate) fn set_handlers(&mut self, wanted: Option<u32>) -> io::Result<()> {
+        let processors = || sys::thread::allowed_cpus().map_or(1, |cpus| cpus.len());
+        let count = wanted.map_or_else(|| self.datapath.usual_handlers(processors()), |n| n as usize).max(1);
+        let ended = self.handlers.running.iter().filter(|thread| thread.is_finished()).count();
+        if ended > 0 {
+            log::error!(target: "ofproto_dpif_upcall", "{}: {ended} handlers ended; all start anew", self.datapath.name());
+        }
+        if self.state.resting.load(Ordering::Relaxed) || ended == 0 && count == self.handlers.running.len() {
+            return Ok(());
+        }
+        self.handlers.end(|| self.datapath.wake_handlers());
+        self.handlers = Threads::default();
+        for (n, handler) in self.datapath.set_handlers(count)?.into_iter().enumerate() {
+            let (backer, datapath) = (self.backer.clone(), self.datapath.clone());
+            let thread = HandlerThread::new(&*handler, backer, datapath, self.revalidator.clone());
+            let wake = self.wake.clone();
+            self.handlers.spawn(format!("handler{n}"), move |stop| thread.run(handler, stop, &wake))?;
+        }
+        Ok(())
+    }
+
+    /// Starts to serve upcalls and to look at flows, if it rested.
+    pub(crate) fn begin(&self) {
+        if self.state.resting.swap(false, Ordering::AcqRel) {
+            log::info!(target: "ofproto_dpif_upcall", "{}: flows are restored; upcalls are served", self.datapath.name());
+            self.wake_revalidator();
+        }
+    }
+
+    /// Whether a handler has ended that should not have.
+    pub(crate) fn lacks_handlers(&self) -> bool {
+        self.handlers.running.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Makes the revalidator look at once.
+    pub fn wake_revalidator(&self) {
+        self.revalidator.unpark();
+    }
+}
+
+impl Drop for SlowPath {
+    fn drop(&mut self) {
+        self.handlers.end(|| self.datapath.wake_handlers());
+        self.revalidators.end(|| self.revalidator.unpark());
+    }
+}
+
+/// Longest time that the revalidator sleeps, should nobody wake it.
+const REVALIDATOR_LOOK_MS: u64 = 100;
+
+fn revalidator_thread(
+    backer: &Backer,
+    datapath: &Arc<dyn Provider>,
+    parker: &Parker,
+    stop: &AtomicBool,
+    state: &RevalidatorState,
+    wake: &Wake,
+) {
+    let replies = Arc::new(Replies::default());
+    let unparker = parker.unparker().clone();
+    let sink = Arc::new(ReplyQueue::new(replies.clone(), move || unparker.unpark()));
+    let mut revalidator = Revalidator::new(replies, sink);
+    let mut expired_round = 0;
+    let mut next_expiry_ms = 0;
+    while !stop.load(Ordering::Acquire) {
+        let now_ms = sys::clock::monotonic_ms();
+        revalidator.take_purged(backer, &**datapath, now_ms);
+        let wanted = state.wanted.load(Ordering::Acquire);
+        if revalidator.rounds() < wanted {
+            revalidator.request_round();
+        }
+        let idle = revalidator.is_idle();
+        let held = state.paused.load(Ordering::Acquire) || state.resting.load(Ordering::Acquire);
+        let mut goes_on = false;
+        if !(idle && held) {
+            goes_on = revalidator.poll(backer, &**datapath, now_ms) <= now_ms;
+        }
+        let finished = revalidator.stats.rounds;
+        if now_ms >= next_expiry_ms || finished > expired_round && finished <= wanted {
+            backer.expire(now_ms);
+            if backer.has_events() {
+                wake();
+            }
+            (expired_round, next_expiry_ms) = (finished, now_ms + 1000);
+        }
+        *lock(&state.stats) = revalidator.stats;
+        state.begun.store(revalidator.rounds(), Ordering::Release);
+        if state.finished.swap(finished, Ordering::AcqRel) < finished && finished <= wanted {
+            wake();
+        }
+        if goes_on {
+            // Threads that packets wait for come first, should they want this processor.
+            std::thread::yield_now();
+            continue;
+        }
+        if revalidator.is_idle() && revalidator.rounds() < wanted && !held {
+            continue;
+        }
+        parker.park_timeout(Duration::from_millis(REVALIDATOR_LOOK_MS));
+    }
+}
+
+/// Serves upcalls of the main core on the thread that runs it.
+pub(crate) struct InlineSlowPath {
+    pub(crate) backer: Arc<Backer>,
+    /// Name of the datapath.
+    pub(crate) datapath: String,
+    pub(crate) wake: Wake,
+}
+
+impl InlineHandler for InlineSlowPath {
+    fn translate(&self, upcalls: dpif::Upcalls) -> Vec<DpifOp> {
+        probes::received(&self.datapath, &upcalls);
+        let mut ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
+        if self.backer.has_events() {
+            (self.wake)();
+        }
+        ops.remove(&PmdId::Main).unwrap_or_default()
+    }
+
+    fn flows_moved(&self) {
+        self.backer.bump_epoch();
+        (self.wake)();
+    }
+
+    fn done(&self, puts: &[Option<Ufid>], results: &[OpResult]) {
+        for (ufid, result) in puts.iter().zip(results) {
+            if let Some(ufid) = ufid {
+                upcall::put_done(&self.backer, PmdId::Main, *ufid, !matches!(result, OpResult::Failed(_)));
+            }
+        }
+    }
+}
+
+/// Cuts a batch into parts, each with whether its operations go ahead of others. Parts are of `at_once` upcalls at most when
+/// several ports wait. Only first packets go ahead: what follows them in their flow waits in the datapath, while of packets that
+/// an action hands up, one could overtake another of its flow.
+fn parts(mut upcalls: Upcalls, ahead: usize, at_once: usize) -> impl Iterator<Item = (Upcalls, bool)> {
+    let alone = upcalls.iter().all(|u| u.rx_port == upcalls[0].rx_port);
+    let at_once = if alone { upcalls.len() } else { at_once };
+    let mut ahead = upcalls.iter().take(ahead).take_while(|u| u.kind == UpcallKind::Miss).count();
+    std::iter::from_fn(move || {
+        let goes_ahead = ahead > 0;
+        let part = if goes_ahead { ahead.min(at_once) } else { at_once };
+        let rest = upcalls.split_off(part.min(upcalls.len()));
+        let part = std::mem::replace(&mut upcalls, rest);
+        ahead = ahead.saturating_sub(part.len());
+        (!part.is_empty()).then_some((part, goes_ahead))
+    })
+}
+
+struct HandlerThread {
+    backer: Arc<Backer>,
+    datapath: Arc<dyn Provider>,
+    replies: Arc<Replies>,
+    sink: Arc<dyn ReplySink>,
+    sent: HashMap<u64, Sent>,
+    /// Operations that are not answered yet.
+    under_way: usize,
+    next_tag: u64,
+    revalidator: Unparker,
+}
+
+/// A batch that is not answered yet.
+struct Sent {
+    ops: usize,
+    /// Flows that it makes, by the place of their operation.
+    puts: Vec<(usize, Ufid)>,
+}
+
+impl HandlerThread {
+    fn new(
+        handler: &dyn UpcallReceiver,
+        backer: Arc<Backer>,
+        datapath: Arc<dyn Provider>,
+        revalidator: Unparker,
+    ) -> HandlerThread {
+        let replies = Arc::new(Replies::default());
+        let wake = handler.waker();
+        let sink = Arc::new(ReplyQueue::new(replies.clone(), move || wake()));
+        HandlerThread {
+            backer,
+            datapath,
+            replies,
+            sink,
+            sent: HashMap::new(),
+            under_way: 0,
+            next_tag: 0,
+            revalidator,
+        }
+    }
+
+    fn run(mut self, mut handler: Box<dyn UpcallReceiver>, stop: &AtomicBool, wake: &Wake) {
+        while !stop.load(Ordering::Acquire) {
+            self.wait_for_room(&mut *handler);
+            let upcalls = handler.take(HANDLER_WAIT);
+            self.take_replies();
+            if upcalls.is_empty() {
+                continue;
+            }
+            probes::received(self.datapath.name(), &upcalls);
+            self.serve(upcalls, handler.ahead(), wake);
+        }
+        let end = Instant::now() + LAST_ANSWERS;
+        while !self.sent.is_empty() && Instant::now() < end {
+            handler.wait(Duration::from_millis(1));
+            self.take_replies();
+        }
+    }
+
+    /// Serves a batch of upcalls in parts. The first `ahead` of them are of ports that ask for little: their operations go ahead
+    /// of those on their way.
+    fn serve(&mut self, upcalls: Upcalls, ahead: usize, wake: &Wake) {
+        let epoch = self.backer.epoch();
+        for (part, ahead) in parts(upcalls, ahead, self.datapath.upcalls_at_once()) {
+            for (pmd, ops) in upcall::handle(&self.backer, part, sys::clock::monotonic_ms()) {
+                self.send(pmd, ops, ahead);
+            }
+        }
+        if self.backer.epoch() != epoch {
+            self.revalidator.unpark();
+        }
+        if self.backer.has_events() {
+            wake();
+        }
+    }
+
+    fn send(&mut self, pmd: PmdId, ops: Vec<DpifOp>, ahead: bool) {
+        let puts = ops.iter().enumerate().filter_map(|(i, op)| Some((i, op.creates()?))).collect();
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.under_way += ops.len();
+        self.sent.insert(tag, Sent { ops: ops.len(), puts });
+        let batch = OpBatch { pmd, ops, tag, reply: Some(self.sink.clone()) };
+        if ahead { self.datapath.operate_ahead(batch) } else { self.datapath.operate(batch) }
+    }
+
+    /// Waits until few operations are under way; not for ever, should a thread hang that has them.
+    fn wait_for_room(&mut self, handler: &mut dyn UpcallReceiver) {
+        let end = Instant::now() + HANDLER_WAIT;
+        self.take_replies();
+        while self.under_way >= UNDER_WAY_MAX_OPS && Instant::now() < end {
+            handler.wait(HANDLER_WAIT);
+            self.take_replies();
+        }
+    }
+
+    fn take_replies(&mut self) {
+        while let Some((pmd, tag, results)) = self.replies.pop() {
+            let Some(Sent { ops, puts }) = self.sent.remove(&tag) else { continue };
+            self.under_way -= ops;
+            for (i, ufid) in puts {
+                let installed = results.get(i).is_some_and(|r| !matches!(r, OpResult::Failed(_)));
+                if upcall::put_done(&self.backer, pmd, ufid, installed) {
+                    self.revalidator.unpark();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! One object that says what runs, for `sluice status`; its shape is described in the `sluice` crate's model of it.
+
+use super::instances::Instance;
+use super::switch::Switch;
+use dpif::{PmdId, PmdStats, PortStats};
+use flow::{DpPort, OfPort};
+use ofproto::view::BridgeView;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::sync::Arc;
+use sync::Ordering;
+
+/// The report.
+pub(super) fn report(switch: &Switch, uptime_ms: u64) -> Value {
+    let instances: Vec<_> = switch.instances().iter().collect();
+    let datapaths: Vec<Value> = instances.iter().map(|i| datapath(i)).collect();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "uptime_ms": uptime_ms,
+        "datapaths": datapaths,
+        "bridges": bridges(switch),
+    })
+}
+
+fn datapath(instance: &Instance) -> Value {
+    let stats = instance.pmd_stats();
+    let mut sum = instance.datapath.ended_threads();
+    stats.iter().for_each(|(_, s)| sum.add(s));
+    let threads: Vec<Value> = stats.iter().map(|(id, s)| thread(*id, s)).collect();
+    json!({
+        "name": instance.name(),
+        "flows": sum.flows,
+        "masks": sum.masks,
+        "hits": sum.cache_hits + sum.megaflow_hits,
+        "misses": sum.upcalls + sum.lost(),
+        "lost": sum.lost(),
+        "drops": drops(sum.drops_by_name()),
+        "threads": threads,
+        "upcalls": {
+            "misses": sum.upcalls,
+            "refused": sum.lost(),
+            "answers": sum.answers,
+            "answers_us": sum.answers_us,
+            "installed": instance.backer.ukeys.len(),
+            "flow_limit": instance.backer.limits.flow_limit.load(Ordering::Relaxed),
+            "dump_duration_ms": instance.revalidator_stats().dump_duration_ms,
+        },
+    })
+}
+
+/// Drops by reason.
+fn drops(by_name: Vec<(&'static str, u64)>) -> Map<String, Value> {
+    by_name.into_iter().map(|(name, n)| (name.to_string(), json!(n))).collect()
+}
+
+fn thread(id: PmdId, s: &PmdStats) -> Value {
+    let id = match id {
+        PmdId::Main => "main".to_string(),
+        PmdId::Core(n) => n.to_string(),
+        PmdId::None => "none".to_string(),
+    };
+    json!({
+        "id": id,
+        "received": s.received,
+        "template_hits": s.template_hits,
+        "cache_hits": s.cache_hits,
+        "megaflow_hits": s.megaflow_hits,
+        "subtable_lookups": s.subtable_lookups,
+        "upcalls": s.upcalls,
+        "upcalls_lost": s.lost(),
+        "recirculated": s.recirculated,
+        "sent_packets": s.sent_packets,
+        "sent_batches": s.sent_batches,
+        "flows": s.flows,
+        "masks": s.masks,
+        "busy_cycles": s.busy_cycles,
+        "idle_cycles": s.idle_cycles,
+    })
+}
+
+fn bridges(switch: &Switch) -> Vec<Value> {
+    let facts = switch.planner().facts();
+    let config = switch.planner().desired();
+    let counted =
+        switch.instances().iter().map(|i| (i.name(), i.datapath.all_port_stats().into_iter().collect()));
+    let counted: HashMap<&str, HashMap<DpPort, PortStats>> = counted.collect();
+    let of_bridge = |(instance, b): &(&Instance, Arc<BridgeView>)| {
+        let stats = |n: &DpPort| counted.get(instance.name())?.get(n).copied();
+        let known = config.bridges.get(&*b.name).and_then(|c| facts.bridges.get(&c.row));
+        let mut ports: Vec<Value> =
+            b.ports.ports.values().map(|p| port(instance, p, p.dp_port.as_ref().and_then(stats))).collect();
+        ports.extend(switch.planner().failed_interfaces().filter_map(|(name, error)| {
+            let mine = config
+                .bridges
+                .get(&*b.name)?
+                .ports
+                .values()
+                .any(|p| p.interfaces.iter().any(|i| i.name == name));
+            mine.then(|| json!({"name": name, "ofport": -1, "error": error}))
+        }));
+        json!({
+            "name": &*b.name,
+            "datapath_id": known.and_then(|k| k.datapath_id.clone()),
+            "ports": ports,
+        })
+    };
+    switch.instances().bridges().iter().map(of_bridge).collect()
+}
+
+/// `counted`: what the datapath counted.
+fn port(instance: &Instance, p: &ofproto::ports::Port, counted: Option<PortStats>) -> Value {
+    let s = counted.filter(|_| !p.is_counted_here()).unwrap_or_else(|| translated(p));
+    let drops = drops(s.drops_by_name());
+    json!({
+        "name": p.name,
+        "ofport": if p.of_port == OfPort::LOCAL { 65534 } else { p.of_port.0 },
+        "type": p.type_name,
+        "link": if p.link_down { "down" } else { "up" },
+        "rx_packets": s.rx_packets,
+        "rx_bytes": s.rx_bytes,
+        "tx_packets": s.tx_packets,
+        "tx_bytes": s.tx_bytes,
+        "rx_dropped": known(s.rx_dropped),
+        "tx_dropped": known(s.tx_dropped),
+        "drops": drops,
+        "upcalls_waiting": p.dp_port.map_or(0, |n| instance.datapath.upcalls_waiting(n)),
+        "error": Value::Null,
+    })
+}
+
+/// A counter, unless its port does not keep it.
+fn known(n: u64) -> Option<u64> {
+    (n != u64::MAX).then_some(n)
+}
+
+fn translated(p: &ofproto::ports::Port) -> PortStats {
+    let c = &p.counters;
+    PortStats {
+        rx_packets: c.rx[0].load(Ordering::Relaxed),
+        rx_bytes: c.rx[1].load(Ordering::Relaxed),
+        tx_packets: c.tx[0].load(Ordering::Relaxed),
+        tx_bytes: c.tx[1].load(Ordering::Relaxed),
+        ..PortStats::default()
+    }
+}

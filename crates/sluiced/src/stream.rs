@@ -1,0 +1,363 @@
+//! Byte streams of the control plane: listeners and connections over Unix and TCP sockets, never blocking, with a bounded
+//! buffer of what is still to be sent.
+
+use super::reactor::Reactor;
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use sys::local;
+
+/// Bytes read from one connection before others get their turn.
+const READ_MAX_BYTES: usize = 1 << 18;
+/// Connections taken in at one turn.
+const ACCEPTS_PER_TURN: usize = 64;
+/// How soon a listener tries again that could not take a connection in.
+const ACCEPT_AGAIN_MS: u64 = 100;
+
+/// Where to connect to, or to listen (`unix:`, `punix:`, `tcp:`, `ptcp:`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Endpoint {
+    /// `unix:PATH`.
+    Unix(PathBuf),
+    /// `punix:PATH`.
+    PassiveUnix(PathBuf),
+    /// `tcp:HOST:PORT`, the host an address.
+    Tcp(SocketAddr),
+    /// `ptcp:[PORT][:HOST]`.
+    PassiveTcp(SocketAddr),
+}
+
+/// Why a target is of no use.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{target}: {why}")]
+pub struct EndpointError {
+    target: String,
+    why: &'static str,
+}
+
+impl Endpoint {
+    /// Reads a target; `default_port` stands where it names none.
+    pub fn parse(target: &str, default_port: u16) -> Result<Endpoint, EndpointError> {
+        let fail = |why| EndpointError { target: target.to_string(), why };
+        let (kind, rest) =
+            target.split_once(':').ok_or_else(|| fail("no connection method (such as unix: or tcp:)"))?;
+        match kind {
+            "unix" | "punix" if rest.is_empty() => Err(fail("a path is missing")),
+            "unix" => Ok(Endpoint::Unix(rest.into())),
+            "punix" => Ok(Endpoint::PassiveUnix(rest.into())),
+            "tcp" => {
+                let (host, port) = split_host(rest).ok_or_else(|| fail("not an address and a port"))?;
+                let host = host.ok_or_else(|| fail("an IP address is missing"))?;
+                Ok(Endpoint::Tcp(SocketAddr::new(host, port.unwrap_or(default_port))))
+            }
+            "ptcp" => {
+                let (port, host) = rest.split_once(':').unwrap_or((rest, ""));
+                let port = match port {
+                    "" => default_port,
+                    p => p.parse().map_err(|_| fail("not a port number"))?,
+                };
+                let host = match host.trim_matches(['[', ']']) {
+                    "" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                    h => h.parse().map_err(|_| fail("not an IP address"))?,
+                };
+                Ok(Endpoint::PassiveTcp(SocketAddr::new(host, port)))
+            }
+            "ssl" | "pssl" => Err(fail("TLS is not supported by this build; use unix: or tcp:")),
+            _ => Err(fail("unknown connection method; use unix:, punix:, tcp: or ptcp:")),
+        }
+    }
+
+    /// Whether it waits for others to connect.
+    pub fn is_passive(&self) -> bool {
+        matches!(self, Endpoint::PassiveUnix(_) | Endpoint::PassiveTcp(_))
+    }
+}
+
+/// `HOST`, `HOST:PORT`, `[HOST]:PORT`.
+fn split_host(s: &str) -> Option<(Option<IpAddr>, Option<u16>)> {
+    if let Some(rest) = s.strip_prefix('[') {
+        let (host, port) = rest.split_once(']')?;
+        let port = port.strip_prefix(':').map(str::parse).transpose().ok()?;
+        return Some((Some(host.parse().ok()?), port));
+    }
+    match s.split_once(':') {
+        Some((host, port)) => Some((Some(host.parse().ok()?), Some(port.parse().ok()?))),
+        None if s.is_empty() => Some((None, None)),
+        None => Some((Some(s.parse().ok()?), None)),
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+            Endpoint::PassiveUnix(path) => write!(f, "punix:{}", path.display()),
+            Endpoint::Tcp(addr) => write!(f, "tcp:{addr}"),
+            Endpoint::PassiveTcp(addr) => write!(f, "ptcp:{}:{}", addr.port(), addr.ip()),
+        }
+    }
+}
+
+enum Listening {
+    Unix(UnixListener, PathBuf),
+    Tcp(TcpListener),
+}
+
+/// A listening socket. A Unix socket's file goes with it.
+pub struct Listener {
+    socket: Listening,
+    token: Token,
+    /// It could not take a connection in when it last tried.
+    starved: Cell<bool>,
+}
+
+impl Listener {
+    /// Listens at a passive endpoint. A Unix socket's file that nobody listens at any more is replaced.
+    pub fn open(endpoint: &Endpoint, registry: &Registry, token: Token) -> io::Result<Listener> {
+        let mut socket = match endpoint {
+            Endpoint::PassiveUnix(path) => Listening::Unix(
+                UnixListener::from_std(local::listen_at(path, local::SOCKET_MODE)?),
+                path.clone(),
+            ),
+            Endpoint::PassiveTcp(addr) => Listening::Tcp(TcpListener::bind(*addr)?),
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an endpoint to listen at")),
+        };
+        match &mut socket {
+            Listening::Unix(l, _) => registry.register(l, token, Interest::READABLE)?,
+            Listening::Tcp(l) => registry.register(l, token, Interest::READABLE)?,
+        }
+        Ok(Listener { socket, token, starved: Cell::new(false) })
+    }
+
+    /// Its token.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// The connections that wait, a bounded number at a turn. A listener is told of those that come only once: while more may wait, or
+    /// one cannot be taken in for want of descriptors or memory, its token is served again by itself.
+    pub fn accept(&self, reactor: &mut Reactor) -> Vec<Conn> {
+        let mut all = Vec::new();
+        while all.len() < ACCEPTS_PER_TURN {
+            let token = reactor.token();
+            match self.accept_one().and_then(|stream| Conn::new(stream, reactor.registry(), token)) {
+                Ok(conn) => all.push(conn),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.starved.set(false);
+                    return all;
+                }
+                // It left, or a signal came.
+                Err(e)
+                    if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
+                Err(e) => {
+                    reactor.counts.accept_failed += 1;
+                    if !self.starved.replace(true) {
+                        log::warn!(target: "stream", "cannot accept a connection: {e}; trying again until it can be");
+                    }
+                    reactor.serve_in(self.token, ACCEPT_AGAIN_MS);
+                    return all;
+                }
+            }
+        }
+        reactor.serve_again(self.token);
+        all
+    }
+
+    fn accept_one(&self) -> io::Result<Stream> {
+        match &self.socket {
+            Listening::Unix(l, _) => l.accept().map(|(s, _)| Stream::Unix(s)),
+            Listening::Tcp(l) => l.accept().map(|(s, _)| {
+                // Only latency depends on it.
+                let _ = s.set_nodelay(true);
+                Stream::Tcp(s)
+            }),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listening::Unix(_, path) = &self.socket {
+            // It may have been removed by hand.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    fn source(&mut self) -> &mut dyn mio::event::Source {
+        match self {
+            Stream::Unix(s) => s,
+            Stream::Tcp(s) => s,
+        }
+    }
+
+    fn io(&mut self) -> (&mut dyn Read, Option<io::Error>) {
+        match self {
+            Stream::Unix(s) => {
+                let error = s.take_error().ok().flatten();
+                (s, error)
+            }
+            Stream::Tcp(s) => {
+                let error = s.take_error().ok().flatten();
+                (s, error)
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(s) => s.write(bytes),
+            Stream::Tcp(s) => s.write(bytes),
+        }
+    }
+}
+
+/// A connection.
+pub struct Conn {
+    stream: Stream,
+    token: Token,
+    out: Vec<u8>,
+    sent: usize,
+    writable_wanted: bool,
+}
+
+impl Conn {
+    fn new(mut stream: Stream, registry: &Registry, token: Token) -> io::Result<Conn> {
+        registry.register(stream.source(), token, Interest::READABLE)?;
+        Ok(Conn { stream, token, out: Vec::new(), sent: 0, writable_wanted: false })
+    }
+
+    /// Starts to connect to an active endpoint; success shows when it can be written to.
+    pub fn connect(endpoint: &Endpoint, registry: &Registry, token: Token) -> io::Result<Conn> {
+        let stream = match endpoint {
+            Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
+            Endpoint::Tcp(addr) => Stream::Tcp(TcpStream::connect(*addr)?),
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an endpoint to connect to")),
+        };
+        let mut conn = Conn::new(stream, registry, token)?;
+        conn.want_writable(true, registry)?;
+        Ok(conn)
+    }
+
+    /// Its token.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// What the other end is called in the log.
+    pub fn peer(&self) -> String {
+        match &self.stream {
+            Stream::Unix(_) => "unix".to_string(),
+            Stream::Tcp(s) => s.peer_addr().map_or_else(|_| "tcp".to_string(), |addr| format!("tcp:{addr}")),
+        }
+    }
+
+    /// Whether a connection that was started is there: `Err` tells why not, `Ok(false)` to wait.
+    pub fn connected(&mut self) -> io::Result<bool> {
+        if let Some(e) = self.stream.io().1 {
+            return Err(e);
+        }
+        match &self.stream {
+            Stream::Unix(_) => Ok(true),
+            Stream::Tcp(s) => match s.peer_addr() {
+                Ok(_) => Ok(true),
+                Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(false),
+                Err(e) => Err(e),
+            },
+        }
+    }
+
+    /// Reads what is there, up to a bound. `Ok(None)`: the other end closed. A second value tells that there may be more.
+    pub fn read(&mut self) -> io::Result<Option<(Vec<u8>, bool)>> {
+        let mut bytes = Vec::new();
+        let mut chunk = [0; 16384];
+        loop {
+            match self.stream.io().0.read(&mut chunk) {
+                Ok(0) if bytes.is_empty() => return Ok(None),
+                // What came before the end is served first; the next read tells of the end.
+                Ok(0) => return Ok(Some((bytes, true))),
+                Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some((bytes, false))),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+            if bytes.len() >= READ_MAX_BYTES {
+                return Ok(Some((bytes, true)));
+            }
+        }
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn backlog_bytes(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Adds bytes to send and sends what can be.
+    pub fn send(&mut self, bytes: &[u8], registry: &Registry) -> io::Result<()> {
+        self.out.extend_from_slice(bytes);
+        self.flush(registry)
+    }
+
+    /// Sends what can be sent of these bytes and keeps none of them; how many that were. Give the rest again when it can be written.
+    pub fn send_some(&mut self, bytes: &[u8], registry: &Registry) -> io::Result<usize> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match self.stream.write(&bytes[sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => sent += n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.want_writable(sent < bytes.len(), registry)?;
+        Ok(sent)
+    }
+
+    /// Sends what can be sent.
+    pub fn flush(&mut self, registry: &Registry) -> io::Result<()> {
+        while self.sent < self.out.len() {
+            match self.stream.write(&self.out[self.sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => self.sent += n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if self.sent == self.out.len() {
+            self.out.clear();
+            self.sent = 0;
+        } else if self.sent > (1 << 20).max(self.out.len() / 2) {
+            // What is moved is less than what was sent.
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
+        self.want_writable(!self.out.is_empty(), registry)
+    }
+
+    fn want_writable(&mut self, wanted: bool, registry: &Registry) -> io::Result<()> {
+        if wanted != self.writable_wanted {
+            let interest = if wanted { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+            registry.reregister(self.stream.source(), self.token, interest)?;
+            self.writable_wanted = wanted;
+        }
+        Ok(())
+    }
+
+    /// Ends the registration; the connection closes when it is dropped.
+    pub fn close(&mut self, registry: &Registry) {
+        // It may be gone already.
+        let _ = registry.deregister(self.stream.source());
+    }
+}

@@ -1,0 +1,600 @@
+//! The switch as the main loop sees it: datapath, slow path and bridges, made what the database wants them to be.
+//!
+//! The planner (`vswitch`) says what to do; this module does it and tells what came of it.
+
+use super::daemon::{DaemonConfig, Exit};
+use super::db::{Db, Manager};
+use super::devices::{Body, Device};
+use super::dummies::Streams;
+use super::facts::FactKeeper;
+use super::instances::{Instances, Settings};
+use super::openflow::OpenFlow;
+use super::reactor::Reactor;
+use super::turn::{Turn, in_steps};
+use crate::slowpath::Wake;
+use anyhow::{Context, Result};
+use dpif::DummyMode;
+use dpif_netdev::{QueueWatch, TOGETHER};
+use flow::{MacAddr, OfPort};
+use netdev::dummy::DummyPorts;
+use netdev::link::{LinkEvent, LinkInfo, LinkMonitor};
+use ofproto::connmgr::ConnCounters;
+use ofproto::ports::BridgeId;
+use ovsdb::client::{ClientState, LockState};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use sync::lock;
+use vswitch::config::affects_desired;
+use vswitch::plan::{BridgeSettings, CreateBridge, DeviceSettings, OpenInterface};
+use vswitch::{Command, Desired, OpenedInterface, Planner, SupportedTypes};
+
+/// Steps of one configuration before the main loop looks at its sockets again.
+const STEPS_PER_TURN: usize = 64;
+/// How often devices that could not be opened are tried again, beside link events.
+const RETRY_MS: u64 = 10_000;
+/// Reads of link events at one turn, of some hundred events each.
+const LINK_READS: usize = 16;
+/// How often the main core's housekeeping is due.
+const TICK_MS: u64 = 1000;
+
+/// The switch.
+pub struct Switch {
+    instances: Instances,
+    planner: Planner,
+    supported: SupportedTypes,
+    dummies: DummyMode,
+    devices: BTreeMap<String, Device>,
+    streams: Streams,
+    links: LinkMonitor,
+    links_dirty: bool,
+    facts: FactKeeper,
+    openflow: OpenFlow,
+    applied_once: bool,
+    next_retry_ms: u64,
+    /// Commands that the last turn left.
+    unfinished: Vec<Command>,
+    waited_for_lock: bool,
+    next_tick_ms: u64,
+}
+
+impl Switch {
+    /// Starts datapath and slow path, without bridges.
+    /// Queues that the main loop polls itself tell it by `watch`.
+    pub fn start(
+        config: &DaemonConfig,
+        embedded: bool,
+        waker: Arc<mio::Waker>,
+        watch: Option<Arc<QueueWatch>>,
+    ) -> Result<Switch> {
+        let wake: Wake = Arc::new(move || {
+            // The main loop is there as long as the slow path is.
+            let _ = waker.wake();
+        });
+        let links = LinkMonitor::new().context("cannot watch the system's links")?;
+        let mut supported = SupportedTypes::userspace();
+        if config.kernel {
+            match dpif_netlink::available() {
+                Ok(version) => supported.add_kernel(&version),
+                Err(e) => log::info!(target: "dpif_netlink", "no kernel datapath: {e}"),
+            }
+        }
+        let supported = supported.with_dummies(config.dummies);
+        let system_id = embedded.then(|| super::daemon::system_id(&config.config_dir)).flatten();
+        Ok(Switch {
+            instances: Instances::new(
+                Settings {
+                    dummies: config.dummies,
+                    dummy_ports: DummyPorts::default(),
+                    numa: config.dummy_numa.clone(),
+                    ablation: config.ablation.clone(),
+                    watch,
+                },
+                wake,
+            ),
+            planner: Planner::default(),
+            facts: FactKeeper::new(&supported, system_id, &config.run_dir),
+            openflow: OpenFlow::new(&config.run_dir),
+            supported,
+            dummies: config.dummies,
+            devices: BTreeMap::new(),
+            streams: Streams::default(),
+            links,
+            links_dirty: true,
+            applied_once: false,
+            next_retry_ms: 0,
+            unfinished: Vec::new(),
+            waited_for_lock: false,
+            next_tick_ms: 0,
+        })
+    }
+
+    /// The datapaths that run.
+    pub fn instances(&self) -> &Instances {
+        &self.instances
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn instances_mut(&mut self) -> &mut Instances {
+        &mut self.instances
+    }
+
+    /// Devices that are open, by interface name.
+    pub fn devices(&self) -> &BTreeMap<String, Device> {
+        &self.devices
+    }
+
+    /// Whether dummies stand in for anything.
+    pub fn has_dummies(&self) -> bool {
+        self.dummies != DummyMode::Off
+    }
+
+    /// Whether the dummies that connect somewhere are connected, by their names.
+    pub fn dummy_connections(&self) -> Vec<(&str, bool)> {
+        self.streams.states()
+    }
+
+    /// The planner, to read.
+    pub fn planner(&self) -> &Planner {
+        &self.planner
+    }
+
+    /// Something happened to a socket; `false` when it is none of OpenFlow's.
+    pub fn socket_event(&mut self, token: mio::Token, reactor: &mut Reactor) -> bool {
+        if self.streams.event(token, reactor) {
+            return true;
+        }
+        let ours = self.openflow.event(token, reactor, sys::clock::monotonic_ms());
+        self.set_devices_up_or_down();
+        ours
+    }
+
+    /// What the OpenFlow connections counted.
+    pub fn connections(&self) -> ConnCounters {
+        self.openflow.counters()
+    }
+
+    /// Does what controllers asked of devices. Where it cannot be done, the links, read anew, set the port's bit right.
+    fn set_devices_up_or_down(&mut self) {
+        for change in self.openflow.take_admin_changes() {
+            self.links_dirty = true;
+            if let Some(Err(e)) = self.devices.get(&change.name).map(|d| d.set_admin_up(change.up)) {
+                log::warn!(target: "ofproto", "{e}");
+            }
+        }
+    }
+
+    /// Breaks off the OpenFlow connections of a bridge, or of all.
+    pub fn reconnect(&mut self, bridge: Option<&str>, reactor: &mut Reactor) {
+        self.openflow.reconnect(bridge, reactor, sys::clock::monotonic_ms());
+    }
+
+    /// Readable when [`Switch::links_changed`] is to be called.
+    pub fn link_fd(&self) -> BorrowedFd<'_> {
+        self.links.fd()
+    }
+
+    /// Whether the first configuration is in force, or there is none to wait for: the daemon counts as started.
+    pub fn is_ready(&self, db: &Db) -> bool {
+        let waiting = db.client_ref().lock_state() == LockState::Waiting;
+        self.applied_once || waiting && db.client_ref().state() == ClientState::Ready && self.waited_for_lock
+    }
+
+    /// Follows the database and the system, serves controllers and ports without a thread, and writes back.
+    pub fn run(&mut self, db: &mut Db, reactor: &mut Reactor) -> Turn {
+        let mut next = self.openflow.run(&self.instances, reactor, sys::clock::monotonic_ms());
+        next = next.and(self.follow(db, reactor));
+        let now_ms = sys::clock::monotonic_ms();
+        if now_ms >= self.next_tick_ms {
+            self.instances.tick();
+            self.next_tick_ms = now_ms + TICK_MS;
+        }
+        next = next.and(Turn::more_if(self.instances.run())).and(self.streams.run(reactor, now_ms));
+        let retry = Turn::at(self.next_retry_ms.max(now_ms + 1));
+        next.and(Turn::at(self.facts.next_ms(now_ms))).and(retry)
+    }
+
+    fn follow(&mut self, db: &mut Db, reactor: &mut Reactor) -> Turn {
+        let now_ms = sys::clock::monotonic_ms();
+        self.set_devices_up_or_down();
+        let changes = db.client().take_changes();
+        self.facts.take_outcomes(db, now_ms);
+        if db.client_ref().state() != ClientState::Ready {
+            // Devices come and go also while the database is away.
+            return self.follow_devices(now_ms, reactor);
+        }
+        match db.client_ref().lock_state() {
+            LockState::Held => {}
+            LockState::Waiting => {
+                self.stand_by(reactor);
+                return Turn::more_if(!self.unfinished.is_empty());
+            }
+            // At a new connection: whose the lock is will be known in a moment. What runs runs on.
+            LockState::Asked | LockState::None => return self.follow_devices(now_ms, reactor),
+        }
+        let first = !self.applied_once || std::mem::take(&mut self.waited_for_lock);
+        if first || !changes.is_empty() {
+            self.facts.prepare(db);
+            let managers = managers(db);
+            for (target, why) in db.set_managers(&managers, reactor) {
+                log::warn!(target: "ovsdb_file", "{target}: {why}");
+            }
+        }
+        if first || affects_desired(db.client_ref().replica(), &changes) {
+            let desired = Desired::from_replica(db.client_ref().replica(), &self.supported);
+            // A new request is a reason to try again what failed.
+            if desired.next_cfg != self.planner.desired().next_cfg {
+                self.planner.retry_failed();
+            }
+            let commands = self.planner.plan(desired);
+            self.carry_out(commands, reactor);
+        }
+        let next = self.follow_devices(now_ms, reactor);
+        for notice in self.planner.take_notices() {
+            log::warn!(target: "bridge", "{} {}: {}", notice.table, notice.name, notice.message);
+        }
+        if self.is_settled() && !std::mem::replace(&mut self.applied_once, true) {
+            self.instances.settled();
+        }
+        self.write_back(db, now_ms);
+        next
+    }
+
+    /// Another process holds the lock and switches: this one takes its bridges down, so that no two forward, and begins anew
+    /// when it gets the lock.
+    fn stand_by(&mut self, reactor: &mut Reactor) {
+        if !self.waited_for_lock {
+            log::error!(
+                target: "bridge",
+                "another process holds the database's lock and switches; this one has no bridges and stays idle until it lets go"
+            );
+            self.waited_for_lock = true;
+            let nothing = Desired { bridges: Default::default(), ..self.planner.desired().clone() };
+            let commands = self.planner.plan(nothing);
+            self.carry_out(commands, reactor);
+        }
+        let commands = self.planner.commands();
+        self.carry_out(commands, reactor);
+    }
+
+    /// Takes in what became of devices, and tries again what failed.
+    fn follow_devices(&mut self, now_ms: u64, reactor: &mut Reactor) -> Turn {
+        if std::mem::take(&mut self.links_dirty) {
+            self.follow_links(reactor);
+        }
+        if now_ms >= self.next_retry_ms {
+            self.next_retry_ms = now_ms + RETRY_MS;
+            self.drop_lost_devices();
+            self.planner.retry_failed();
+        }
+        let commands = self.planner.commands();
+        self.carry_out(commands, reactor);
+        // What came behind a bounded number of reads, or because of these commands.
+        Turn::more_if(self.links_dirty || !self.unfinished.is_empty())
+    }
+
+    /// Whether all of the configuration is carried out.
+    fn is_settled(&self) -> bool {
+        self.planner.is_settled() && self.unfinished.is_empty()
+    }
+
+    /// The system told of changed links.
+    pub fn links_changed(&mut self) {
+        self.links_dirty = true;
+    }
+
+    /// Carries commands out and those that follow from them. What a turn leaves goes first in the next one.
+    fn carry_out(&mut self, commands: Vec<Command>, reactor: &mut Reactor) {
+        let mut first = std::mem::take(&mut self.unfinished);
+        first.extend(commands);
+        let left = in_steps(first, STEPS_PER_TURN, |commands| {
+            let mut left = VecDeque::from(commands);
+            let mut prepared = 0_usize;
+            while let Some(command) = left.pop_front() {
+                if let (0, Command::OpenInterface(open)) = (prepared, &command) {
+                    prepared = self.prepare(open, &left);
+                }
+                prepared = prepared.saturating_sub(1);
+                self.command(command, reactor);
+            }
+            self.instances.close_devices();
+            self.planner.commands()
+        });
+        // Behind what commands that called this left themselves.
+        self.unfinished.extend(left);
+    }
+
+    /// Opens the devices of an interface and of those that come next, as far as they are of one bridge; how many.
+    fn prepare(&self, first: &OpenInterface, next: &VecDeque<Command>) -> usize {
+        let next = next.iter().map_while(|command| match command {
+            Command::OpenInterface(open) if open.bridge == first.bridge => Some(open),
+            _ => None,
+        });
+        let specs: Vec<_> = std::iter::once(first).chain(next).take(TOGETHER).map(Device::spec).collect();
+        let count = specs.len();
+        if let Some(instance) = self.instances.of_bridge(first.bridge).filter(|_| count > 1) {
+            instance.datapath.prepare(specs);
+        }
+        count
+    }
+
+    fn command(&mut self, command: Command, reactor: &mut Reactor) {
+        match command {
+            Command::SetGlobal(global) => {
+                self.facts.set_interval_ms(global.stats_update_interval_ms);
+                self.facts.set_machine(global.enable_statistics);
+                self.instances.set_global(global);
+            }
+            Command::CreateBridge(bridge) => self.create_bridge(&bridge, reactor),
+            Command::DestroyBridge { bridge, .. } => {
+                self.openflow.destroy(bridge, reactor);
+                self.instances.remove_bridge(bridge);
+            }
+            Command::OpenInterface(open) => {
+                let result = self.open(&open, reactor);
+                if let Err(e) = &result {
+                    log::warn!(target: "bridge", "{e}");
+                }
+                let number = self.planner.opened(open.open, result);
+                if let Some(number) = number {
+                    let number = if number == OfPort::LOCAL { 65534 } else { number.0 };
+                    let (bridge, name) = (&open.bridge_name, &open.name);
+                    log::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {number}");
+                    let error = self.devices.get_mut(name).and_then(|d| d.update(&open.device).err());
+                    self.settings_failed(name, error);
+                }
+            }
+            Command::CloseInterface { name, .. } => {
+                self.streams.remove(&name, reactor);
+                if let Some(device) = self.devices.remove(&name)
+                    && let Err(e) = device.datapath.port_del(device.dp_port)
+                {
+                    log::warn!(target: "dpif", "cannot remove port {name}: {e}");
+                }
+            }
+            Command::UpdateInterface { name, device, .. }
+                if self.devices.get(&name).is_some_and(|d| d.must_reopen(&device)) =>
+            {
+                self.reopen(&name, reactor);
+            }
+            Command::UpdateInterface { name, device, .. } => {
+                let same = self.tunnel_like(&name, &device);
+                let same = same.map(|other| format!("interface {name}: {other} is the same tunnel: which of them gets its packets is not said"));
+                let open = self.devices.get_mut(&name);
+                let error = open.and_then(|d| d.update(&device).err()).or(same);
+                self.settings_failed(&name, error);
+                // A device that the kernel does not know is the cause of no event.
+                self.links_dirty = true;
+            }
+            Command::SetPorts { bridge, ports, .. } => {
+                let Some(instance) = self.instances.of_bridge(bridge) else { return };
+                let view = instance.backer.view();
+                let previous = view.bridge(bridge).map(|b| b.ports.clone()).unwrap_or_default();
+                let table = ports.table(&previous);
+                self.openflow.ports_changed(bridge, &previous, &table, sys::clock::monotonic_ms());
+                instance.backer.set_ports(bridge, table);
+                self.links_dirty = true;
+            }
+            Command::ConfigureBridge { bridge, settings, .. } => self.configure(bridge, &settings),
+            Command::SetControllers { bridge, controllers, .. } => {
+                let now_ms = sys::clock::monotonic_ms();
+                self.openflow.set_controllers(bridge, controllers, reactor, now_ms);
+            }
+        }
+    }
+
+    fn create_bridge(&mut self, bridge: &CreateBridge, reactor: &mut Reactor) {
+        let (id, name, type_name) = (bridge.bridge, &bridge.name, &bridge.datapath_type);
+        let instance = match self.instances.add_bridge(id, type_name) {
+            Ok(instance) => instance,
+            Err(e) => {
+                log::error!(target: "bridge", "failed to create bridge {name}: {e:#}");
+                return self.planner.bridge_failed(id, &format!("{e:#}"));
+            }
+        };
+        instance.backer.insert_bridge(id, name);
+        log::info!(target: "bridge", "bridge {name}: using datapath ID {:016x}", bridge.datapath_id);
+        self.openflow.create(id, name, bridge.datapath_id, instance, reactor);
+    }
+
+    fn configure(&mut self, bridge: BridgeId, settings: &BridgeSettings) {
+        let options = &settings.options;
+        let prefixes = options.flow_tables.iter();
+        let prefixes = prefixes.filter_map(|(n, table)| Some((*n, table.prefixes.clone()?))).collect();
+        let Some(instance) = self.instances.of_bridge(bridge) else { return };
+        instance.backer.change_bridge(bridge, |b| {
+            b.forward_bpdu = options.forward_bpdu;
+            b.tables.set_prefixes(&prefixes);
+            lock(&b.macs).configure(options.mac_aging_time_s, options.mac_table_size as usize);
+        });
+        self.openflow.configure(bridge, options, settings.datapath_id, sys::clock::monotonic_ms());
+    }
+
+    fn open(&mut self, open: &OpenInterface, reactor: &mut Reactor) -> Result<OpenedInterface, String> {
+        let instance = self.instances.of_bridge(open.bridge).ok_or("its bridge is gone")?;
+        if let Some(other) = self.tunnel_like(&open.name, &open.device) {
+            let name = &open.name;
+            return Err(format!(
+                "could not add network device {name} to ofproto ({other} is the same tunnel)"
+            ));
+        }
+        let (device, opened) =
+            Device::open(open, &instance.datapath, self.dummies, self.instances.dummy_ports())?;
+        if let Err(e) = self.streams.add(&device, &open.device.options, reactor) {
+            // Nothing uses it yet.
+            let _ = device.datapath.port_del(device.dp_port);
+            return Err(format!("could not open network device {} ({e})", open.name));
+        }
+        self.devices.insert(open.name.clone(), device);
+        self.links_dirty = true;
+        Ok(opened)
+    }
+
+    /// Another tunnel whose packets would be those of this one.
+    fn tunnel_like(&self, name: &str, device: &DeviceSettings) -> Option<&str> {
+        let tunnel = device.tunnel.as_ref()?;
+        self.devices.values().find(|d| d.name != name && d.collides(tunnel)).map(|d| d.name.as_str())
+    }
+
+    /// Takes in what the system tells of links: devices that went, came, or changed.
+    fn follow_links(&mut self, reactor: &mut Reactor) {
+        for _ in 0..LINK_READS {
+            let events = match self.links.poll() {
+                Ok(events) => events,
+                Err(e) => {
+                    log::warn!(target: "netdev_linux", "cannot read link events: {e}");
+                    break;
+                }
+            };
+            // Nothing tells of what is left, so it is read to its end, or at the next turn.
+            self.links_dirty = !events.is_empty();
+            if events.is_empty() {
+                break;
+            }
+            for event in events {
+                self.link_event(event, reactor);
+            }
+        }
+        self.facts.refresh_links(&self.devices);
+        self.follow_carriers();
+    }
+
+    fn link_event(&mut self, event: LinkEvent, reactor: &mut Reactor) {
+        match event {
+            LinkEvent::Changed(info) => self.link_changed(&info, reactor),
+            LinkEvent::Deleted { ifindex, .. } => self.link_gone(|index| index == ifindex),
+            LinkEvent::Resync(all) => {
+                self.link_gone(|index| !all.iter().any(|l| l.ifindex == index));
+                all.iter().for_each(|info| self.link_changed(info, reactor));
+            }
+        }
+    }
+
+    fn link_changed(&mut self, info: &LinkInfo, reactor: &mut Reactor) {
+        // A device of the same name is another one when its index differs.
+        self.link_gone_named(&info.name, info.ifindex, reactor);
+        if self.devices.contains_key(&info.name) {
+            if let Some(mac) = info.mac {
+                self.planner.device_changed(&info.name, MacAddr(mac), Some(info.mtu));
+            }
+        } else {
+            self.planner.retry(&info.name);
+        }
+    }
+
+    fn link_gone_named(&mut self, name: &str, ifindex: u32, reactor: &mut Reactor) {
+        let Some(device) = self.devices.get_mut(name) else { return };
+        let Body::Kernel(known) = &mut device.body else { return };
+        if *known == ifindex {
+            return;
+        }
+        if device.datapath.own_device_exists(device.dp_port) == Some(true) {
+            // Ours, come back from another namespace.
+            *known = ifindex;
+        } else {
+            self.reopen(name, reactor);
+        }
+    }
+
+    fn settings_failed(&mut self, name: &str, error: Option<String>) {
+        if let Some(error) = &error {
+            log::warn!(target: "bridge", "{error}");
+        }
+        self.planner.settings_failed(name, error);
+    }
+
+    /// Closes a device and has it opened anew.
+    fn reopen(&mut self, name: &str, reactor: &mut Reactor) {
+        self.planner.device_gone(name);
+        let commands = self.planner.commands();
+        self.carry_out(commands, reactor);
+        self.planner.retry(name);
+    }
+
+    fn link_gone(&mut self, gone: impl Fn(u32) -> bool) {
+        let lost = |d: &&Device| matches!(d.body, Body::Kernel(ifindex) if gone(ifindex));
+        let names: Vec<String> = self.devices.values().filter(lost).map(|d| d.name.clone()).collect();
+        for name in names {
+            if self.devices.get(&name).and_then(Device::own_exists) == Some(true) {
+                log::info!(target: "netdev_linux", "device {name} was moved into another namespace; it stays a port");
+                continue;
+            }
+            log::info!(target: "netdev_linux", "device {name} is gone");
+            self.planner.device_gone(&name);
+        }
+    }
+
+    /// Finds devices of ours that ended in another namespace, of which no event tells.
+    fn drop_lost_devices(&mut self) {
+        let lost = |d: &&Device| d.own_exists() == Some(false);
+        let names: Vec<String> = self.devices.values().filter(lost).map(|d| d.name.clone()).collect();
+        for name in names {
+            log::info!(target: "netdev_linux", "device {name} is gone");
+            self.planner.device_gone(&name);
+        }
+    }
+
+    /// Tells translation and controllers which ports are down, have no carrier, and how fast they are.
+    fn follow_carriers(&mut self) {
+        let facts = &self.facts;
+        let known =
+            |name: &str| Some((facts.admin_down(name)?, facts.link_down(name)?, facts.features(name)?));
+        for (instance, b) in self.instances.bridges() {
+            let differs = |p: &ofproto::ports::Port| {
+                known(&p.name).is_some_and(|now| now != (p.config.port_down, p.link_down, p.features))
+            };
+            if !b.ports.ports.values().any(|p| differs(p)) {
+                continue;
+            }
+            let before = b.ports.clone();
+            let after = instance.backer.change_bridge(b.id, |b| {
+                let table = Arc::make_mut(&mut b.ports);
+                for port in table.ports.values_mut() {
+                    if let Some(now) = known(&port.name) {
+                        let port = Arc::make_mut(port);
+                        (port.config.port_down, port.link_down, port.features) = now;
+                    }
+                }
+                b.ports.clone()
+            });
+            if let Some(after) = after {
+                self.openflow.ports_changed(b.id, &before, &after, sys::clock::monotonic_ms());
+            }
+        }
+    }
+
+    fn write_back(&mut self, db: &mut Db, now_ms: u64) {
+        let acknowledged = self.is_settled().then(|| self.planner.desired().next_cfg);
+        self.facts.set_controllers(self.openflow.facts(now_ms));
+        self.facts.write_back(db, &self.planner, &self.instances, acknowledged, now_ms);
+    }
+
+    /// One object that says what runs, for `sluice status`.
+    pub fn status(&self, uptime_ms: u64) -> serde_json::Value {
+        super::status::report(self, uptime_ms)
+    }
+
+    /// Ends the switch, its listeners first. Taps end with it; with `cleanup`, ports are taken out one by one before.
+    pub fn stop(self, exit: Exit) {
+        let Switch { instances, devices, openflow, streams, .. } = self;
+        drop((openflow, streams));
+        if exit.cleanup {
+            for (name, device) in devices {
+                if let Err(e) = device.datapath.port_del(device.dp_port) {
+                    log::warn!(target: "dpif", "cannot remove port {name}: {e}");
+                }
+            }
+        }
+        drop(instances);
+    }
+}
+
+/// Listening targets of `Manager` rows.
+fn managers(db: &Db) -> Vec<Manager> {
+    let rows = db.client_ref().replica().rows("Manager");
+    rows.map(|row| Manager {
+        target: row.str("target").to_string(),
+        probe_ms: row.opt_int("inactivity_probe").map(|ms| ms.max(0).unsigned_abs()),
+    })
+    .collect()
+}

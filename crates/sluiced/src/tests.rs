@@ -1,0 +1,131 @@
+//! Traffic through the userspace datapath and the slow path, without the control plane.
+
+mod threads;
+
+use crate::slowpath::{InlineSlowPath, SlowPath, Wake};
+use dpif::{Datapath, DummyMode, PortKind, PortSpec};
+use dpif_netdev::ablation::Ablation;
+use dpif_netdev::{UserspaceConfig, UserspaceDatapath};
+use flow::action::Action;
+use flow::{DpPort, MacAddr, Match, OfPort, TableId};
+use ofproto::backer::Backer;
+use ofproto::ports::{Bundle, BundleId, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode};
+use ofproto::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
+use std::sync::Arc;
+use sync::{Mutex, lock};
+use testkit::{Topology, require_netns};
+
+fn port_table(ports: &[(u32, DpPort, &str)]) -> PortTable {
+    let mut table = PortTable::default();
+    for (n, dp_port, name) in ports {
+        let bundle = BundleId(*n);
+        table.ports.insert(
+            OfPort(*n),
+            Arc::new(ofproto::ports::Port {
+                of_port: OfPort(*n),
+                dp_port: Some(*dp_port),
+                name: name.to_string(),
+                type_name: String::new(),
+                mac: MacAddr::default(),
+                bundle,
+                patch_peer: None,
+                counters: Arc::new(PortCounters::default()),
+                tunnel: None,
+                config: PortConfigBits::default(),
+                tree: None,
+                link_down: false,
+                features: Default::default(),
+            }),
+        );
+        table.bundles.insert(
+            bundle,
+            Arc::new(Bundle {
+                id: bundle,
+                name: name.to_string(),
+                members: vec![OfPort(*n)],
+                vlan_mode: VlanMode::Trunk,
+                tag: 0,
+                trunks: None,
+                priority_tags: PriorityTags::Never,
+                protected: false,
+                floodable: true,
+            }),
+        );
+    }
+    table
+}
+
+fn normal_rule() -> Rule {
+    Rule {
+        table: TableId(0),
+        matching: Match::catchall().into(),
+        priority: 0,
+        cookie: 0,
+        timeouts: RuleTimeouts::new(0, 0, &[]),
+        importance: 0,
+        flags: RuleFlags::default(),
+        actions: vec![Action::Output { port: OfPort::NORMAL, max_len_bytes: 0 }].into(),
+        created_ms: 0,
+        modified_ms: 0,
+        stats: Arc::new(RuleStats::default()),
+    }
+}
+
+#[test]
+fn hosts_reach_each_other_through_normal_with_offloads_on() {
+    require_netns!();
+    let net = Topology::new(2).unwrap();
+    let config = UserspaceConfig {
+        name: "netdev@test".to_string(),
+        dummy: false,
+        dummies: DummyMode::Off,
+        dummy_ports: Default::default(),
+        dummy_numa: Vec::new(),
+        ablation: Ablation::default(),
+        watch: None,
+        threads: Default::default(),
+        vlan_limit: 1,
+        hash_seed: 7,
+    };
+    let backer = Arc::new(Backer::new(1));
+    let wake: Wake = Arc::new(|| {});
+    let inline =
+        Arc::new(InlineSlowPath { backer: backer.clone(), datapath: String::new(), wake: wake.clone() });
+    let datapath = UserspaceDatapath::start(&config, inline).unwrap();
+    let datapath = Arc::new(datapath);
+    let slow = SlowPath::start(&backer, datapath.clone(), Some(2), false, wake).unwrap();
+    let bridge = backer.add_bridge("br0");
+    let names: Vec<String> = net.hosts.iter().map(|h| h.port.clone()).collect();
+    let numbers: Vec<DpPort> = net
+        .switch
+        .enter(|| {
+            names
+                .iter()
+                .map(|name| {
+                    let spec = PortSpec {
+                        name: name.clone(),
+                        kind: PortKind::System,
+                        mac: None,
+                        mtu: None,
+                        number: None,
+                        options: Vec::new(),
+                    };
+                    datapath.port_add(&spec).unwrap()
+                })
+                .collect()
+        })
+        .unwrap();
+    backer.set_ports(bridge, port_table(&[(1, numbers[0], &names[0]), (2, numbers[1], &names[1])]));
+    backer.change_bridge(bridge, |b| b.tables.insert(Arc::new(normal_rule())));
+    let (a, b) = (&net.hosts[0], &net.hosts[1]);
+    testkit::reachable(&a.netns, b.ipv4.into(), std::time::Duration::from_secs(10)).unwrap();
+    let report = testkit::ping(&a.netns, b.ipv6.into(), 5).unwrap();
+    assert_eq!(report.received, 5, "{report:?}");
+    let _server = testkit::iperf3_server(&b.netns, 5201).unwrap();
+    let options = testkit::Iperf3Options::default();
+    let tcp = testkit::iperf3_client(&a.netns, b.ipv4.into(), &options).unwrap();
+    eprintln!("{tcp:?}");
+    assert!(backer.ukeys.len() >= 2);
+    drop(slow);
+    drop(datapath);
+}

@@ -1,0 +1,226 @@
+//! The control socket that `ovs-appctl` speaks to: JSON-RPC 1.0 requests whose method is the command and whose parameters
+//! are its arguments, all strings.
+
+use super::reactor::Reactor;
+use super::stream::{Conn, Endpoint, Listener};
+use anyhow::{Context, Result};
+use mio::{Registry, Token};
+use ovsdb::jsonrpc::{Framer, FramerLimits, Message};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+#[cfg(test)]
+mod tests;
+
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 64;
+/// Longest command with its arguments.
+const COMMAND_MAX_BYTES: usize = 4 << 20;
+/// A client that leaves more than this unread is served further when it has read.
+const BUSY_BYTES: usize = 1 << 20;
+
+/// Bounds of what all clients together make the socket hold; the client that holds most is cut off before one is passed.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Sent without a whole command.
+    half_sent_bytes: usize,
+    /// Answers not read. An answer that is longer than this alone is given all the same, when nobody else leaves any.
+    unread_bytes: usize,
+}
+
+const LIMITS: Limits = Limits { half_sent_bytes: 32 << 20, unread_bytes: 128 << 20 };
+
+/// A command and its arguments, to be answered by [`Unixctl::reply`].
+#[derive(Debug)]
+pub struct Request {
+    /// Who asks.
+    pub conn: Token,
+    id: Value,
+    /// The command.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+}
+
+struct Client {
+    conn: Conn,
+    framer: Framer,
+    /// A request waits for its answer; the next ones wait for that.
+    unanswered: bool,
+    /// It sends no more: what it asked before is answered first.
+    closing: bool,
+    /// It takes no more: what it asked before is done all the same.
+    deaf: bool,
+}
+
+/// The control socket and its clients.
+pub struct Unixctl {
+    listener: Listener,
+    clients: BTreeMap<Token, Client>,
+    limits: Limits,
+    /// Clients that were cut off for what they sent without a whole command, or did not read.
+    pub cut_off: u64,
+}
+
+impl Unixctl {
+    /// Listens at a path.
+    pub fn open(path: &Path, registry: &Registry, token: Token) -> Result<Unixctl> {
+        let endpoint = Endpoint::PassiveUnix(path.to_path_buf());
+        let listener = Listener::open(&endpoint, registry, token)
+            .with_context(|| format!("{}: cannot listen for control connections", path.display()))?;
+        Ok(Unixctl { listener, clients: BTreeMap::new(), limits: LIMITS, cut_off: 0 })
+    }
+
+    /// Whether a token is the listener's.
+    pub fn is_listener(&self, token: Token) -> bool {
+        self.listener.token() == token
+    }
+
+    /// Whether a token is one of its clients.
+    pub fn has(&self, token: Token) -> bool {
+        self.clients.contains_key(&token)
+    }
+
+    /// Takes connections in.
+    pub fn accept(&mut self, reactor: &mut Reactor) {
+        for mut conn in self.listener.accept(reactor) {
+            if self.clients.len() >= CONNECTIONS_MAX {
+                log::warn!(target: "unixctl", "connection refused: {CONNECTIONS_MAX} are open, which is the limit");
+                reactor.counts.refused += 1;
+                conn.close(reactor.registry());
+                continue;
+            }
+            let framer = Framer::new(FramerLimits { bytes: COMMAND_MAX_BYTES, ..FramerLimits::default() });
+            self.clients.insert(
+                conn.token(),
+                Client { conn, framer, unanswered: false, closing: false, deaf: false },
+            );
+        }
+    }
+
+    /// Reads what a client sent; its next request. Others that came with it wait until that is answered and the answer read.
+    pub fn ready(&mut self, token: Token, reactor: &mut Reactor) -> Option<Request> {
+        let client = self.clients.get_mut(&token)?;
+        client.deaf |= client.conn.flush(reactor.registry()).is_err();
+        if client.unanswered || client.unread_bytes() >= BUSY_BYTES {
+            return None;
+        }
+        match client.request(token) {
+            Ok(Some(request)) => {
+                client.unanswered = true;
+                return Some(request);
+            }
+            Ok(None) if client.closing => {}
+            Ok(None) => match client.conn.read() {
+                Ok(Some((bytes, more))) => {
+                    if more || !bytes.is_empty() {
+                        // Served again until nothing is left of what was read.
+                        reactor.serve_again(token);
+                    }
+                    self.take(token, &bytes, reactor.registry());
+                    return None;
+                }
+                // What was asked for is answered before the end.
+                Ok(None) | Err(_) => client.closing = true,
+            },
+            Err(()) => {
+                self.close(token, reactor.registry());
+                return None;
+            }
+        }
+        if client.unread_bytes() == 0 {
+            self.close(token, reactor.registry());
+        }
+        None
+    }
+
+    /// Takes in what came, when there is room.
+    fn take(&mut self, token: Token, bytes: &[u8], registry: &Registry) {
+        let others = self.clients.iter().filter(|(t, _)| **t != token).map(|(_, c)| c.framer.held_bytes());
+        let others: usize = others.sum();
+        let Some(client) = self.clients.get(&token) else { return };
+        let wanted = client.framer.held_after(bytes.len());
+        self.shed(others + wanted, self.limits.half_sent_bytes, registry, |t, c| match t == token {
+            true => wanted,
+            false => c.framer.held_bytes(),
+        });
+        if let Some(client) = self.clients.get_mut(&token) {
+            client.framer.feed(bytes);
+        }
+    }
+
+    /// Cuts off the clients that hold most until `held` bytes are no more than `limit`.
+    fn shed(
+        &mut self,
+        held: usize,
+        limit: usize,
+        registry: &Registry,
+        its: impl Fn(Token, &Client) -> usize,
+    ) {
+        let mut held = held;
+        while held > limit
+            && let Some((bytes, token)) = self.clients.iter().map(|(t, c)| (its(*t, c), *t)).max()
+            && bytes > 0
+        {
+            log::warn!(target: "unixctl", "client cut off: all together hold {held} bytes of half-sent commands or unread answers, this one {bytes}");
+            self.cut_off += 1;
+            held -= bytes.min(held);
+            self.close(token, registry);
+        }
+    }
+
+    /// Answers a request: `Ok` text for the terminal, or an error.
+    pub fn reply(&mut self, request: &Request, answer: Result<String, String>, reactor: &mut Reactor) {
+        let Some(client) = self.clients.get_mut(&request.conn) else { return };
+        client.unanswered = false;
+        reactor.serve_again(request.conn);
+        if client.deaf {
+            return;
+        }
+        let id = request.id.clone();
+        let line = |mut text: String| {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            Value::from(text)
+        };
+        let message = match answer {
+            Ok(text) => Message::Reply { id, result: line(text) },
+            Err(text) => Message::Error { id, error: line(text) },
+        };
+        let message = message.encode();
+        let unread: usize = self.clients.values().map(Client::unread_bytes).sum();
+        let held = unread + message.len();
+        self.shed(held, self.limits.unread_bytes, reactor.registry(), |_, c| c.unread_bytes());
+        if let Some(client) = self.clients.get_mut(&request.conn) {
+            client.deaf = client.conn.send(&message, reactor.registry()).is_err();
+        }
+    }
+
+    fn close(&mut self, token: Token, registry: &Registry) {
+        if let Some(mut client) = self.clients.remove(&token) {
+            client.conn.close(registry);
+        }
+    }
+}
+
+impl Client {
+    /// What it has not read; nothing is kept for one that takes no more.
+    fn unread_bytes(&self) -> usize {
+        if self.deaf { 0 } else { self.conn.backlog_bytes() }
+    }
+
+    /// Takes a whole request out of what came; an error when the client sent something else.
+    fn request(&mut self, conn: Token) -> Result<Option<Request>, ()> {
+        let message = match self.framer.next_text() {
+            Ok(None) => return Ok(None),
+            Ok(Some(json)) => Message::from_json(json),
+            Err(_) => return Err(()),
+        };
+        let Ok(Message::Request { id, method, params }) = message else { return Err(()) };
+        let args: Option<Vec<String>> = params.iter().map(|p| Some(p.as_str()?.to_string())).collect();
+        let Some(args) = args else { return Err(()) };
+        Ok(Some(Request { conn, id, command: method, args }))
+    }
+}

@@ -1,0 +1,46 @@
+//! Debian's switch with a database server of its own, to compare with.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::command::Cmd;
+use crate::daemon::{Daemon, DaemonSpec};
+use crate::ovs::RunDir;
+
+/// The schema of its database, where the package puts it.
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+/// Starts the database server and the stock daemon `program`; the daemon comes first in the answer. `spec` makes the specification
+/// of each program: namespace, processor. `settings` are of the `Open_vSwitch` row, `args` more arguments of both.
+///
+/// # Errors
+/// A program is missing, or does not become ready.
+pub fn start_stock(
+    spec: impl Fn(&Path) -> Result<DaemonSpec>,
+    program: &str,
+    settings: &[&str],
+    args: [&[&str]; 2],
+) -> Result<Vec<Daemon>> {
+    let server = spec(Path::new("ovsdb-server"))?;
+    let run: RunDir = server.run_directory().clone();
+    let db = run.join("conf.db");
+    Cmd::new("ovsdb-tool").arg("create").arg(&db).arg(SCHEMA).run()?;
+    let remote = format!("--remote=p{}", run.db());
+    let server = server
+        .args([db.into_os_string(), remote.into(), "-vconsole:off".into()])
+        .args(args[0])
+        .ready_file("db.sock")
+        .start()?;
+    run.ovs("ovs-vsctl", &["--no-wait", "init"])?;
+    if !settings.is_empty() {
+        let set = ["--no-wait", "set", "Open_vSwitch", "."];
+        run.ovs("ovs-vsctl", &[&set[..], settings].concat())?;
+    }
+    let daemon = spec(Path::new(program))?
+        .rundir(&run)
+        .args([run.db().as_str(), "-vconsole:off", "--disable-system"])
+        .args(args[1])
+        .start()?;
+    Ok(vec![daemon, server])
+}
