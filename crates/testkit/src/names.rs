@@ -32,11 +32,16 @@ pub(crate) fn is_stale(name: &str) -> bool {
 }
 
 /// An interface name that is unique on the machine, 15 characters at most: `tag` (letters and digits, the first 3), the
-/// process id and a number in base 36. A namespace is torn down some time after it is deleted, so a name that is used
+/// process id and a number in base 36, of three digits at least: names of one tag sort in the order in which they were made, and
+/// a switch numbers ports by their names. A namespace is torn down some time after it is deleted, so a name that is used
 /// again could still be taken.
 pub fn if_name(tag: &str) -> String {
+    numbered(tag, next())
+}
+
+fn numbered(tag: &str, number: u32) -> String {
     let tag: String = tag.chars().filter(char::is_ascii_alphanumeric).take(3).collect();
-    format!("{tag}{}_{}", base36(std::process::id()), base36(next()))
+    format!("{tag}{}_{:0>3}", base36(std::process::id()), base36(number))
 }
 
 fn base36(mut number: u32) -> String {
@@ -59,6 +64,8 @@ mod tests {
         assert_ne!(unique("a"), unique("a"));
         assert_ne!(if_name("a"), if_name("a"));
         assert!(if_name("a-very-long-tag").len() <= 15);
+        let names: Vec<String> = (0..2000).map(|number| numbered("v", number)).collect();
+        assert!(names.is_sorted());
         assert_eq!(
             (base36(0), base36(35), base36(36), base36(4_194_304)),
             ("0".into(), "z".into(), "10".into(), "2hwcg".into())
