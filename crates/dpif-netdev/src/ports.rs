@@ -144,10 +144,12 @@ pub(crate) fn open(
     }
     match &spec.kind {
         PortKind::System => {
-            // What is to be forwarded through a device needs it up; for several queues, before.
-            let ifindex = netdev::link::link_info(&spec.name).map_err(device)?.ifindex;
-            netdev::link::set_admin_up(ifindex, true).map_err(device)?;
             let options = ablation.system(system_options(spec)?);
+            let ifindex = netdev::link::link_info(&spec.name).map_err(device)?.ifindex;
+            // A device that is down stays down, but several queues share its frames only while it is up.
+            if options.n_rxq > 1 {
+                netdev::link::set_admin_up(ifindex, true).map_err(device)?;
+            }
             let port = Port::open_system(&spec.name, &options).map_err(device)?;
             Ok(plain(port, type_name))
         }

@@ -119,6 +119,30 @@ fn states_of_links_are_told() {
 }
 
 #[test]
+fn a_device_that_is_down_stays_down_unless_queues_need_it() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let (net, daemon) = switch(2);
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    let port = &two.port;
+    let is_up = || net.switch.ip(&format!("-o link show dev {port}")).unwrap().contains(",UP");
+    vsctl(&daemon, &format!("del-port {port}"));
+    net.switch.ip(&format!("link set dev {port} down")).unwrap();
+    vsctl(&daemon, &format!("add-port br0 {port}"));
+    wait_until(&daemon, &format!("Interface {port} admin_state=down link_state=down"));
+    assert!(!is_up());
+    net.switch.up(port).unwrap();
+    wait_until(&daemon, &format!("Interface {port} admin_state=up link_state=up"));
+    ping_all(&one.netns, two.ipv4.into(), 3);
+    // Several sockets share the frames of a device only while it is up.
+    net.switch.ip(&format!("link set dev {port} down")).unwrap();
+    wait_until(&daemon, &format!("Interface {port} admin_state=down"));
+    vsctl(&daemon, &format!("set Interface {port} options:n_rxq=2"));
+    wait_until(&daemon, &format!("Interface {port} admin_state=up link_state=up"));
+    ping_all(&one.netns, two.ipv4.into(), 3);
+}
+
+#[test]
 fn statistics_advance() {
     require_netns!();
     require_programs!("ovs-vsctl", "ping");
