@@ -201,16 +201,19 @@ impl Stream {
         }
     }
 
-    fn io(&mut self) -> (&mut dyn Read, Option<io::Error>) {
+    fn take_error(&self) -> Option<io::Error> {
         match self {
-            Stream::Unix(s) => {
-                let error = s.take_error().ok().flatten();
-                (s, error)
-            }
-            Stream::Tcp(s) => {
-                let error = s.take_error().ok().flatten();
-                (s, error)
-            }
+            Stream::Unix(s) => s.take_error(),
+            Stream::Tcp(s) => s.take_error(),
+        }
+        .ok()
+        .flatten()
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(s) => s.read(bytes),
+            Stream::Tcp(s) => s.read(bytes),
         }
     }
 
@@ -264,7 +267,7 @@ impl Conn {
 
     /// Whether a connection that was started is there: `Err` tells why not, `Ok(false)` to wait.
     pub fn connected(&mut self) -> io::Result<bool> {
-        if let Some(e) = self.stream.io().1 {
+        if let Some(e) = self.stream.take_error() {
             return Err(e);
         }
         match &self.stream {
@@ -282,7 +285,7 @@ impl Conn {
         let mut bytes = Vec::new();
         let mut chunk = [0; 16384];
         loop {
-            match self.stream.io().0.read(&mut chunk) {
+            match self.stream.read(&mut chunk) {
                 Ok(0) if bytes.is_empty() => return Ok(None),
                 // What came before the end is served first; the next read tells of the end.
                 Ok(0) => return Ok(Some((bytes, true))),
