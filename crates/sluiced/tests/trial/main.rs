@@ -94,6 +94,7 @@ fn answers_of_both_switches() {
     let (mut ours, mut theirs) = (Switch::sluice(), Switch::stock());
     let mut tally = Tally::default();
     for seed in first..first + scenarios {
+        println!("seed {seed}");
         let mut scenario = Scenario::new(seed, packets);
         let disputed = scenario.load(&mut [&mut ours, &mut theirs]);
         assert!(disputed.is_empty(), "seed {seed}: one switch alone refuses\n{}", disputed.join("\n"));

@@ -62,7 +62,7 @@ impl Switch {
         ["br0", "br1"].into_iter().for_each(|bridge| set_prefixes(daemon, bridge));
         let control = Control::connect(socket);
         let mut switch = Switch { daemons, control, _netns: netns };
-        switch.control.ask(&["time/stop"]);
+        switch.control.ask(&["time/stop"]).unwrap();
         switch
     }
 
@@ -84,7 +84,7 @@ impl Switch {
 
     /// Forgets learned addresses.
     pub(crate) fn forget(&mut self) {
-        self.control.ask(&["fdb/flush"]);
+        self.control.ask(&["fdb/flush"]).unwrap();
     }
 
     /// The stories of packets, each the arguments of `ofproto/trace`.
@@ -92,7 +92,10 @@ impl Switch {
         let story = |packet: &Vec<String>| {
             let words: Vec<&str> =
                 std::iter::once("ofproto/trace").chain(packet.iter().map(String::as_str)).collect();
-            self.control.ask(&words)
+            self.control.ask(&words).unwrap_or_else(|| {
+                let daemon = &self.daemons[0];
+                panic!("the daemon ended at {words:?}\n{}\n{}", daemon.log(), daemon.stderr())
+            })
         };
         packets.iter().map(story).collect()
     }
@@ -122,25 +125,28 @@ impl Control {
         Control { stream, unread: Vec::new() }
     }
 
-    fn ask(&mut self, words: &[&str]) -> String {
+    /// The answer; `None` when the daemon has ended.
+    fn ask(&mut self, words: &[&str]) -> Option<String> {
         let request = json!({"id": 0, "method": words[0], "params": words[1..]});
         self.stream.write_all(request.to_string().as_bytes()).unwrap();
-        let reply = self.reply();
+        let reply = self.reply()?;
         let text = |v: &Value| v.as_str().map(str::to_string);
-        text(&reply["result"]).or_else(|| text(&reply["error"])).unwrap_or_default()
+        Some(text(&reply["result"]).or_else(|| text(&reply["error"])).unwrap_or_default())
     }
 
-    fn reply(&mut self) -> Value {
+    fn reply(&mut self) -> Option<Value> {
         let mut chunk = [0; 1 << 16];
         loop {
             let mut values = serde_json::Deserializer::from_slice(&self.unread).into_iter::<Value>();
             if let Some(Ok(value)) = values.next() {
                 let read = values.byte_offset();
                 self.unread.drain(..read);
-                return value;
+                return Some(value);
             }
             let n = self.stream.read(&mut chunk).unwrap();
-            assert!(n > 0, "the daemon closed its control socket");
+            if n == 0 {
+                return None;
+            }
             self.unread.extend(&chunk[..n]);
         }
     }
