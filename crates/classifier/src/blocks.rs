@@ -181,10 +181,8 @@ impl<V: Clone> BlockMap<V> {
         self.root.insert(hash, value, 0)
     }
 
-    /// Takes a value out.
+    /// Takes a value out. Even a miss copies what other maps share of the way.
     pub(crate) fn remove(&mut self, hash: u64) -> Option<V> {
-        // A miss copies nothing.
-        self.get(hash)?;
         self.root.remove(hash, 0)
     }
 
@@ -194,25 +192,40 @@ impl<V: Clone> BlockMap<V> {
     }
 
     /// All values, in the order of their hashes.
-    pub(crate) fn values(&self) -> Values<'_, V> {
-        Values { nodes: vec![&self.root], block: [].iter() }
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.entries_from(0).map(|(_, value)| value)
+    }
+
+    /// Hashes from `from` on and their values, in order.
+    pub(crate) fn entries_from(&self, from: u64) -> Entries<'_, V> {
+        let (mut node, mut depth) = (&self.root, 0);
+        let mut nodes = Vec::new();
+        while let Node::Inner(inner) = node {
+            let at = place(from, depth);
+            nodes.extend(inner.children[at + 1..].iter().rev());
+            node = &inner.children[at];
+            depth += 1;
+        }
+        let Node::Block(entries) = node else { unreachable!("the way ends at a block") };
+        let first = entries.partition_point(|(hash, _)| *hash < from);
+        Entries { nodes, block: entries[first..].iter() }
     }
 }
 
-/// See [`BlockMap::values`].
-pub(crate) struct Values<'a, V> {
+/// See [`BlockMap::entries_from`].
+pub(crate) struct Entries<'a, V> {
     /// Nodes that are left, the next one last.
     nodes: Vec<&'a Node<V>>,
     block: std::slice::Iter<'a, (u64, V)>,
 }
 
-impl<'a, V> Iterator for Values<'a, V> {
-    type Item = &'a V;
+impl<'a, V> Iterator for Entries<'a, V> {
+    type Item = (u64, &'a V);
 
-    fn next(&mut self) -> Option<&'a V> {
+    fn next(&mut self) -> Option<(u64, &'a V)> {
         loop {
-            if let Some((_, value)) = self.block.next() {
-                return Some(value);
+            if let Some((hash, value)) = self.block.next() {
+                return Some((*hash, value));
             }
             match self.nodes.pop()? {
                 Node::Block(entries) => self.block = entries.iter(),
@@ -242,6 +255,10 @@ mod tests {
         prop_assert_eq!(map.len(), model.len());
         prop_assert!(map.values().eq(model.values()));
         prop_assert!(model.iter().all(|(hash, value)| map.get(*hash) == Some(value)));
+        for from in model.keys().flat_map(|hash| [*hash, hash.wrapping_add(1)]).chain([0, u64::MAX]).take(50)
+        {
+            prop_assert!(map.entries_from(from).eq(model.range(from..).map(|(hash, value)| (*hash, value))));
+        }
         Ok(())
     }
 

@@ -16,6 +16,11 @@ impl Key {
         Key { priority: Reverse(priority), values }
     }
 
+    /// Whether it is the key of that priority and these values.
+    fn is(&self, priority: i32, values: &Arc<[u64]>) -> bool {
+        self.priority.0 == priority && (Arc::ptr_eq(&self.values, values) || self.values == *values)
+    }
+
     pub(crate) fn priority(&self) -> i32 {
         self.priority.0
     }
@@ -60,11 +65,11 @@ impl<R: Clone> Bucket<R> {
         }
     }
 
-    /// The rule of exactly that key.
-    pub(crate) fn get(&self, key: &Key) -> Option<&R> {
+    /// The rule of exactly that priority and these values.
+    pub(crate) fn get(&self, priority: i32, values: &Arc<[u64]>) -> Option<&R> {
         match self {
-            Bucket::One(own, rule) => (own == key).then_some(rule),
-            Bucket::Many(rules) => rules.get(key),
+            Bucket::One(own, rule) => own.is(priority, values).then_some(rule),
+            Bucket::Many(rules) => rules.get(&Key::new(priority, values.clone())),
         }
     }
 
@@ -82,31 +87,16 @@ impl<R: Clone> Bucket<R> {
         }
     }
 
-    /// Removes a rule.
-    pub(crate) fn remove(&mut self, key: &Key) -> Removed<R> {
-        match self {
-            Bucket::One(own, rule) if own == key => Removed::Last(rule.clone()),
-            Bucket::One(..) => Removed::Nothing,
-            Bucket::Many(rules) => {
-                let rules = Arc::make_mut(rules);
-                let Some(removed) = rules.remove(key) else { return Removed::Nothing };
-                if rules.len() == 1
-                    && let Some((own, rule)) = rules.get_min().cloned()
-                {
-                    *self = Bucket::One(own, rule);
-                }
-                Removed::One(removed)
-            }
+    /// Removes one of several rules.
+    pub(crate) fn remove(&mut self, priority: i32, values: &Arc<[u64]>) -> Option<R> {
+        let Bucket::Many(rules) = self else { return None };
+        let rules = Arc::make_mut(rules);
+        let removed = rules.remove(&Key::new(priority, values.clone()))?;
+        if rules.len() == 1
+            && let Some((own, rule)) = rules.get_min().cloned()
+        {
+            *self = Bucket::One(own, rule);
         }
+        Some(removed)
     }
-}
-
-/// Outcome of [`Bucket::remove`].
-pub(crate) enum Removed<R> {
-    /// There is no such rule.
-    Nothing,
-    /// The rule is out.
-    One(R),
-    /// It was the only one and is still in: the bucket itself must go.
-    Last(R),
 }

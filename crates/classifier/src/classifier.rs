@@ -99,6 +99,22 @@ impl PrefixesOfFlow {
     }
 }
 
+/// Where a walk over rules stands; see [`Classifier::walk`].
+#[derive(Clone, Debug, Default)]
+pub struct Walk {
+    /// Masks that are left, the current one last.
+    masks: Vec<PackedMask>,
+    /// Hash to go on from in the subtable of the current mask.
+    from: u64,
+}
+
+impl Walk {
+    /// Whether it is at its end.
+    pub fn is_done(&self) -> bool {
+        self.masks.is_empty()
+    }
+}
+
 /// Sizes of what a classifier is made of; all 0 when it is empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Footprint {
@@ -147,6 +163,13 @@ impl<R: Clone> Classifier<R> {
         new
     }
 
+    /// An empty classifier with the same seed and prefix fields.
+    pub fn emptied(&self) -> Classifier<R> {
+        let mut new = Classifier::new(self.seed);
+        new.set_prefix_fields(&self.prefix_fields().collect::<Vec<_>>());
+        new
+    }
+
     /// Number of rules.
     pub fn len(&self) -> usize {
         self.len
@@ -181,7 +204,7 @@ impl<R: Clone> Classifier<R> {
         if replaced.is_none() {
             self.len += 1;
             if table.has_prefixes() {
-                let flow = *m.unpack().flow();
+                let flow = m.mask().flow_of(m.values());
                 for (i, prefix) in self.prefixes.iter_mut().enumerate() {
                     if let Some(prefix) = prefix.as_mut().filter(|_| table.prefix_len(i) > 0) {
                         prefix.set.insert(prefix.value(&flow), table.prefix_len(i));
@@ -198,13 +221,24 @@ impl<R: Clone> Classifier<R> {
 
     /// Removes and returns the rule of exactly that match and priority.
     pub fn remove(&mut self, m: &PackedMatch, priority: i32) -> Option<R> {
-        self.find_exactly(m, priority)?;
+        self.remove_if(m, priority, |_| true)
+    }
+
+    /// Removes and returns the rule of exactly that match and priority, if `is_wanted` holds for it.
+    pub fn remove_if(
+        &mut self,
+        m: &PackedMatch,
+        priority: i32,
+        is_wanted: impl FnOnce(&R) -> bool,
+    ) -> Option<R> {
         let rank = *self.ranks.get(m.mask())?;
+        // A miss copies nothing.
+        let (at, _) = self.subtables.get(&rank)?.locate(m, priority).filter(|(_, rule)| is_wanted(rule))?;
         let table = Arc::make_mut(self.subtables.get_mut(&rank)?);
-        let removed = table.remove(m, priority)?;
+        let removed = table.remove(&at, m, priority)?;
         self.len -= 1;
         if table.has_prefixes() {
-            let flow = *m.unpack().flow();
+            let flow = m.mask().flow_of(m.values());
             for (i, prefix) in self.prefixes.iter_mut().enumerate() {
                 if let Some(prefix) = prefix.as_mut().filter(|_| table.prefix_len(i) > 0) {
                     prefix.set.remove(prefix.value(&flow), table.prefix_len(i));
@@ -260,7 +294,7 @@ impl<R: Clone> Classifier<R> {
 
     /// The rule of exactly that match and priority.
     pub fn find_exactly(&self, m: &PackedMatch, priority: i32) -> Option<&R> {
-        self.subtable_of(m.mask())?.get(m, priority)
+        self.subtable_of(m.mask())?.locate(m, priority).map(|(_, rule)| rule)
     }
 
     /// The rule of highest priority that matches `flow`.
@@ -301,6 +335,31 @@ impl<R: Clone> Classifier<R> {
         let m = *m;
         let tables = self.subtables.values().filter(move |table| table.mask().contains(m.mask()));
         tables.flat_map(move |table| table.within(m))
+    }
+
+    /// Begins a walk over what [`Classifier::within`] gives, to go on in slices by [`Classifier::walk_on`].
+    pub fn walk(&self, m: &Match) -> Walk {
+        let tables = self.subtables.values().filter(|table| table.mask().contains(m.mask()));
+        Walk { masks: tables.map(|table| table.packed_mask().clone()).collect(), from: 0 }
+    }
+
+    /// Goes on with a walk of the same match: adds rules to `out`; looks at some `max` rules, those of one hash together. Returns
+    /// how many it looked at. Each rule that is there throughout comes once.
+    pub fn walk_on(&self, walk: &mut Walk, m: &Match, max: usize, out: &mut Vec<R>) -> usize {
+        let mut looked = 0;
+        while looked < max
+            && let Some(mask) = walk.masks.last()
+        {
+            let table = self.subtable_of(mask);
+            let slice = table.map(|table| table.within_from(m, walk.from, max - looked, out));
+            let (next, n) = slice.unwrap_or((None, 1));
+            looked += n.max(1);
+            walk.from = next.unwrap_or(0);
+            if next.is_none() {
+                walk.masks.pop();
+            }
+        }
+        looked
     }
 
     /// Whether a rule of that priority exists which some packet matches that also matches `m` (OFPFF_CHECK_OVERLAP). A rule

@@ -28,7 +28,7 @@ pub mod reference;
 mod shape;
 mod subtable;
 
-pub use classifier::{Classifier, DEFAULT_PREFIX_FIELDS, Footprint, MAX_PREFIX_FIELDS};
+pub use classifier::{Classifier, DEFAULT_PREFIX_FIELDS, Footprint, MAX_PREFIX_FIELDS, Walk};
 
 #[cfg(test)]
 mod tests;

@@ -48,10 +48,10 @@ impl PrefixSet {
     /// Takes away one prefix that was added before.
     pub(crate) fn remove(&mut self, value: u128, len: u8) {
         let prefix = Prefix::new(value, len);
-        let n = self.counts.get_mut(&prefix).expect("a prefix is removed that was added before");
-        *n -= 1;
-        if *n == 0 {
-            self.counts.remove(&prefix);
+        // Most were added once: one way down the tree is enough for them.
+        let n = self.counts.remove(&prefix).expect("a prefix is removed that was added before");
+        if n > 1 {
+            self.counts.insert(prefix, n - 1);
         }
     }
 

@@ -4,7 +4,7 @@
 //! index, it looks into `rules`. `ports` holds the ports of all rules if the mask has bits there.
 
 use crate::blocks::BlockMap;
-use crate::bucket::{Bucket, Key, Removed};
+use crate::bucket::{Bucket, Key};
 use crate::classifier::{MAX_PREFIX_FIELDS, PrefixField, PrefixesOfFlow};
 use crate::hash::Running;
 use crate::prefixes::PrefixSet;
@@ -33,6 +33,12 @@ pub(crate) struct Subtable<R> {
     rules: BlockMap<Bucket<R>>,
     indices: [BlockMap<u32>; MAX_STEPS - 1],
     ports: PrefixSet,
+}
+
+/// Hashes of a rule that is there.
+pub(crate) struct Located {
+    steps: [u64; MAX_STEPS - 1],
+    hash: u64,
 }
 
 /// The tries of a lookup and what they said so far about its flow.
@@ -149,37 +155,33 @@ impl<R: Clone> Subtable<R> {
         align_ports(self.shape.ports_of_values(m.values()))
     }
 
-    /// Removes a rule. `m` has this subtable's mask.
-    pub(crate) fn remove(&mut self, m: &PackedMatch, priority: i32) -> Option<R> {
-        let key = Key::new(priority, m.values().clone());
+    /// The rule with exactly that match and priority, and where it is, for [`Subtable::remove`]. `m` has this subtable's mask.
+    pub(crate) fn locate(&self, m: &PackedMatch, priority: i32) -> Option<(Located, &R)> {
         let (steps, hash) = self.hashes(m.values());
-        let rule = match self.rules.get_mut(hash)?.remove(&key) {
-            Removed::Nothing => return None,
-            Removed::One(rule) => rule,
-            Removed::Last(rule) => {
-                self.rules.remove(hash);
-                rule
-            }
+        self.rules.get(hash)?.get(priority, m.values()).map(|rule| (Located { steps, hash }, rule))
+    }
+
+    /// Removes the rule that [`Subtable::locate`] found.
+    pub(crate) fn remove(&mut self, at: &Located, m: &PackedMatch, priority: i32) -> Option<R> {
+        let rule = match self.rules.get(at.hash)? {
+            Bucket::One(..) => match self.rules.remove(at.hash)? {
+                Bucket::One(_, rule) => rule,
+                Bucket::Many(_) => unreachable!("the bucket holds one rule"),
+            },
+            Bucket::Many(_) => self.rules.get_mut(at.hash)?.remove(priority, m.values())?,
         };
         self.len -= 1;
         self.priorities.remove(priority);
-        for (index, hash) in self.indices.iter_mut().zip(steps).take(self.shape.steps() - 1) {
-            let n = index.get_mut(hash).expect("each rule is in each index");
-            *n -= 1;
-            if *n == 0 {
-                index.remove(hash);
+        for (index, hash) in self.indices.iter_mut().zip(at.steps).take(self.shape.steps() - 1) {
+            match index.get(hash) {
+                Some(1) => drop(index.remove(hash)),
+                _ => *index.get_mut(hash).expect("each rule is in each index") -= 1,
             }
         }
         if self.shape.ports() != 0 {
             self.ports.remove(self.ports_of(m), self.shape.ports_len());
         }
         Some(rule)
-    }
-
-    /// The rule with exactly that match and priority. `m` has this subtable's mask.
-    pub(crate) fn get(&self, m: &PackedMatch, priority: i32) -> Option<&R> {
-        let (_, hash) = self.hashes(m.values());
-        self.rules.get(hash)?.get(&Key::new(priority, m.values().clone()))
     }
 
     /// The best rule for `flow`, whatever it takes.
@@ -268,6 +270,33 @@ impl<R: Clone> Subtable<R> {
     pub(crate) fn within(&self, m: Match) -> impl Iterator<Item = &R> {
         let near = self.keys_near(&m, self.mask() == m.mask());
         near.filter(move |(key, _)| self.shape.agrees(key.values(), &m)).map(|(_, rule)| rule)
+    }
+
+    /// Rules whose match is within `m`, from those of hash `from` on, in the order of their hashes; some `max` of them. Returns the
+    /// hash to go on from, and how many rules it looked at.
+    pub(crate) fn within_from(
+        &self,
+        m: &Match,
+        from: u64,
+        max: usize,
+        out: &mut Vec<R>,
+    ) -> (Option<u64>, usize) {
+        if self.mask() == m.mask() {
+            let before = out.len();
+            out.extend(self.within(*m).cloned());
+            return (None, 1 + out.len() - before);
+        }
+        let mut looked = 0;
+        for (hash, bucket) in self.rules.entries_from(from) {
+            if looked >= max {
+                return (Some(hash), looked);
+            }
+            let near = bucket.iter().inspect(|_| looked += 1);
+            out.extend(
+                near.filter(|(key, _)| self.shape.agrees(key.values(), m)).map(|(_, rule)| rule.clone()),
+            );
+        }
+        (None, looked)
     }
 
     /// Whether a rule of `priority` overlaps with `m`.

@@ -20,7 +20,7 @@ use flow::nlkey::{kernel_mask, mask_fits};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, PackedMatch, RecircId, Ufid};
 use packet::Packet;
 use std::sync::Arc;
-use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, Ordering, Snapshot, lock};
+use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, Ordering, Reclaimer, Snapshot, lock};
 
 /// How many packets may wait for the controllers of all bridges together.
 const PACKET_IN_QUEUE: usize = 1024;
@@ -188,6 +188,8 @@ pub struct Backer {
     dumped_ms: AtomicU64,
     hash_seed: u64,
     next_bridge: AtomicU64,
+    /// Drops old versions of many rules.
+    pub reclaimer: Reclaimer,
 }
 
 impl Backer {
@@ -225,6 +227,7 @@ impl Backer {
             dumped_ms: AtomicU64::new(0),
             hash_seed,
             next_bridge: AtomicU64::new(1),
+            reclaimer: Reclaimer::default(),
         }
     }
 
@@ -294,7 +297,7 @@ impl Backer {
         let bridge = BridgeView {
             id,
             name: name.into(),
-            tables: Tables::new(self.hash_seed ^ u64::from(id.0) << 32),
+            tables: Tables::new(self.hash_seed ^ u64::from(id.0) << 32, &self.reclaimer),
             ports: Arc::new(PortTable::default()),
             macs: Arc::new(Mutex::new(MacTable::default())),
             meters: Arc::default(),
@@ -333,10 +336,27 @@ impl Backer {
         self.change(|view| {
             let bridge = Arc::make_mut(view.bridges.get_mut(&id)?);
             let result = f(bridge);
-            // Flow-removed messages are the callers' still: they know the reasons.
-            let _journal = bridge.tables.commit();
+            bridge.tables.commit().discard(&self.reclaimer);
             Some(result)
         })
+    }
+
+    /// Changes rules of one bridge; `None` when it is not there. An epoch starts only if a translation may come out differently.
+    pub fn change_tables<R>(&self, id: BridgeId, f: impl FnOnce(&mut Tables) -> R) -> Option<R> {
+        let order = lock(&self.writer);
+        let mut view = View::clone(&self.view.load());
+        let tables = &mut Arc::make_mut(view.bridges.get_mut(&id)?).tables;
+        let result = f(tables);
+        let journal = tables.commit();
+        if !journal.is_empty() {
+            self.view.store(Arc::new(view));
+        }
+        if journal.affects_translation() {
+            self.bump_epoch();
+        }
+        drop(order);
+        journal.discard(&self.reclaimer);
+        Some(result)
     }
 
     /// Replaces the ports of a bridge and the mapping of its datapath ports.
@@ -447,15 +467,11 @@ impl Backer {
 
     /// Ends rules whose time is over, as far as they are still there as they were seen.
     fn end_expired(&self, bridge: BridgeId, over: &[(Arc<Rule>, Expiry)]) {
-        let ended = self.change_bridge(bridge, |b| {
-            let still = |r: &Arc<Rule>| {
-                b.tables.find_exactly(r.table, &r.matching, r.priority).is_some_and(|now| Arc::ptr_eq(now, r))
+        let ended = self.change_tables(bridge, |tables| {
+            let mut end = |r: &Arc<Rule>| {
+                tables.remove_if(r.table, &r.matching, r.priority, |now| Arc::ptr_eq(now, r)).is_some()
             };
-            let over: Vec<_> = over.iter().filter(|(r, _)| still(r)).collect();
-            for (r, _) in &over {
-                b.tables.remove(r.table, &r.matching, r.priority);
-            }
-            over
+            over.iter().filter(|(r, _)| end(r)).collect::<Vec<_>>()
         });
         for (rule, expiry) in ended.unwrap_or_default() {
             let reason = match expiry {

@@ -17,7 +17,7 @@ use crate::events::RemovedReason;
 use crate::ports::BridgeId;
 use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
 use crate::rule_index::learners;
-use crate::tables::{Selection, Tables};
+use crate::tables::{Selected, Selection, Tables};
 use flow::{OfPort, TableId};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::{CheckContext, ErrorKind, GROUP_ANY, NO_BUFFER, Version, check_actions};
@@ -28,6 +28,9 @@ use std::sync::Arc;
 pub const TABLE_MAX_RULES: u32 = 1_000_000;
 /// Ports have numbers below this.
 pub const MAX_PORTS: u32 = OfPort::MAX_OF10 as u32;
+
+/// Rules that end with a meter under one change of the tables.
+const METER_USERS_AT_A_TIME: usize = 1024;
 
 /// What flow-mods are held against.
 #[derive(Clone, Copy)]
@@ -91,17 +94,17 @@ pub fn apply_all(
     for (i, fm) in mods.iter().enumerate() {
         check(fm, cx).map_err(|kind| (i, kind))?;
     }
-    let outcome = backer.change_bridge(bridge, |b| {
-        let mut tables = b.tables.clone();
+    let outcome = backer.change_tables(bridge, |tables| {
+        let mut open = tables.clone();
         let mut done = Done::default();
         for (i, fm) in mods.iter().enumerate() {
-            if let Err(kind) = apply_one(&mut tables, fm, cx, &mut done) {
-                tables.abort();
+            if let Err(kind) = apply_one(&mut open, fm, cx, &mut done) {
+                open.abort();
                 return Err((i, kind));
             }
         }
-        b.tables = tables;
-        Ok(done.finish(&mut b.tables, cx.now_ms))
+        *tables = open;
+        Ok(done.finish(tables, cx.now_ms))
     });
     for (rule, reason) in outcome.unwrap_or(Err((0, ErrorKind::FmfcUnknown)))? {
         backer.removed.push(bridge, &rule, reason);
@@ -109,22 +112,23 @@ pub fn apply_all(
     Ok(())
 }
 
-/// Removes all rules that controllers may see, as when the bridge's controllers change.
+/// Removes all rules but those of the internal table, as when the bridge's controllers change.
 pub fn flush(backer: &Backer, bridge: BridgeId) {
-    remove_where(backer, bridge, |r| r.table != TableId::INTERNAL);
+    let told = backer.change_tables(bridge, |tables| {
+        let all = (0..TableId::INTERNAL.0).map(TableId);
+        all.flat_map(|id| tables.clear(id, &mut BTreeSet::new())).collect::<Vec<_>>()
+    });
+    told.iter().flatten().for_each(|rule| backer.removed.push(bridge, rule, RemovedReason::Delete));
 }
 
-/// Removes the rules for which `ends` holds, and tells the controllers that asked.
-pub fn remove_where(backer: &Backer, bridge: BridgeId, ends: impl Fn(&Rule) -> bool) {
-    let ended = backer.change_bridge(bridge, |b| {
-        let ended: Vec<Arc<Rule>> = b.tables.iter().filter(|r| ends(r)).cloned().collect();
-        for r in &ended {
-            b.tables.remove(r.table, &r.matching, r.priority);
-        }
-        ended
-    });
-    for rule in ended.unwrap_or_default() {
-        backer.removed.push(bridge, &rule, RemovedReason::Delete);
+/// Removes the rules that pass a meter, in slices.
+pub fn remove_users_of_meter(backer: &Backer, bridge: BridgeId, id: u32) {
+    while let Some(ended) = backer.change_tables(bridge, |tables| {
+        let users = tables.of_meter(id, METER_USERS_AT_A_TIME);
+        users.iter().filter_map(|r| tables.remove(r.table, &r.matching, r.priority)).collect::<Vec<_>>()
+    }) && !ended.is_empty()
+    {
+        ended.iter().for_each(|rule| backer.removed.push(bridge, rule, RemovedReason::Delete));
     }
 }
 
@@ -156,6 +160,7 @@ fn apply_one(
     let replaced = match fm.command {
         FlowModCommand::Add => add(tables, fm, cx, &mut done.used)?,
         _ => {
+            clear(tables, fm, &mut done.ended, &mut done.orphans);
             let found = collect(tables, fm);
             if found.is_empty() && modify_adds(fm) {
                 add(tables, fm, cx, &mut done.used)?
@@ -259,18 +264,38 @@ fn change(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, old: Arc<Rule>
     }));
 }
 
+/// Empties those tables that a deletion of all rules is about, where that is one step.
+fn clear(tables: &mut Tables, fm: &FlowMod, ended: &mut Ended, orphans: &mut BTreeSet<(TableId, u64)>) {
+    if fm.command != FlowModCommand::Delete || fm.out_group != GROUP_ANY || !selection(fm).is_everything() {
+        return;
+    }
+    let ids = match fm.table {
+        TableId::ALL => 0..TableId::COUNT,
+        id => id.0..id.0 + 1,
+    };
+    for id in ids.map(TableId).filter(|id| *id != TableId::INTERNAL) {
+        if tables.clears(id) {
+            ended.extend(tables.clear(id, orphans).into_iter().map(|rule| (rule, RemovedReason::Delete)));
+        }
+    }
+}
+
+/// The rules that a modification or deletion begins with.
+fn begin_selection(tables: &Tables, fm: &FlowMod) -> Selected {
+    if !matches!(fm.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict) {
+        return tables.select_newest(&selection(fm));
+    }
+    let in_table = |t: u8| tables.find_exactly(TableId(t), &fm.matching, i32::from(fm.priority)).cloned();
+    let found: Vec<_> = match fm.table {
+        TableId::ALL => (0..TableId::COUNT).filter_map(in_table).collect(),
+        t => in_table(t.0).into_iter().collect(),
+    };
+    Selected::of(&selection(fm), found)
+}
+
 /// The rules that a modification or deletion is about.
 fn collect(tables: &Tables, fm: &FlowMod) -> Vec<Arc<Rule>> {
-    let strict = matches!(fm.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict);
-    let mut found = if strict {
-        let in_table = |t: u8| tables.find_exactly(TableId(t), &fm.matching, i32::from(fm.priority)).cloned();
-        match fm.table {
-            TableId::ALL => (0..TableId::COUNT).filter_map(in_table).collect(),
-            t => in_table(t.0).into_iter().collect(),
-        }
-    } else {
-        tables.select(&selection(fm))
-    };
+    let mut found = begin_selection(tables, fm).rest();
     found.retain(|r| selects(fm, r));
     found
 }

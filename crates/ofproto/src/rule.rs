@@ -187,6 +187,19 @@ impl Rule {
         out_port == flow::OfPort::NONE || actions_output_to(&self.actions, out_port)
     }
 
+    /// Whether packets fare the same by `other`, another version of the rule, and are counted in the same place.
+    pub fn acts_as(&self, other: &Rule) -> bool {
+        let same_timeouts = match (&self.timeouts, &other.timeouts) {
+            (RuleTimeouts::Shrinking(a), RuleTimeouts::Shrinking(b)) => Arc::ptr_eq(a, b),
+            (RuleTimeouts::Fixed(_), RuleTimeouts::Fixed(_)) => true,
+            _ => false,
+        };
+        // Controllers learn the cookie.
+        let same_cookie = self.cookie == other.cookie || !tells_cookie(&self.actions);
+        let same_actions = Arc::ptr_eq(&self.actions, &other.actions) || self.actions == other.actions;
+        same_actions && same_timeouts && same_cookie && Arc::ptr_eq(&self.stats, &other.stats)
+    }
+
     /// Why the rule is to end now, if it is; the statistics pushed so far tell of all packets up to `dumped_ms`.
     pub fn expired(&self, now_ms: u64, dumped_ms: u64) -> Option<Expiry> {
         let past = |since_ms: u64, timeout_s: u16, now_ms: u64| {
@@ -210,6 +223,16 @@ pub enum Expiry {
     Idle,
     /// Its time is over.
     Hard,
+}
+
+/// Whether packets may go to controllers by these actions, or where they lead.
+fn tells_cookie(actions: &[Action]) -> bool {
+    actions.iter().any(|a| match a {
+        Action::Controller(_) | Action::DecTtl { .. } | Action::OutputReg { .. } => true,
+        Action::Output { port, .. } => *port == flow::OfPort::CONTROLLER,
+        Action::WriteActions(set) => tells_cookie(set),
+        _ => false,
+    })
 }
 
 fn actions_output_to(actions: &[Action], out_port: flow::OfPort) -> bool {

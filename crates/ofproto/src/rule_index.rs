@@ -1,15 +1,17 @@
-//! [`RuleIndex`]: the rules of a bridge by cookie, by output port and by deadline. The writer of the tables reads it; translation
+//! [`RuleIndex`]: the rules of a table by cookie, output port, meter and deadline. The writer of the tables reads it; translation
 //! never does.
 //!
-//! It follows each change of the newest version of the tables ([`RuleChange`]), those of an open transaction included; an abort undoes
+//! It follows each change of the newest version of its table ([`RuleChange`]), those of an open transaction included; an abort undoes
 //! them. A reader of another version looks each rule up there, since the index may hold other rules.
 
 use crate::rule::{Rule, RuleTimeouts};
 use flow::action::Action;
 use flow::{OfPort, TableId};
-use rapidhash::{RapidHashMap, RapidHashSet};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use rapidhash::RapidHashMap;
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// A change of one rule in a table: added (`after` alone), removed (`before` alone) or modified.
@@ -21,75 +23,70 @@ pub struct RuleChange {
     pub after: Option<Arc<Rule>>,
 }
 
-/// A rule by its identity.
-#[derive(Clone, Debug)]
-struct ById(Arc<Rule>);
-
-impl PartialEq for ById {
-    fn eq(&self, other: &ById) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for ById {}
-
-impl Hash for ById {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.0).hash(state);
-    }
-}
-
-/// A set of rules, small when it holds one.
-#[derive(Debug)]
-enum RuleSet {
-    One(ById),
-    Many(Box<ManyRules>),
-}
-
-/// Two rules or more, and their number by table.
+/// Rules by their identity; small when there is one.
 #[derive(Debug, Default)]
-struct ManyRules {
-    rules: RapidHashSet<ById>,
-    by_table: BTreeMap<TableId, usize>,
+enum RuleSet {
+    #[default]
+    Empty,
+    One(Arc<Rule>),
+    Many(Box<HashTable<Arc<Rule>>>),
 }
 
-impl ManyRules {
-    fn insert(&mut self, rule: ById) {
-        let table = rule.0.table;
-        if self.rules.insert(rule) {
-            *self.by_table.entry(table).or_default() += 1;
-        }
-    }
-
-    fn remove(&mut self, rule: &ById) {
-        if self.rules.remove(rule)
-            && let Some(n) = self.by_table.get_mut(&rule.0.table)
-        {
-            *n -= 1;
-        }
-    }
+/// Hash of a rule's identity: addresses differ in their middle bits.
+fn hash_of(rule: &Arc<Rule>) -> u64 {
+    (id_of(rule) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
 }
 
 impl RuleSet {
+    fn insert(&mut self, rule: &Arc<Rule>) {
+        match self {
+            RuleSet::Empty => *self = RuleSet::One(rule.clone()),
+            RuleSet::One(one) if Arc::ptr_eq(one, rule) => {}
+            RuleSet::One(one) => {
+                let mut many = HashTable::with_capacity(2);
+                many.insert_unique(hash_of(one), one.clone(), hash_of);
+                many.insert_unique(hash_of(rule), rule.clone(), hash_of);
+                *self = RuleSet::Many(Box::new(many));
+            }
+            RuleSet::Many(many) => {
+                let place = many.entry(hash_of(rule), |r| Arc::ptr_eq(r, rule), hash_of);
+                if let Entry::Vacant(place) = place {
+                    place.insert(rule.clone());
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, rule: &Arc<Rule>) {
+        match self {
+            RuleSet::Empty => {}
+            RuleSet::One(one) => {
+                if Arc::ptr_eq(one, rule) {
+                    *self = RuleSet::Empty;
+                }
+            }
+            RuleSet::Many(many) => {
+                if let Ok(there) = many.find_entry(hash_of(rule), |r| Arc::ptr_eq(r, rule)) {
+                    there.remove();
+                }
+            }
+        }
+    }
+
     fn iter(&self) -> impl Iterator<Item = &Arc<Rule>> {
         let (one, many) = match self {
-            RuleSet::One(rule) => (Some(rule), None),
-            RuleSet::Many(many) => (None, Some(many.rules.iter())),
+            RuleSet::Empty => (None, None),
+            RuleSet::One(one) => (Some(one), None),
+            RuleSet::Many(many) => (None, Some(many.iter())),
         };
-        one.into_iter().chain(many.into_iter().flatten()).map(|rule| &rule.0)
+        one.into_iter().chain(many.into_iter().flatten())
     }
 
     fn len(&self) -> usize {
         match self {
+            RuleSet::Empty => 0,
             RuleSet::One(_) => 1,
-            RuleSet::Many(many) => many.rules.len(),
-        }
-    }
-
-    fn len_of(&self, table: TableId) -> usize {
-        match self {
-            RuleSet::One(rule) => usize::from(rule.0.table == table),
-            RuleSet::Many(many) => many.by_table.get(&table).copied().unwrap_or(0),
+            RuleSet::Many(many) => many.len(),
         }
     }
 }
@@ -106,36 +103,23 @@ impl<K> Default for Multimap<K> {
 
 impl<K: Eq + Hash> Multimap<K> {
     fn insert(&mut self, key: K, rule: &Arc<Rule>) {
-        let rule = ById(rule.clone());
-        match self.0.get_mut(&key) {
-            None => drop(self.0.insert(key, RuleSet::One(rule))),
-            Some(RuleSet::Many(many)) => many.insert(rule),
-            Some(one) => {
-                let mut many = ManyRules::default();
-                one.iter().for_each(|first| many.insert(ById(first.clone())));
-                many.insert(rule);
-                *one = RuleSet::Many(Box::new(many));
-            }
-        }
+        self.0.entry(key).or_default().insert(rule);
     }
 
     fn remove(&mut self, key: &K, rule: &Arc<Rule>) {
-        let rule = ById(rule.clone());
-        let is_empty = match self.0.get_mut(key) {
-            None => false,
-            Some(RuleSet::One(one)) => *one == rule,
-            Some(RuleSet::Many(many)) => {
-                many.remove(&rule);
-                many.rules.is_empty()
-            }
-        };
-        if is_empty {
+        let Some(rules) = self.0.get_mut(key) else { return };
+        rules.remove(rule);
+        if rules.len() == 0 {
             self.0.remove(key);
         }
     }
 
     fn get(&self, key: K) -> impl Iterator<Item = &Arc<Rule>> {
         self.0.get(&key).into_iter().flat_map(RuleSet::iter)
+    }
+
+    fn len_of(&self, key: &K) -> usize {
+        self.0.get(key).map_or(0, RuleSet::len)
     }
 }
 
@@ -144,12 +128,17 @@ impl<K: Eq + Hash> Multimap<K> {
 pub struct RuleIndex {
     by_cookie: Multimap<u64>,
     by_output: Multimap<OfPort>,
+    by_meter: Multimap<u32>,
+    /// Rules whose end controllers asked to be told.
+    told: RuleSet,
+    /// Rules of the switch itself.
+    hidden: usize,
     /// Rules with timeouts by the time, in milliseconds, at which they may end, and by their identity.
     by_deadline: BTreeMap<(u64, usize), Arc<Rule>>,
     /// The time of each rule of `by_deadline`, by its identity.
     deadline_of: RapidHashMap<usize, u64>,
     /// Rules whose timeouts packets may shorten.
-    shrinking: RapidHashSet<ById>,
+    shrinking: RuleSet,
     /// Number of rules that learn under (table, cookie) and delete the learned rules with themselves.
     learners: RapidHashMap<(TableId, u64), usize>,
 }
@@ -163,6 +152,17 @@ fn outputs(actions: &[Action], out: &mut Vec<OfPort>) {
             }
             Action::Controller(_) if !out.contains(&OfPort::CONTROLLER) => out.push(OfPort::CONTROLLER),
             Action::WriteActions(set) => outputs(set, out),
+            _ => {}
+        }
+    }
+}
+
+/// Meters that a list of actions passes, each once.
+fn meters(actions: &[Action], out: &mut Vec<u32>) {
+    for action in actions {
+        match action {
+            Action::Meter(id) if !out.contains(id) => out.push(*id),
+            Action::WriteActions(set) => meters(set, out),
             _ => {}
         }
     }
@@ -202,9 +202,16 @@ impl RuleIndex {
         let mut ports = Vec::new();
         outputs(&rule.actions, &mut ports);
         ports.into_iter().for_each(|port| self.by_output.insert(port, rule));
+        let mut passed = Vec::new();
+        meters(&rule.actions, &mut passed);
+        passed.into_iter().for_each(|id| self.by_meter.insert(id, rule));
         learners(rule).for_each(|key| *self.learners.entry(key).or_default() += 1);
+        self.hidden += usize::from(rule.is_hidden());
+        if rule.flags.send_flow_rem {
+            self.told.insert(rule);
+        }
         match &rule.timeouts {
-            RuleTimeouts::Shrinking(_) => drop(self.shrinking.insert(ById(rule.clone()))),
+            RuleTimeouts::Shrinking(_) => self.shrinking.insert(rule),
             RuleTimeouts::Fixed(_) => {
                 if let Some(at_ms) = deadline_ms(rule) {
                     self.arm(rule.clone(), at_ms);
@@ -218,6 +225,9 @@ impl RuleIndex {
         let mut ports = Vec::new();
         outputs(&rule.actions, &mut ports);
         ports.iter().for_each(|port| self.by_output.remove(port, rule));
+        let mut passed = Vec::new();
+        meters(&rule.actions, &mut passed);
+        passed.iter().for_each(|id| self.by_meter.remove(id, rule));
         for key in learners(rule) {
             if let Some(n) = self.learners.get_mut(&key) {
                 *n -= 1;
@@ -226,8 +236,12 @@ impl RuleIndex {
                 }
             }
         }
+        self.hidden -= usize::from(rule.is_hidden());
+        if rule.flags.send_flow_rem {
+            self.told.remove(rule);
+        }
         if rule.has_timeout() {
-            self.shrinking.remove(&ById(rule.clone()));
+            self.shrinking.remove(rule);
             if let Some(at_ms) = self.deadline_of.remove(&id_of(rule)) {
                 self.by_deadline.remove(&(at_ms, id_of(rule)));
             }
@@ -243,7 +257,7 @@ impl RuleIndex {
     /// Rules that may end by now: at most `max` with a deadline, and all rules whose timeouts packets shorten. A rule that was used
     /// meanwhile is entered under its new deadline. A rule that is returned comes again in the next call, unless it ends.
     pub(crate) fn take_due(&mut self, now_ms: u64, max: usize) -> Vec<Arc<Rule>> {
-        let mut due: Vec<Arc<Rule>> = self.shrinking.iter().map(|rule| rule.0.clone()).collect();
+        let mut due: Vec<Arc<Rule>> = self.shrinking.iter().cloned().collect();
         let timed = due.len();
         let mut left = max;
         while left > 0
@@ -268,12 +282,7 @@ impl RuleIndex {
 
     /// Number of rules of a cookie.
     pub(crate) fn len_of_cookie(&self, cookie: u64) -> usize {
-        self.by_cookie.0.get(&cookie).map_or(0, RuleSet::len)
-    }
-
-    /// Number of rules of a cookie in a table.
-    pub(crate) fn len_of_cookie_in(&self, cookie: u64, table: TableId) -> usize {
-        self.by_cookie.0.get(&cookie).map_or(0, |set| set.len_of(table))
+        self.by_cookie.len_of(&cookie)
     }
 
     /// Rules that output to a port.
@@ -283,12 +292,42 @@ impl RuleIndex {
 
     /// Number of rules that output to a port.
     pub(crate) fn len_of_output(&self, port: OfPort) -> usize {
-        self.by_output.0.get(&port).map_or(0, RuleSet::len)
+        self.by_output.len_of(&port)
+    }
+
+    /// Rules that pass a meter.
+    pub(crate) fn of_meter(&self, id: u32) -> impl Iterator<Item = &Arc<Rule>> {
+        self.by_meter.get(id)
+    }
+
+    /// Number of rules that pass a meter.
+    pub(crate) fn len_of_meter(&self, id: u32) -> usize {
+        self.by_meter.len_of(&id)
+    }
+
+    /// Rules whose end controllers asked to be told.
+    pub(crate) fn told(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        self.told.iter()
+    }
+
+    /// Number of rules whose end controllers asked to be told.
+    pub(crate) fn len_of_told(&self) -> usize {
+        self.told.len()
+    }
+
+    /// Number of rules of the switch itself.
+    pub(crate) fn hidden(&self) -> usize {
+        self.hidden
     }
 
     /// Whether a rule learns under that table and cookie and deletes the learned rules with itself.
     pub(crate) fn has_learner(&self, key: &(TableId, u64)) -> bool {
         self.learners.contains_key(key)
+    }
+
+    /// Tables and cookies under which rules learn that delete the learned rules with themselves.
+    pub(crate) fn learners(&self) -> impl Iterator<Item = (TableId, u64)> {
+        self.learners.keys().copied()
     }
 }
 

@@ -6,13 +6,13 @@
 use crate::action_pool::ActionPool;
 use crate::rule::Rule;
 use crate::rule_index::{RuleChange, RuleIndex};
-use classifier::{Classifier, DEFAULT_PREFIX_FIELDS};
+use classifier::{Classifier, DEFAULT_PREFIX_FIELDS, Walk};
 use flow::action::Action;
 use flow::fields::FieldId;
 use flow::{Flow, Mask, Match, OfPort, PackedMatch, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use sync::{AtomicU64, Mutex, Ordering, lock};
+use sync::{AtomicU64, Garbage, Mutex, Ordering, Reclaimer, lock};
 
 /// A field that a table cannot be looked up by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,15 +74,22 @@ pub struct Selection {
     pub out_port: OfPort,
 }
 
-/// How rules are selected, and how many are looked at.
+/// What a selection begins with.
 enum Plan {
-    Walk(usize),
-    Cookie(usize),
-    Output(usize),
+    /// All rules within the match.
+    Walk,
+    /// Rules of a cookie.
+    Cookie,
+    /// Rules that output to a port.
+    Output,
 }
 
 /// Cost of a rule of the index, in rules of a walk.
 const INDEX_COST: usize = 4;
+/// Rules of the index that a selection gathers at once, at most; it walks otherwise.
+const GATHERED_MAX: usize = 4096;
+/// A cleared table tells controllers of so many rules at most at once.
+const TOLD_AT_ONCE: usize = 1024;
 
 /// One table.
 #[derive(Clone)]
@@ -92,50 +99,135 @@ pub struct Table {
     pub counters: Arc<TableCounters>,
 }
 
-/// All tables of a bridge, number 255 excepted.
-#[derive(Clone)]
+/// Tables in rows: a change copies one row of references and one of tables.
+const ROW: usize = 16;
+type Rows = [Arc<[Arc<Table>; ROW]>; ROW];
+
+/// A change of a version of the tables.
+pub enum Change {
+    /// Of one rule.
+    Rule(RuleChange),
+    /// A table lost all its rules.
+    Cleared(Box<Cleared>),
+}
+
+/// A table that lost all its rules, as it was.
+pub struct Cleared {
+    id: TableId,
+    index: RuleIndex,
+    rules: Arc<Table>,
+}
+
+/// All tables of a bridge, number 255 excepted. A clone begins a journal of its own.
 pub struct Tables {
-    tables: Arc<[Arc<Table>]>,
+    tables: Arc<Rows>,
     /// Actions of all versions.
     actions: Arc<Mutex<ActionPool>>,
-    /// The rules of the newest version, which its writer changes; see [`Tables::commit`].
-    index: Arc<Mutex<RuleIndex>>,
+    /// The rules of the newest version by table, which its writer changes; see [`Tables::commit`].
+    index: Arc<Mutex<BTreeMap<TableId, RuleIndex>>>,
     /// Changes of this version that are not committed.
-    journal: Vec<RuleChange>,
+    journal: Vec<Change>,
+    reclaimer: Reclaimer,
+}
+
+impl Clone for Tables {
+    fn clone(&self) -> Tables {
+        Tables {
+            tables: self.tables.clone(),
+            actions: self.actions.clone(),
+            index: self.index.clone(),
+            journal: Vec::new(),
+            reclaimer: self.reclaimer.clone(),
+        }
+    }
+}
+
+/// What the changes of a version come to.
+#[derive(Default)]
+pub struct Journal(Vec<Change>);
+
+impl Journal {
+    /// Whether a translation may come out differently. A change of cookie, flags or timeouts alone does not matter, unless the rule
+    /// sends packets to controllers, which learn its cookie.
+    pub fn affects_translation(&self) -> bool {
+        self.0.iter().any(|change| match change {
+            Change::Rule(RuleChange { before: Some(before), after: Some(after) }) => !before.acts_as(after),
+            Change::Rule(_) | Change::Cleared(_) => true,
+        })
+    }
+
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Drops it, elsewhere if that takes long.
+    pub fn discard(self, reclaimer: &Reclaimer) {
+        let clears = |change: &Change| matches!(change, Change::Cleared(_));
+        if self.0.len() >= GATHERED_MAX || self.0.iter().any(clears) {
+            reclaimer.give(self);
+        }
+    }
+}
+
+impl Garbage for Journal {
+    fn is_last(&self) -> bool {
+        self.0.iter().all(|change| match change {
+            Change::Rule(_) => true,
+            Change::Cleared(cleared) => Arc::strong_count(&cleared.rules) == 1,
+        })
+    }
 }
 
 impl Tables {
-    /// Empty tables; `seed` keys their hash functions.
-    pub fn new(seed: u64) -> Tables {
-        let table = |n: u64| {
+    /// Empty tables; `seed` keys their hash functions. Old versions of many rules go to `reclaimer`.
+    pub fn new(seed: u64, reclaimer: &Reclaimer) -> Tables {
+        let table = |n: usize| {
             let counters = Arc::new(TableCounters::default());
-            Arc::new(Table { rules: Classifier::new(seed ^ n), counters })
+            Arc::new(Table { rules: Classifier::new(seed ^ n as u64), counters })
         };
+        let row = |row: usize| Arc::new(std::array::from_fn(|n| table(row * ROW + n)));
         Tables {
-            tables: (0..=u64::from(TableId::INTERNAL.0)).map(table).collect(),
+            tables: Arc::new(std::array::from_fn(row)),
             actions: Arc::default(),
             index: Arc::default(),
             journal: Vec::new(),
+            reclaimer: reclaimer.clone(),
         }
+    }
+
+    fn ids() -> impl Iterator<Item = TableId> {
+        (0..=TableId::INTERNAL.0).map(TableId)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.iter().flat_map(|row| row.iter()).take(usize::from(TableId::INTERNAL.0) + 1)
     }
 
     /// The table of that number; `None` for 255.
     pub fn table(&self, id: TableId) -> Option<&Arc<Table>> {
-        self.tables.get(usize::from(id.0))
+        let n = usize::from(id.0);
+        (id <= TableId::INTERNAL).then(|| &self.tables[n / ROW][n % ROW])
+    }
+
+    fn slot(&mut self, id: TableId) -> Option<&mut Arc<Table>> {
+        let n = usize::from(id.0);
+        let row = Arc::make_mut(&mut Arc::make_mut(&mut self.tables)[n / ROW]);
+        (id <= TableId::INTERNAL).then(|| &mut row[n % ROW])
     }
 
     fn table_mut(&mut self, id: TableId) -> Option<&mut Table> {
-        let tables = Arc::make_mut(&mut self.tables);
-        tables.get_mut(usize::from(id.0)).map(Arc::make_mut)
+        self.slot(id).map(Arc::make_mut)
     }
 
     /// Sets the fields by whose prefixes tables are looked up: those of a table's number, the default for all others. A table
     /// whose fields stay costs one comparison.
     pub fn set_prefixes(&mut self, by_table: &BTreeMap<u8, Vec<FieldId>>) {
-        for n in 0..self.tables.len() as u8 {
-            let fields = by_table.get(&n).map_or(&DEFAULT_PREFIX_FIELDS[..], Vec::as_slice);
-            if !self.tables[usize::from(n)].rules.prefix_fields().eq(fields.iter().copied())
-                && let Some(table) = self.table_mut(TableId(n))
+        for id in Tables::ids() {
+            let fields = by_table.get(&id.0).map_or(&DEFAULT_PREFIX_FIELDS[..], Vec::as_slice);
+            let stays = |t: &Arc<Table>| t.rules.prefix_fields().eq(fields.iter().copied());
+            if !self.table(id).is_none_or(stays)
+                && let Some(table) = self.table_mut(id)
             {
                 table.rules.set_prefix_fields(fields);
             }
@@ -172,26 +264,62 @@ impl Tables {
 
     /// Removes exactly the rule with this match and priority.
     pub fn remove(&mut self, id: TableId, matching: &PackedMatch, priority: i32) -> Option<Arc<Rule>> {
-        let removed = self.table_mut(id)?.rules.remove(matching, priority)?;
+        self.remove_if(id, matching, priority, |_| true)
+    }
+
+    /// Removes exactly the rule with this match and priority, if `is_wanted` holds for it.
+    pub fn remove_if(
+        &mut self,
+        id: TableId,
+        matching: &PackedMatch,
+        priority: i32,
+        is_wanted: impl FnOnce(&Arc<Rule>) -> bool,
+    ) -> Option<Arc<Rule>> {
+        let removed = self.table_mut(id)?.rules.remove_if(matching, priority, is_wanted)?;
         self.record(RuleChange { before: Some(removed.clone()), after: None });
         Some(removed)
     }
 
-    fn record(&mut self, change: RuleChange) {
-        lock(&self.index).apply(&change);
-        self.journal.push(change);
+    /// Whether [`Tables::clear`] does what deleting the table's rules one by one does, at once: it has no hidden rules, and
+    /// controllers are to be told of few.
+    pub fn clears(&self, id: TableId) -> bool {
+        lock(&self.index).get(&id).is_none_or(|i| i.hidden() == 0 && i.len_of_told() <= TOLD_AT_ONCE)
     }
 
-    /// Ends a change whose version is published: its changes, in order.
-    pub fn commit(&mut self) -> Vec<RuleChange> {
-        std::mem::take(&mut self.journal)
+    /// Removes all rules of a table, hidden ones too, in a time that does not depend on their number. Returns those whose end
+    /// controllers asked to be told; adds tables and cookies under which rules of the table learned to `orphans`.
+    pub fn clear(&mut self, id: TableId, orphans: &mut BTreeSet<(TableId, u64)>) -> Vec<Arc<Rule>> {
+        let Some(index) = lock(&self.index).remove(&id) else { return Vec::new() };
+        let told = index.told().cloned().collect();
+        orphans.extend(index.learners());
+        if let Some(slot) = self.slot(id) {
+            let empty = Table { rules: slot.rules.emptied(), counters: slot.counters.clone() };
+            let old = std::mem::replace(slot, Arc::new(empty));
+            self.journal.push(Change::Cleared(Box::new(Cleared { id, index, rules: old })));
+        }
+        told
+    }
+
+    fn record(&mut self, change: RuleChange) {
+        apply(&mut lock(&self.index), &change);
+        self.journal.push(Change::Rule(change));
+    }
+
+    /// Ends a change whose version is published.
+    pub fn commit(&mut self) -> Journal {
+        Journal(std::mem::take(&mut self.journal))
     }
 
     /// Ends a change whose version is not published. A changed version must not be dropped otherwise: all versions share one index.
     pub fn abort(mut self) {
         let mut index = lock(&self.index);
-        for RuleChange { before, after } in self.journal.drain(..).rev() {
-            index.apply(&RuleChange { before: after, after: before });
+        for change in self.journal.drain(..).rev() {
+            match change {
+                Change::Rule(RuleChange { before, after }) => {
+                    apply(&mut index, &RuleChange { before: after, after: before });
+                }
+                Change::Cleared(cleared) => drop(index.insert(cleared.id, cleared.index)),
+            }
         }
     }
 
@@ -209,66 +337,77 @@ impl Tables {
     pub fn within(&self, id: TableId, matching: &Match) -> Vec<Arc<Rule>> {
         let of_table = |t: &Arc<Table>| t.rules.within(matching).cloned().collect::<Vec<_>>();
         match id {
-            TableId::ALL => self.tables.iter().flat_map(of_table).collect(),
+            TableId::ALL => self.all().flat_map(of_table).collect(),
             id => self.table(id).map(of_table).unwrap_or_default(),
         }
     }
 
-    /// The rules that a non-strict selection is about. By the index where that is shorter than a walk.
-    pub fn select(&self, by: &Selection) -> Vec<Arc<Rule>> {
+    /// Begins a non-strict selection among the rules of this version, to go on in slices.
+    pub fn select(&self, by: &Selection) -> Selected {
+        let mut selected = self.select_newest(by);
+        // The index may be of another version.
+        let is_here = |r: &Arc<Rule>| {
+            self.find_exactly(r.table, &r.matching, r.priority).is_some_and(|now| Arc::ptr_eq(now, r))
+        };
+        selected.found.retain(is_here);
+        selected
+    }
+
+    /// As [`Tables::select`], for who changes the newest version, which this is.
+    pub fn select_newest(&self, by: &Selection) -> Selected {
+        let ids: Vec<TableId> = match by.table {
+            TableId::ALL => Tables::ids().filter(|id| self.rule_count(*id) > 0).collect(),
+            id => vec![id],
+        };
         let index = lock(&self.index);
-        let mut found = match self.plan(by, &index) {
-            Plan::Walk(_) => {
-                drop(index);
-                self.within(by.table, &by.matching)
+        let indexed = || ids.iter().filter_map(|id| index.get(id));
+        let wanted = |r: &&Arc<Rule>| by.selects(r);
+        let found = match self.plan(by, &ids, &index) {
+            Plan::Cookie => indexed().flat_map(|i| i.of_cookie(by.cookie)).filter(wanted).cloned().collect(),
+            Plan::Output => {
+                indexed().flat_map(|i| i.of_output(by.out_port)).filter(wanted).cloned().collect()
             }
-            Plan::Cookie(_) => self.still_here(by, index.of_cookie(by.cookie)),
-            Plan::Output(_) => self.still_here(by, index.of_output(by.out_port)),
+            Plan::Walk => {
+                let left = ids.into_iter().rev().collect();
+                let (rows, reclaimer) = (self.tables.clone(), self.reclaimer.clone());
+                let walk = SelectionWalk { rows: OldRows(rows), left, current: None, reclaimer };
+                return Selected { by: *by, found: Vec::new(), walk: Some(walk) };
+            }
         };
-        found.retain(|r| (r.cookie ^ by.cookie) & by.cookie_mask == 0 && r.outputs_to(by.out_port));
-        found
+        Selected { by: *by, found, walk: None }
     }
 
-    /// How many rules [`Tables::select`] looks at.
-    pub fn looks(&self, by: &Selection) -> usize {
-        match self.plan(by, &lock(&self.index)) {
-            Plan::Walk(n) | Plan::Cookie(n) | Plan::Output(n) => n,
-        }
-    }
-
-    fn plan(&self, by: &Selection, index: &RuleIndex) -> Plan {
-        let walk = match by.table {
-            TableId::ALL => self.tables.iter().map(|t| t.rules.len()).sum(),
-            id => self.rule_count(id),
+    fn plan(&self, by: &Selection, ids: &[TableId], index: &BTreeMap<TableId, RuleIndex>) -> Plan {
+        let sum = |f: &dyn Fn(&RuleIndex) -> usize| ids.iter().filter_map(|id| index.get(id)).map(f).sum();
+        let mut best = (ids.iter().map(|id| self.rule_count(*id)).sum::<usize>(), Plan::Walk);
+        let mut consider = |n: usize, plan: Plan| {
+            // A rule of the index is also looked up in its table.
+            if n <= GATHERED_MAX && n * INDEX_COST < best.0 {
+                best = (n * INDEX_COST, plan);
+            }
         };
-        let mut plans = vec![Plan::Walk(walk)];
         if by.cookie_mask == u64::MAX {
-            plans.push(Plan::Cookie(index.len_of_cookie(by.cookie)));
+            consider(sum(&|i| i.len_of_cookie(by.cookie)), Plan::Cookie);
         }
         if by.out_port != OfPort::NONE {
-            plans.push(Plan::Output(index.len_of_output(by.out_port)));
+            consider(sum(&|i| i.len_of_output(by.out_port)), Plan::Output);
         }
-        // A rule of the index is also looked up in its table.
-        let cost = |plan: &Plan| match plan {
-            Plan::Walk(n) => *n,
-            Plan::Cookie(n) | Plan::Output(n) => n * INDEX_COST,
-        };
-        plans.into_iter().min_by_key(cost).unwrap_or(Plan::Walk(walk))
-    }
-
-    /// Those of the index's rules that this version has and whose match is within that of the selection.
-    fn still_here<'r>(&self, by: &Selection, rules: impl Iterator<Item = &'r Arc<Rule>>) -> Vec<Arc<Rule>> {
-        let is_wanted = |r: &&Arc<Rule>| {
-            (by.table == TableId::ALL || by.table == r.table)
-                && r.matching.is_within(&by.matching)
-                && self.find_exactly(r.table, &r.matching, r.priority).is_some_and(|now| Arc::ptr_eq(now, r))
-        };
-        rules.filter(is_wanted).cloned().collect()
+        best.1
     }
 
     /// Number of rules of a cookie in a table.
     pub(crate) fn len_of_cookie(&self, table: TableId, cookie: u64) -> usize {
-        lock(&self.index).len_of_cookie_in(cookie, table)
+        lock(&self.index).get(&table).map_or(0, |i| i.len_of_cookie(cookie))
+    }
+
+    /// Number of rules that pass a meter.
+    pub(crate) fn len_of_meter(&self, id: u32) -> usize {
+        lock(&self.index).values().map(|i| i.len_of_meter(id)).sum()
+    }
+
+    /// Rules that pass a meter, at most `max` of them.
+    pub(crate) fn of_meter(&self, id: u32, max: usize) -> Vec<Arc<Rule>> {
+        lock(&self.index).values().flat_map(|i| i.of_meter(id)).take(max).cloned().collect()
     }
 
     /// Rules that were learned under one of these tables and cookies, by which no rule learns any more. Takes them all out.
@@ -276,9 +415,9 @@ impl Tables {
         let index = lock(&self.index);
         let mut orphans = Vec::new();
         for (table, cookie) in std::mem::take(keys) {
-            if !index.has_learner(&(table, cookie)) {
-                let rules = index.of_cookie(cookie);
-                orphans.extend(rules.filter(|r| r.table == table && !r.is_hidden()).cloned());
+            if !index.values().any(|i| i.has_learner(&(table, cookie))) {
+                let rules = index.get(&table).into_iter().flat_map(|i| i.of_cookie(cookie));
+                orphans.extend(rules.filter(|r| !r.is_hidden()).cloned());
             }
         }
         orphans
@@ -286,16 +425,141 @@ impl Tables {
 
     /// Rules whose timeouts may be over; see [`RuleIndex::take_due`].
     pub(crate) fn take_due(&self, now_ms: u64, max: usize) -> Vec<Arc<Rule>> {
-        lock(&self.index).take_due(now_ms, max)
+        let mut due = Vec::new();
+        for index in lock(&self.index).values_mut() {
+            due.extend(index.take_due(now_ms, max.saturating_sub(due.len())));
+        }
+        due
     }
 
     /// Every rule of every table, hidden ones included.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Rule>> {
-        self.tables.iter().flat_map(|t| t.rules.iter().map(|(_, _, r)| r))
+        self.all().flat_map(|t| t.rules.iter().map(|(_, _, r)| r))
     }
 
     /// Number of rules in a table.
     pub fn rule_count(&self, id: TableId) -> usize {
         self.table(id).map_or(0, |t| t.rules.len())
+    }
+}
+
+/// Follows a change of one rule.
+fn apply(index: &mut BTreeMap<TableId, RuleIndex>, change: &RuleChange) {
+    let Some(rule) = change.after.as_ref().or(change.before.as_ref()) else { return };
+    index.entry(rule.table).or_default().apply(change);
+}
+
+impl Selection {
+    /// Whether it is about this rule.
+    pub fn selects(&self, r: &Rule) -> bool {
+        (self.table == TableId::ALL || self.table == r.table)
+            && (r.cookie ^ self.cookie) & self.cookie_mask == 0
+            && r.outputs_to(self.out_port)
+            && r.matching.is_within(&self.matching)
+    }
+
+    /// Whether it is about all rules of its tables.
+    pub fn is_everything(&self) -> bool {
+        self.cookie_mask == 0 && self.out_port == OfPort::NONE && self.matching.mask().is_empty()
+    }
+}
+
+/// Rules of a selection, told in slices; see [`Tables::select`].
+pub struct Selected {
+    by: Selection,
+    /// Rules that are found and not told.
+    found: Vec<Arc<Rule>>,
+    walk: Option<SelectionWalk>,
+}
+
+/// A walk over the tables of one version.
+struct SelectionWalk {
+    rows: OldRows,
+    /// Tables to begin with, the next one last.
+    left: Vec<TableId>,
+    current: Option<(TableId, Walk)>,
+    reclaimer: Reclaimer,
+}
+
+/// A version that may be gone elsewhere.
+#[derive(Clone)]
+struct OldRows(Arc<Rows>);
+
+impl Garbage for OldRows {
+    fn is_last(&self) -> bool {
+        true
+    }
+}
+
+impl Drop for SelectionWalk {
+    fn drop(&mut self) {
+        self.reclaimer.give(self.rows.clone());
+    }
+}
+
+impl SelectionWalk {
+    fn table(&self, id: TableId) -> Option<&Table> {
+        let n = usize::from(id.0);
+        (id <= TableId::INTERNAL).then(|| &*self.rows.0[n / ROW][n % ROW])
+    }
+
+    /// Looks at some `max` rules of one table; how many it looked at. `None` at the end.
+    fn step(&mut self, by: &Selection, max: usize, out: &mut Vec<Arc<Rule>>) -> Option<usize> {
+        let (id, mut place) = match self.current.take() {
+            Some(current) => current,
+            None => {
+                let id = self.left.pop()?;
+                (id, self.table(id)?.rules.walk(&by.matching))
+            }
+        };
+        let first = out.len();
+        let looked = self.table(id)?.rules.walk_on(&mut place, &by.matching, max, out);
+        let within = out.split_off(first);
+        // Its match is known to be within.
+        let wanted =
+            |r: &Arc<Rule>| (r.cookie ^ by.cookie) & by.cookie_mask == 0 && r.outputs_to(by.out_port);
+        out.extend(within.into_iter().filter(wanted));
+        self.current = (!place.is_done()).then_some((id, place));
+        Some(looked)
+    }
+
+    fn is_done(&self) -> bool {
+        self.current.is_none() && self.left.is_empty()
+    }
+}
+
+impl Selected {
+    /// These rules.
+    pub fn of(by: &Selection, found: Vec<Arc<Rule>>) -> Selected {
+        Selected { by: *by, found, walk: None }
+    }
+
+    /// Adds rules to `out`; looks at some `max` rules. Returns how many it looked at.
+    pub fn next_slice(&mut self, max: usize, out: &mut Vec<Arc<Rule>>) -> usize {
+        let mut looked = self.found.len().min(max);
+        out.extend(self.found.drain(self.found.len() - looked..));
+        while looked < max
+            && let Some(walk) = &mut self.walk
+        {
+            looked += walk.step(&self.by, max - looked, out).unwrap_or(0);
+            if walk.is_done() {
+                self.walk = None;
+            }
+        }
+        looked
+    }
+
+    /// Whether nothing is left to tell.
+    pub fn is_done(&self) -> bool {
+        self.found.is_empty() && self.walk.is_none()
+    }
+
+    /// All that is left.
+    pub fn rest(mut self) -> Vec<Arc<Rule>> {
+        let mut all = Vec::new();
+        while !self.is_done() {
+            self.next_slice(usize::MAX, &mut all);
+        }
+        all
     }
 }

@@ -384,7 +384,8 @@ const ORDER: [FieldId; 83] = {
 /// Writes the entries of a match, and of a cookie when its mask is not 0.
 pub(crate) fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
     let oxm = w.version >= Version::V12;
-    for field in ORDER {
+    let candidates = m.mask().candidate_fields();
+    for field in ORDER.into_iter().filter(|field| candidates.contains(*field)) {
         let (value, mask) = m.get(field);
         // What a connection is needed for is told as it is: the reader refuses what does not fit, rather than match more.
         let certain = exists(field, m) || field.def().prereq == Prereq::Connection;

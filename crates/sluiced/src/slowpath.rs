@@ -10,9 +10,10 @@ use ofproto::upcall;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use sync::{AtomicBool, AtomicU64, Mutex, Ordering, Parker, Unparker, lock};
+use sync::{AtomicBool, AtomicU64, Garbage, Mutex, Ordering, Parker, Unparker, lock};
 
 /// Longest wait of a handler, so that it sees that it is to end.
 const HANDLER_WAIT: Duration = Duration::from_millis(500);
@@ -39,6 +40,11 @@ pub struct RevalidatorState {
 
 /// Wakes the main loop.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// How long old rules wait for the translations that still read them.
+const LAST_HOLDERS: Duration = Duration::from_secs(1);
+/// Between two looks at that.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// How long a handler that ends waits for the answers to its puts.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -80,6 +86,16 @@ impl Threads {
     }
 }
 
+/// Drops values, each when nobody else holds it, or after [`LAST_HOLDERS`].
+fn reclaim(queue: &Receiver<Box<dyn Garbage>>) {
+    while let Ok(garbage) = queue.recv() {
+        let since = Instant::now();
+        while !garbage.is_last() && since.elapsed() < LAST_HOLDERS {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+}
+
 impl SlowPath {
     /// Starts the threads, with so many handlers (`None`: as many as suit the processors). If it `rests`, upcalls wait and
     /// flows stay as they are until [`SlowPath::begin`]. `wake` is called when events wait in the backer.
@@ -114,6 +130,10 @@ impl SlowPath {
         let run =
             move |stop: &AtomicBool| revalidator_thread(&backer, &datapath, &parker, stop, &state, &wake);
         slow.revalidators.spawn("revalidator0".to_string(), run)?;
+        if let Some(garbage) = slow.backer.reclaimer.attach() {
+            // It ends with the backer.
+            std::thread::Builder::new().name("reclaim".to_string()).spawn(move || reclaim(&garbage))?;
+        }
         Ok(slow)
     }
 

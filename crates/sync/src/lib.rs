@@ -8,8 +8,11 @@
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use std::sync::Arc;
 
+mod reclaim;
+
 pub use crossbeam_utils::CachePadded;
 pub use crossbeam_utils::sync::{Parker, Unparker};
+pub use reclaim::{Garbage, Reclaimer};
 pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub use std::sync::{Mutex, MutexGuard, RwLock};
 

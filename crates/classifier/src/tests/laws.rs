@@ -214,7 +214,17 @@ proptest! {
         within.sort_unstable();
         let mut expect: Vec<usize> = c.iter().filter(|(m, _, _)| m.is_within(&probe)).map(|(_, _, r)| *r).collect();
         expect.sort_unstable();
-        prop_assert_eq!(within, expect);
+        prop_assert_eq!(&within, &expect);
+        for max in [1, 3, 1000] {
+            let (mut walk, mut walked) = (c.walk(&probe), Vec::new());
+            while !walk.is_done() {
+                let before = walked.len();
+                let looked = c.walk_on(&mut walk, &probe, max, &mut walked);
+                prop_assert!(looked > 0 && walked.len() - before <= looked);
+            }
+            walked.sort_unstable();
+            prop_assert_eq!(&walked, &expect);
+        }
         let overlaps = c.iter().any(|(m, p, _)| p == priority && m.overlaps(&probe));
         prop_assert_eq!(c.overlaps(&probe, priority), overlaps);
     }

@@ -4,12 +4,14 @@
 //! of the Nicira extensions (NXM classes 0 and 1) and of the ONF extension for TCP flags and `actset_output`.
 //! A field's value is a number of up to 128 bits, most significant byte first on the wire.
 
+mod set;
 mod table;
 
 use crate::flow::{Flow, VlanTag, ct_state};
 use packet::headers as h;
 use std::mem::offset_of;
 
+pub use set::FieldSet;
 pub use table::{ALL_FIELDS, FieldId};
 
 /// How a field's value is written.

@@ -107,7 +107,7 @@ fn normal_rule(priority: i32, now_ms: u64) -> Rule {
 }
 
 fn add_normal(ctx: &BridgeCtx<'_>, priority: i32, now_ms: u64) {
-    ctx.backer.change_bridge(ctx.bridge, |b| b.tables.insert(Arc::new(normal_rule(priority, now_ms))));
+    ctx.backer.change_tables(ctx.bridge, |t| t.insert(Arc::new(normal_rule(priority, now_ms))));
 }
 
 impl Connmgr {
@@ -151,7 +151,8 @@ impl Connmgr {
             flow_mod::flush(ctx.backer, ctx.bridge);
             add_normal(ctx, FAIL_OPEN_PRIORITY, now_ms);
         } else {
-            flow_mod::remove_where(ctx.backer, ctx.bridge, |r| r.priority == FAIL_OPEN_PRIORITY);
+            let everything = Match::catchall().into();
+            ctx.backer.change_tables(ctx.bridge, |t| t.remove(TableId(0), &everything, FAIL_OPEN_PRIORITY));
         }
     }
 }

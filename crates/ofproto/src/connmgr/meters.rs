@@ -4,9 +4,7 @@
 use super::BridgeCtx;
 use crate::flow_mod;
 use crate::meter_ids::DP_METERS_MAX;
-use crate::rule::Rule;
 use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig};
-use flow::action::Action;
 use openflow::ErrorKind;
 use openflow::msg::meter::{
     Band, BandType, CONTROLLER, METER_ALL, Meter, MeterFeatures, MeterMod, MeterModCommand, MeterStats, flags,
@@ -40,18 +38,6 @@ pub(super) fn features() -> MeterFeatures {
         max_bands: BANDS as u8,
         max_color: 0,
     }
-}
-
-/// Whether the rule passes the meter. One that limits only what a rule sends to controllers does not end the rule with it.
-fn uses(rule: &Rule, id: u32) -> bool {
-    fn any(actions: &[Action], id: u32) -> bool {
-        actions.iter().any(|a| match a {
-            Action::Meter(m) => *m == id,
-            Action::WriteActions(set) => any(set, id),
-            _ => false,
-        })
-    }
-    any(&rule.actions, id)
 }
 
 impl MeterTable {
@@ -100,7 +86,7 @@ impl MeterTable {
     /// Removes a meter and the rules that use it (1.3 §6.5).
     fn delete(&mut self, id: u32, ctx: &BridgeCtx<'_>) {
         let Some(entry) = self.meters.remove(&id) else { return };
-        flow_mod::remove_where(ctx.backer, ctx.bridge, |r| uses(r, id));
+        flow_mod::remove_users_of_meter(ctx.backer, ctx.bridge, id);
         ctx.backer.set_meter(ctx.bridge, id, None);
         // A datapath that does not know it has nothing to remove.
         let _ = ctx.datapath.meter_del(entry.dp_id);
@@ -135,8 +121,7 @@ impl MeterTable {
         now_ms: u64,
     ) -> Result<Vec<MeterStats>, ErrorKind> {
         let view = ctx.bridge_view();
-        let users =
-            |id: u32| view.as_ref().map_or(0, |b| b.tables.iter().filter(|r| uses(r, id)).count() as u32);
+        let users = |id: u32| view.as_ref().map_or(0, |b| b.tables.len_of_meter(id) as u32);
         let tell = |e: &Entry| {
             let age_ms = now_ms.saturating_sub(e.since_ms);
             let unknown = MeterBandStats { packets: u64::MAX, bytes: u64::MAX };

@@ -150,8 +150,8 @@ impl Conn {
         let xid = request.xid;
         match message {
             Message::DescRequest => self.reply(&Message::DescReply(ctx.desc.clone()), xid),
-            Message::FlowStatsRequest(m) => self.flow_stats(&m, xid, ctx),
-            Message::AggregateRequest(m) => self.aggregate(&m, xid, ctx),
+            Message::FlowStatsRequest(m) => self.flow_stats(&m, false, xid, ctx),
+            Message::AggregateRequest(m) => self.flow_stats(&m, true, xid, ctx),
             Message::TableStatsRequest => self.table_stats(xid, ctx),
             Message::TableFeaturesRequest(m) => {
                 // A request with entries asks to change the tables.

@@ -1,35 +1,34 @@
 //! Questions about rules, tables and queues.
 //!
-//! The rules asked for are gathered at once, as they are at that moment, and told piece by piece as the reader reads.
+//! The rules asked for are those of one moment, found and told piece by piece as the reader reads.
 
 use super::BridgeCtx;
 use super::conn::Conn;
 use crate::flow_mod::{LOOKS_PER_CHANGE, TABLE_MAX_RULES};
 use crate::rule::Rule;
-use crate::tables::Selection;
+use crate::tables::{Selected, Selection};
 use flow::{OfPort, TableId};
 use openflow::msg::flow_mod::FlowModFlags;
 use openflow::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
 use openflow::msg::stats::{QUEUE_ALL, QueueConfig, QueueStatsRequest, TableStats};
 use openflow::{ErrorKind, Format, GROUP_ANY, Message, Multi};
-use std::sync::Arc;
 
-/// How many rules are told in one piece.
+/// How many rules are looked at for one piece.
 const PIECE_RULES: usize = 512;
 /// `OFPFW10_ALL`: every field of OpenFlow 1.0 can be left out.
 const WILDCARDS_10: u32 = (1 << 22) - 1;
 
 /// An answer that is being told.
 pub(super) struct Dump {
-    rules: Vec<Arc<Rule>>,
-    next: usize,
+    selected: Selected,
     xid: u32,
     format: Format,
+    /// The sums so far, if those are asked for.
+    sums: Option<AggregateStats>,
 }
 
-/// The rules asked for, and how much work it was to find them.
-fn wanted(m: &FlowStatsRequest, ctx: &BridgeCtx<'_>) -> (Vec<Arc<Rule>>, usize) {
-    let Some(bridge) = ctx.bridge_view() else { return (Vec::new(), 0) };
+/// The rules asked for, hidden ones included.
+fn wanted(m: &FlowStatsRequest, ctx: &BridgeCtx<'_>) -> Selected {
     let by = Selection {
         table: m.table,
         matching: m.matching,
@@ -37,9 +36,10 @@ fn wanted(m: &FlowStatsRequest, ctx: &BridgeCtx<'_>) -> (Vec<Arc<Rule>>, usize) 
         cookie_mask: m.cookie_mask,
         out_port: m.out_port,
     };
-    let mut rules = bridge.tables.select(&by);
-    rules.retain(|r| !r.is_hidden() && m.out_group == GROUP_ANY);
-    (rules, bridge.tables.looks(&by) / LOOKS_PER_CHANGE)
+    match ctx.bridge_view().filter(|_| m.out_group == GROUP_ANY) {
+        Some(bridge) => bridge.tables.select(&by),
+        None => Selected::of(&by, Vec::new()),
+    }
 }
 
 fn told(rule: &Rule, now_ms: u64) -> FlowStats {
@@ -66,57 +66,54 @@ fn told(rule: &Rule, now_ms: u64) -> FlowStats {
         cookie: rule.cookie,
         packet_count,
         byte_count,
-        matching: rule.matching.unpack(),
-        actions: rule.actions.to_vec(),
+        matching: rule.matching.clone(),
+        actions: rule.actions.clone(),
     }
 }
 
+fn add_to(sums: &mut AggregateStats, rule: &Rule) {
+    let (packets, bytes) = rule.stats.counts();
+    sums.packet_count = sums.packet_count.saturating_add(packets);
+    sums.byte_count = sums.byte_count.saturating_add(bytes);
+    sums.flow_count += 1;
+}
+
 impl Conn {
+    /// Begins to tell of rules, or with `summed` of their sums.
     pub(super) fn flow_stats(
         &mut self,
         m: &FlowStatsRequest,
+        summed: bool,
         xid: u32,
         ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
-        let (rules, work) = wanted(m, ctx);
-        self.spent += work;
-        self.dump = Some(Dump { rules, next: 0, xid, format: m.format });
+        let sums = summed.then(|| AggregateStats { format: m.format, ..AggregateStats::default() });
+        self.dump = Some(Dump { selected: wanted(m, ctx), xid, format: m.format, sums });
         Ok(())
     }
 
-    /// Tells the next piece of the answer that is being told; how many rules, at least one.
+    /// Tells the next piece of the answer that is being told; the work that it took, in rules, at least one.
     pub(super) fn continue_dump(&mut self, now_ms: u64) -> usize {
         let Some(mut dump) = self.dump.take() else { return 1 };
-        let end = dump.rules.len().min(dump.next + PIECE_RULES);
-        let entries = dump.rules[dump.next..end].iter().map(|r| told(r, now_ms)).collect();
-        let more = end < dump.rules.len();
-        let reply = Message::FlowStatsReply(Multi { entries, more, format: dump.format });
-        // A reply of rules can always be told: parts are split, and every rule came in a message of this protocol.
-        let _ = self.reply(&reply, dump.xid);
-        let told = end - dump.next;
-        dump.next = end;
-        if more {
-            self.dump = Some(dump);
+        let mut rules = Vec::new();
+        let looked = dump.selected.next_slice(PIECE_RULES, &mut rules);
+        rules.retain(|r| !r.is_hidden());
+        let more = !dump.selected.is_done();
+        let work = rules.len() + looked / LOOKS_PER_CHANGE;
+        if let Some(sums) = &mut dump.sums {
+            rules.iter().for_each(|r| add_to(sums, r));
+            if !more {
+                // A few numbers can always be told.
+                let _ = self.reply(&Message::AggregateReply(*sums), dump.xid);
+            }
+        } else if !rules.is_empty() || !more {
+            let entries = rules.iter().map(|r| told(r, now_ms)).collect();
+            let reply = Message::FlowStatsReply(Multi { entries, more, format: dump.format });
+            // A reply of rules can always be told: parts are split, and every rule came in a message of this protocol.
+            let _ = self.reply(&reply, dump.xid);
         }
-        told.max(1)
-    }
-
-    pub(super) fn aggregate(
-        &mut self,
-        m: &FlowStatsRequest,
-        xid: u32,
-        ctx: &BridgeCtx<'_>,
-    ) -> Result<(), ErrorKind> {
-        let mut sums = AggregateStats { format: m.format, ..AggregateStats::default() };
-        let (rules, work) = wanted(m, ctx);
-        self.spent += work;
-        for rule in rules {
-            let (packets, bytes) = rule.stats.counts();
-            sums.packet_count = sums.packet_count.saturating_add(packets);
-            sums.byte_count = sums.byte_count.saturating_add(bytes);
-            sums.flow_count += 1;
-        }
-        self.reply(&Message::AggregateReply(sums), xid)
+        self.dump = more.then_some(dump);
+        work.max(1)
     }
 
     pub(super) fn table_stats(&mut self, xid: u32, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {

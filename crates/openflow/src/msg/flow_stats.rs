@@ -12,7 +12,8 @@ use crate::nxm::{self, Unknown};
 use crate::version::Version;
 use crate::wire::{Reader, Res, Writer};
 use flow::action::Action;
-use flow::{Match, OfPort, TableId};
+use flow::{Match, OfPort, PackedMatch, TableId};
+use std::sync::Arc;
 
 /// Which rules are asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -142,9 +143,9 @@ pub struct FlowStats {
     /// Bytes.
     pub byte_count: u64,
     /// The match.
-    pub matching: Match,
+    pub matching: PackedMatch,
     /// Actions and instructions.
-    pub actions: Vec<Action>,
+    pub actions: Arc<[Action]>,
 }
 
 /// The part behind an entry's length field.
@@ -181,19 +182,20 @@ pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<FlowStats> {
         cookie,
         packet_count,
         byte_count,
-        matching,
-        actions: if old { read_actions(&mut r)? } else { read_instructions(&mut r)? },
+        matching: matching.into(),
+        actions: if old { read_actions(&mut r)? } else { read_instructions(&mut r)? }.into(),
     })
 }
 
 pub(crate) fn put_stats(w: &mut Writer, s: &FlowStats) {
     let old = w.version == Version::V10;
+    let matching = s.matching.unpack();
     let mark = w.mark();
     w.zeros(2);
     w.u8(s.table.0);
     w.u8(0);
     if old {
-        match10::put(w, &s.matching);
+        match10::put(w, &matching);
     }
     w.u32(s.duration_s);
     w.u32(s.duration_ns);
@@ -206,10 +208,10 @@ pub(crate) fn put_stats(w: &mut Writer, s: &FlowStats) {
     w.u64(s.packet_count);
     w.u64(s.byte_count);
     if old {
-        put_actions(w, s.actions.iter(), &s.matching);
+        put_actions(w, s.actions.iter(), &matching);
     } else {
-        nxm::put_oxm_match(w, &s.matching);
-        put_instructions(w, &s.actions, &s.matching);
+        nxm::put_oxm_match(w, &matching);
+        put_instructions(w, &s.actions, &matching);
     }
     w.set_len(mark, 0);
 }
@@ -236,8 +238,8 @@ pub(crate) fn read_stats_nxt(r: &mut Reader<'_>) -> Res<FlowStats> {
         cookie,
         packet_count,
         byte_count,
-        matching,
-        actions: read_actions(&mut r)?,
+        matching: matching.into(),
+        actions: read_actions(&mut r)?.into(),
     })
 }
 
@@ -259,9 +261,10 @@ pub(crate) fn put_stats_nxt(w: &mut Writer, s: &FlowStats) {
     w.u64(s.cookie);
     w.u64(s.packet_count);
     w.u64(s.byte_count);
-    let len = nxm::put_nxm_match(w, &s.matching, (0, 0));
+    let matching = s.matching.unpack();
+    let len = nxm::put_nxm_match(w, &matching, (0, 0));
     w.set_u16(len_at, len);
-    put_actions(w, s.actions.iter(), &s.matching);
+    put_actions(w, s.actions.iter(), &matching);
     w.set_len(mark, 0);
 }
 

@@ -345,8 +345,8 @@ fn rule(i: u32) -> FlowStats {
         cookie: i.into(),
         packet_count: 1,
         byte_count: 2,
-        matching: Match::catchall().with(FieldId::EthType, 0x800).with(FieldId::IpDst, i.into()),
-        actions: vec![Action::Output { port: OfPort(1), max_len_bytes: 0 }],
+        matching: Match::catchall().with(FieldId::EthType, 0x800).with(FieldId::IpDst, i.into()).into(),
+        actions: [Action::Output { port: OfPort(1), max_len_bytes: 0 }].into(),
     }
 }
 
@@ -377,12 +377,12 @@ fn large_replies_are_split_between_entries() {
 #[test]
 fn a_rule_too_large_for_a_message_is_left_out_of_a_reply() {
     let mut huge = rule(1);
-    huge.actions = vec![Action::Note(vec![1; 60_006]), Action::Note(vec![2; 6_006])];
+    huge.actions = [Action::Note(vec![1; 60_006]), Action::Note(vec![2; 6_006])].into();
     let reply = Message::FlowStatsReply(Multi::all(vec![rule(0), huge.clone(), rule(2)]));
     let bytes = encode(&reply, Version::V13, 9).unwrap();
     let Message::FlowStatsReply(got) = crate::decode(&bytes).unwrap().2 else { panic!("not a reply") };
     assert_eq!(got.entries, [rule(0), rule(2)]);
-    let fm = flow_mod(Match::catchall(), huge.actions, [0; 4], 0, 0, Format::Standard);
+    let fm = flow_mod(Match::catchall(), huge.actions.to_vec(), [0; 4], 0, 0, Format::Standard);
     assert!(encode(&Message::FlowMod(fm), Version::V13, 1).is_err());
 }
 

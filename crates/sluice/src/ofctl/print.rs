@@ -229,7 +229,7 @@ pub(crate) fn rule(stats: &FlowStats, counters: bool, ages: bool, names: &dyn Po
     for (_, name) in flags.iter().filter(|(flag, _)| stats.flags.contains(*flag)) {
         out.push_str(name);
     }
-    out.push_str(&format_match_with(&stats.matching, Some(i32::from(stats.priority)), names));
+    out.push_str(&format_match_with(&stats.matching.unpack(), Some(i32::from(stats.priority)), names));
     if !out.ends_with(' ') {
         out.push(' ');
     }
