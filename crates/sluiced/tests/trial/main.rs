@@ -30,6 +30,11 @@ const LONG: (u64, usize) = (500, 200);
 /// Where the seeds of the ranges begin, so that none holds another's.
 const FIRST_RECORDED: u64 = 1;
 const FIRST_ASKED: u64 = 1000;
+/// Assertions that end Debian's switch over a packet; it is started anew, and the packet left out.
+const ASSERTIONS: &[&str] = &[
+    // It freezes a translation whose action set is longer than the actions that are left.
+    "assertion state->action_set_len <= state->ofpacts_len failed in recirc_alloc_id__()",
+];
 /// Differences that are printed; more are counted.
 const SHOWN: usize = 20;
 
@@ -59,11 +64,8 @@ fn recorded_answers_hold() {
             assert_eq!(refused, None, "rules of {bridge}, seed {}", recording.scenario.seed);
         }
         ours.forget();
-        let stories = ours.trace(&recording.scenario.packets);
-        for ((packet, ours), theirs) in
-            recording.scenario.packets.iter().zip(&stories).zip(&recording.answers)
-        {
-            tally.compare(recording.scenario.seed, packet, ours, theirs);
+        for (packet, theirs) in recording.scenario.packets.iter().zip(&recording.answers) {
+            tally.compare(recording.scenario.seed, packet, &ours.trace(packet).unwrap(), theirs);
         }
     }
     tally.conclude(SHOWN);
@@ -77,7 +79,7 @@ fn record() {
     for seed in FIRST_RECORDED..FIRST_RECORDED + RECORDED.0 {
         let mut scenario = Scenario::new(seed, RECORDED.1);
         scenario.load(&mut [&mut theirs]);
-        let answers = theirs.trace(&scenario.packets).iter().map(|s| answers::of_story(s)).collect();
+        let answers = scenario.packets.iter().map(|p| answers::of_story(&theirs.trace(p).unwrap())).collect();
         text += &Recording { scenario, answers }.to_string();
     }
     std::fs::write(path(), text).unwrap();
@@ -92,17 +94,27 @@ fn answers_of_both_switches() {
         (first, scenarios) = (seed, 1);
     }
     let (mut ours, mut theirs) = (Switch::sluice(), Switch::stock());
-    let mut tally = Tally::default();
+    let (mut tally, mut left_out) = (Tally::default(), 0);
     for seed in first..first + scenarios {
-        println!("seed {seed}");
         let mut scenario = Scenario::new(seed, packets);
         let disputed = scenario.load(&mut [&mut ours, &mut theirs]);
         assert!(disputed.is_empty(), "seed {seed}: one switch alone refuses\n{}", disputed.join("\n"));
-        let (a, b) = (ours.trace(&scenario.packets), theirs.trace(&scenario.packets));
-        for ((packet, ours), theirs) in scenario.packets.iter().zip(&a).zip(&b) {
-            tally.compare(seed, packet, ours, &answers::of_story(theirs));
+        for packet in &scenario.packets {
+            let story = ours.trace(packet).unwrap_or_else(|why| panic!("seed {seed}: {packet:?}: {why}"));
+            match theirs.trace(packet) {
+                Ok(answer) => tally.compare(seed, packet, &story, &answers::of_story(&answer)),
+                Err(why) => {
+                    assert!(ASSERTIONS.iter().any(|a| why.contains(a)), "seed {seed}: {packet:?}: {why}");
+                    left_out += 1;
+                    theirs = Switch::stock();
+                    for (bridge, rules) in &scenario.rules {
+                        assert_eq!(theirs.load(bridge, scenario.wire.name(), rules), None, "seed {seed}");
+                    }
+                }
+            }
         }
     }
-    assert_eq!(tally.compared, scenarios as usize * packets);
+    println!("{left_out} packets left out, over which Debian's switch ends");
+    assert_eq!(tally.compared + left_out, scenarios as usize * packets);
     tally.conclude(SHOWN);
 }

@@ -87,17 +87,15 @@ impl Switch {
         self.control.ask(&["fdb/flush"]).unwrap();
     }
 
-    /// The stories of packets, each the arguments of `ofproto/trace`.
-    pub(crate) fn trace(&mut self, packets: &[Vec<String>]) -> Vec<String> {
-        let story = |packet: &Vec<String>| {
-            let words: Vec<&str> =
-                std::iter::once("ofproto/trace").chain(packet.iter().map(String::as_str)).collect();
-            self.control.ask(&words).unwrap_or_else(|| {
-                let daemon = &self.daemons[0];
-                panic!("the daemon ended at {words:?}\n{}\n{}", daemon.log(), daemon.stderr())
-            })
-        };
-        packets.iter().map(story).collect()
+    /// The story of a packet, the arguments of `ofproto/trace`.
+    ///
+    /// # Errors
+    /// What the daemon said at last, when it ended over this.
+    pub(crate) fn trace(&mut self, packet: &[String]) -> Result<String, String> {
+        let words: Vec<&str> =
+            std::iter::once("ofproto/trace").chain(packet.iter().map(String::as_str)).collect();
+        let daemon = &self.daemons[0];
+        self.control.ask(&words).ok_or_else(|| format!("{}\n{}", daemon.log(), daemon.stderr()))
     }
 }
 
