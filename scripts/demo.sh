@@ -109,4 +109,15 @@ beside "${hosts[2]}" bash -c 'exec 9<> <(:); sleep 1
     for n in $(seq 500); do exec 3<>/dev/udp/10.0.0.1/9; echo >&3; exec 3>&-; read -rt 0.004 -u 9; done' 2>/dev/null
 sluice upcall-cost --summary --duration 4s
 
+say "What to try next"
+cat <<'NEXT'
+make install                                    # sluiced and sluice into /usr/local
+sluiced --pidfile --log-file --detach           # serves its own database; or name one: unix:/var/run/openvswitch/db.sock
+sluice vsctl add-br br0 -- add-port br0 eth1    # ovs-vsctl, ovs-ofctl and ovs-appctl of OVS work as well
+sluice top                                      # threads, ports, flows and upcalls, live
+sluice upcall-cost --duration 10s               # the cost of first packets, stage by stage
+make bench                                      # figures beside Open vSwitch, OVS-DPDK and the Linux bridge
+README.md, "From Open vSwitch in five lines"    # for a machine that runs Open vSwitch today
+NEXT
+
 say "Done: stopping the switch and removing the hosts"
