@@ -34,7 +34,10 @@ pub use ops::{
     FlowStats, MeterBand, MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PortInfo,
     PortKind, PortSpec, PutMode, QueuePriority, ReplySink,
 };
-pub use provider::{InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets, Waker};
+pub use provider::{
+    InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets, Waker,
+    usual_revalidators,
+};
 pub use stats::{DeviceStats, Drops, PmdStats, PortStats, XlateDrops, add_each};
 pub use threads::{
     AutoBalance, CacheSettings, Numa, PerfLog, PerfQuery, QueueInfo, RxqAffinity, RxqAssign, SleepMax,

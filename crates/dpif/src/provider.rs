@@ -17,6 +17,11 @@ use std::time::Duration;
 /// Wakes a waiting thread.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
+/// Default of `n-revalidator-threads` for a number of processors, as in Open vSwitch.
+pub fn usual_revalidators(processors: usize) -> usize {
+    processors / 4 + 1
+}
+
 /// See the module.
 pub trait Provider: Datapath {
     /// Sets the number of handlers and returns their receiving ends. The former handlers must have ended.
@@ -79,7 +84,7 @@ pub trait Provider: Datapath {
 
     /// Default of `n-handler-threads` for a number of processors: those, less the revalidators of Open vSwitch.
     fn usual_handlers(&self, processors: usize) -> usize {
-        processors.saturating_sub(processors / 4 + 1)
+        processors.saturating_sub(usual_revalidators(processors))
     }
 
     /// Upcalls after which a handler sends operations, if it took more and from several ports. Small where sending is cheap, so

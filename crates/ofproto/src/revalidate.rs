@@ -12,22 +12,29 @@
 //! come behind a newer one. Each answer to a change is held against what the flow is to do by then; if that is something
 //! else, it is sent again: what is carried out last is what was meant last.
 
-use crate::backer::{Backer, IDLE_LEAST_MS, Rechecked};
+mod share;
+
+use crate::backer::{Backer, IDLE_LEAST_MS};
 use crate::ukey::{Ukey, UkeyState, Walk};
-use crate::xlate::{Request, Start, XlateCache};
+use crate::xlate::XlateCache;
 use dpif::{
     Datapath, DpAction, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode,
     ReplySink,
 };
-use flow::{FlowKey, PackedFlow, Ufid};
+use flow::{PackedFlow, Ufid};
+use share::{Share, ShareDone};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering, ReplyRing};
+
+pub use share::Helper;
 
 /// Usual time between rounds, in milliseconds.
 pub const ROUND_MS: u64 = 500;
 /// Flows of one dump operation.
 const DUMP_FLOWS: usize = 256;
+/// Shares that helpers have at a time before counters are read on.
+const SHARES_UNDER_WAY: u64 = 64;
 /// Deletes of one batch: packets wait meanwhile.
 const DELETE_FLOWS: usize = 64;
 /// Batches of deletes under way at a time: first packets wait behind them.
@@ -119,7 +126,10 @@ struct Round {
     purge: bool,
     epoch: u64,
     started_ms: u64,
+    /// Batches that are not answered.
     waiting: u64,
+    /// Shares that helpers have.
+    shared: u64,
 }
 
 /// The revalidator of one datapath.
@@ -138,6 +148,10 @@ pub struct Revalidator {
     next_ms: u64,
     tags: BTreeMap<u64, Batch>,
     next_tag: u64,
+    /// Threads that help.
+    helpers: Vec<Arc<Helper>>,
+    /// Counters that wait until helpers have less to do, with where to read on.
+    held_back: VecDeque<(PmdId, Vec<(Ufid, FlowStats)>, Option<u64>)>,
     /// Flows that are to be deleted as soon as fewer deletes are under way.
     to_delete: VecDeque<(PmdId, Vec<Ufid>)>,
     /// Flows that ended in this round: a dump that was answered before may still show them.
@@ -147,6 +161,9 @@ pub struct Revalidator {
     /// Flows deleted because nobody knew what they were for.
     pub foreign_flows: AtomicU64,
 }
+
+/// An operation on a flow.
+type Asked = (Ufid, Sent, DpifOp);
 
 /// Operations on their way.
 struct Batch {
@@ -182,11 +199,18 @@ impl Revalidator {
             next_ms: 0,
             tags: BTreeMap::new(),
             next_tag: 0,
+            helpers: Vec::new(),
+            held_back: VecDeque::new(),
             to_delete: VecDeque::new(),
             ended: BTreeSet::new(),
             stats: RevalidatorStats::default(),
             foreign_flows: AtomicU64::new(0),
         }
+    }
+
+    /// Has other threads help from the next round on. To be called between rounds.
+    pub fn set_helpers(&mut self, helpers: Vec<Arc<Helper>>) {
+        self.helpers = helpers;
     }
 
     /// Whether no round is under way and all changes up to now are in the datapath.
@@ -227,6 +251,7 @@ impl Revalidator {
             }
             self.send(dp, pmd, next);
         }
+        self.take_shares(backer, dp, now_ms);
         self.check_stale(backer, dp, now_ms);
         self.go_on(backer, dp, now_ms);
         if self.round.is_none() && (now_ms >= self.next_ms || self.done_epoch != backer.epoch()) {
@@ -242,7 +267,8 @@ impl Revalidator {
     /// Takes the parts of the round in turn, as far as answers that it waits for allow, and one part of a walk.
     fn go_on(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
         let Some(round) = &mut self.round else { return };
-        if round.part == Part::Counters && round.waiting == 0 {
+        let shared = round.shared > 0 || !self.held_back.is_empty();
+        if round.part == Part::Counters && round.waiting == 0 && !shared {
             backer.dump_completed(round.started_ms);
             round.part = Part::Idle(idle_flows(backer, round.purge, now_ms));
         }
@@ -275,12 +301,9 @@ impl Revalidator {
             if seen_up_to != epoch {
                 continue;
             }
-            let verdict = backer.ukeys.with(ufid, pmd, |k| match k.state {
-                UkeyState::Evicting => None,
-                _ if k.epoch == epoch => None,
-                _ => carry_out(ufid, recheck(backer, ufid, k, epoch, now_ms), k),
-            });
-            let Some(op) = verdict.flatten() else { continue };
+            let op = share::is_stale(backer, ufid, pmd, epoch)
+                .and_then(|flow| share::recheck(backer, ufid, pmd, &flow, epoch, None, now_ms));
+            let Some(op) = op else { continue };
             let ops = going.entry(pmd).or_default();
             ops.push(op);
             if ops.len() == DUMP_FLOWS {
@@ -305,7 +328,7 @@ impl Revalidator {
             }
             // A thread took it over and gave it on before a dump showed it.
             let mut k = foreign_ukey(&flow, now_ms);
-            recheck(backer, flow.ufid, &mut k, backer.epoch(), now_ms);
+            share::recheck_own(backer, flow.ufid, &mut k, now_ms);
             push(backer, &mut k, &flow.stats);
             backer.ukeys.defer_release(&k.recircs);
         }
@@ -329,6 +352,7 @@ impl Revalidator {
             epoch,
             started_ms: now_ms,
             waiting: 0,
+            shared: 0,
         });
         backer.observe(|o| o.round_begins(backer.ukeys.len()));
         for pmd in dp.pmds() {
@@ -413,13 +437,11 @@ impl Revalidator {
     ) {
         match (what, result) {
             (Sent::Counters, OpResult::Counters(flows, cursor)) => {
-                let Some(round) = &self.round else { return };
-                let (full, since_ms) = (round.full, round.since_ms);
-                let seen = flows.into_iter();
-                next.extend(seen.filter_map(|(u, stats)| self.counted(backer, pmd, u, &stats, full, now_ms)));
-                if let Some(cursor) = cursor {
-                    let read = DpifOp::FlowCounters { cursor, max_flows: DUMP_FLOWS, since_ms };
-                    next.push((Ufid::default(), Sent::Counters, read));
+                let held_back = self.round.as_ref().is_some_and(|r| r.shared >= SHARES_UNDER_WAY);
+                if held_back {
+                    self.held_back.push_back((pmd, flows, cursor));
+                } else {
+                    next.extend(self.counted(backer, pmd, flows, cursor, now_ms));
                 }
             }
             (Sent::Get, OpResult::Flow(record)) => next.extend(self.foreign(backer, pmd, &record, now_ms)),
@@ -437,47 +459,55 @@ impl Revalidator {
         }
     }
 
-    /// Pushes the counters of a flow and decides about it. `full`: the number of this round among those that read all.
+    /// Does its part of the work on counters that a thread told, and gives the rest to its helpers; what follows.
     fn counted(
-        &self,
+        &mut self,
         backer: &Backer,
         pmd: PmdId,
-        ufid: Ufid,
-        stats: &FlowStats,
-        full: Option<u64>,
+        flows: Vec<(Ufid, FlowStats)>,
+        cursor: Option<u64>,
         now_ms: u64,
-    ) -> Option<(Ufid, Sent, DpifOp)> {
-        let known = backer.ukeys.with(ufid, pmd, |k| {
-            if k.state == UkeyState::Evicting {
-                return None;
+    ) -> Vec<Asked> {
+        let Some(round) = &mut self.round else { return Vec::new() };
+        let share = Share { pmd, flows, full: round.full, full_round_ms: self.full_round_ms };
+        let mut parts = share.divide(self.helpers.len() + 1).into_iter();
+        let own = parts.next();
+        for (helper, part) in self.helpers.iter().zip(parts) {
+            round.shared += 1;
+            helper.give(part);
+        }
+        let since_ms = round.since_ms;
+        let read = |cursor| DpifOp::FlowCounters { cursor, max_flows: DUMP_FLOWS, since_ms };
+        let mut next = own.map_or_else(Vec::new, |share| self.follow(share.work(backer, now_ms)));
+        next.extend(cursor.map(|cursor| (Ufid::default(), Sent::Counters, read(cursor))));
+        next
+    }
+
+    /// Operations that follow from a share that is done.
+    fn follow(&self, done: ShareDone) -> Vec<Asked> {
+        // One may have ended after the datapath told its counters.
+        let unknown = done.unknown.into_iter().filter(|ufid| !self.ended.contains(&(*ufid, done.pmd)));
+        let get = |ufid| (ufid, Sent::Get, DpifOp::FlowGet(ufid));
+        done.ops.into_iter().chain(unknown.map(get)).collect()
+    }
+
+    /// Takes what helpers have done, and goes on with counters that were held back meanwhile.
+    fn take_shares(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
+        for helper in self.helpers.clone() {
+            while let Some(done) = helper.take_done() {
+                if let Some(round) = &mut self.round {
+                    round.shared -= 1;
+                }
+                let pmd = done.pmd;
+                let next = self.follow(done);
+                self.send(dp, pmd, next);
             }
-            k.dump_seq = full.unwrap_or(k.dump_seq);
-            k.state = UkeyState::Operational;
-            let before = k.pushed;
-            let to_learn = push(backer, k, stats);
-            let epoch = backer.epoch();
-            if k.epoch == epoch {
-                return None;
-            }
-            let came = stats.packets.saturating_sub(before.packets);
-            let verdict =
-                match backer.limits.is_worth_checking(came, before.used_ms, self.full_round_ms, now_ms) {
-                    true => recheck(backer, ufid, k, epoch, now_ms),
-                    false => Verdict::Delete,
-                };
-            match verdict {
-                // Its packets ended connections all the same.
-                Verdict::Delete if to_learn => k.cache.replay_timeouts(stats, &mut backer.effect_host()),
-                _ if to_learn => k.cache.replay_learning(stats, &mut backer.effect_host()),
-                _ => {}
-            }
-            carry_out(ufid, verdict, k)
-        });
-        match known {
-            Some(op) => op,
-            // One that ended after the datapath told its counters.
-            None if self.ended.contains(&(ufid, pmd)) => None,
-            None => Some((ufid, Sent::Get, DpifOp::FlowGet(ufid))),
+        }
+        while self.round.as_ref().is_some_and(|r| r.shared < SHARES_UNDER_WAY)
+            && let Some((pmd, flows, cursor)) = self.held_back.pop_front()
+        {
+            let next = self.counted(backer, pmd, flows, cursor, now_ms);
+            self.send(dp, pmd, next);
         }
     }
 
@@ -495,7 +525,7 @@ impl Revalidator {
         let mut k = foreign_ukey(r, now_ms);
         k.dump_seq = self.full_rounds;
         // What its packets cause must be known before they are counted.
-        let verdict = recheck(backer, r.ufid, &mut k, backer.epoch(), now_ms);
+        let verdict = share::recheck_own(backer, r.ufid, &mut k, now_ms);
         push(backer, &mut k, &r.stats);
         // Where its packets for the slow path go to was told by who made it: that is to be told anew.
         let hands_up = |a: &DpAction| a.any(|a| matches!(a, DpAction::Userspace(_)));
@@ -622,43 +652,6 @@ fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>) {
         k.cache.replay_timeouts(last, &mut backer.effect_host());
     }
     backer.ukeys.defer_release(&k.recircs);
-}
-
-/// Translates a flow again and compares, which observers are told.
-fn recheck(backer: &Backer, ufid: Ufid, k: &mut Ukey, epoch: u64, now_ms: u64) -> Verdict {
-    let key = k.flow.key();
-    backer.observe(|o| o.recheck_begins(ufid, &key));
-    let verdict = translate_again(backer, k, &key, epoch, now_ms);
-    let result = match verdict {
-        Verdict::Keep => Rechecked::Keep,
-        Verdict::Delete => Rechecked::Delete,
-        Verdict::Modify(_) => Rechecked::Modify,
-    };
-    backer.observe(|o| o.recheck_ends(ufid, result));
-    verdict
-}
-
-fn translate_again(backer: &Backer, k: &mut Ukey, key: &FlowKey, epoch: u64, now_ms: u64) -> Verdict {
-    let view = backer.view();
-    let Some((bridge, of_port)) = view.receiver(key) else { return Verdict::Delete };
-    let flow = key.to_flow(of_port);
-    let request = Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
-    let t = backer.translate(&request, key, &mut backer.xlate_host(false, now_ms));
-    // A flow that is more specific than it must be is still right. To widen it would cost its packets an upcall.
-    if !k.flow.mask().covers(&backer.mask_of(&t.wc, key)) {
-        backer.recirc_release(&t.recircs);
-        return Verdict::Delete;
-    }
-    let actions = t.actions_to_put();
-    let old_recircs = std::mem::replace(&mut k.recircs, t.recircs.into());
-    backer.ukeys.defer_release(&old_recircs);
-    k.cache = t.cache;
-    k.epoch = epoch;
-    if *k.actions == actions[..] {
-        return Verdict::Keep;
-    }
-    k.actions = actions.into();
-    Verdict::Modify(k.actions.clone())
 }
 
 #[cfg(test)]

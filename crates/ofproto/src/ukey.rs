@@ -83,6 +83,11 @@ fn hash_of(ufid: Ufid) -> u64 {
     spread ^ spread >> 32
 }
 
+fn shard_of(hash: u64) -> usize {
+    // Other bits than those that a table looks at.
+    (hash >> 24) as usize % SHARDS
+}
+
 /// A place in a walk over all flows, which is done in parts so that the walker's processor serves others meanwhile. Flows
 /// that come or go meanwhile may or may not be seen; the others are, once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,8 +192,19 @@ impl Shares {
 
 impl Ukeys {
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // Other bits than those that a table looks at.
-        lock(&self.shards[(hash >> 24) as usize % SHARDS])
+        lock(&self.shards[shard_of(hash)])
+    }
+
+    /// The one of `n` revalidator threads that works on the flows of that name.
+    pub(crate) fn thread_of(ufid: Ufid, n: usize) -> usize {
+        shard_of(hash_of(ufid)) % n
+    }
+
+    /// Number of flows of each of `n` revalidator threads.
+    pub fn lens(&self, n: usize) -> Vec<usize> {
+        let mut lens = vec![0; n];
+        self.shards.iter().enumerate().for_each(|(i, shard)| lens[i % n] += lock(shard).len());
+        lens
     }
 
     /// Number of flows installed or on their way.

@@ -20,7 +20,7 @@ use flow::{DpPort, OfPort, TableId, Ufid};
 use ofproto::backer::Backer;
 use ofproto::events::RemovedReason;
 use ofproto::ports::{BridgeId, PortConfigBits, PortCounters};
-use ofproto::revalidate::{Replies, ReplyQueue, Revalidator};
+use ofproto::revalidate::{Helper, Replies, ReplyQueue, Revalidator};
 use ofproto::rule::Rule;
 use ofproto::upcall;
 use ofproto::xlate::{Request, Start, translate};
@@ -76,6 +76,8 @@ pub(crate) struct World {
     pub(crate) dp: Arc<SimDatapath>,
     pub(crate) backer: Backer,
     pub(crate) revalidator: Revalidator,
+    /// Threads that help it.
+    helpers: Vec<Arc<Helper>>,
     pub(crate) rng: Rng,
     pub(crate) counts: Counts,
     pub(crate) report: Report,
@@ -166,6 +168,7 @@ impl World {
         let mut world = World {
             dp: Arc::new(SimDatapath::new(scenario.dp.clone(), seed)),
             revalidator: Revalidator::new(replies, sink),
+            helpers: (0..seed % 3).map(|_| Arc::new(Helper::new(Box::new(|| {})))).collect(),
             counts: Counts::default(),
             report: Report { seed, ..Report::default() },
             handlers: (0..scenario.handlers).map(handler).collect(),
@@ -204,6 +207,7 @@ impl World {
             world.bridges.iter().for_each(|b| world.backer.set_meter(*b, id, Some(id)));
         }
         world.first_rules();
+        world.revalidator.set_helpers(world.helpers.clone());
         world
     }
 
@@ -451,6 +455,11 @@ impl World {
             8 if self.broken != Some(Broken::NoRevalidation) => {
                 let now_ms = self.now_ms();
                 self.revalidator.poll(&self.backer, &*self.dp, now_ms);
+                for helper in &self.helpers {
+                    for _ in 0..self.rng.below(4) {
+                        helper.work(&self.backer, now_ms);
+                    }
+                }
             }
             8 => {}
             _ => {

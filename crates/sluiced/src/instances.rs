@@ -150,6 +150,7 @@ impl Instance {
         }
         self.handlers = global.handler_threads;
         self.set_handlers();
+        self.slow.set_revalidators(global.revalidator_threads);
         if let Some(threads) = self.datapath.pmd_threads()
             && let Err(e) = threads.configure(&global.threads)
         {

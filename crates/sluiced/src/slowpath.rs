@@ -2,10 +2,10 @@
 
 use dpif::InlineHandler;
 use dpif::{DpifOp, OpBatch, OpResult, PmdId, ReplySink, UpcallKind, Upcalls};
-use dpif::{Provider, UpcallReceiver};
+use dpif::{Provider, UpcallReceiver, usual_revalidators};
 use flow::Ufid;
 use ofproto::backer::Backer;
-use ofproto::revalidate::{Replies, ReplyQueue, Revalidator, RevalidatorStats};
+use ofproto::revalidate::{Helper, Replies, ReplyQueue, Revalidator, RevalidatorStats};
 use ofproto::upcall;
 use std::collections::HashMap;
 use std::io;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use sync::{AtomicBool, AtomicU64, Garbage, Mutex, Ordering, Parker, Unparker, lock};
+use sync::{AtomicBool, AtomicU64, AtomicUsize, Garbage, Mutex, Ordering, Parker, Unparker, lock};
 
 /// Longest wait of a handler, so that it sees that it is to end.
 const HANDLER_WAIT: Duration = Duration::from_millis(500);
@@ -36,6 +36,8 @@ pub struct RevalidatorState {
     pub finished: AtomicU64,
     /// Rounds up to this number are to begin without waiting for their time.
     pub wanted: AtomicU64,
+    /// Threads that work on rounds.
+    pub threads: AtomicUsize,
 }
 
 /// Wakes the main loop.
@@ -115,6 +117,7 @@ impl SlowPath {
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
+            threads: AtomicUsize::new(1),
         });
         let mut slow = SlowPath {
             backer: backer.clone(),
@@ -127,9 +130,8 @@ impl SlowPath {
         };
         slow.set_handlers(handlers)?;
         let backer = backer.clone();
-        let run =
-            move |stop: &AtomicBool| revalidator_thread(&backer, &datapath, &parker, stop, &state, &wake);
-        slow.revalidators.spawn("revalidator0".to_string(), run)?;
+        let leader = RevalidatorThread { backer, datapath, parker, state, wake };
+        slow.revalidators.spawn("revalidator0".to_string(), move |stop| leader.run(stop))?;
         if let Some(garbage) = slow.backer.reclaimer.attach() {
             // It ends with the backer.
             std::thread::Builder::new().name("reclaim".to_string()).spawn(move || reclaim(&garbage))?;
@@ -163,6 +165,15 @@ impl SlowPath {
         Ok(())
     }
 
+    /// Has so many threads work on rounds from the next one on (`None`: as many as suit the processors).
+    pub(crate) fn set_revalidators(&self, wanted: Option<u32>) {
+        let processors = || sys::thread::allowed_cpus().map_or(1, |cpus| cpus.len());
+        let count = wanted.map_or_else(|| usual_revalidators(processors()), |n| n as usize).max(1);
+        if self.state.threads.swap(count, Ordering::AcqRel) != count {
+            self.wake_revalidator();
+        }
+    }
+
     /// Starts to serve upcalls and to look at flows, if it rested.
     pub(crate) fn begin(&self) {
         if self.state.resting.swap(false, Ordering::AcqRel) {
@@ -192,55 +203,102 @@ impl Drop for SlowPath {
 /// Longest time that the revalidator sleeps, should nobody wake it.
 const REVALIDATOR_LOOK_MS: u64 = 100;
 
-fn revalidator_thread(
-    backer: &Backer,
-    datapath: &Arc<dyn Provider>,
-    parker: &Parker,
-    stop: &AtomicBool,
-    state: &RevalidatorState,
-    wake: &Wake,
-) {
-    let replies = Arc::new(Replies::default());
-    let unparker = parker.unparker().clone();
-    let sink = Arc::new(ReplyQueue::new(replies.clone(), move || unparker.unpark()));
-    let mut revalidator = Revalidator::new(replies, sink);
-    let mut expired_round = 0;
-    let mut next_expiry_ms = 0;
-    while !stop.load(Ordering::Acquire) {
-        let now_ms = sys::clock::monotonic_ms();
-        revalidator.take_purged(backer, &**datapath, now_ms);
-        let wanted = state.wanted.load(Ordering::Acquire);
-        if revalidator.rounds() < wanted {
-            revalidator.request_round();
+/// The first revalidator: it leads rounds, and has other threads help as long as their number stays.
+struct RevalidatorThread {
+    backer: Arc<Backer>,
+    datapath: Arc<dyn Provider>,
+    parker: Parker,
+    state: Arc<RevalidatorState>,
+    wake: Wake,
+}
+
+/// Works on shares of rounds until it is over.
+fn help(backer: &Backer, shares: &Helper, parker: &Parker, leader: &Unparker, over: &AtomicBool) {
+    while !over.load(Ordering::Acquire) {
+        if shares.work(backer, sys::clock::monotonic_ms()) {
+            leader.unpark();
+        } else {
+            parker.park_timeout(HANDLER_WAIT);
         }
-        let idle = revalidator.is_idle();
-        let held = state.paused.load(Ordering::Acquire) || state.resting.load(Ordering::Acquire);
-        let mut goes_on = false;
-        if !(idle && held) {
-            goes_on = revalidator.poll(backer, &**datapath, now_ms) <= now_ms;
+    }
+}
+
+impl RevalidatorThread {
+    fn run(&self, stop: &AtomicBool) {
+        let replies = Arc::new(Replies::default());
+        let unparker = self.parker.unparker().clone();
+        let sink = Arc::new(ReplyQueue::new(replies.clone(), move || unparker.unpark()));
+        let mut revalidator = Revalidator::new(replies, sink);
+        let backer: &Backer = &self.backer;
+        while !stop.load(Ordering::Acquire) {
+            let threads = self.state.threads.load(Ordering::Acquire);
+            let over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let mut helpers = Vec::new();
+                let mut unparkers = Vec::new();
+                for n in 1..threads {
+                    let parker = Parker::new();
+                    let unparker = parker.unparker().clone();
+                    unparkers.push(unparker.clone());
+                    let helper = Arc::new(Helper::new(Box::new(move || unparker.unpark())));
+                    let (shares, over, leader) = (helper.clone(), &over, self.parker.unparker().clone());
+                    let run = move || help(backer, &shares, &parker, &leader, over);
+                    match std::thread::Builder::new().name(format!("revalidator{n}")).spawn_scoped(scope, run)
+                    {
+                        Ok(_) => helpers.push(helper),
+                        Err(e) => log::error!(target: "ofproto_dpif_upcall", "revalidator{n}: {e}"),
+                    }
+                }
+                revalidator.set_helpers(helpers);
+                self.lead(&mut revalidator, threads, stop);
+                over.store(true, Ordering::Release);
+                unparkers.iter().for_each(Unparker::unpark);
+            });
         }
-        let finished = revalidator.stats.rounds;
-        if now_ms >= next_expiry_ms || finished > expired_round && finished <= wanted {
-            backer.expire(now_ms);
-            if backer.has_events() {
+    }
+
+    /// Leads rounds until it is to stop, or the number of threads is to change and no round is under way.
+    fn lead(&self, revalidator: &mut Revalidator, threads: usize, stop: &AtomicBool) {
+        let RevalidatorThread { backer, datapath, parker, state, wake } = self;
+        let mut expired_round = 0;
+        let mut next_expiry_ms = 0;
+        let same = |idle: bool| !idle || state.threads.load(Ordering::Acquire) == threads;
+        while !stop.load(Ordering::Acquire) && same(revalidator.is_idle()) {
+            let now_ms = sys::clock::monotonic_ms();
+            revalidator.take_purged(backer, &**datapath, now_ms);
+            let wanted = state.wanted.load(Ordering::Acquire);
+            if revalidator.rounds() < wanted {
+                revalidator.request_round();
+            }
+            let idle = revalidator.is_idle();
+            let held = state.paused.load(Ordering::Acquire) || state.resting.load(Ordering::Acquire);
+            let mut goes_on = false;
+            if !(idle && held) {
+                goes_on = revalidator.poll(backer, &**datapath, now_ms) <= now_ms;
+            }
+            let finished = revalidator.stats.rounds;
+            if now_ms >= next_expiry_ms || finished > expired_round && finished <= wanted {
+                backer.expire(now_ms);
+                if backer.has_events() {
+                    wake();
+                }
+                (expired_round, next_expiry_ms) = (finished, now_ms + 1000);
+            }
+            *lock(&state.stats) = revalidator.stats;
+            state.begun.store(revalidator.rounds(), Ordering::Release);
+            if state.finished.swap(finished, Ordering::AcqRel) < finished && finished <= wanted {
                 wake();
             }
-            (expired_round, next_expiry_ms) = (finished, now_ms + 1000);
+            if goes_on {
+                // Threads that packets wait for come first, should they want this processor.
+                std::thread::yield_now();
+                continue;
+            }
+            if revalidator.is_idle() && revalidator.rounds() < wanted && !held {
+                continue;
+            }
+            parker.park_timeout(Duration::from_millis(REVALIDATOR_LOOK_MS));
         }
-        *lock(&state.stats) = revalidator.stats;
-        state.begun.store(revalidator.rounds(), Ordering::Release);
-        if state.finished.swap(finished, Ordering::AcqRel) < finished && finished <= wanted {
-            wake();
-        }
-        if goes_on {
-            // Threads that packets wait for come first, should they want this processor.
-            std::thread::yield_now();
-            continue;
-        }
-        if revalidator.is_idle() && revalidator.rounds() < wanted && !held {
-            continue;
-        }
-        parker.park_timeout(Duration::from_millis(REVALIDATOR_LOOK_MS));
     }
 }
 

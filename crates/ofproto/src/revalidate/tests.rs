@@ -9,6 +9,7 @@ use flow::{DpPort, TableId};
 use sync::{Mutex, lock};
 
 mod fin_timeout;
+mod shares;
 
 const CORE: PmdId = PmdId::Core(0);
 

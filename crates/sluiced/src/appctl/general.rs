@@ -3,6 +3,7 @@
 use super::{Answer, available, listed};
 use crate::coverage;
 use crate::daemon::{Daemon, Exit};
+use sync::Ordering;
 use vlog::vlog;
 
 /// Version of the interface, as tools ask for it.
@@ -80,7 +81,7 @@ pub(super) fn memory_show(daemon: &mut Daemon, _: &[String]) -> Answer {
     let ports: usize = bridges.iter().map(|(_, b)| b.ports.ports.len()).sum();
     let rules: usize = bridges.iter().map(|(_, b)| b.tables.iter().count()).sum();
     let keys: u64 = instances.iter().map(|i| i.backer.ukeys.len()).sum();
-    let revalidators = instances.iter().count();
+    let revalidators: usize = instances.iter().map(|i| i.revalidator().threads.load(Ordering::Relaxed)).sum();
     format!("ports:{ports} revalidators:{revalidators} rules:{rules} udpif keys:{keys}\n").into()
 }
 

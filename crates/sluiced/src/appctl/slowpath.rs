@@ -10,17 +10,20 @@ pub(super) fn upcall_show(daemon: &mut Daemon, _: &[String]) -> Answer {
     let mut out = String::new();
     for instance in daemon.switch.instances().iter() {
         let s = instance.revalidator_stats();
-        let keys = instance.backer.ukeys.len();
         let limit = instance.backer.limits.flow_limit.load(Ordering::Relaxed);
         let _ = writeln!(
             out,
-            "{}:\n  flows         : (current {}) (avg {}) (max {}) (limit {limit})\n  dump duration : {}ms\n  ufid enabled : true\n\n  0: (keys {keys})",
+            "{}:\n  flows         : (current {}) (avg {}) (max {}) (limit {limit})\n  dump duration : {}ms\n  ufid enabled : true\n",
             instance.name(),
             s.flows,
             s.average_flows,
             s.max_flows,
             s.dump_duration_ms
         );
+        let threads = instance.revalidator().threads.load(Ordering::Relaxed);
+        for (n, keys) in instance.backer.ukeys.lens(threads).into_iter().enumerate() {
+            let _ = writeln!(out, "  {n}: (keys {keys})");
+        }
     }
     out.into()
 }

@@ -225,12 +225,27 @@ fn a_change_of_a_rule_reaches_every_megaflow() {
     let to = |port: u32| format!("in_port=91,udp,actions={OWN_MEGAFLOW},output:{port}");
     rule(&daemon, "add-flow", &to(1));
     add_flood(&daemon, &dir, 91, FLOWS);
-    let flows = || {
+    // Of each revalidator thread.
+    let keys = || {
         let shown = appctl(&daemon, "upcall/show");
-        let keys = shown.split("(keys ").nth(1).and_then(|k| k.split(')').next()).map(str::to_string);
-        keys.and_then(|k| k.parse::<u32>().ok()).unwrap_or(0)
+        let number = |k: &str| k.split(')').next()?.parse::<u32>().ok();
+        shown.split("(keys ").skip(1).filter_map(number).collect::<Vec<_>>()
     };
+    let flows = || keys().iter().sum::<u32>();
+    let revalidators = |n: usize| {
+        vsctl(&daemon, &format!("set Open_vSwitch . other_config:n-revalidator-threads={n}"));
+        let tasks = std::path::PathBuf::from(format!("/proc/{}/task", daemon.pid()));
+        let running = || {
+            let names = std::fs::read_dir(&tasks).unwrap().flatten();
+            let names = names.filter_map(|t| std::fs::read_to_string(t.path().join("comm")).ok());
+            names.filter(|name| name.starts_with("revalidator")).count()
+        };
+        wait_for(LIMIT, "so many revalidators", || running() == n && keys().len() == n).unwrap();
+        assert!(appctl(&daemon, "memory/show").contains(&format!(" revalidators:{n} ")));
+    };
+    revalidators(3);
     wait_for(LIMIT, "a megaflow each", || flows() == FLOWS).unwrap();
+    assert!(keys().iter().all(|n| *n > FLOWS / 5), "{:?}", keys());
     let sent = |port: u32| {
         let dump = daemon.ovs("ovs-ofctl", &["dump-ports", "br0", &port.to_string()]).unwrap().stdout;
         dump.split("tx pkts=").nth(1).unwrap().split(',').next().unwrap().parse::<u64>().unwrap()
@@ -242,6 +257,7 @@ fn a_change_of_a_rule_reaches_every_megaflow() {
     let new = sent(2);
     wait_for(LIMIT, "packets on the new way", || sent(2) > new + u64::from(10 * FLOWS)).unwrap();
     assert_eq!((sent(1), flows()), (old, FLOWS));
+    revalidators(1);
     // What went by is counted to the rule that is there: all of it once the port has ended.
     vsctl(&daemon, "del-port flood91");
     appctl(&daemon, "revalidator/wait");

@@ -60,17 +60,8 @@ const OF_SWITCH: &[(Asked, &str)] = &[
         |row| matches!(row.map_str("other_config", "dpdk-init"), Some("true" | "try")),
         "DPDK (other_config:dpdk-init)",
     ),
-    (
-        |row| many(row, "n-revalidator-threads"),
-        "more than one revalidator (other_config:n-revalidator-threads)",
-    ),
     (|row| is_set(row, "vlan-limit"), "another limit of matched VLAN tags than 1 (other_config:vlan-limit)"),
 ];
-
-/// Whether more than one is wanted.
-fn many(row: RowView<'_>, key: &str) -> bool {
-    row.map_str("other_config", key).and_then(|n| n.parse().ok()).is_some_and(|n: u64| n > 1)
-}
 
 fn is_set(row: RowView<'_>, key: &str) -> bool {
     row.map_str("other_config", key).is_some()

@@ -16,7 +16,6 @@ fn what_is_not_supported_is_told() {
         ("Interface", "ingress_policing_rate", 3.into(), "ingress policing"),
         ("Open_vSwitch", "other_config", map(&[("hw-offload", "true")]), "hardware offload"),
         ("Open_vSwitch", "other_config", map(&[("dpdk-init", "true")]), "DPDK"),
-        ("Open_vSwitch", "other_config", map(&[("n-revalidator-threads", "2")]), "n-revalidator-threads"),
         ("Open_vSwitch", "other_config", map(&[("vlan-limit", "2")]), "vlan-limit"),
         ("Bridge", "flood_vlans", 7.into(), "flood_vlans"),
         ("Bridge", "other_config", map(&[("in-band-queue", "3")]), "in-band-queue"),
@@ -30,9 +29,8 @@ fn what_is_not_supported_is_told() {
         let told = messages(&bed.desired());
         assert!(told.len() == 1 && told[0].contains(expected), "{column}: {told:?}");
     }
-    // The one revalidator that there is.
     let mut bed = Bed::new();
-    let settings = map(&[("n-revalidator-threads", "1"), ("min-revalidate-pps", "7")]);
+    let settings = map(&[("n-revalidator-threads", "4"), ("min-revalidate-pps", "7")]);
     bed.set("Open_vSwitch", "", "other_config", settings);
     assert_eq!(messages(&bed.desired()), [""; 0]);
     let mut bed = Bed::new();

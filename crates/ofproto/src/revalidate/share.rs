@@ -1,0 +1,236 @@
+//! A round's work on flows, in parts that any thread can do.
+//!
+//! The revalidator divides the counters that a thread told by the names of their flows: all that concerns a flow is done by one
+//! thread, in order. A [`Helper`] is the queue of one of them. A flow is translated under no lock: it is looked at again before
+//! the outcome is adopted.
+
+use super::{Asked, Verdict, carry_out, push};
+use crate::backer::{Backer, Rechecked};
+use crate::ukey::{Ukey, UkeyState, Ukeys};
+use crate::xlate::{Request, Start, Translation};
+use dpif::{FlowStats, PmdId};
+use flow::{FlowKey, PackedFlow, Ufid};
+use std::collections::VecDeque;
+use sync::{Mutex, lock};
+
+/// Counters of flows of one thread.
+pub(super) struct Share {
+    pub(super) pmd: PmdId,
+    pub(super) flows: Vec<(Ufid, FlowStats)>,
+    /// Number of the round among those that read all flows.
+    pub(super) full: Option<u64>,
+    /// Duration of the last one of these.
+    pub(super) full_round_ms: u64,
+}
+
+/// Outcome of a share.
+pub(super) struct ShareDone {
+    pub(super) pmd: PmdId,
+    /// Flows that nobody here made.
+    pub(super) unknown: Vec<Ufid>,
+    pub(super) ops: Vec<Asked>,
+}
+
+/// Shares for one helping thread, and those that it has done.
+pub struct Helper {
+    given: Mutex<VecDeque<Share>>,
+    done: Mutex<VecDeque<ShareDone>>,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Helper {
+    /// A helper whose thread `wake` wakes.
+    pub fn new(wake: Box<dyn Fn() + Send + Sync>) -> Helper {
+        Helper { given: Mutex::default(), done: Mutex::default(), wake }
+    }
+
+    pub(super) fn give(&self, share: Share) {
+        lock(&self.given).push_back(share);
+        (self.wake)();
+    }
+
+    pub(super) fn take_done(&self) -> Option<ShareDone> {
+        lock(&self.done).pop_front()
+    }
+
+    /// Does the next share; `false` when there is none.
+    pub fn work(&self, backer: &Backer, now_ms: u64) -> bool {
+        let Some(share) = lock(&self.given).pop_front() else { return false };
+        let done = share.work(backer, now_ms);
+        lock(&self.done).push_back(done);
+        true
+    }
+}
+
+/// A translation of a flow that is installed.
+struct Fresh {
+    epoch: u64,
+    /// `None`: the port is gone.
+    translation: Option<Translation>,
+    /// Whether the flow's mask has all bits that the translation looked at.
+    covered: bool,
+}
+
+impl Share {
+    /// Cuts it into `n` shares, by the names of flows.
+    pub(super) fn divide(self, n: usize) -> Vec<Share> {
+        let part = |flows| Share { flows, ..self };
+        if n == 1 {
+            return vec![part(self.flows)];
+        }
+        let mut parts: Vec<Vec<_>> = vec![Vec::new(); n];
+        for (ufid, stats) in &self.flows {
+            parts[Ukeys::thread_of(*ufid, n)].push((*ufid, *stats));
+        }
+        parts.into_iter().map(|flows| Share { flows, ..self }).collect()
+    }
+
+    /// Pushes the counters of each flow and decides about it.
+    pub(super) fn work(self, backer: &Backer, now_ms: u64) -> ShareDone {
+        let mut done = ShareDone { pmd: self.pmd, unknown: Vec::new(), ops: Vec::new() };
+        for (ufid, stats) in &self.flows {
+            match self.counted(backer, *ufid, stats, now_ms) {
+                Some(op) => done.ops.extend(op),
+                None => done.unknown.push(*ufid),
+            }
+        }
+        done
+    }
+
+    /// `None` for a flow that is not known.
+    fn counted(&self, backer: &Backer, ufid: Ufid, stats: &FlowStats, now_ms: u64) -> Option<Option<Asked>> {
+        let epoch = backer.epoch();
+        let (flow, to_learn, worth) = match backer.ukeys.with(ufid, self.pmd, |k| {
+            if k.state == UkeyState::Evicting {
+                return None;
+            }
+            k.dump_seq = self.full.unwrap_or(k.dump_seq);
+            k.state = UkeyState::Operational;
+            let before = k.pushed;
+            let to_learn = push(backer, k, stats);
+            if k.epoch == epoch {
+                return None;
+            }
+            let came = stats.packets.saturating_sub(before.packets);
+            let limits = &backer.limits;
+            let worth = limits.is_worth_checking(came, before.used_ms, self.full_round_ms, now_ms);
+            Some((k.flow.clone(), to_learn, worth))
+        })? {
+            Some(stale) => stale,
+            None => return Some(None),
+        };
+        let replay = to_learn.then_some(stats);
+        if !worth {
+            let delete = |k: &mut Ukey| conclude(backer, ufid, Verdict::Delete, k, replay);
+            return Some(backer.ukeys.with(ufid, self.pmd, delete).flatten());
+        }
+        Some(recheck(backer, ufid, self.pmd, &flow, epoch, replay, now_ms))
+    }
+}
+
+/// Translates a flow anew, which is the one of that name while its key and mask are `flow`, and carries out what comes of it.
+/// `replay`: its last counters, of which learning is left to do.
+pub(super) fn recheck(
+    backer: &Backer,
+    ufid: Ufid,
+    pmd: PmdId,
+    flow: &PackedFlow,
+    epoch: u64,
+    replay: Option<&FlowStats>,
+    now_ms: u64,
+) -> Option<Asked> {
+    let fresh = Fresh::new(backer, ufid, flow, epoch, now_ms);
+    let mut fresh = Some(fresh);
+    let op = backer.ukeys.with(ufid, pmd, |k| {
+        // Another thread may have been faster, or have made another flow of that name.
+        if k.state == UkeyState::Evicting || k.epoch == epoch || k.flow != *flow {
+            return None;
+        }
+        let verdict = fresh.take()?.adopt(backer, ufid, k);
+        conclude(backer, ufid, verdict, k, replay)
+    });
+    if let Some(unused) = fresh {
+        unused.discard(backer, ufid);
+    }
+    op.flatten()
+}
+
+/// Replays what the last packets of a flow cause, and makes the operation that a verdict asks for.
+fn conclude(
+    backer: &Backer,
+    ufid: Ufid,
+    verdict: Verdict,
+    k: &mut Ukey,
+    replay: Option<&FlowStats>,
+) -> Option<Asked> {
+    match (&verdict, replay) {
+        // Its packets ended connections all the same.
+        (Verdict::Delete, Some(stats)) => k.cache.replay_timeouts(stats, &mut backer.effect_host()),
+        (_, Some(stats)) => k.cache.replay_learning(stats, &mut backer.effect_host()),
+        (_, None) => {}
+    }
+    carry_out(ufid, verdict, k)
+}
+
+/// As [`recheck`], for a flow that no other thread knows.
+pub(super) fn recheck_own(backer: &Backer, ufid: Ufid, k: &mut Ukey, now_ms: u64) -> Verdict {
+    let fresh = Fresh::new(backer, ufid, &k.flow, backer.epoch(), now_ms);
+    fresh.adopt(backer, ufid, k)
+}
+
+impl Fresh {
+    /// Translates a flow anew, which observers are told.
+    fn new(backer: &Backer, ufid: Ufid, flow: &PackedFlow, epoch: u64, now_ms: u64) -> Fresh {
+        let key = flow.key();
+        backer.observe(|o| o.recheck_begins(ufid, &key));
+        let translation = translate_again(backer, &key, now_ms);
+        // A flow that is more specific than it must be is still right. To widen it would cost its packets an upcall.
+        let covers = |t: &Translation| flow.mask().covers(&backer.mask_of(&t.wc, &key));
+        let covered = translation.as_ref().is_some_and(covers);
+        Fresh { epoch, translation, covered }
+    }
+
+    /// Makes it the translation of a flow, and compares; observers are told.
+    fn adopt(self, backer: &Backer, ufid: Ufid, k: &mut Ukey) -> Verdict {
+        if !self.covered {
+            self.discard(backer, ufid);
+            return Verdict::Delete;
+        }
+        let Some(t) = self.translation else { return Verdict::Delete };
+        let actions = t.actions_to_put();
+        let old_recircs = std::mem::replace(&mut k.recircs, t.recircs.into());
+        backer.ukeys.defer_release(&old_recircs);
+        k.cache = t.cache;
+        k.epoch = self.epoch;
+        if *k.actions == actions[..] {
+            backer.observe(|o| o.recheck_ends(ufid, Rechecked::Keep));
+            return Verdict::Keep;
+        }
+        backer.observe(|o| o.recheck_ends(ufid, Rechecked::Modify));
+        k.actions = actions.into();
+        Verdict::Modify(k.actions.clone())
+    }
+
+    /// Gives back what it holds.
+    fn discard(self, backer: &Backer, ufid: Ufid) {
+        if let Some(t) = self.translation {
+            backer.recirc_release(&t.recircs);
+        }
+        backer.observe(|o| o.recheck_ends(ufid, Rechecked::Delete));
+    }
+}
+
+/// `None` when the port is gone.
+fn translate_again(backer: &Backer, key: &FlowKey, now_ms: u64) -> Option<Translation> {
+    let view = backer.view();
+    let (bridge, of_port) = view.receiver(key)?;
+    let flow = key.to_flow(of_port);
+    let request = Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
+    Some(backer.translate(&request, key, &mut backer.xlate_host(false, now_ms)))
+}
+
+/// Whether a flow is to be checked because its epoch is over; its key and mask, if so.
+pub(super) fn is_stale(backer: &Backer, ufid: Ufid, pmd: PmdId, epoch: u64) -> Option<PackedFlow> {
+    let stale = |k: &mut Ukey| (k.state != UkeyState::Evicting && k.epoch != epoch).then(|| k.flow.clone());
+    backer.ukeys.with(ufid, pmd, stale).flatten()
+}
