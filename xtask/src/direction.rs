@@ -10,8 +10,18 @@ mod tests;
 use crate::workspace::{DepKind, Member};
 
 /// The pure core: no I/O, no clock, no thread, no randomness of its own.
-pub(crate) const PURE: &[&str] =
-    &["packet", "flow", "classifier", "dpif", "datapath", "openflow", "ovsdb", "ofproto", "vswitch"];
+pub(crate) const PURE: &[&str] = &[
+    "packet",
+    "flow",
+    "classifier",
+    "dpif",
+    "datapath",
+    "ofp-wire",
+    "openflow",
+    "ovsdb",
+    "ofproto",
+    "vswitch",
+];
 
 /// Libraries that do I/O or read the machine: never in the pure core.
 const IO_LIBRARIES: &[&str] = &["libc", "rustix", "mio", "socket2", "nix", "tokio", "getrandom", "rand"];
@@ -25,6 +35,7 @@ const SWITCH: &[&str] = &[
     "datapath",
     "dpif-netdev",
     "dpif-netlink",
+    "ofp-wire",
     "openflow",
     "ovsdb",
     "ofproto",
@@ -46,9 +57,10 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("classifier", &["flow"]),
     ("dpif", &["flow", "packet"]),
     ("datapath", &["packet", "flow", "dpif", "simd", "sync"]),
-    ("openflow", &["flow"]),
+    ("ofp-wire", &["flow"]),
+    ("openflow", &["flow", "ofp-wire"]),
     ("ovsdb", &[]),
-    ("ofproto", &["packet", "flow", "classifier", "dpif", "openflow", "sync"]),
+    ("ofproto", &["packet", "flow", "classifier", "dpif", "ofp-wire", "openflow", "sync"]),
     ("vswitch", &["dpif", "ovsdb", "ofproto"]),
     ("netdev", &["packet", "simd"]),
     ("netlink", &["dpif", "flow", "packet"]),

@@ -4,13 +4,13 @@
 
 use crate::codec::{HEADER_BYTES, decode_with, encode_with};
 use crate::msg::Message;
-use crate::nxm::{self, Unknown};
 use crate::session::{Config, Session};
-use crate::version::Version;
-use crate::wire::{Options, Reader, Writer};
 use crate::{actions, match10};
 use flow::fields::FieldId;
 use flow::{Match, TableId};
+use ofp_wire::Version;
+use ofp_wire::nxm::{self, Unknown};
+use ofp_wire::{Options, Reader, Writer};
 
 /// Splits what an encoder wrote into messages.
 pub fn split_frames(mut bytes: &[u8]) -> Vec<&[u8]> {

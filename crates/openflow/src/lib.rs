@@ -14,24 +14,20 @@
 mod actions;
 pub mod budget;
 mod codec;
-mod error;
 pub mod fuzz;
 mod match10;
 pub mod msg;
-mod nxm;
 pub mod reconnect;
 pub mod session;
-mod version;
-mod wire;
 
 pub use actions::{CheckContext, check_actions};
 pub use codec::{HEADER_BYTES, decode, decode_with, encode, encode_with};
-pub use error::{ErrorBody, ErrorCode, ErrorKind, NX_VENDOR, ONF_VENDOR, OfError, WireError};
 pub use match10::fits as match_fits_10;
 pub use msg::{Format, GROUP_ANY, Kind, Message, Multi, NO_BUFFER};
-pub use nxm::has_header;
-pub use version::{Version, VersionSet};
-pub use wire::{MAX_MESSAGE_BYTES, Options};
+pub use ofp_wire::{
+    ErrorBody, ErrorCode, ErrorKind, MAX_MESSAGE_BYTES, NX_VENDOR, ONF_VENDOR, OfError, Options, Version,
+    VersionSet, WireError,
+};
 
 #[cfg(test)]
 mod tests;

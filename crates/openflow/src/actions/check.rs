@@ -3,12 +3,12 @@
 //! The flow that the list works on is followed: a tag pushed is there for the actions behind it. In OpenFlow 1.0 a legacy
 //! action that does not fit the packet does nothing; from 1.1 on it is an error (OpenFlow 1.3 §7.2.4 and §5.9).
 
-use crate::error::ErrorKind;
-use crate::version::Version;
-use crate::wire::Res;
 use flow::action::{Action, LearnAction, LearnDest, LearnSource, SubField};
 use flow::fields::Prereq;
 use flow::{Flow, Match, OfPort, TableId, VlanTag};
+use ofp_wire::ErrorKind;
+use ofp_wire::Res;
+use ofp_wire::Version;
 
 /// Lists deeper than this are refused (a list of actions holds action sets, and those hold none).
 const MAX_DEPTH: u8 = 2;

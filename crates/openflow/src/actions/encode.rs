@@ -5,13 +5,13 @@
 //! is left out, as OVS does when it reports a rule to a controller of another version.
 
 use super::{EXPERIMENTER, learn};
-use crate::error::NX_VENDOR;
-use crate::nxm;
-use crate::version::Version;
-use crate::wire::Writer;
 use flow::action::{Action, ControllerAction, PacketInReason, SetStyle, SubField};
 use flow::fields::FieldId;
 use flow::{Match, OfPort, TableId};
+use ofp_wire::NX_VENDOR;
+use ofp_wire::Version;
+use ofp_wire::Writer;
+use ofp_wire::nxm;
 
 /// What earlier actions and the match tell of the packet.
 struct Context {
@@ -363,7 +363,7 @@ fn put_controller(w: &mut Writer, c: &ControllerAction) {
 }
 
 fn put_controller2(w: &mut Writer, c: &ControllerAction) {
-    use crate::msg::prop;
+    use ofp_wire::prop;
     w.zeros(6);
     if c.max_len_bytes != u16::MAX {
         prop::put_u16(w, 0, c.max_len_bytes);

@@ -3,10 +3,10 @@
 //! On the wire they may stand in any order, each at most once; decoded they stand in the order in which they take effect.
 
 use super::{put_actions, read_actions};
-use crate::error::ErrorKind;
-use crate::wire::{Reader, Res, Writer};
 use flow::action::Action;
 use flow::{Match, TableId};
+use ofp_wire::ErrorKind;
+use ofp_wire::{Reader, Res, Writer};
 
 const GOTO_TABLE: u16 = 1;
 const WRITE_METADATA: u16 = 2;

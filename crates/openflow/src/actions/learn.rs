@@ -4,11 +4,11 @@
 //! (a field and an offset, or an immediate in units of 16 bits), and the destination (a field and an offset, unless it is output).
 
 use super::table::valid;
-use crate::error::{ErrorKind, NX_VENDOR};
-use crate::nxm;
-use crate::wire::{Reader, Res, Writer};
 use flow::TableId;
 use flow::action::{Action, LearnAction, LearnDest, LearnSource, LearnSpec, SubField};
+use ofp_wire::nxm;
+use ofp_wire::{ErrorKind, NX_VENDOR};
+use ofp_wire::{Reader, Res, Writer};
 
 const SEND_FLOW_REM: u16 = 1;
 const DELETE_LEARNED: u16 = 2;

@@ -14,9 +14,9 @@ pub use check::{CheckContext, check_actions};
 pub(crate) use encode::put_actions;
 pub(crate) use instructions::{put_instructions, read_instructions};
 
-use crate::error::ErrorKind;
-use crate::wire::{Reader, Res};
 use flow::action::Action;
+use ofp_wire::ErrorKind;
+use ofp_wire::{Reader, Res};
 
 /// Type of an action of an experimenter.
 const EXPERIMENTER: u16 = 0xffff;

@@ -1,13 +1,13 @@
 //! The rows of the actions that can be decoded.
 
-use crate::error::{ErrorKind, NX_VENDOR, ONF_VENDOR};
-use crate::msg::prop;
-use crate::nxm;
-use crate::version::Version;
-use crate::wire::{Reader, Res};
 use flow::action::{Action, ControllerAction, PacketInReason, SetStyle, SubField};
 use flow::fields::FieldId;
 use flow::{MacAddr, OfPort, TableId};
+use ofp_wire::Version;
+use ofp_wire::nxm;
+use ofp_wire::prop;
+use ofp_wire::{ErrorKind, NX_VENDOR, ONF_VENDOR};
+use ofp_wire::{Reader, Res};
 
 /// Experimenters that have rows.
 pub(super) const VENDORS: [u32; 2] = [NX_VENDOR, ONF_VENDOR];

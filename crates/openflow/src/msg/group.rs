@@ -2,11 +2,12 @@
 
 use super::{Format, wire_enum};
 use crate::actions::{put_actions, read_actions};
-use crate::error::ErrorKind;
-use crate::msg::{GROUP_ANY, prop};
-use crate::wire::{Reader, Res, Writer};
+use crate::msg::GROUP_ANY;
 use flow::action::Action;
 use flow::{Match, OfPort};
+use ofp_wire::ErrorKind;
+use ofp_wire::prop;
+use ofp_wire::{Reader, Res, Writer};
 
 /// All groups, in requests and deletions.
 pub const GROUP_ALL: u32 = 0xffff_fffc;

@@ -11,11 +11,10 @@ pub mod group;
 pub mod meter;
 pub mod packet;
 pub mod port;
-pub(crate) mod prop;
 pub mod stats;
 
-use crate::error::ErrorBody;
 use flow::OfPort;
+use ofp_wire::ErrorBody;
 
 /// `buffer_id` of "the packet is here, not in a buffer".
 pub const NO_BUFFER: u32 = u32::MAX;

@@ -2,15 +2,16 @@
 //!
 //! Sources: OpenFlow 1.0 §5.3.6, §5.4.1; 1.3 §7.3.7, §7.4.1; Nicira's `NXT_PACKET_IN` and `NXT_PACKET_IN2`.
 
-use super::{Format, prop};
+use super::Format;
 use crate::actions::{put_actions, read_actions};
-use crate::error::ErrorKind;
-use crate::nxm::{self, Unknown};
-use crate::version::Version;
-use crate::wire::{Reader, Res, Writer};
 use flow::action::{Action, PacketInReason};
 use flow::fields::FieldId;
 use flow::{Match, OfPort, TableId};
+use ofp_wire::ErrorKind;
+use ofp_wire::Version;
+use ofp_wire::nxm::{self, Unknown};
+use ofp_wire::prop;
+use ofp_wire::{Reader, Res, Writer};
 
 /// Properties of `NXT_PACKET_IN2`.
 mod pin {
@@ -106,7 +107,7 @@ fn in_port(m: &Match) -> OfPort {
 
 /// As much of the packet as the message has room for.
 fn fitting(data: &[u8], w: &Writer) -> usize {
-    data.len().min(crate::wire::MAX_MESSAGE_BYTES.saturating_sub(w.mark() + 8))
+    data.len().min(ofp_wire::MAX_MESSAGE_BYTES.saturating_sub(w.mark() + 8))
 }
 
 pub(crate) fn encode(m: &PacketIn, w: &mut Writer) {
@@ -196,7 +197,7 @@ pub(crate) fn decode_nxt2(r: &mut Reader<'_>) -> Res<PacketIn> {
 pub(crate) fn encode_nxt2(m: &PacketIn, w: &mut Writer) {
     // Room for the other properties: userdata and continuation are bounded by the messages they came in.
     let others = 160 + m.userdata.len() + m.continuation.len() + 512;
-    let keep = m.data.len().min(crate::wire::MAX_MESSAGE_BYTES.saturating_sub(others));
+    let keep = m.data.len().min(ofp_wire::MAX_MESSAGE_BYTES.saturating_sub(others));
     prop::put(w, pin::PACKET, |w| w.bytes(&m.data[..keep]));
     if m.total_len_bytes as usize != keep {
         prop::put(w, pin::FULL_LEN, |w| w.u32(m.total_len_bytes));

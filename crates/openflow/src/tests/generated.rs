@@ -5,11 +5,11 @@ use crate::msg::flow_stats::FlowStats;
 use crate::msg::port::PortStats;
 use crate::{
     Format, GROUP_ANY, Message, Multi, NO_BUFFER, Options, Version, decode_with, encode, encode_with, fuzz,
-    has_header,
 };
 use flow::action::*;
 use flow::fields::{ALL_FIELDS, FieldId};
 use flow::{MacAddr, Match, OfPort, TableId};
+use ofp_wire::nxm::has_header;
 use proptest::prelude::*;
 
 const OPTIONS: Options = Options { table_id_in_command: true };

@@ -23,12 +23,15 @@ const ONF_FIELDS: [FieldId; 2] = [FieldId::TcpFlags, FieldId::ActsetOutput];
 
 /// A field's header as read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Header {
-    pub(crate) id: OxmId,
-    pub(crate) experimenter: Option<u32>,
-    pub(crate) has_mask: bool,
+pub struct Header {
+    /// Class and field.
+    pub id: OxmId,
+    /// Experimenter of an entry of class 0xffff.
+    pub experimenter: Option<u32>,
+    /// Whether a mask follows the value.
+    pub has_mask: bool,
     /// Bytes of value and mask behind the header.
-    pub(crate) payload_len: usize,
+    pub payload_len: usize,
 }
 
 static BY_HEADER: LazyLock<[[Option<FieldId>; 128]; 4]> = LazyLock::new(|| {
@@ -48,7 +51,8 @@ fn class_row(class: u16) -> Option<usize> {
 }
 
 impl Header {
-    pub(crate) fn read(r: &mut Reader<'_>) -> Res<Header> {
+    /// Reads a header.
+    pub fn read(r: &mut Reader<'_>) -> Res<Header> {
         let (class, second) = (r.u16()?, r.u8()?);
         let mut payload_len = usize::from(r.u8()?);
         let mut experimenter = None;
@@ -73,7 +77,7 @@ impl Header {
     }
 
     /// The field, when the payload has its length.
-    pub(crate) fn field(&self) -> Option<FieldId> {
+    pub fn field(&self) -> Option<FieldId> {
         let f = self.named()?;
         let bytes = usize::from(f.def().wire_bytes);
         (self.payload_len == if self.has_mask { 2 * bytes } else { bytes }).then_some(f)
@@ -113,17 +117,17 @@ pub fn has_header(field: FieldId) -> bool {
 }
 
 /// Writes the header of `field` as a match or a set-field has it; `false`, and nothing written, when it has none.
-pub(crate) fn put_header(w: &mut Writer, field: FieldId, has_mask: bool) -> bool {
+pub fn put_header(w: &mut Writer, field: FieldId, has_mask: bool) -> bool {
     put_header_as(w, field, has_mask, w.version)
 }
 
 /// Whether the header that Nicira actions have for `field` is one of an experimenter, of 8 bytes.
-pub(crate) fn has_long_nx_header(field: FieldId) -> bool {
+pub fn has_long_nx_header(field: FieldId) -> bool {
     header_of(field, Version::V10).is_some_and(|(_, experimenter)| experimenter.is_some())
 }
 
 /// Writes the header of `field` as Nicira actions have it in every version: the NXM name where there is one.
-pub(crate) fn put_nx_header(w: &mut Writer, field: FieldId) {
+pub fn put_nx_header(w: &mut Writer, field: FieldId) {
     put_header_as(w, field, false, Version::V10);
 }
 
@@ -145,7 +149,7 @@ fn put_raw_header(w: &mut Writer, id: OxmId, experimenter: Option<u32>, has_mask
 }
 
 /// Writes an entry: header, value and, unless it is full, mask.
-pub(crate) fn put_entry(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
+pub fn put_entry(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
     put_entry_as(w, field, value, mask, mask != valid_bits(field));
 }
 
@@ -165,7 +169,7 @@ fn put_entry_as(w: &mut Writer, field: FieldId, value: u128, mask: u128, has_mas
 }
 
 /// Reads the field that an action names in a header. Unknown ones, and masked ones, are errors of the action.
-pub(crate) fn read_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
+pub fn read_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
     let h = Header::read(r)?;
     match h.field() {
         Some(f) if !h.has_mask => Ok(f),
@@ -174,18 +178,18 @@ pub(crate) fn read_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
 }
 
 /// Bits that a value of `field` may have.
-pub(crate) fn valid_bits(field: FieldId) -> u128 {
+pub fn valid_bits(field: FieldId) -> u128 {
     if field == FieldId::NwTos { 0xfc } else { field.full_mask() }
 }
 
 /// Whether `value` is one that `field` can take.
-pub(crate) fn value_ok(field: FieldId, value: u128) -> bool {
+pub fn value_ok(field: FieldId, value: u128) -> bool {
     let port_ok = field != FieldId::InPortOxm || port_number_ok(value as u32);
     value & !valid_bits(field) == 0 && port_ok
 }
 
 /// Whether a 32-bit port number is one of a port or a reserved one (OpenFlow 1.3 §7.2.1 against 16-bit numbers).
-pub(crate) fn port_number_ok(n: u32) -> bool {
+pub fn port_number_ok(n: u32) -> bool {
     n < u32::from(OfPort::MAX_OF10) || n >= OfPort::MAX.0
 }
 
@@ -212,7 +216,7 @@ fn read_payload(r: &mut Reader<'_>, field: FieldId, has_mask: bool) -> Res<(u128
 
 /// How unknown fields are taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unknown {
+pub enum Unknown {
     /// An error, as in requests.
     Refuse,
     /// Skipped, as in what a switch reports.
@@ -220,13 +224,15 @@ pub(crate) enum Unknown {
 }
 
 /// A decoded extensible match: the match proper, and value and mask of the cookie if it has one.
-pub(crate) struct Decoded {
-    pub(crate) matching: Match,
-    pub(crate) cookie: Option<(u64, u64)>,
+pub struct Decoded {
+    /// The match.
+    pub matching: Match,
+    /// Value and mask of the cookie.
+    pub cookie: Option<(u64, u64)>,
 }
 
 /// Reads entries up to the end of `r`.
-pub(crate) fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
+pub fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
     let mut r = r.sub(r.len())?.or(ErrorKind::BmcBadLen);
     let mut out = Decoded { matching: Match::catchall(), cookie: None };
     while !r.is_empty() {
@@ -287,7 +293,7 @@ fn is_coherent(m: &Match) -> bool {
 }
 
 /// Whether every packet that matches has the field.
-pub(crate) fn exists(field: FieldId, m: &Match) -> bool {
+pub fn exists(field: FieldId, m: &Match) -> bool {
     field.prereq_holds(m.flow(), Some(&m.mask().0))
 }
 
@@ -382,7 +388,7 @@ const ORDER: [FieldId; 83] = {
 };
 
 /// Writes the entries of a match, and of a cookie when its mask is not 0.
-pub(crate) fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
+pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
     let oxm = w.version >= Version::V12;
     for field in ORDER {
         let (value, mask) = m.get(field);
@@ -434,7 +440,7 @@ fn put_vlan(w: &mut Writer, m: &Match) {
 }
 
 /// Reads an OpenFlow 1.3 match structure: type, length, entries, padding.
-pub(crate) fn read_oxm_match(r: &mut Reader<'_>, unknown: Unknown) -> Res<Match> {
+pub fn read_oxm_match(r: &mut Reader<'_>, unknown: Unknown) -> Res<Match> {
     let d = read_oxm_match_cookie(r, unknown)?;
     Ok(d.matching)
 }
@@ -455,7 +461,7 @@ fn read_oxm_match_cookie(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
 }
 
 /// Writes an OpenFlow 1.3 match structure with its padding.
-pub(crate) fn put_oxm_match(w: &mut Writer, m: &Match) {
+pub fn put_oxm_match(w: &mut Writer, m: &Match) {
     let mark = w.mark();
     w.u16(1);
     w.u16(0);
@@ -465,14 +471,14 @@ pub(crate) fn put_oxm_match(w: &mut Writer, m: &Match) {
 }
 
 /// Reads an NXM match of `len` bytes and its padding.
-pub(crate) fn read_nxm_match(r: &mut Reader<'_>, len: u16, unknown: Unknown) -> Res<Decoded> {
+pub fn read_nxm_match(r: &mut Reader<'_>, len: u16, unknown: Unknown) -> Res<Decoded> {
     let len = usize::from(len);
     let mut padded = r.sub(len.next_multiple_of(8)).map_err(|_| ErrorKind::BmcBadLen)?;
     read_entries(&mut padded.sub(len)?, unknown)
 }
 
 /// Writes an NXM match with its padding; its length without the padding.
-pub(crate) fn put_nxm_match(w: &mut Writer, m: &Match, cookie: (u64, u64)) -> u16 {
+pub fn put_nxm_match(w: &mut Writer, m: &Match, cookie: (u64, u64)) -> u16 {
     let mark = w.mark();
     put_entries(w, m, cookie);
     let len = w.mark() - mark;

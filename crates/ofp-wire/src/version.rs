@@ -35,7 +35,7 @@ impl fmt::Display for Version {
 pub struct VersionSet(pub u32);
 
 impl VersionSet {
-    /// The versions that this crate encodes and decodes.
+    /// The versions that Sluice encodes and decodes.
     pub const IMPLEMENTED: VersionSet = VersionSet(1 << 1 | 1 << 4);
 
     /// The set of these versions; those above 31 are left out.

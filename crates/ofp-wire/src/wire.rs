@@ -1,14 +1,14 @@
 //! Bounded reading and writing of big-endian wire formats.
 //!
 //! Invariants: a [`Reader`] never reads past the end of the part of the message it was made for; a [`Writer`] never
-//! lets a message grow beyond 65535 bytes when its entries go through [`Writer::entry`]. Only this crate's codecs use
-//! them. Neither knows what the bytes mean.
+//! lets a message grow beyond 65535 bytes when its entries go through [`Writer::entry`]. Neither knows what
+//! the bytes mean.
 
 use crate::error::ErrorKind;
 use crate::version::Version;
 
 /// Result inside the codec: what is wrong, without the message around it.
-pub(crate) type Res<T> = Result<T, ErrorKind>;
+pub type Res<T> = Result<T, ErrorKind>;
 
 /// Largest message (16 bits of length in the header).
 pub const MAX_MESSAGE_BYTES: usize = 65535;
@@ -22,22 +22,23 @@ pub struct Options {
 
 /// Reads a part of a message.
 #[derive(Clone)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     data: &'a [u8],
     /// Version of the message.
-    pub(crate) version: Version,
+    pub version: Version,
     /// Transaction of the message.
-    pub(crate) xid: u32,
+    pub xid: u32,
     /// Whether the part of a multipart message says that more follow.
-    pub(crate) more: bool,
+    pub more: bool,
     /// How the message is to be read.
-    pub(crate) options: Options,
+    pub options: Options,
     /// What a short read means here.
     short: ErrorKind,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(data: &'a [u8], version: Version) -> Reader<'a> {
+    /// A reader of `data`; a short read is `OFPBRC_BAD_LEN`.
+    pub fn new(data: &'a [u8], version: Version) -> Reader<'a> {
         Reader {
             data,
             version,
@@ -49,20 +50,23 @@ impl<'a> Reader<'a> {
     }
 
     /// The same with another error for short reads.
-    pub(crate) fn or(mut self, short: ErrorKind) -> Reader<'a> {
+    pub fn or(mut self, short: ErrorKind) -> Reader<'a> {
         self.short = short;
         self
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Bytes that are left.
+    pub fn len(&self) -> usize {
         self.data.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no byte is left.
+    pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 
-    pub(crate) fn bytes(&mut self, n: usize) -> Res<&'a [u8]> {
+    /// Takes the next `n` bytes.
+    pub fn bytes(&mut self, n: usize) -> Res<&'a [u8]> {
         if n > self.data.len() {
             return Err(self.short);
         }
@@ -72,55 +76,61 @@ impl<'a> Reader<'a> {
     }
 
     /// What is left, without taking it.
-    pub(crate) fn peek(&self) -> &'a [u8] {
+    pub fn peek(&self) -> &'a [u8] {
         self.data
     }
 
     /// Takes what is left.
-    pub(crate) fn rest(&mut self) -> &'a [u8] {
+    pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.data)
     }
 
     /// A reader of the next `n` bytes, which are taken.
-    pub(crate) fn sub(&mut self, n: usize) -> Res<Reader<'a>> {
+    pub fn sub(&mut self, n: usize) -> Res<Reader<'a>> {
         let data = self.bytes(n)?;
         Ok(Reader { data, ..self.clone() })
     }
 
-    pub(crate) fn skip(&mut self, n: usize) -> Res<()> {
+    /// Takes the next `n` bytes and forgets them.
+    pub fn skip(&mut self, n: usize) -> Res<()> {
         self.bytes(n).map(|_| ())
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Res<[u8; N]> {
+    /// Takes the next `N` bytes.
+    pub fn array<const N: usize>(&mut self) -> Res<[u8; N]> {
         let mut out = [0; N];
         out.copy_from_slice(self.bytes(N)?);
         Ok(out)
     }
 
-    pub(crate) fn u8(&mut self) -> Res<u8> {
+    /// Takes a byte.
+    pub fn u8(&mut self) -> Res<u8> {
         Ok(self.array::<1>()?[0])
     }
 
-    pub(crate) fn u16(&mut self) -> Res<u16> {
+    /// Takes 16 bits.
+    pub fn u16(&mut self) -> Res<u16> {
         Ok(u16::from_be_bytes(self.array()?))
     }
 
-    pub(crate) fn u32(&mut self) -> Res<u32> {
+    /// Takes 32 bits.
+    pub fn u32(&mut self) -> Res<u32> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    pub(crate) fn u64(&mut self) -> Res<u64> {
+    /// Takes 64 bits.
+    pub fn u64(&mut self) -> Res<u64> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
     /// A number of `n` bytes, at most 16.
-    pub(crate) fn uint(&mut self, n: usize) -> Res<u128> {
+    pub fn uint(&mut self, n: usize) -> Res<u128> {
         Ok(self.bytes(n)?.iter().fold(0, |v, b| v << 8 | u128::from(*b)))
     }
 
     /// `n` bytes of text that ends at the first zero byte. In text that is not UTF-8, question marks stand for what is
     /// not ASCII.
-    pub(crate) fn text(&mut self, n: usize) -> Res<String> {
+    pub fn text(&mut self, n: usize) -> Res<String> {
         let b = self.bytes(n)?;
         let end = b.iter().position(|c| *c == 0).unwrap_or(n);
         let ascii = |b: &[u8]| b.iter().map(|c| if c.is_ascii() { char::from(*c) } else { '?' }).collect();
@@ -128,17 +138,21 @@ impl<'a> Reader<'a> {
     }
 
     /// Requires the rest to be zero bytes.
-    pub(crate) fn zeros(&mut self, otherwise: ErrorKind) -> Res<()> {
+    pub fn zeros(&mut self, otherwise: ErrorKind) -> Res<()> {
         if self.rest().iter().all(|b| *b == 0) { Ok(()) } else { Err(otherwise) }
     }
 }
 
 /// Writes messages of one version.
-pub(crate) struct Writer {
-    pub(crate) buf: Vec<u8>,
-    pub(crate) version: Version,
-    pub(crate) xid: u32,
-    pub(crate) options: Options,
+pub struct Writer {
+    /// What is written so far.
+    pub buf: Vec<u8>,
+    /// Version of the messages.
+    pub version: Version,
+    /// Transaction of the messages.
+    pub xid: u32,
+    /// How the messages are to be written.
+    pub options: Options,
     /// Where the current message begins in `buf`.
     message_start: usize,
     /// Length of its headers up to the first entry.
@@ -148,7 +162,8 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(version: Version) -> Writer {
+    /// An empty writer.
+    pub fn new(version: Version) -> Writer {
         Writer {
             buf: Vec::new(),
             version,
@@ -161,71 +176,78 @@ impl Writer {
     }
 
     /// Declares the headers written: entries follow.
-    pub(crate) fn end_head(&mut self, multipart_flags_at: Option<usize>) {
+    pub fn end_head(&mut self, multipart_flags_at: Option<usize>) {
         self.head_len = self.buf.len() - self.message_start;
         self.multipart_flags_at = multipart_flags_at;
     }
 
-    pub(crate) fn u8(&mut self, v: u8) {
+    /// Writes a byte.
+    pub fn u8(&mut self, v: u8) {
         self.buf.push(v);
     }
 
-    pub(crate) fn u16(&mut self, v: u16) {
+    /// Writes 16 bits.
+    pub fn u16(&mut self, v: u16) {
         self.buf.extend_from_slice(&v.to_be_bytes());
     }
 
-    pub(crate) fn u32(&mut self, v: u32) {
+    /// Writes 32 bits.
+    pub fn u32(&mut self, v: u32) {
         self.buf.extend_from_slice(&v.to_be_bytes());
     }
 
-    pub(crate) fn u64(&mut self, v: u64) {
+    /// Writes 64 bits.
+    pub fn u64(&mut self, v: u64) {
         self.buf.extend_from_slice(&v.to_be_bytes());
     }
 
     /// A number in its low `n` bytes.
-    pub(crate) fn uint(&mut self, v: u128, n: usize) {
+    pub fn uint(&mut self, v: u128, n: usize) {
         self.buf.extend_from_slice(&v.to_be_bytes()[16 - n..]);
     }
 
-    pub(crate) fn bytes(&mut self, b: &[u8]) {
+    /// Writes bytes.
+    pub fn bytes(&mut self, b: &[u8]) {
         self.buf.extend_from_slice(b);
     }
 
-    pub(crate) fn zeros(&mut self, n: usize) {
+    /// Writes `n` zero bytes.
+    pub fn zeros(&mut self, n: usize) {
         self.buf.resize(self.buf.len() + n, 0);
     }
 
     /// `n` bytes of text, cut between characters so that a zero byte ends it.
-    pub(crate) fn text(&mut self, s: &str, n: usize) {
+    pub fn text(&mut self, s: &str, n: usize) {
         let keep = (0..n.min(s.len() + 1)).rev().find(|i| s.is_char_boundary(*i)).unwrap_or(0);
         self.bytes(&s.as_bytes()[..keep]);
         self.zeros(n - keep);
     }
 
     /// Position, to be given to [`Writer::pad8`] or [`Writer::set_len`].
-    pub(crate) fn mark(&self) -> usize {
+    pub fn mark(&self) -> usize {
         self.buf.len()
     }
 
     /// Fills up to a multiple of 8 bytes from `mark`.
-    pub(crate) fn pad8(&mut self, mark: usize) {
+    pub fn pad8(&mut self, mark: usize) {
         let n = self.buf.len() - mark;
         self.zeros(n.next_multiple_of(8) - n);
     }
 
     /// Writes the length since `mark` into the 16 bits at `mark + at`.
-    pub(crate) fn set_len(&mut self, mark: usize, at: usize) {
+    pub fn set_len(&mut self, mark: usize, at: usize) {
         let n = (self.buf.len() - mark).min(MAX_MESSAGE_BYTES) as u16;
         self.set_u16(mark + at, n);
     }
 
-    pub(crate) fn set_u16(&mut self, at: usize, v: u16) {
+    /// Writes the 16 bits at the position `at`.
+    pub fn set_u16(&mut self, at: usize, v: u16) {
         self.buf[at..at + 2].copy_from_slice(&v.to_be_bytes());
     }
 
     /// Writes one entry of a multipart message. When it does not fit, the message so far is ended with the flag for more,
     /// and a new one with the same headers begins. An entry that fits into no message at all is left out.
-    pub(crate) fn entry(&mut self, write: impl FnOnce(&mut Writer)) {
+    pub fn entry(&mut self, write: impl FnOnce(&mut Writer)) {
         let start = self.buf.len();
         write(self);
         let entry_len = self.buf.len() - start;
@@ -246,7 +268,7 @@ impl Writer {
     }
 
     /// Sets the length of the last message; an over-long one is `Err`.
-    pub(crate) fn finish(mut self, more: bool) -> Res<Vec<u8>> {
+    pub fn finish(mut self, more: bool) -> Res<Vec<u8>> {
         let len = self.buf.len() - self.message_start;
         if len > MAX_MESSAGE_BYTES {
             return Err(ErrorKind::BrcBadLen);

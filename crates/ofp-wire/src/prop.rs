@@ -4,7 +4,7 @@ use crate::error::ErrorKind;
 use crate::wire::{Reader, Res, Writer};
 
 /// Reads one property: its type and its payload.
-pub(crate) fn read<'a>(r: &mut Reader<'a>) -> Res<(u16, Reader<'a>)> {
+pub fn read<'a>(r: &mut Reader<'a>) -> Res<(u16, Reader<'a>)> {
     let mut head = r.clone().or(ErrorKind::BpcBadLen);
     let (ty, len) = (head.u16()?, usize::from(head.u16()?));
     let padded = len.next_multiple_of(8);
@@ -18,21 +18,21 @@ pub(crate) fn read<'a>(r: &mut Reader<'a>) -> Res<(u16, Reader<'a>)> {
 
 /// Reads the payload of a property of 16 bits. OVS and the standard give them a length of 8, padding included; some senders
 /// leave the padding out.
-pub(crate) fn small_u16(p: &mut Reader<'_>) -> Res<u16> {
+pub fn small_u16(p: &mut Reader<'_>) -> Res<u16> {
     let value = p.u16()?;
     p.rest();
     Ok(value)
 }
 
 /// Reads the payload of a property of 8 bits: likewise with or without padding counted in its length.
-pub(crate) fn small_u8(p: &mut Reader<'_>) -> Res<u8> {
+pub fn small_u8(p: &mut Reader<'_>) -> Res<u8> {
     let value = p.u8()?;
     p.rest();
     Ok(value)
 }
 
 /// Writes a property of 16 bits, with a length of 8.
-pub(crate) fn put_u16(w: &mut Writer, ty: u16, value: u16) {
+pub fn put_u16(w: &mut Writer, ty: u16, value: u16) {
     put(w, ty, |w| {
         w.u16(value);
         w.zeros(2);
@@ -40,7 +40,7 @@ pub(crate) fn put_u16(w: &mut Writer, ty: u16, value: u16) {
 }
 
 /// Writes one property.
-pub(crate) fn put(w: &mut Writer, ty: u16, payload: impl FnOnce(&mut Writer)) {
+pub fn put(w: &mut Writer, ty: u16, payload: impl FnOnce(&mut Writer)) {
     let mark = w.mark();
     w.u16(ty);
     w.u16(0);

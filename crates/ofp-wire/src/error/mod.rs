@@ -26,11 +26,11 @@ const OFPET_EXPERIMENTER: u16 = 0xffff;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Numbers {
     /// 0 for a standard error.
-    pub(crate) vendor: u32,
-    pub(crate) first: u8,
-    pub(crate) last: u8,
-    pub(crate) ty: u16,
-    pub(crate) code: u16,
+    vendor: u32,
+    first: u8,
+    last: u8,
+    ty: u16,
+    code: u16,
 }
 
 /// An error as it stands on the wire.
@@ -123,7 +123,8 @@ pub struct ErrorBody {
     pub data: Vec<u8>,
 }
 
-pub(crate) fn decode(r: &mut Reader<'_>) -> Res<ErrorBody> {
+/// Reads the body of an `OFPT_ERROR`.
+pub fn decode(r: &mut Reader<'_>) -> Res<ErrorBody> {
     let version = r.version;
     let (ty, code) = (r.u16()?, r.u16()?);
     let wire = if ty == NXET_VENDOR && code == 0 && r.len() >= 8 {
@@ -137,7 +138,8 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Res<ErrorBody> {
     Ok(ErrorBody { error, data: r.rest().to_vec() })
 }
 
-pub(crate) fn encode(m: &ErrorBody, w: &mut Writer) {
+/// Writes the body of an `OFPT_ERROR`.
+pub fn encode(m: &ErrorBody, w: &mut Writer) {
     let wire = match m.error {
         ErrorCode::Other(wire) => wire,
         // A version that this crate does not speak may be answered too: with the numbers of the next one below.

@@ -24,7 +24,7 @@ macro_rules! errors {
                 }
             }
 
-            pub(crate) fn numbers(self) -> &'static [Numbers] {
+            pub(super) fn numbers(self) -> &'static [Numbers] {
                 match self {
                     $(ErrorKind::$variant => const { &[$($n),*] },)*
                 }
