@@ -19,8 +19,9 @@ use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
 use crate::rule_index::learners;
 use crate::tables::{Selection, Tables};
 use flow::{OfPort, TableId};
+use ofp_actions::{CheckContext, check_actions};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
-use openflow::{CheckContext, ErrorKind, GROUP_ANY, NO_BUFFER, Version, check_actions};
+use openflow::{ErrorKind, GROUP_ANY, NO_BUFFER, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

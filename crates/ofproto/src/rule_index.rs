@@ -5,8 +5,8 @@
 //! them. A reader of another version looks each rule up there, since the index may hold other rules.
 
 use crate::rule::{Rule, RuleTimeouts};
-use flow::action::Action;
 use flow::{OfPort, TableId};
+use ofp_actions::{Action, Reference};
 use rapidhash::{RapidHashMap, RapidHashSet};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -155,25 +155,27 @@ pub struct RuleIndex {
 }
 
 /// Ports that a list of actions outputs to, `CONTROLLER` included.
-fn outputs(actions: &[Action], out: &mut Vec<OfPort>) {
+fn outputs(actions: &[Action]) -> Vec<OfPort> {
+    let mut ports = Vec::new();
     for action in actions {
-        match action {
-            Action::Output { port, .. } | Action::Enqueue { port, .. } if !out.contains(port) => {
-                out.push(*port)
-            }
-            Action::Controller(_) if !out.contains(&OfPort::CONTROLLER) => out.push(OfPort::CONTROLLER),
-            Action::WriteActions(set) => outputs(set, out),
-            _ => {}
-        }
+        action.references(&mut |reference| match reference {
+            Reference::Output(port) if !ports.contains(&port) => ports.push(port),
+            Reference::Output(_) | Reference::Meter(_) | Reference::Learned(..) | Reference::OwnTimeouts => {}
+        });
     }
+    ports
 }
 
 /// Tables and cookies of the rules that a rule learns and deletes with itself.
-pub(crate) fn learners(rule: &Rule) -> impl Iterator<Item = (TableId, u64)> + '_ {
-    rule.actions.iter().filter_map(|a| match a {
-        Action::Learn(l) if l.delete_learned => Some((l.table, l.cookie)),
-        _ => None,
-    })
+pub(crate) fn learners(rule: &Rule) -> Vec<(TableId, u64)> {
+    let mut keys = Vec::new();
+    for action in rule.actions.iter() {
+        action.references(&mut |reference| match reference {
+            Reference::Learned(table, cookie) => keys.push((table, cookie)),
+            Reference::Output(_) | Reference::Meter(_) | Reference::OwnTimeouts => {}
+        });
+    }
+    keys
 }
 
 /// When a rule may end at the earliest, in milliseconds, as far as its counters tell now.
@@ -199,10 +201,8 @@ impl RuleIndex {
 
     fn insert(&mut self, rule: &Arc<Rule>) {
         self.by_cookie.insert(rule.cookie, rule);
-        let mut ports = Vec::new();
-        outputs(&rule.actions, &mut ports);
-        ports.into_iter().for_each(|port| self.by_output.insert(port, rule));
-        learners(rule).for_each(|key| *self.learners.entry(key).or_default() += 1);
+        outputs(&rule.actions).into_iter().for_each(|port| self.by_output.insert(port, rule));
+        learners(rule).into_iter().for_each(|key| *self.learners.entry(key).or_default() += 1);
         match &rule.timeouts {
             RuleTimeouts::Shrinking(_) => drop(self.shrinking.insert(ById(rule.clone()))),
             RuleTimeouts::Fixed(_) => {
@@ -215,9 +215,7 @@ impl RuleIndex {
 
     fn remove(&mut self, rule: &Arc<Rule>) {
         self.by_cookie.remove(&rule.cookie, rule);
-        let mut ports = Vec::new();
-        outputs(&rule.actions, &mut ports);
-        ports.iter().for_each(|port| self.by_output.remove(port, rule));
+        outputs(&rule.actions).iter().for_each(|port| self.by_output.remove(port, rule));
         for key in learners(rule) {
             if let Some(n) = self.learners.get_mut(&key) {
                 *n -= 1;

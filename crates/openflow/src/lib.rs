@@ -2,7 +2,6 @@
 //!
 //! - [`decode`] and [`encode`]: a whole message from and to bytes. [`Message`] is the same for all versions.
 //! - [`ErrorKind`], [`OfError`]: what is wrong with a message, by the standard's name, and its numbers in each version.
-//! - [`check_actions`]: whether a rule's actions fit its match and the switch.
 //! - [`session`]: one connection: framing, negotiation, keepalive, bounded output.
 //! - [`reconnect`]: when a client connects again.
 //! - [`fuzz`]: entry points that take any bytes.
@@ -11,7 +10,6 @@
 //! a socket, keeps rules, or knows what a message does.
 #![forbid(unsafe_code)]
 
-mod actions;
 pub mod budget;
 mod codec;
 pub mod fuzz;
@@ -20,7 +18,6 @@ pub mod msg;
 pub mod reconnect;
 pub mod session;
 
-pub use actions::{CheckContext, check_actions};
 pub use codec::{HEADER_BYTES, decode, decode_with, encode, encode_with};
 pub use match10::fits as match_fits_10;
 pub use msg::{Format, GROUP_ANY, Kind, Message, Multi, NO_BUFFER};

@@ -4,9 +4,9 @@
 use super::BridgeCtx;
 use crate::flow_mod;
 use crate::meter_ids::DP_METERS_MAX;
-use crate::rule::Rule;
+use crate::rule::{Rule, refers_to};
 use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig};
-use flow::action::Action;
+use ofp_actions::Reference;
 use openflow::ErrorKind;
 use openflow::msg::meter::{
     Band, BandType, CONTROLLER, METER_ALL, Meter, MeterFeatures, MeterMod, MeterModCommand, MeterStats, flags,
@@ -44,14 +44,7 @@ pub(super) fn features() -> MeterFeatures {
 
 /// Whether the rule passes the meter. One that limits only what a rule sends to controllers does not end the rule with it.
 fn uses(rule: &Rule, id: u32) -> bool {
-    fn any(actions: &[Action], id: u32) -> bool {
-        actions.iter().any(|a| match a {
-            Action::Meter(m) => *m == id,
-            Action::WriteActions(set) => any(set, id),
-            _ => false,
-        })
-    }
-    any(&rule.actions, id)
+    refers_to(&rule.actions, Reference::Meter(id))
 }
 
 impl MeterTable {

@@ -1,9 +1,10 @@
 use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
 use crate::tables::{Selection, Tables};
-use flow::action::Action;
 use flow::fields::FieldId;
-use flow::text::{NoPortNames, parse_actions};
+use flow::text::NoPortNames;
 use flow::{Match, OfPort, TableId};
+use ofp_actions::text::parse_actions;
+use ofp_actions::{Action, FinTimeout, Output};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -23,9 +24,9 @@ fn matching(place: u8) -> Match {
 
 fn rule(tables: &Tables, (place, cookie, output, timeout): Draw, now_ms: u64) -> Arc<Rule> {
     let table = TableId(place >> 2 & 1);
-    let mut actions = vec![Action::Output { port: OfPort(u32::from(output % 4)), max_len_bytes: 0 }];
+    let mut actions = vec![Action::Output(Output { port: OfPort(u32::from(output % 4)), max_len_bytes: 0 })];
     if output & 0x10 != 0 {
-        actions.push(Action::FinTimeout { idle_timeout_s: 1, hard_timeout_s: 0 });
+        actions.push(Action::FinTimeout(FinTimeout { idle_timeout_s: 1, hard_timeout_s: 0 }));
     }
     let (idle_s, hard_s) = (u16::from(timeout & 3), u16::from(timeout >> 2 & 3));
     let stats = RuleStats::default();

@@ -161,7 +161,7 @@ impl XlateCtx<'_> {
             self.flow.vlans[0] = saved[1];
             self.flow.vlans[1] = VlanTag::default();
         }
-        self.output_to(*port);
+        self.send_to(*port);
         self.flow.vlans = saved;
     }
 }

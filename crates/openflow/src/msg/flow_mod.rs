@@ -4,10 +4,9 @@
 //! field of the match.
 
 use super::{Format, GROUP_ANY, wire_enum};
-use crate::actions::{put_actions, put_instructions, read_actions, read_instructions};
 use crate::match10;
-use flow::action::Action;
 use flow::{Match, OfPort, PackedMatch, TableId};
+use ofp_actions::{Action, put_actions, put_instructions, read_actions, read_instructions};
 use ofp_wire::ErrorKind;
 use ofp_wire::Version;
 use ofp_wire::nxm::{self, Unknown};

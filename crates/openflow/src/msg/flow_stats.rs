@@ -5,10 +5,9 @@
 
 use super::flow_mod::FlowModFlags;
 use super::{Format, GROUP_ANY};
-use crate::actions::{put_actions, put_instructions, read_actions, read_instructions};
 use crate::match10;
-use flow::action::Action;
 use flow::{Match, OfPort, TableId};
+use ofp_actions::{Action, put_actions, put_instructions, read_actions, read_instructions};
 use ofp_wire::ErrorKind;
 use ofp_wire::Version;
 use ofp_wire::nxm::{self, Unknown};

@@ -3,10 +3,9 @@
 //! Sources: OpenFlow 1.0 §5.3.6, §5.4.1; 1.3 §7.3.7, §7.4.1; Nicira's `NXT_PACKET_IN` and `NXT_PACKET_IN2`.
 
 use super::Format;
-use crate::actions::{put_actions, read_actions};
-use flow::action::{Action, PacketInReason};
 use flow::fields::FieldId;
 use flow::{Match, OfPort, TableId};
+use ofp_actions::{Action, PacketInReason, put_actions, read_actions};
 use ofp_wire::ErrorKind;
 use ofp_wire::Version;
 use ofp_wire::nxm::{self, Unknown};
@@ -51,12 +50,6 @@ pub struct PacketIn {
     pub continuation: Vec<u8>,
 }
 
-/// The reason of that number.
-pub(crate) fn reason_from_wire(n: u8) -> Option<PacketInReason> {
-    use PacketInReason::*;
-    [NoMatch, Action, InvalidTtl, ActionSet, Group, PacketOut].get(usize::from(n)).copied()
-}
-
 /// The number of the reason; those of OpenFlow 1.4 are "action" before it.
 fn reason_to_wire(reason: PacketInReason, version: Version) -> u8 {
     let n = reason as u8;
@@ -64,7 +57,7 @@ fn reason_to_wire(reason: PacketInReason, version: Version) -> u8 {
 }
 
 fn read_reason(r: &mut Reader<'_>) -> Res<PacketInReason> {
-    reason_from_wire(r.u8()?).ok_or(ErrorKind::NxbrcBadReason)
+    PacketInReason::from_wire(r.u8()?).ok_or(ErrorKind::NxbrcBadReason)
 }
 
 fn new(format: Format) -> PacketIn {
@@ -182,7 +175,8 @@ pub(crate) fn decode_nxt2(r: &mut Reader<'_>) -> Res<PacketIn> {
                 m.cookie = p.u64()?;
             }
             pin::REASON => {
-                m.reason = reason_from_wire(prop::small_u8(&mut p)?).ok_or(ErrorKind::NxbrcBadReason)?;
+                m.reason =
+                    PacketInReason::from_wire(prop::small_u8(&mut p)?).ok_or(ErrorKind::NxbrcBadReason)?;
             }
             pin::METADATA => m.metadata = nxm::read_entries(&mut p, Unknown::Skip)?.matching,
             pin::USERDATA => m.userdata = p.rest().to_vec(),
