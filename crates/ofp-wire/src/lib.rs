@@ -4,7 +4,7 @@
 //! - [`Version`], [`VersionSet`]: versions of the protocol.
 //! - [`ErrorKind`], [`OfError`]: what is wrong with a message, by the standard's name, and its numbers in each version.
 //! - [`nxm`]: extensible matches (NXM, OXM) and the headers of fields in actions.
-//! - [`mod@prop`]: properties.
+//! - [`mod@prop`] reads and writes properties.
 //!
 //! The codecs of actions (`ofp-actions`) and of messages (`openflow`) are written in these terms. Nothing here knows a message or
 //! an action.
