@@ -9,6 +9,8 @@
 //! The codecs of actions (`ofp-actions`) and of messages (`openflow`) are written in these terms. Nothing here knows a message or
 //! an action.
 #![forbid(unsafe_code)]
+// Tests match on what they are about.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod error;
 pub mod nxm;

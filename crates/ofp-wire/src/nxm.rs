@@ -104,11 +104,8 @@ fn header_of(field: FieldId, version: Version) -> Option<(OxmId, Option<u32>)> {
 
 /// A field of the same bits that has a header, for a field that is only a notation.
 fn wire_twin(field: FieldId) -> Option<FieldId> {
-    match field {
-        FieldId::DlVlan => Some(FieldId::VlanVid),
-        FieldId::DlVlanPcp => Some(FieldId::VlanPcp),
-        _ => None,
-    }
+    let twins = [(FieldId::DlVlan, FieldId::VlanVid), (FieldId::DlVlanPcp, FieldId::VlanPcp)];
+    twins.into_iter().find(|(notation, _)| *notation == field).map(|(_, twin)| twin)
 }
 
 /// Whether an action or match can name `field` on the wire.
@@ -397,6 +394,7 @@ pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
         if mask == 0 || !certain {
             continue;
         }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "other fields have one form in all versions")]
         match field {
             FieldId::InPort => put_in_port(w, m),
             FieldId::VlanTci if oxm => put_vlan(w, m),

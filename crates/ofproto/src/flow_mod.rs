@@ -156,7 +156,10 @@ fn apply_one(
 ) -> Result<(), ErrorKind> {
     let replaced = match fm.command {
         FlowModCommand::Add => add(tables, fm, cx, &mut done.used)?,
-        _ => {
+        FlowModCommand::Modify
+        | FlowModCommand::ModifyStrict
+        | FlowModCommand::Delete
+        | FlowModCommand::DeleteStrict => {
             let found = collect(tables, fm);
             if found.is_empty() && modify_adds(fm) {
                 add(tables, fm, cx, &mut done.used)?

@@ -277,8 +277,10 @@ impl Revalidator {
             }
             let verdict = backer.ukeys.with(ufid, pmd, |k| match k.state {
                 UkeyState::Evicting => None,
-                _ if k.epoch == epoch => None,
-                _ => carry_out(ufid, recheck(backer, ufid, k, epoch, now_ms), k),
+                UkeyState::Visible | UkeyState::Operational if k.epoch == epoch => None,
+                UkeyState::Visible | UkeyState::Operational => {
+                    carry_out(ufid, recheck(backer, ufid, k, epoch, now_ms), k)
+                }
             });
             let Some(op) = verdict.flatten() else { continue };
             let ops = going.entry(pmd).or_default();
@@ -468,8 +470,10 @@ impl Revalidator {
             match verdict {
                 // Its packets ended connections all the same.
                 Verdict::Delete if to_learn => k.cache.replay_timeouts(stats, &mut backer.effect_host()),
-                _ if to_learn => k.cache.replay_learning(stats, &mut backer.effect_host()),
-                _ => {}
+                Verdict::Keep | Verdict::Modify(_) if to_learn => {
+                    k.cache.replay_learning(stats, &mut backer.effect_host());
+                }
+                Verdict::Keep | Verdict::Modify(_) | Verdict::Delete => {}
             }
             carry_out(ufid, verdict, k)
         });
@@ -501,7 +505,9 @@ impl Revalidator {
         let hands_up = |a: &DpAction| a.any(|a| matches!(a, DpAction::Userspace(_)));
         let verdict = match verdict {
             Verdict::Keep if k.actions.iter().any(hands_up) => Verdict::Modify(k.actions.clone()),
-            other => other,
+            Verdict::Keep => Verdict::Keep,
+            Verdict::Modify(actions) => Verdict::Modify(actions),
+            Verdict::Delete => Verdict::Delete,
         };
         let op = carry_out(r.ufid, verdict, &mut k);
         match backer.ukeys.insert(r.ufid, pmd, k) {

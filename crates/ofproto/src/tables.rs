@@ -30,6 +30,7 @@ pub enum NoPrefixField {
 pub fn prefix_field(name: &str) -> Result<FieldId, NoPrefixField> {
     use FieldId as F;
     let field = F::by_name(name).ok_or(NoPrefixField::Unknown)?;
+    #[expect(clippy::wildcard_enum_match_arm, reason = "fields without addresses are the rule")]
     match field {
         F::TunId | F::TunSrc | F::TunDst | F::TunIpv6Src | F::TunIpv6Dst => Ok(field),
         F::CtNwSrc | F::CtNwDst | F::CtIpv6Src | F::CtIpv6Dst => Ok(field),

@@ -9,6 +9,8 @@
 //! The same code serves a switch and a controller: requests and replies both decode and encode. Nothing here reads a clock or
 //! a socket, keeps rules, or knows what a message does.
 #![forbid(unsafe_code)]
+// Tests match on what they are about.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod budget;
 mod codec;

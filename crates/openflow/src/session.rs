@@ -227,7 +227,7 @@ impl Session {
     pub fn version(&self) -> Option<Version> {
         match self.state {
             State::Up(v) => Some(v),
-            _ => None,
+            State::AwaitHello { .. } | State::Over => None,
         }
     }
 
@@ -582,7 +582,7 @@ impl Session {
                     .unwrap_or(self.last_input_ms)
                     .saturating_add(self.config.probe_interval_ms),
             ),
-            _ => None,
+            State::Up(_) | State::Over => None,
         }
     }
 }

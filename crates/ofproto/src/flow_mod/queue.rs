@@ -128,7 +128,7 @@ impl ModQueue {
 fn looks(tables: &Tables, fm: &FlowMod) -> usize {
     match fm.command {
         FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict => 1,
-        _ => tables.looks(&selection(fm)),
+        FlowModCommand::Add | FlowModCommand::Modify | FlowModCommand::Delete => tables.looks(&selection(fm)),
     }
 }
 

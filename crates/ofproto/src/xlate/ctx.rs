@@ -479,10 +479,8 @@ impl<'a> XlateCtx<'a> {
 
     /// Sends the packet, as it is now, to the controllers.
     pub(super) fn send_to_controllers(&mut self, action: &ControllerAction) {
-        let reason = match action.reason {
-            PacketInReason::Action if self.rule_is_miss => miss_reason::RULE,
-            reason => reason as u8,
-        };
+        let is_miss = action.reason == PacketInReason::Action && self.rule_is_miss;
+        let reason = if is_miss { miss_reason::RULE } else { action.reason as u8 };
         self.hand_up(action, reason);
     }
 

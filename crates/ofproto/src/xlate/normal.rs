@@ -88,7 +88,7 @@ impl XlateCtx<'_> {
             }
             VlanMode::Access => input.tag,
             VlanMode::NativeTagged | VlanMode::NativeUntagged if vid == 0 => input.tag,
-            _ => vid,
+            VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => vid,
         };
         if !input.includes_vlan(vlan) {
             let name = &input.name;
