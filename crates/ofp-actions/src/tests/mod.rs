@@ -5,6 +5,7 @@ mod flow_mods;
 mod properties;
 pub(crate) mod stranger;
 mod syntax;
+mod tables;
 
 use crate::Action;
 
