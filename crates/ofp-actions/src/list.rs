@@ -36,7 +36,7 @@ macro_rules! actions {
         /// Names by action.
         const NAMES_OF: &[(&[&str], NameRow)] = &[$($(#[$cfg])* (
             <$action as OfAction>::NAMES,
-            NameRow { name: "", stage: <$action as OfAction>::STAGE, parse: <$action as OfAction>::parse },
+            NameRow { name: "", start: 0, stage: <$action as OfAction>::STAGE, parse: <$action as OfAction>::parse },
         ),)*];
 
         impl Action {

@@ -148,6 +148,13 @@ pub(crate) fn find(numbering: Numbering, vendor: u32, ty: u16, version: Version)
     (key(row) >> 8 == wanted >> 8 && version <= row.last).then_some(row)
 }
 
+/// Whether some action is of that experimenter.
+fn is_vendor(vendor: u32) -> bool {
+    let before = (Numbering::Actions as u64) << 56 | u64::from(vendor) << 24;
+    let at = ROWS.partition_point(|r| key(r) < before);
+    ROWS.get(at).is_some_and(|r| r.numbering == Numbering::Actions && r.vendor == vendor)
+}
+
 /// Reads a list of actions up to the end of `r`.
 ///
 /// # Errors
@@ -171,7 +178,7 @@ fn read_action(r: &mut Reader<'_>) -> Res<Action> {
     body.skip(4)?;
     let (vendor, subtype) = if ty == EXPERIMENTER {
         let vendor = body.u32()?;
-        if !ROWS.iter().any(|r| r.vendor == vendor) {
+        if !is_vendor(vendor) {
             return Err(ErrorKind::BacBadExperimenter);
         }
         (vendor, body.u16()?)

@@ -52,6 +52,7 @@ fn class_row(class: u16) -> Option<usize> {
 
 impl Header {
     /// Reads a header.
+    #[inline]
     pub fn read(r: &mut Reader<'_>) -> Res<Header> {
         let (class, second) = (r.u16()?, r.u8()?);
         let mut payload_len = usize::from(r.u8()?);
@@ -77,6 +78,7 @@ impl Header {
     }
 
     /// The field, when the payload has its length.
+    #[inline]
     pub fn field(&self) -> Option<FieldId> {
         let f = self.named()?;
         let bytes = usize::from(f.def().wire_bytes);
@@ -109,21 +111,25 @@ fn wire_twin(field: FieldId) -> Option<FieldId> {
 }
 
 /// Whether an action or match can name `field` on the wire.
+#[inline]
 pub fn has_header(field: FieldId) -> bool {
     header_of(field, Version::V13).is_some()
 }
 
 /// Writes the header of `field` as a match or a set-field has it; `false`, and nothing written, when it has none.
+#[inline]
 pub fn put_header(w: &mut Writer, field: FieldId, has_mask: bool) -> bool {
     put_header_as(w, field, has_mask, w.version)
 }
 
 /// Whether the header that Nicira actions have for `field` is one of an experimenter, of 8 bytes.
+#[inline]
 pub fn has_long_nx_header(field: FieldId) -> bool {
     header_of(field, Version::V10).is_some_and(|(_, experimenter)| experimenter.is_some())
 }
 
 /// Writes the header of `field` as Nicira actions have it in every version: the NXM name where there is one.
+#[inline]
 pub fn put_nx_header(w: &mut Writer, field: FieldId) {
     put_header_as(w, field, false, Version::V10);
 }
@@ -146,6 +152,7 @@ fn put_raw_header(w: &mut Writer, id: OxmId, experimenter: Option<u32>, has_mask
 }
 
 /// Writes an entry: header, value and, unless it is full, mask.
+#[inline]
 pub fn put_entry(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
     put_entry_as(w, field, value, mask, mask != valid_bits(field));
 }
@@ -166,6 +173,7 @@ fn put_entry_as(w: &mut Writer, field: FieldId, value: u128, mask: u128, has_mas
 }
 
 /// Reads the field that an action names in a header. Unknown ones, and masked ones, are errors of the action.
+#[inline]
 pub fn read_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
     let h = Header::read(r)?;
     match h.field() {
@@ -175,17 +183,20 @@ pub fn read_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
 }
 
 /// Bits that a value of `field` may have.
+#[inline]
 pub fn valid_bits(field: FieldId) -> u128 {
     if field == FieldId::NwTos { 0xfc } else { field.full_mask() }
 }
 
 /// Whether `value` is one that `field` can take.
+#[inline]
 pub fn value_ok(field: FieldId, value: u128) -> bool {
     let port_ok = field != FieldId::InPortOxm || port_number_ok(value as u32);
     value & !valid_bits(field) == 0 && port_ok
 }
 
 /// Whether a 32-bit port number is one of a port or a reserved one (OpenFlow 1.3 §7.2.1 against 16-bit numbers).
+#[inline]
 pub fn port_number_ok(n: u32) -> bool {
     n < u32::from(OfPort::MAX_OF10) || n >= OfPort::MAX.0
 }
@@ -290,6 +301,7 @@ fn is_coherent(m: &Match) -> bool {
 }
 
 /// Whether every packet that matches has the field.
+#[inline]
 pub fn exists(field: FieldId, m: &Match) -> bool {
     field.prereq_holds(m.flow(), Some(&m.mask().0))
 }

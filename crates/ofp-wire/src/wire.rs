@@ -38,6 +38,7 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// A reader of `data`; a short read is `OFPBRC_BAD_LEN`.
+    #[inline]
     pub fn new(data: &'a [u8], version: Version) -> Reader<'a> {
         Reader {
             data,
@@ -50,22 +51,26 @@ impl<'a> Reader<'a> {
     }
 
     /// The same with another error for short reads.
+    #[inline]
     pub fn or(mut self, short: ErrorKind) -> Reader<'a> {
         self.short = short;
         self
     }
 
     /// Bytes that are left.
+    #[inline]
     pub fn len(&self) -> usize {
         self.data.len()
     }
 
     /// Whether no byte is left.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 
     /// Takes the next `n` bytes.
+    #[inline]
     pub fn bytes(&mut self, n: usize) -> Res<&'a [u8]> {
         if n > self.data.len() {
             return Err(self.short);
@@ -76,27 +81,32 @@ impl<'a> Reader<'a> {
     }
 
     /// What is left, without taking it.
+    #[inline]
     pub fn peek(&self) -> &'a [u8] {
         self.data
     }
 
     /// Takes what is left.
+    #[inline]
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.data)
     }
 
     /// A reader of the next `n` bytes, which are taken.
+    #[inline]
     pub fn sub(&mut self, n: usize) -> Res<Reader<'a>> {
         let data = self.bytes(n)?;
         Ok(Reader { data, ..self.clone() })
     }
 
     /// Takes the next `n` bytes and forgets them.
+    #[inline]
     pub fn skip(&mut self, n: usize) -> Res<()> {
         self.bytes(n).map(|_| ())
     }
 
     /// Takes the next `N` bytes.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Res<[u8; N]> {
         let mut out = [0; N];
         out.copy_from_slice(self.bytes(N)?);
@@ -104,26 +114,31 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes a byte.
+    #[inline]
     pub fn u8(&mut self) -> Res<u8> {
         Ok(self.array::<1>()?[0])
     }
 
     /// Takes 16 bits.
+    #[inline]
     pub fn u16(&mut self) -> Res<u16> {
         Ok(u16::from_be_bytes(self.array()?))
     }
 
     /// Takes 32 bits.
+    #[inline]
     pub fn u32(&mut self) -> Res<u32> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
     /// Takes 64 bits.
+    #[inline]
     pub fn u64(&mut self) -> Res<u64> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
     /// A number of `n` bytes, at most 16.
+    #[inline]
     pub fn uint(&mut self, n: usize) -> Res<u128> {
         Ok(self.bytes(n)?.iter().fold(0, |v, b| v << 8 | u128::from(*b)))
     }
@@ -138,6 +153,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Requires the rest to be zero bytes.
+    #[inline]
     pub fn zeros(&mut self, otherwise: ErrorKind) -> Res<()> {
         if self.rest().iter().all(|b| *b == 0) { Ok(()) } else { Err(otherwise) }
     }
@@ -163,6 +179,7 @@ pub struct Writer {
 
 impl Writer {
     /// An empty writer.
+    #[inline]
     pub fn new(version: Version) -> Writer {
         Writer {
             buf: Vec::new(),
@@ -176,42 +193,50 @@ impl Writer {
     }
 
     /// Declares the headers written: entries follow.
+    #[inline]
     pub fn end_head(&mut self, multipart_flags_at: Option<usize>) {
         self.head_len = self.buf.len() - self.message_start;
         self.multipart_flags_at = multipart_flags_at;
     }
 
     /// Writes a byte.
+    #[inline]
     pub fn u8(&mut self, v: u8) {
         self.buf.push(v);
     }
 
     /// Writes 16 bits.
+    #[inline]
     pub fn u16(&mut self, v: u16) {
         self.buf.extend_from_slice(&v.to_be_bytes());
     }
 
     /// Writes 32 bits.
+    #[inline]
     pub fn u32(&mut self, v: u32) {
         self.buf.extend_from_slice(&v.to_be_bytes());
     }
 
     /// Writes 64 bits.
+    #[inline]
     pub fn u64(&mut self, v: u64) {
         self.buf.extend_from_slice(&v.to_be_bytes());
     }
 
     /// A number in its low `n` bytes.
+    #[inline]
     pub fn uint(&mut self, v: u128, n: usize) {
         self.buf.extend_from_slice(&v.to_be_bytes()[16 - n..]);
     }
 
     /// Writes bytes.
+    #[inline]
     pub fn bytes(&mut self, b: &[u8]) {
         self.buf.extend_from_slice(b);
     }
 
     /// Writes `n` zero bytes.
+    #[inline]
     pub fn zeros(&mut self, n: usize) {
         self.buf.resize(self.buf.len() + n, 0);
     }
@@ -224,23 +249,27 @@ impl Writer {
     }
 
     /// Position, to be given to [`Writer::pad8`] or [`Writer::set_len`].
+    #[inline]
     pub fn mark(&self) -> usize {
         self.buf.len()
     }
 
     /// Fills up to a multiple of 8 bytes from `mark`.
+    #[inline]
     pub fn pad8(&mut self, mark: usize) {
         let n = self.buf.len() - mark;
         self.zeros(n.next_multiple_of(8) - n);
     }
 
     /// Writes the length since `mark` into the 16 bits at `mark + at`.
+    #[inline]
     pub fn set_len(&mut self, mark: usize, at: usize) {
         let n = (self.buf.len() - mark).min(MAX_MESSAGE_BYTES) as u16;
         self.set_u16(mark + at, n);
     }
 
     /// Writes the 16 bits at the position `at`.
+    #[inline]
     pub fn set_u16(&mut self, at: usize, v: u16) {
         self.buf[at..at + 2].copy_from_slice(&v.to_be_bytes());
     }

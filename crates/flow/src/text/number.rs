@@ -15,6 +15,7 @@ pub enum NumberError {
 ///
 /// # Errors
 /// For what is no number, or a larger one.
+#[inline]
 pub fn parse_u128(text: &str) -> Result<u128, NumberError> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
@@ -41,6 +42,7 @@ fn parse_u64_or_negative(text: &str) -> Result<u64, NumberError> {
 ///
 /// # Errors
 /// For anything else.
+#[inline]
 pub fn u8_named(text: &str, what: &str) -> Parsed<u8> {
     named(text, what)
 }
@@ -49,6 +51,7 @@ pub fn u8_named(text: &str, what: &str) -> Parsed<u8> {
 ///
 /// # Errors
 /// For anything else.
+#[inline]
 pub fn u16_named(text: &str, what: &str) -> Parsed<u16> {
     named(text, what)
 }
@@ -64,6 +67,7 @@ fn named<T: TryFrom<u128>>(text: &str, what: &str) -> Parsed<T> {
 ///
 /// # Errors
 /// For anything else.
+#[inline]
 pub fn u32_argument(text: &str) -> Parsed<u32> {
     let n = u64_argument(text)?;
     match u32::try_from(n) {
@@ -76,6 +80,7 @@ pub fn u32_argument(text: &str) -> Parsed<u32> {
 ///
 /// # Errors
 /// For anything else.
+#[inline]
 pub fn u64_argument(text: &str) -> Parsed<u64> {
     if text.is_empty() {
         return fail(text, "missing required numeric argument");

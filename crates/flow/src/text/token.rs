@@ -3,6 +3,7 @@
 use super::{Parsed, fail};
 
 /// What separates tokens.
+#[inline]
 pub fn is_separator(c: char) -> bool {
     matches!(c, ',' | ' ' | '\t' | '\r' | '\n')
 }
@@ -35,6 +36,7 @@ pub struct Token<'a> {
 
 impl Token<'_> {
     /// Whether a value is attached.
+    #[inline]
     pub fn has_value(&self) -> bool {
         self.attached != Attached::Nothing
     }
@@ -47,6 +49,7 @@ pub struct Tokens<'a> {
 
 impl<'a> Tokens<'a> {
     /// The tokens of `text`.
+    #[inline]
     pub fn new(text: &'a str) -> Tokens<'a> {
         Tokens { rest: text }
     }
@@ -55,6 +58,7 @@ impl<'a> Tokens<'a> {
     ///
     /// # Errors
     /// For a quote or a parenthesis that is not closed.
+    #[inline]
     pub fn next_token(&mut self) -> Parsed<Option<Token<'a>>> {
         let text = self.rest.trim_start_matches(is_separator);
         if text.is_empty() {

@@ -38,7 +38,7 @@ fn a_repeated_wire_form_does_not_compile() {
 
 #[test]
 fn a_repeated_name_does_not_compile() {
-    let row = NameRow { name: "", stage: Stage::Apply, parse: |_, _| Ok(()) };
+    let row = NameRow { name: "", start: 0, stage: Stage::Apply, parse: |_, _| Ok(()) };
     let distinct = |a: &'static str, b: &'static str| {
         names::are_distinct(&names::sorted::<2>(&[(&[a], row), (&[b], row)]))
     };

@@ -43,6 +43,8 @@ pub(crate) const REFUSED_ROWS: &[Row] = &[
 #[derive(Clone, Copy)]
 pub(crate) struct NameRow {
     pub(crate) name: &'static str,
+    /// Its first bytes, which mostly decide a comparison.
+    pub(crate) start: u64,
     pub(crate) stage: Stage,
     pub(crate) parse: fn(&Argument<'_>, &mut Vec<Action>) -> Parsed<()>,
 }
@@ -70,6 +72,16 @@ const fn precedes(a: &str, b: &str) -> bool {
     a.len() < b.len()
 }
 
+/// The first eight bytes of a name, zeros behind a shorter one: in the order of the names.
+const fn start(name: &str) -> u64 {
+    let (bytes, mut word, mut i) = (name.as_bytes(), 0, 0);
+    while i < 8 {
+        word = word << 8 | if i < bytes.len() { bytes[i] as u64 } else { 0 };
+        i += 1;
+    }
+    word
+}
+
 /// A row for each name, in alphabetical order.
 pub(crate) const fn sorted<const N: usize>(lists: &[(&[&'static str], NameRow)]) -> [NameRow; N] {
     let mut out = [lists[0].1; N];
@@ -77,7 +89,8 @@ pub(crate) const fn sorted<const N: usize>(lists: &[(&[&'static str], NameRow)])
     while i < lists.len() {
         let mut j = 0;
         while j < lists[i].0.len() {
-            let row = NameRow { name: lists[i].0[j], ..lists[i].1 };
+            let name = lists[i].0[j];
+            let row = NameRow { name, start: start(name), ..lists[i].1 };
             let mut at = n;
             while at > 0 && precedes(row.name, out[at - 1].name) {
                 out[at] = out[at - 1];
@@ -114,5 +127,7 @@ pub(crate) const fn are_distinct(rows: &[NameRow]) -> bool {
 
 /// The row of a name in lower case.
 pub(crate) fn find(name: &str) -> Option<&'static NameRow> {
-    NAMES.binary_search_by(|row| row.name.cmp(name)).ok().map(|i| &NAMES[i])
+    let start = start(name);
+    let order = |row: &NameRow| row.start.cmp(&start).then_with(|| row.name.cmp(name));
+    NAMES.binary_search_by(order).ok().map(|i| &NAMES[i])
 }
