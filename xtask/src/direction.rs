@@ -10,8 +10,19 @@ mod tests;
 use crate::workspace::{DepKind, Member};
 
 /// The pure core: no I/O, no clock, no thread, no randomness of its own.
-pub(crate) const PURE: &[&str] =
-    &["packet", "flow", "classifier", "dpif", "datapath", "openflow", "ovsdb", "ofproto", "vswitch"];
+pub(crate) const PURE: &[&str] = &[
+    "packet",
+    "flow",
+    "classifier",
+    "dpif",
+    "datapath",
+    "ofp-wire",
+    "ofp-actions",
+    "openflow",
+    "ovsdb",
+    "ofproto",
+    "vswitch",
+];
 
 /// Libraries that do I/O or read the machine: never in the pure core.
 const IO_LIBRARIES: &[&str] = &["libc", "rustix", "mio", "socket2", "nix", "tokio", "getrandom", "rand"];
@@ -25,6 +36,8 @@ const SWITCH: &[&str] = &[
     "datapath",
     "dpif-netdev",
     "dpif-netlink",
+    "ofp-wire",
+    "ofp-actions",
     "openflow",
     "ovsdb",
     "ofproto",
@@ -46,9 +59,11 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("classifier", &["flow"]),
     ("dpif", &["flow", "packet"]),
     ("datapath", &["packet", "flow", "dpif", "simd", "sync"]),
-    ("openflow", &["flow"]),
+    ("ofp-wire", &["flow"]),
+    ("ofp-actions", &["packet", "flow", "ofp-wire"]),
+    ("openflow", &["flow", "ofp-wire", "ofp-actions"]),
     ("ovsdb", &[]),
-    ("ofproto", &["packet", "flow", "classifier", "dpif", "openflow", "sync"]),
+    ("ofproto", &["packet", "flow", "classifier", "dpif", "ofp-wire", "ofp-actions", "openflow", "sync"]),
     ("vswitch", &["dpif", "ovsdb", "ofproto"]),
     ("netdev", &["packet", "simd"]),
     ("netlink", &["dpif", "flow", "packet"]),
@@ -66,7 +81,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("upcall-bench", &["flow", "openflow", "ovsdb", "sys"]),
     ("sim", SWITCH),
     ("sluiced", SWITCH),
-    ("sluice", &["flow", "openflow", "ovsdb", "upcall-cost", "upcall-bench"]),
+    ("sluice", &["flow", "ofp-actions", "openflow", "ovsdb", "upcall-cost", "upcall-bench"]),
     ("xtask", &[]),
 ];
 

@@ -1,4 +1,4 @@
-//! What a packet is to the switch: header fields, flows, masks, matches, datapath keys and OpenFlow actions.
+//! What a packet is to the switch: header fields, flows, masks, matches and datapath keys.
 //!
 //! - [`fields`]: the field registry. One row per match field: name, width, NXM and OXM headers, prerequisites, place in a
 //!   [`Flow`]. Codecs, text syntax and documentation follow from it.
@@ -6,13 +6,12 @@
 //! - [`FlowKey`]: the same packet for the datapath, a 64-byte block and cold extension blocks named by its shape.
 //! - [`extract`]: bytes to [`FlowKey`], [`template`] the quick way for common packets; [`compose`]: the other way, a frame of a flow.
 //! - [`nlattr`]: netlink attributes, read and written; [`nlkey`]: keys and masks as such attributes, both ways.
-//! - [`action`]: OpenFlow actions and instructions, independent of version.
-//! - [`text`]: matches, flows, actions and flow modifications as text.
+//! - [`SubField`]: a range of bits of a field.
+//! - [`text`]: matches and flows as text, and what other syntax is made of: tokens, numbers, ports, subfields.
 //!
 //! Integers are in host byte order everywhere; addresses of more than 4 bytes are byte arrays.
 #![forbid(unsafe_code)]
 
-pub mod action;
 pub mod compose;
 pub mod extract;
 pub mod fields;
@@ -24,6 +23,7 @@ pub mod nlattr;
 pub mod nlkey;
 mod packed;
 mod packed_match;
+mod subfield;
 pub mod template;
 pub mod text;
 mod tunnel;
@@ -35,6 +35,7 @@ pub use matching::Match;
 pub use nlkey::key_attributes;
 pub use packed::{PackedFlow, PackedKey};
 pub use packed_match::{MaskWord, PackedMask, PackedMatch};
+pub use subfield::SubField;
 pub use tunnel::{Tunnel, tunnel_flags};
 pub use types::{DpPort, MacAddr, OfPort, RecircId, TableId, Ufid, VlanId};
 

@@ -241,7 +241,7 @@ fn the_corpus_of_words_is_replayed() {
 
 #[test]
 fn ranges_beyond_every_field_are_no_ranges() {
-    use crate::action::SubField;
+    use crate::SubField;
     let mut flow = Flow::default();
     for (offset_bits, len_bits) in
         [(u16::MAX, u16::MAX), (u16::MAX, 1), (1, u16::MAX), (128, 1), (0, 0), (31, 2)]

@@ -2,7 +2,7 @@
 //!
 //! A list that no rule uses any more stays until the pool has doubled since its last clean-up, so upkeep costs O(1) a rule.
 
-use flow::action::Action;
+use ofp_actions::Action;
 use rapidhash::fast::RandomState;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -43,18 +43,19 @@ impl ActionPool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ofp_actions::SetQueue;
 
     #[test]
     fn equal_lists_are_one_and_unused_ones_go() {
         let mut pool = ActionPool::default();
-        let kept = pool.intern(&[Action::SetQueue(7)]);
-        assert!(Arc::ptr_eq(&kept, &pool.intern(&[Action::SetQueue(7)])));
+        let kept = pool.intern(&[Action::SetQueue(SetQueue(7))]);
+        assert!(Arc::ptr_eq(&kept, &pool.intern(&[Action::SetQueue(SetQueue(7))])));
         for n in 0..100_000 {
-            let _unused = pool.intern(&[Action::SetQueue(n)]);
+            let _unused = pool.intern(&[Action::SetQueue(SetQueue(n))]);
             assert!(pool.lists.len() <= CLEAN_LEAST + 1, "{}", pool.lists.len());
         }
-        assert!(Arc::ptr_eq(&kept, &pool.intern(&[Action::SetQueue(7)])));
-        let used: Vec<_> = (0..5000).map(|n| pool.intern(&[Action::SetQueue(n)])).collect();
+        assert!(Arc::ptr_eq(&kept, &pool.intern(&[Action::SetQueue(SetQueue(7))])));
+        let used: Vec<_> = (0..5000).map(|n| pool.intern(&[Action::SetQueue(SetQueue(n))])).collect();
         assert!(pool.lists.len() >= used.len());
     }
 }

@@ -19,8 +19,9 @@ use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
 use crate::rule_index::learners;
 use crate::tables::{Selected, Selection, Tables};
 use flow::{OfPort, TableId};
+use ofp_actions::{CheckContext, check_actions};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
-use openflow::{CheckContext, ErrorKind, GROUP_ANY, NO_BUFFER, Version, check_actions};
+use openflow::{ErrorKind, GROUP_ANY, NO_BUFFER, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -159,7 +160,10 @@ fn apply_one(
 ) -> Result<(), ErrorKind> {
     let replaced = match fm.command {
         FlowModCommand::Add => add(tables, fm, cx, &mut done.used)?,
-        _ => {
+        FlowModCommand::Modify
+        | FlowModCommand::ModifyStrict
+        | FlowModCommand::Delete
+        | FlowModCommand::DeleteStrict => {
             clear(tables, fm, &mut done.ended, &mut done.orphans);
             let found = collect(tables, fm);
             if found.is_empty() && modify_adds(fm) {

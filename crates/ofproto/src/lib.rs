@@ -3,6 +3,8 @@
 //! Time, randomness and configuration are arguments; nothing here does I/O or starts threads, so a whole switch runs in the
 //! simulator from one seed. Locks inside are of the control plane and of handlers; no packet thread takes one.
 #![forbid(unsafe_code)]
+// Tests match on what they are about.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod action_pool;
 pub mod backer;

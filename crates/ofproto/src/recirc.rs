@@ -4,9 +4,9 @@
 //! Bounded by [`MAX_IDS`].
 
 use crate::ports::BridgeId;
-use flow::action::Action;
 use flow::{OfPort, RecircId, TableId, Tunnel};
 use hashbrown::HashTable;
+use ofp_actions::Action;
 use rapidhash::fast::RandomState;
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;

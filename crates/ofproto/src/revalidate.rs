@@ -531,7 +531,9 @@ impl Revalidator {
         let hands_up = |a: &DpAction| a.any(|a| matches!(a, DpAction::Userspace(_)));
         let verdict = match verdict {
             Verdict::Keep if k.actions.iter().any(hands_up) => Verdict::Modify(k.actions.clone()),
-            other => other,
+            Verdict::Keep => Verdict::Keep,
+            Verdict::Modify(actions) => Verdict::Modify(actions),
+            Verdict::Delete => Verdict::Delete,
         };
         let op = carry_out(r.ufid, verdict, &mut k);
         match backer.ukeys.insert(r.ufid, pmd, k) {

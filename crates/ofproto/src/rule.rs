@@ -1,7 +1,7 @@
 //! OpenFlow rules as the tables hold them: immutable, with counters shared by all versions of a rule.
 
-use flow::action::Action;
 use flow::{PackedMatch, TableId};
+use ofp_actions::{Action, Reference};
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering};
 
@@ -70,7 +70,7 @@ pub struct Timeouts {
 pub struct SharedTimeouts(AtomicU64);
 
 fn shortens_timeouts(actions: &[Action]) -> bool {
-    actions.iter().any(|a| matches!(a, Action::FinTimeout { .. }))
+    refers_to(actions, Reference::OwnTimeouts)
 }
 
 impl RuleTimeouts {
@@ -184,7 +184,7 @@ impl Rule {
 
     /// Whether `out_port` is unset or one of the rule's actions outputs to it.
     pub fn outputs_to(&self, out_port: flow::OfPort) -> bool {
-        out_port == flow::OfPort::NONE || actions_output_to(&self.actions, out_port)
+        out_port == flow::OfPort::NONE || refers_to(&self.actions, Reference::Output(out_port))
     }
 
     /// Whether packets fare the same by `other`, another version of the rule, and are counted in the same place.
@@ -195,7 +195,7 @@ impl Rule {
             _ => false,
         };
         // Controllers learn the cookie.
-        let same_cookie = self.cookie == other.cookie || !tells_cookie(&self.actions);
+        let same_cookie = self.cookie == other.cookie || !refers_to(&self.actions, Reference::OwnCookie);
         let same_actions = Arc::ptr_eq(&self.actions, &other.actions) || self.actions == other.actions;
         same_actions && same_timeouts && same_cookie && Arc::ptr_eq(&self.stats, &other.stats)
     }
@@ -225,21 +225,9 @@ pub enum Expiry {
     Hard,
 }
 
-/// Whether packets may go to controllers by these actions, or where they lead.
-fn tells_cookie(actions: &[Action]) -> bool {
-    actions.iter().any(|a| match a {
-        Action::Controller(_) | Action::DecTtl { .. } | Action::OutputReg { .. } => true,
-        Action::Output { port, .. } => *port == flow::OfPort::CONTROLLER,
-        Action::WriteActions(set) => tells_cookie(set),
-        _ => false,
-    })
-}
-
-fn actions_output_to(actions: &[Action], out_port: flow::OfPort) -> bool {
-    actions.iter().any(|a| match a {
-        Action::Output { port, .. } | Action::Enqueue { port, .. } => *port == out_port,
-        Action::Controller(_) => out_port == flow::OfPort::CONTROLLER,
-        Action::WriteActions(set) => actions_output_to(set, out_port),
-        _ => false,
-    })
+/// Whether one of the actions refers to `wanted`.
+pub(crate) fn refers_to(actions: &[Action], wanted: Reference) -> bool {
+    let mut found = false;
+    actions.iter().for_each(|a| a.references(&mut |reference| found |= reference == wanted));
+    found
 }

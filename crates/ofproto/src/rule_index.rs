@@ -5,10 +5,10 @@
 //! them. A reader of another version looks each rule up there, since the index may hold other rules.
 
 use crate::rule::{Rule, RuleTimeouts};
-use flow::action::Action;
 use flow::{OfPort, TableId};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use ofp_actions::Reference;
 use rapidhash::RapidHashMap;
 use std::collections::BTreeMap;
 use std::hash::Hash;
@@ -143,36 +143,24 @@ pub struct RuleIndex {
     learners: RapidHashMap<(TableId, u64), usize>,
 }
 
-/// Ports that a list of actions outputs to, `CONTROLLER` included.
-fn outputs(actions: &[Action], out: &mut Vec<OfPort>) {
-    for action in actions {
-        match action {
-            Action::Output { port, .. } | Action::Enqueue { port, .. } if !out.contains(port) => {
-                out.push(*port)
+/// All that the actions of a rule refer to, each once.
+fn references(rule: &Rule) -> Vec<Reference> {
+    let mut all = Vec::new();
+    for action in rule.actions.iter() {
+        action.references(&mut |reference| {
+            if !all.contains(&reference) {
+                all.push(reference);
             }
-            Action::Controller(_) if !out.contains(&OfPort::CONTROLLER) => out.push(OfPort::CONTROLLER),
-            Action::WriteActions(set) => outputs(set, out),
-            _ => {}
-        }
+        });
     }
-}
-
-/// Meters that a list of actions passes, each once.
-fn meters(actions: &[Action], out: &mut Vec<u32>) {
-    for action in actions {
-        match action {
-            Action::Meter(id) if !out.contains(id) => out.push(*id),
-            Action::WriteActions(set) => meters(set, out),
-            _ => {}
-        }
-    }
+    all
 }
 
 /// Tables and cookies of the rules that a rule learns and deletes with itself.
-pub(crate) fn learners(rule: &Rule) -> impl Iterator<Item = (TableId, u64)> + '_ {
-    rule.actions.iter().filter_map(|a| match a {
-        Action::Learn(l) if l.delete_learned => Some((l.table, l.cookie)),
-        _ => None,
+pub(crate) fn learners(rule: &Rule) -> impl Iterator<Item = (TableId, u64)> {
+    references(rule).into_iter().filter_map(|reference| match reference {
+        Reference::Learned(table, cookie) => Some((table, cookie)),
+        Reference::Output(_) | Reference::Meter(_) | Reference::OwnTimeouts | Reference::OwnCookie => None,
     })
 }
 
@@ -199,13 +187,16 @@ impl RuleIndex {
 
     fn insert(&mut self, rule: &Arc<Rule>) {
         self.by_cookie.insert(rule.cookie, rule);
-        let mut ports = Vec::new();
-        outputs(&rule.actions, &mut ports);
-        ports.into_iter().for_each(|port| self.by_output.insert(port, rule));
-        let mut passed = Vec::new();
-        meters(&rule.actions, &mut passed);
-        passed.into_iter().for_each(|id| self.by_meter.insert(id, rule));
-        learners(rule).for_each(|key| *self.learners.entry(key).or_default() += 1);
+        for reference in references(rule) {
+            match reference {
+                Reference::Output(port) => self.by_output.insert(port, rule),
+                Reference::Meter(id) => self.by_meter.insert(id, rule),
+                Reference::Learned(table, cookie) => {
+                    *self.learners.entry((table, cookie)).or_default() += 1;
+                }
+                Reference::OwnTimeouts | Reference::OwnCookie => {}
+            }
+        }
         self.hidden += usize::from(rule.is_hidden());
         if rule.flags.send_flow_rem {
             self.told.insert(rule);
@@ -222,18 +213,12 @@ impl RuleIndex {
 
     fn remove(&mut self, rule: &Arc<Rule>) {
         self.by_cookie.remove(&rule.cookie, rule);
-        let mut ports = Vec::new();
-        outputs(&rule.actions, &mut ports);
-        ports.iter().for_each(|port| self.by_output.remove(port, rule));
-        let mut passed = Vec::new();
-        meters(&rule.actions, &mut passed);
-        passed.iter().for_each(|id| self.by_meter.remove(id, rule));
-        for key in learners(rule) {
-            if let Some(n) = self.learners.get_mut(&key) {
-                *n -= 1;
-                if *n == 0 {
-                    self.learners.remove(&key);
-                }
+        for reference in references(rule) {
+            match reference {
+                Reference::Output(port) => self.by_output.remove(&port, rule),
+                Reference::Meter(id) => self.by_meter.remove(&id, rule),
+                Reference::Learned(table, cookie) => self.remove_learner((table, cookie)),
+                Reference::OwnTimeouts | Reference::OwnCookie => {}
             }
         }
         self.hidden -= usize::from(rule.is_hidden());
@@ -244,6 +229,15 @@ impl RuleIndex {
             self.shrinking.remove(rule);
             if let Some(at_ms) = self.deadline_of.remove(&id_of(rule)) {
                 self.by_deadline.remove(&(at_ms, id_of(rule)));
+            }
+        }
+    }
+
+    fn remove_learner(&mut self, key: (TableId, u64)) {
+        if let Some(n) = self.learners.get_mut(&key) {
+            *n -= 1;
+            if *n == 0 {
+                self.learners.remove(&key);
             }
         }
     }

@@ -7,9 +7,9 @@ use crate::action_pool::ActionPool;
 use crate::rule::Rule;
 use crate::rule_index::{RuleChange, RuleIndex};
 use classifier::{Classifier, DEFAULT_PREFIX_FIELDS, Walk};
-use flow::action::Action;
 use flow::fields::FieldId;
 use flow::{Flow, Mask, Match, OfPort, PackedMatch, TableId};
+use ofp_actions::Action;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use sync::{AtomicU64, Garbage, Mutex, Ordering, Reclaimer, lock};
@@ -30,6 +30,7 @@ pub enum NoPrefixField {
 pub fn prefix_field(name: &str) -> Result<FieldId, NoPrefixField> {
     use FieldId as F;
     let field = F::by_name(name).ok_or(NoPrefixField::Unknown)?;
+    #[expect(clippy::wildcard_enum_match_arm, reason = "fields without addresses are the rule")]
     match field {
         F::TunId | F::TunSrc | F::TunDst | F::TunIpv6Src | F::TunIpv6Dst => Ok(field),
         F::CtNwSrc | F::CtNwDst | F::CtIpv6Src | F::CtIpv6Dst => Ok(field),

@@ -3,14 +3,14 @@
 //! Inputs that once broke one are kept in `corpus/` and replayed by the tests.
 
 use crate::codec::{HEADER_BYTES, decode_with, encode_with};
+use crate::match10;
 use crate::msg::Message;
-use crate::nxm::{self, Unknown};
 use crate::session::{Config, Session};
-use crate::version::Version;
-use crate::wire::{Options, Reader, Writer};
-use crate::{actions, match10};
+use flow::Match;
 use flow::fields::FieldId;
-use flow::{Match, TableId};
+use ofp_wire::Version;
+use ofp_wire::nxm::{self, Unknown};
+use ofp_wire::{Options, Reader, Writer};
 
 /// Splits what an encoder wrote into messages.
 pub fn split_frames(mut bytes: &[u8]) -> Vec<&[u8]> {
@@ -74,28 +74,6 @@ pub fn roundtrip_match(bytes: &[u8]) {
     }
     if let Ok(m) = match10::read(&mut Reader::new(bytes, Version::V10)) {
         assert!(match10::fits(&m), "what OpenFlow 1.0 tells it tells again: {m:?}");
-    }
-}
-
-/// Reads actions and instructions, and checks them against matches.
-pub fn read_actions(bytes: &[u8]) {
-    for version in [Version::V10, Version::V13] {
-        let lists = [
-            actions::read_actions(&mut Reader::new(bytes, version)),
-            actions::read_instructions(&mut Reader::new(bytes, version)),
-        ];
-        for list in lists.into_iter().flatten() {
-            let cx = actions::CheckContext {
-                version,
-                max_ports: 0xff00,
-                n_tables: 254,
-                table: Some(TableId(0)),
-                debug_actions: true,
-                has_meter: &|id| id < 10,
-            };
-            // Only that it ends matters here.
-            let _ = actions::check_actions(&list, &Match::catchall(), &cx);
-        }
     }
 }
 

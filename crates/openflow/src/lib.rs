@@ -2,7 +2,6 @@
 //!
 //! - [`decode`] and [`encode`]: a whole message from and to bytes. [`Message`] is the same for all versions.
 //! - [`ErrorKind`], [`OfError`]: what is wrong with a message, by the standard's name, and its numbers in each version.
-//! - [`check_actions`]: whether a rule's actions fit its match and the switch.
 //! - [`session`]: one connection: framing, negotiation, keepalive, bounded output.
 //! - [`reconnect`]: when a client connects again.
 //! - [`fuzz`]: entry points that take any bytes.
@@ -10,28 +9,24 @@
 //! The same code serves a switch and a controller: requests and replies both decode and encode. Nothing here reads a clock or
 //! a socket, keeps rules, or knows what a message does.
 #![forbid(unsafe_code)]
+// Tests match on what they are about.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
-mod actions;
 pub mod budget;
 mod codec;
-mod error;
 pub mod fuzz;
 mod match10;
 pub mod msg;
-mod nxm;
 pub mod reconnect;
 pub mod session;
-mod version;
-mod wire;
 
-pub use actions::{CheckContext, check_actions};
 pub use codec::{HEADER_BYTES, decode, decode_with, encode, encode_with};
-pub use error::{ErrorBody, ErrorCode, ErrorKind, NX_VENDOR, ONF_VENDOR, OfError, WireError};
 pub use match10::fits as match_fits_10;
 pub use msg::{Format, GROUP_ANY, Kind, Message, Multi, NO_BUFFER};
-pub use nxm::has_header;
-pub use version::{Version, VersionSet};
-pub use wire::{MAX_MESSAGE_BYTES, Options};
+pub use ofp_wire::{
+    ErrorBody, ErrorCode, ErrorKind, MAX_MESSAGE_BYTES, NX_VENDOR, ONF_VENDOR, OfError, Options, Version,
+    VersionSet, WireError,
+};
 
 #[cfg(test)]
 mod tests;

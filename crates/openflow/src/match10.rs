@@ -3,10 +3,10 @@
 //! Decoding normalises as OVS does: what cannot count, because what it needs is not matched, is a wildcard. Encoding
 //! writes what the structure can tell; [`fits`] says whether that is all.
 
-use crate::nxm::exists;
-use crate::wire::{Reader, Res, Writer};
 use flow::fields::FieldId;
 use flow::{Match, OfPort, VlanTag};
+use ofp_wire::nxm::exists;
+use ofp_wire::{Reader, Res, Writer};
 
 const IN_PORT: u32 = 1;
 const DL_VLAN: u32 = 1 << 1;
@@ -159,7 +159,7 @@ fn put_vlan(tci: u16, mask: u16, need: &mut impl FnMut(bool, u32)) -> (u16, u8) 
 
 /// Whether the structure can tell all of the match.
 pub fn fits(m: &Match) -> bool {
-    let mut w = Writer::new(crate::version::Version::V10);
+    let mut w = Writer::new(ofp_wire::Version::V10);
     put(&mut w, m);
     let port_ok = m.mask().0.in_port == 0 || m.flow().in_port().to_of10().is_some();
     port_ok && read(&mut Reader::new(&w.buf, w.version)).is_ok_and(|back| back == *m)

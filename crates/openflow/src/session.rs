@@ -12,11 +12,11 @@
 
 use crate::budget::{Budgets, Share};
 use crate::codec::{HEADER_BYTES, decode_with, encode_with};
-use crate::error::{ErrorBody, ErrorCode, ErrorKind, OfError};
 use crate::msg::Message;
 use crate::msg::control::Hello;
-use crate::version::{Version, VersionSet};
-use crate::wire::Options;
+use ofp_wire::Options;
+use ofp_wire::{ErrorBody, ErrorCode, ErrorKind, OfError};
+use ofp_wire::{Version, VersionSet};
 use std::fmt;
 
 /// A buffer that is empty keeps no more than this.
@@ -227,7 +227,7 @@ impl Session {
     pub fn version(&self) -> Option<Version> {
         match self.state {
             State::Up(v) => Some(v),
-            _ => None,
+            State::AwaitHello { .. } | State::Over => None,
         }
     }
 
@@ -582,7 +582,7 @@ impl Session {
                     .unwrap_or(self.last_input_ms)
                     .saturating_add(self.config.probe_interval_ms),
             ),
-            _ => None,
+            State::Up(_) | State::Over => None,
         }
     }
 }

@@ -9,15 +9,17 @@ use crate::world::fuzz_ports;
 use dpif::text::NumbersOnly;
 use dpif::{Datapath, DpAction, DpifOp, Execute, OpBatch, PmdId, PortKind, PortSpec};
 use flow::extract::Metadata;
-use flow::text::{FlowModCommand, NoPortNames, parse_flow_mod};
+use flow::text::NoPortNames;
 use flow::{DpPort, OfPort, TableId};
+use ofp_actions::text::{FlowModCommand, parse_flow_mod};
+use ofp_actions::{CheckContext, check_actions};
 use ofproto::backer::Backer;
 use ofproto::connmgr::{BridgeCtx, ConnKind, Connmgr};
 use ofproto::ports::BridgeId;
 use ofproto::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
 use ofproto::upcall;
 use openflow::msg::stats::SwitchDesc;
-use openflow::{CheckContext, Version, VersionSet};
+use openflow::{Version, VersionSet};
 use ovsdb::client::{Client, ClientConfig};
 use ovsdb::db::Database;
 use ovsdb::schema::open_vswitch;
@@ -112,7 +114,7 @@ impl Rig {
             debug_actions: true,
             has_meter: &|_| false,
         };
-        if openflow::check_actions(&m.actions, &m.rule_match, &cx).is_err() {
+        if check_actions(&m.actions, &m.rule_match, &cx).is_err() {
             return;
         }
         let rule = Rule {

@@ -3,12 +3,15 @@
 
 use crate::frames::{BUNDLE_MAC, BUNDLE_PORT, HOSTS, ipv4, ipv6, mac};
 use crate::rng::Rng;
-use flow::action::{
-    Action, ControllerAction, LearnAction, LearnDest, LearnSource, LearnSpec, PacketInReason, SetStyle,
-    SubField,
-};
+use flow::SubField;
 use flow::fields::FieldId as F;
 use flow::{MacAddr, Match, OfPort, TableId};
+use ofp_actions::{
+    Action, ClearActions, ControllerAction, DebugRecirc, DebugSlow, DecTtl, Exit, FinTimeout, GotoTable,
+    LearnAction, LearnDest, LearnSource, LearnSpec, Meter, Move, Output, OutputReg, PacketInReason, PushVlan,
+    Resubmit, SetEthDst, SetField, SetIpDscp, SetIpTtl, SetIpv4Src, SetL4Dst, SetStyle, SetVlanPcp,
+    SetVlanVid, StackPop, StackPush, StripVlan, WriteActions, WriteMetadata,
+};
 use ofproto::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
 use packet::headers as h;
 use std::sync::Arc;
@@ -147,18 +150,18 @@ fn match_arp(rng: &mut Rng, m: &mut Match) {
 }
 
 fn output(port: OfPort) -> Action {
-    Action::Output { port, max_len_bytes: 0 }
+    Action::Output(Output { port, max_len_bytes: 0 })
 }
 
 fn set(field: F, value: u128) -> Action {
-    Action::SetField { field, value, mask: field.full_mask(), style: SetStyle::SetField }
+    Action::SetField(SetField { field, value, mask: field.full_mask(), style: SetStyle::SetField })
 }
 
 /// A list of actions for a rule of `table`.
 pub(crate) fn random_actions(rng: &mut Rng, table: u8, profile: &Profile) -> Vec<Action> {
     let mut actions = Vec::new();
     if rng.one_in(15) {
-        actions.push(Action::Meter(rng.range(1, METERS.into()) as u32));
+        actions.push(Action::Meter(Meter(rng.range(1, METERS.into()) as u32)));
     }
     for _ in 0..rng.below(4) {
         actions.push(random_action(rng, table, profile));
@@ -166,7 +169,7 @@ pub(crate) fn random_actions(rng: &mut Rng, table: u8, profile: &Profile) -> Vec
     match rng.below(6) {
         0 if table + 1 < RANDOM_TABLES => {
             let to = rng.range(u64::from(table) + 1, u64::from(RANDOM_TABLES) - 1);
-            actions.push(Action::GotoTable(TableId(to as u8)));
+            actions.push(Action::GotoTable(GotoTable(TableId(to as u8))));
         }
         1 | 2 => actions.push(output(OfPort::NORMAL)),
         3 | 4 => actions.push(output(OfPort(rng.range(1, profile.ports.into()) as u32))),
@@ -181,13 +184,13 @@ fn random_action(rng: &mut Rng, table: u8, profile: &Profile) -> Action {
         1 => output(*rng.pick(&[OfPort::IN_PORT, OfPort::FLOOD, OfPort::ALL, OfPort::NORMAL])),
         2..=4 if table + 1 < RANDOM_TABLES => {
             let to = TableId(rng.range(u64::from(table) + 1, u64::from(RANDOM_TABLES) - 1) as u8);
-            Action::Resubmit { in_port: OfPort::IN_PORT, table: Some(to) }
+            Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(to) })
         }
-        5 => Action::Resubmit { in_port: OfPort::IN_PORT, table: Some(LEARN_TABLE) },
+        5 => Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(LEARN_TABLE) }),
         6 => Action::Learn(Box::new(random_learn(rng))),
-        7 => Action::DecTtl { controllers: if profile.ordered { vec![] } else { vec![0] } },
-        8 if !profile.ordered => Action::DebugRecirc,
-        9 if !profile.ordered && rng.one_in(2) => Action::DebugSlow,
+        7 => Action::DecTtl(DecTtl { controllers: if profile.ordered { vec![] } else { vec![0] } }),
+        8 if !profile.ordered => Action::DebugRecirc(DebugRecirc),
+        9 if !profile.ordered && rng.one_in(2) => Action::DebugSlow(DebugSlow),
         9 if !profile.ordered => Action::Controller(Box::new(controller(rng.below(3) as u16))),
         10 => random_vlan_action(rng),
         11 => {
@@ -195,25 +198,28 @@ fn random_action(rng: &mut Rng, table: u8, profile: &Profile) -> Action {
             if rng.one_in(2) {
                 inner.push(output(OfPort(rng.range(1, profile.ports.into()) as u32)));
             }
-            Action::WriteActions(inner)
+            Action::WriteActions(WriteActions(inner))
         }
-        12 => Action::ClearActions,
-        13 if rng.one_in(4) => Action::Exit,
-        17 => Action::FinTimeout { idle_timeout_s: rng.below(3) as u16, hard_timeout_s: rng.below(5) as u16 },
-        14 => Action::Move { source: SubField::whole(F::Reg0), dest: SubField::whole(F::Reg1) },
-        15 => Action::Move {
+        12 => Action::ClearActions(ClearActions),
+        13 if rng.one_in(4) => Action::Exit(Exit),
+        17 => Action::FinTimeout(FinTimeout {
+            idle_timeout_s: rng.below(3) as u16,
+            hard_timeout_s: rng.below(5) as u16,
+        }),
+        14 => Action::Move(Move { source: SubField::whole(F::Reg0), dest: SubField::whole(F::Reg1) }),
+        15 => Action::Move(Move {
             source: SubField { field: F::EthSrc, offset_bits: 0, len_bits: 4 },
             dest: SubField { field: F::Reg0, offset_bits: 0, len_bits: 4 },
-        },
+        }),
         16 => rng
             .pick(&[
-                Action::StackPush(SubField { field: F::EthDst, offset_bits: 0, len_bits: 8 }),
-                Action::StackPop(SubField { field: F::Reg0, offset_bits: 0, len_bits: 8 }),
-                Action::OutputReg {
+                Action::StackPush(StackPush(SubField { field: F::EthDst, offset_bits: 0, len_bits: 8 })),
+                Action::StackPop(StackPop(SubField { field: F::Reg0, offset_bits: 0, len_bits: 8 })),
+                Action::OutputReg(OutputReg {
                     source: SubField { field: F::Reg0, offset_bits: 0, len_bits: 16 },
                     max_len_bytes: 0,
-                },
-                Action::WriteMetadata { value: 2, mask: 3 },
+                }),
+                Action::WriteMetadata(WriteMetadata { value: 2, mask: 3 }),
             ])
             .clone(),
         _ => random_set(rng),
@@ -233,10 +239,10 @@ fn controller(id: u16) -> ControllerAction {
 
 fn random_vlan_action(rng: &mut Rng) -> Action {
     match rng.below(6) {
-        0 => Action::StripVlan,
-        1 => Action::PushVlan(*rng.pick(&[h::ETH_TYPE_VLAN, h::ETH_TYPE_VLAN_8021AD])),
-        2 => Action::SetVlanVid(rng.below(3) as u16 * 5),
-        3 => Action::SetVlanPcp(rng.below(8) as u8),
+        0 => Action::StripVlan(StripVlan),
+        1 => Action::PushVlan(PushVlan(*rng.pick(&[h::ETH_TYPE_VLAN, h::ETH_TYPE_VLAN_8021AD]))),
+        2 => Action::SetVlanVid(SetVlanVid(rng.below(3) as u16 * 5)),
+        3 => Action::SetVlanPcp(SetVlanPcp(rng.below(8) as u8)),
         4 => set(F::VlanVid, 0x1000 | u128::from(rng.below(3) * 5)),
         _ => set(F::VlanPcp, rng.below(8).into()),
     }
@@ -246,19 +252,19 @@ fn random_set(rng: &mut Rng) -> Action {
     let host = rng.below(HOSTS);
     match rng.below(16) {
         0 => set(F::EthSrc, mac_number(host)),
-        1 => Action::SetEthDst(MacAddr(mac(host))),
-        2 => Action::SetIpv4Src(ipv4(host)),
+        1 => Action::SetEthDst(SetEthDst(MacAddr(mac(host)))),
+        2 => Action::SetIpv4Src(SetIpv4Src(ipv4(host))),
         3 => set(F::IpDst, ipv4(host).into()),
         4 => set(F::Ipv6Dst, u128::from_be_bytes(ipv6(host))),
-        5 => Action::SetIpDscp(0x28),
-        6 => Action::SetIpTtl(rng.range(1, 3) as u8),
-        7 => Action::SetL4Dst(rng.range(1, 4) as u16),
+        5 => Action::SetIpDscp(SetIpDscp(0x28)),
+        6 => Action::SetIpTtl(SetIpTtl(rng.range(1, 3) as u8)),
+        7 => Action::SetL4Dst(SetL4Dst(rng.range(1, 4) as u16)),
         8 => set(F::TcpSrc, rng.range(1, 4).into()),
         9 => set(F::UdpDst, rng.range(1, 4).into()),
         10 => set(F::Reg0, rng.below(3).into()),
         11 => set(F::ArpOp, rng.range(1, 2).into()),
         12 => set(F::NdTarget, u128::from_be_bytes(ipv6(host))),
-        13 => Action::SetField { field: F::IpSrc, value: 5, mask: 0xff, style: SetStyle::SetField },
+        13 => Action::SetField(SetField { field: F::IpSrc, value: 5, mask: 0xff, style: SetStyle::SetField }),
         14 => set(F::PktMark, rng.below(3).into()),
         _ => set(F::Icmpv6Type, 136),
     }
@@ -315,7 +321,7 @@ pub(crate) fn bundle_rules(version: u8, now_ms: u64) -> [Rule; 2] {
     let address = u128::from(MacAddr([BUNDLE_MAC, 0, 0, 0, 0, version]).to_u64());
     let first = vec![
         set(F::EthDst, address),
-        Action::Resubmit { in_port: OfPort::IN_PORT, table: Some(BUNDLE_TABLES[1]) },
+        Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(BUNDLE_TABLES[1]) }),
     ];
     let second = vec![set(F::EthSrc, address), output(OfPort(1)), output(OfPort(2))];
     [
@@ -330,7 +336,7 @@ pub(crate) fn bundle_entry(now_ms: u64) -> Rule {
         .with(F::EthType, h::ETH_TYPE_IP.into())
         .with(F::NwProto, h::IPPROTO_UDP.into())
         .with(F::UdpDst, BUNDLE_PORT.into());
-    let to = Action::Resubmit { in_port: OfPort::IN_PORT, table: Some(BUNDLE_TABLES[0]) };
+    let to = Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(BUNDLE_TABLES[0]) });
     rule(TableId(0), 60_000, m, vec![to], now_ms)
 }
 

@@ -14,9 +14,9 @@ use dpif::{
     Datapath, DpifOp, DropReason, Execute, FlowStats, MeterBand, MeterConfig, OpBatch, OpResult, PmdId,
     PutMode, Upcall, UpcallKind, UserCookie,
 };
-use flow::action::Action;
 use flow::extract::Metadata;
 use flow::{DpPort, OfPort, TableId, Ufid};
+use ofp_actions::{Action, Output};
 use ofproto::backer::Backer;
 use ofproto::events::RemovedReason;
 use ofproto::ports::{BridgeId, PortConfigBits, PortCounters};
@@ -617,7 +617,7 @@ impl World {
         let md = Metadata { in_port: u32::MAX, ..Metadata::default() };
         let key = crate::frames::key_of(&frame, &md, crate::model::VLAN_LIMIT);
         let port = *self.rng.pick(&[OfPort(1), OfPort(2), OfPort::FLOOD, OfPort::TABLE]);
-        let actions = [Action::Output { port, max_len_bytes: 0 }];
+        let actions = [Action::Output(Output { port, max_len_bytes: 0 })];
         let view = self.backer.view();
         let flow = key.to_flow(OfPort::CONTROLLER);
         let request =

@@ -6,8 +6,8 @@ use crate::slowpath::{InlineSlowPath, SlowPath, Wake};
 use dpif::{Datapath, DummyMode, PortKind, PortSpec};
 use dpif_netdev::ablation::Ablation;
 use dpif_netdev::{UserspaceConfig, UserspaceDatapath};
-use flow::action::Action;
 use flow::{DpPort, MacAddr, Match, OfPort, TableId};
+use ofp_actions::{Action, Output};
 use ofproto::backer::Backer;
 use ofproto::ports::{Bundle, BundleId, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode};
 use ofproto::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
@@ -64,7 +64,7 @@ fn normal_rule() -> Rule {
         timeouts: RuleTimeouts::new(0, 0, &[]),
         importance: 0,
         flags: RuleFlags::default(),
-        actions: vec![Action::Output { port: OfPort::NORMAL, max_len_bytes: 0 }].into(),
+        actions: vec![Action::Output(Output { port: OfPort::NORMAL, max_len_bytes: 0 })].into(),
         created_ms: 0,
         modified_ms: 0,
         stats: Arc::new(RuleStats::default()),

@@ -67,6 +67,24 @@ fn lengths() {
 }
 
 #[test]
+fn functions_that_only_dispatch_may_be_long() {
+    let arms = "A => a(),\n".repeat(90);
+    let check = |body: &str| length::check(&flow(&format!("fn long(x: [u8; 2]) {{\n{body}\n}}\n")), "");
+    assert_eq!(check(&format!("match x {{\n{arms}}}")), Vec::<String>::new());
+    assert_eq!(check(&format!("match x(&Y) {{\n{arms}B => {{\nb(c, d)\n}}\n}}")), Vec::<String>::new());
+    for more in [
+        format!("match x {{\n{arms}B => {{ a(); b() }}\n}}"),
+        format!("let y = z;\nmatch x {{\n{arms}}}"),
+        format!("match x {{\n{arms}}}.b()"),
+        format!("match x {{\n{arms}}}\nb()"),
+        format!("if x {{\n{arms}}}"),
+        "a()\n".repeat(90),
+    ] {
+        assert_eq!(check(&more).len(), 1, "{more}");
+    }
+}
+
+#[test]
 fn length_exceptions_are_held_and_only_shrink() {
     let long = format!("fn long() {{{}}}\n", "\n".repeat(99));
     let check = |text: &str, list: &str| length::check(&flow(text), list).join("; ");

@@ -6,7 +6,7 @@ use crate::MacAddr;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// Four decimal octets.
-pub(crate) fn parse_ipv4(text: &str) -> Option<u32> {
+pub fn parse_ipv4(text: &str) -> Option<u32> {
     let mut octets = text.split('.');
     let mut address = 0u32;
     for _ in 0..4 {
@@ -25,7 +25,7 @@ pub(crate) fn parse_ipv6(text: &str) -> Option<u128> {
 }
 
 /// Dotted quad.
-pub(crate) fn ipv4(address: u32) -> String {
+pub fn ipv4(address: u32) -> String {
     Ipv4Addr::from(address).to_string()
 }
 

@@ -63,7 +63,10 @@ fn builder<'a>(text: &'a str, ports: &dyn PortNames) -> Parsed<MatchBuilder<'a>>
 }
 
 /// Refuses a key that is nothing of ours.
-pub(crate) fn unknown_keyword<T>(token: &Token<'_>) -> Parsed<T> {
+///
+/// # Errors
+/// Always.
+pub fn unknown_keyword<T>(token: &Token<'_>) -> Parsed<T> {
     if token.has_value() {
         fail(token.key, format!("unknown keyword {}", token.key))
     } else {
@@ -73,7 +76,7 @@ pub(crate) fn unknown_keyword<T>(token: &Token<'_>) -> Parsed<T> {
 
 /// A match in the making.
 #[derive(Default)]
-pub(crate) struct MatchBuilder<'a> {
+pub struct MatchBuilder<'a> {
     flow: Flow,
     mask: Flow,
     given: Vec<(&'a str, FieldId)>,
@@ -81,7 +84,7 @@ pub(crate) struct MatchBuilder<'a> {
 
 impl<'a> MatchBuilder<'a> {
     /// Takes a token; whether it is one of a match.
-    pub(crate) fn add(&mut self, token: &Token<'a>, ports: &dyn PortNames) -> Parsed<bool> {
+    pub fn add(&mut self, token: &Token<'a>, ports: &dyn PortNames) -> Parsed<bool> {
         let key = token.key;
         if !token.has_value() {
             return Ok(self.add_protocol(key));
@@ -169,7 +172,10 @@ impl<'a> MatchBuilder<'a> {
     }
 
     /// The match, if all prerequisites are there.
-    pub(crate) fn checked(&self) -> Parsed<Match> {
+    ///
+    /// # Errors
+    /// Says which field needs what.
+    pub fn checked(&self) -> Parsed<Match> {
         let written = self.unchecked();
         let (masked, layers) = (written.flow(), Layers::of(&written));
         for (key, field) in &self.given {

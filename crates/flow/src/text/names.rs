@@ -142,7 +142,7 @@ pub fn field_by_subfield_name(name: &str) -> Option<FieldId> {
 }
 
 /// Field of a match name or alias; case counts.
-pub(crate) fn field_by_name(name: &str) -> Option<FieldId> {
+pub fn field_by_name(name: &str) -> Option<FieldId> {
     match name {
         "tp_src" => Some(FieldId::TcpSrc),
         "tp_dst" => Some(FieldId::TcpDst),

@@ -130,7 +130,7 @@ pub fn normalize(m: &Match) -> Match {
 }
 
 /// What a field asks a match to name.
-pub(crate) fn needs(field: FieldId) -> &'static str {
+pub fn needs(field: FieldId) -> &'static str {
     match field {
         FieldId::CtNwSrc | FieldId::CtNwDst => "ip and ct_state=+trk with +new, +est, +rel or -inv",
         FieldId::CtIpv6Src | FieldId::CtIpv6Dst => "ipv6 and ct_state=+trk with +new, +est, +rel or -inv",

@@ -4,13 +4,19 @@ use super::{Parsed, fail};
 
 /// Why a number was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NumberError {
+pub enum NumberError {
+    /// It is no number.
     Syntax,
+    /// It has too many bits.
     TooLarge,
 }
 
 /// A number of up to 128 bits.
-pub(crate) fn parse_u128(text: &str) -> Result<u128, NumberError> {
+///
+/// # Errors
+/// For what is no number, or a larger one.
+#[inline]
+pub fn parse_u128(text: &str) -> Result<u128, NumberError> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
         None if text.len() > 1 && text.starts_with('0') => (&text[1..], 8),
@@ -33,12 +39,20 @@ fn parse_u64_or_negative(text: &str) -> Result<u64, NumberError> {
 }
 
 /// A number of up to 8 bits, called `what` in the error.
-pub(crate) fn u8_named(text: &str, what: &str) -> Parsed<u8> {
+///
+/// # Errors
+/// For anything else.
+#[inline]
+pub fn u8_named(text: &str, what: &str) -> Parsed<u8> {
     named(text, what)
 }
 
 /// A number of up to 16 bits, called `what` in the error.
-pub(crate) fn u16_named(text: &str, what: &str) -> Parsed<u16> {
+///
+/// # Errors
+/// For anything else.
+#[inline]
+pub fn u16_named(text: &str, what: &str) -> Parsed<u16> {
     named(text, what)
 }
 
@@ -50,7 +64,11 @@ fn named<T: TryFrom<u128>>(text: &str, what: &str) -> Parsed<T> {
 }
 
 /// An argument of up to 32 bits.
-pub(crate) fn u32_argument(text: &str) -> Parsed<u32> {
+///
+/// # Errors
+/// For anything else.
+#[inline]
+pub fn u32_argument(text: &str) -> Parsed<u32> {
     let n = u64_argument(text)?;
     match u32::try_from(n) {
         Ok(n) => Ok(n),
@@ -59,7 +77,11 @@ pub(crate) fn u32_argument(text: &str) -> Parsed<u32> {
 }
 
 /// An argument of up to 64 bits.
-pub(crate) fn u64_argument(text: &str) -> Parsed<u64> {
+///
+/// # Errors
+/// For anything else.
+#[inline]
+pub fn u64_argument(text: &str) -> Parsed<u64> {
     if text.is_empty() {
         return fail(text, "missing required numeric argument");
     }
@@ -84,6 +106,6 @@ pub(crate) fn field_integer(text: &str, wire_bytes: u8) -> Result<u128, NumberEr
 }
 
 /// C's `%#x`: zero has no prefix.
-pub(crate) fn hex(n: u128) -> String {
+pub fn hex(n: u128) -> String {
     if n == 0 { "0".into() } else { format!("{n:#x}") }
 }

@@ -2,7 +2,7 @@
 
 use super::names::{field_by_subfield_name, subfield_name};
 use super::{Fail, ParseError, Parsed, fail};
-use crate::action::SubField;
+use crate::SubField;
 use crate::fields::FieldId;
 
 /// How many bits `NAME[]` means: of a VLAN number the presence bit does not count.
@@ -36,7 +36,11 @@ pub fn parse_subfield(text: &str) -> Result<SubField, ParseError> {
     sub_field(text).map_err(|f: Fail| f.locate(text))
 }
 
-pub(crate) fn sub_field(text: &str) -> Parsed<SubField> {
+/// [`parse_subfield`] within a larger text.
+///
+/// # Errors
+/// As [`parse_subfield`].
+pub fn sub_field(text: &str) -> Parsed<SubField> {
     let (name, range) = match text.find('[') {
         Some(at) => text.split_at(at),
         None => (text, ""),

@@ -3,16 +3,21 @@
 use super::{Parsed, fail};
 
 /// What separates tokens.
-pub(crate) fn is_separator(c: char) -> bool {
+#[inline]
+pub fn is_separator(c: char) -> bool {
     matches!(c, ',' | ' ' | '\t' | '\r' | '\n')
 }
 
 /// How a token's value was attached to its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Attached {
+pub enum Attached {
+    /// There is no value.
     Nothing,
+    /// `key:value`.
     Colon,
+    /// `key=value`.
     Equals,
+    /// `key(value)`.
     Parens,
     /// Parentheses with an arrow behind, as in `check_pkt_larger(100)->reg0[0]`.
     ParensArrow,
@@ -20,30 +25,41 @@ pub(crate) enum Attached {
 
 /// One token; all parts are slices of the text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Token<'a> {
-    pub(crate) key: &'a str,
-    pub(crate) value: &'a str,
-    pub(crate) attached: Attached,
+pub struct Token<'a> {
+    /// What stands first.
+    pub key: &'a str,
+    /// What is attached to it.
+    pub value: &'a str,
+    /// How.
+    pub attached: Attached,
 }
 
 impl Token<'_> {
-    pub(crate) fn has_value(&self) -> bool {
+    /// Whether a value is attached.
+    #[inline]
+    pub fn has_value(&self) -> bool {
         self.attached != Attached::Nothing
     }
 }
 
 /// The tokens of a text, in order.
-pub(crate) struct Tokens<'a> {
+pub struct Tokens<'a> {
     rest: &'a str,
 }
 
 impl<'a> Tokens<'a> {
-    pub(crate) fn new(text: &'a str) -> Tokens<'a> {
+    /// The tokens of `text`.
+    #[inline]
+    pub fn new(text: &'a str) -> Tokens<'a> {
         Tokens { rest: text }
     }
 
     /// The next token.
-    pub(crate) fn next_token(&mut self) -> Parsed<Option<Token<'a>>> {
+    ///
+    /// # Errors
+    /// For a quote or a parenthesis that is not closed.
+    #[inline]
+    pub fn next_token(&mut self) -> Parsed<Option<Token<'a>>> {
         let text = self.rest.trim_start_matches(is_separator);
         if text.is_empty() {
             self.rest = text;
@@ -81,7 +97,10 @@ impl<'a> Tokens<'a> {
 }
 
 /// Bytes of the quoted string that `text` begins with, quotes included.
-pub(crate) fn quoted_bytes(text: &str) -> Parsed<usize> {
+///
+/// # Errors
+/// When it has no end.
+pub fn quoted_bytes(text: &str) -> Parsed<usize> {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
         match c {

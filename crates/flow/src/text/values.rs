@@ -30,7 +30,11 @@ pub fn parse_value(field: FieldId, text: &str, ports: &dyn PortNames) -> Result<
     masked_value(field, text, ports).map_err(|f: Fail| f.locate(text))
 }
 
-pub(crate) fn masked_value(field: FieldId, text: &str, ports: &dyn PortNames) -> Parsed<(u128, u128)> {
+/// [`parse_value`] within a larger text.
+///
+/// # Errors
+/// As [`parse_value`].
+pub fn masked_value(field: FieldId, text: &str, ports: &dyn PortNames) -> Parsed<(u128, u128)> {
     let def = field.def();
     if text.is_empty() {
         return fail(text, format!("field {} missing value", def.name));

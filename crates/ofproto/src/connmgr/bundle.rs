@@ -84,7 +84,10 @@ impl Conn {
                 self.bundles.remove(&m.bundle_id).ok_or(ErrorKind::BfcBadId)?;
                 BundleControlType::DiscardReply
             }
-            _ => return Err(ErrorKind::BfcBadType),
+            BundleControlType::OpenReply
+            | BundleControlType::CloseReply
+            | BundleControlType::CommitReply
+            | BundleControlType::DiscardReply => return Err(ErrorKind::BfcBadType),
         };
         let told = BundleControl { bundle_id: m.bundle_id, ty: reply, flags: 0 };
         self.reply(&Message::BundleControl(told), request.xid)

@@ -59,7 +59,13 @@ impl Conn {
 
     /// Reassembly leaves the handling of fragments as it is, which the client learns by asking. A slave changes only its own
     /// connection.
-    pub(super) fn set_config(&mut self, m: SwitchConfig, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {
+    pub(super) fn set_config(
+        &mut self,
+        m: SwitchConfig,
+        ctx: &BridgeCtx<'_>,
+        outcome: &mut Outcome,
+    ) -> Result<(), ErrorKind> {
+        outcome.interest_changed = true;
         let ttl_flag = has_ttl_flag(self.version());
         let known = FragHandling::MASK | if ttl_flag { INVALID_TTL_TO_CONTROLLER } else { 0 };
         if m.flags & !known != 0 {
@@ -108,7 +114,8 @@ impl Conn {
         self.reply(&Message::RoleReply(role), xid)
     }
 
-    pub(super) fn set_async(&mut self, m: AsyncConfig) -> Result<(), ErrorKind> {
+    pub(super) fn set_async(&mut self, m: AsyncConfig, outcome: &mut Outcome) -> Result<(), ErrorKind> {
+        outcome.interest_changed = true;
         let known = |bits: [u32; 2], known: u32| bits.map(|b| b & known);
         self.asyncs = AsyncConfig {
             format: Format::Standard,

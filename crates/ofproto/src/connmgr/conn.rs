@@ -354,7 +354,7 @@ impl Conn {
         match self.kind {
             ConnKind::Snoop => return 0,
             ConnKind::Service if self.miss_send_len_bytes == 0 => return 0,
-            _ => {}
+            ConnKind::Service | ConnKind::Controller { .. } => {}
         }
         let bits = match kind {
             AsyncKind::PacketIn => self.asyncs.packet_in,
@@ -410,7 +410,9 @@ impl Conn {
 fn no_room(why: SendError) -> CloseReason {
     match why {
         SendError::Short => CloseReason::MemoryShort,
-        _ => CloseReason::OutputOverflow,
+        SendError::NotConnected | SendError::Full { .. } | SendError::Unencodable(_) => {
+            CloseReason::OutputOverflow
+        }
     }
 }
 

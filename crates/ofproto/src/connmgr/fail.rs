@@ -7,8 +7,8 @@
 use super::{BridgeCtx, Connmgr};
 use crate::flow_mod;
 use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
-use flow::action::Action;
 use flow::{Match, OfPort, TableId};
+use ofp_actions::{Action, Output};
 use std::sync::Arc;
 
 /// Priority of the rule of a bridge that lost its controllers; above every priority of OpenFlow.
@@ -99,7 +99,7 @@ fn normal_rule(priority: i32, now_ms: u64) -> Rule {
         timeouts: RuleTimeouts::new(0, 0, &[]),
         importance: 0,
         flags: RuleFlags::default(),
-        actions: [Action::Output { port: OfPort::NORMAL, max_len_bytes: 0 }].into(),
+        actions: [Action::Output(Output { port: OfPort::NORMAL, max_len_bytes: 0 })].into(),
         created_ms: now_ms,
         modified_ms: now_ms,
         stats: Arc::new(stats),

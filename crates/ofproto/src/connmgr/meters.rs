@@ -73,7 +73,9 @@ impl MeterTable {
             }
             return Err(match e {
                 DpifError::Full(_) | DpifError::Unsupported(_) => ErrorKind::MmfcOutOfMeters,
-                _ => ErrorKind::MmfcUnknown,
+                DpifError::Exists(_) | DpifError::NotFound(_) | DpifError::Device(_) => {
+                    ErrorKind::MmfcUnknown
+                }
             });
         }
         if m.command == MeterModCommand::Add {

@@ -7,13 +7,13 @@ use crate::flow_mod::ModContext;
 use crate::rule::Rule;
 use crate::xlate::{Request, Start, miss_reason, translate};
 use dpif::{DpifOp, Execute, FlowStats, OpBatch, PmdId};
-use flow::action::PacketInReason;
 use flow::extract::{Metadata, extract};
 use flow::fields::FieldId;
 use flow::{DpPort, FlowKey, Match, OfPort};
+use ofp_actions::{PacketInReason, check_actions};
 use openflow::msg::flow_mod::{FlowRemoved, FlowRemovedReason};
 use openflow::msg::packet::{PacketIn, PacketOut};
-use openflow::{ErrorKind, Format, Message, NO_BUFFER, Version, check_actions};
+use openflow::{ErrorKind, Format, Message, NO_BUFFER, Version};
 use packet::Packet;
 
 /// Bytes of an Ethernet header: a shorter frame cannot be sent.

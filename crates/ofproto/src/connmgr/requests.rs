@@ -4,6 +4,8 @@ use super::conn::{Conn, Outcome};
 use super::{BridgeCtx, Shared};
 use flow::TableId;
 use openflow::msg::control::{ControllerRole, TableMod, TlvTable, TlvTableCommand, TlvTableMod};
+use openflow::msg::features::TableFeatures;
+use openflow::msg::flow_mod::FlowMod;
 use openflow::msg::group::{GroupFeatures, GroupMod, GroupModCommand};
 use openflow::{ErrorKind, Kind, Message, Multi, Version};
 
@@ -34,6 +36,9 @@ fn changes_the_switch(kind: Kind) -> bool {
     )
 }
 
+/// No tunnel option can be mapped: there is room for none.
+const NO_TLV_TABLE: TlvTable = TlvTable { max_option_bytes: 0, max_fields: 0, maps: Vec::new() };
+
 impl Conn {
     /// Carries a request out and answers it. The error is to be answered with.
     pub(super) fn handle(
@@ -47,25 +52,29 @@ impl Conn {
         if self.role == ControllerRole::Slave && changes_the_switch(message.kind()) {
             return Err(ErrorKind::BrcIsSlave);
         }
+        self.dispatch(message, request.xid, request, shared, ctx, outcome)
+    }
+
+    fn dispatch(
+        &mut self,
+        message: Message,
+        xid: u32,
+        request: &Request<'_>,
+        shared: &mut Shared,
+        ctx: &BridgeCtx<'_>,
+        outcome: &mut Outcome,
+    ) -> Res {
         match message {
-            Message::FlowMod(fm) => {
-                self.mods.push(fm, request.frame);
-                self.mods_bytes += request.frame.len();
-                Ok(())
-            }
+            Message::FlowMod(fm) => self.queue_flow_mod(fm, request),
             Message::PacketOut(m) => self.packet_out(&m, shared, ctx, request.now_ms),
-            Message::BarrierRequest => self.reply(&Message::BarrierReply, request.xid),
+            Message::BarrierRequest => self.reply(&Message::BarrierReply, xid),
             Message::PortMod(m) => self.port_mod(&m, ctx, outcome),
             Message::GroupMod(m) => group_mod(&m),
             Message::MeterMod(m) => shared.meters.change(&m, ctx, request.now_ms),
             Message::TableMod(m) => table_mod(m),
             Message::BundleControl(m) => self.bundle_control(m, request, shared, ctx),
             Message::BundleAdd(m) => self.bundle_add(&m, request),
-            Message::TlvTableRequest => {
-                // No tunnel option can be mapped: there is room for none.
-                let table = TlvTable { max_option_bytes: 0, max_fields: 0, maps: Vec::new() };
-                self.reply(&Message::TlvTableReply(table), request.xid)
-            }
+            Message::TlvTableRequest => self.reply(&Message::TlvTableReply(NO_TLV_TABLE), xid),
             Message::TlvTableMod(m) => tlv_table_mod(&m),
             // Nobody monitors flows, so there is no monitor of that id.
             Message::FlowMonitorCancel(_) => Err(ErrorKind::MofcUnknownMonitor),
@@ -78,93 +87,95 @@ impl Conn {
             Message::FlowModTableId(_) => Ok(()),
             // Both formats are always understood.
             Message::SetFlowFormat(_) => Ok(()),
-            message => self.configure_or_ask(message, request, shared, ctx, outcome),
-        }
-    }
-
-    /// The rest of [`Conn::handle`]: requests about the connection, and questions.
-    fn configure_or_ask(
-        &mut self,
-        message: Message,
-        request: &Request<'_>,
-        shared: &mut Shared,
-        ctx: &BridgeCtx<'_>,
-        outcome: &mut Outcome,
-    ) -> Res {
-        let xid = request.xid;
-        match message {
             Message::FeaturesRequest => self.features(xid, ctx),
             Message::GetConfigRequest => self.get_config(xid, ctx),
-            Message::SetConfig(m) => {
-                outcome.interest_changed = true;
-                self.set_config(m, ctx)
-            }
+            Message::SetConfig(m) => self.set_config(m, ctx, outcome),
             Message::RoleRequest(m) => self.role_request(m, xid, shared, outcome),
-            Message::GetAsyncRequest => {
-                let asyncs = self.asyncs;
-                self.reply(&Message::GetAsyncReply(asyncs), xid)
-            }
-            Message::SetAsync(m) => {
-                outcome.interest_changed = true;
-                self.set_async(m)
-            }
+            Message::GetAsyncRequest => self.reply(&Message::GetAsyncReply(self.asyncs), xid),
+            Message::SetAsync(m) => self.set_async(m, outcome),
             Message::SetPacketInFormat(n) => self.set_packet_in_format(n),
-            Message::SetControllerId(id) => {
-                outcome.interest_changed = true;
-                self.controller_id = id;
-                Ok(())
-            }
+            Message::SetControllerId(id) => self.set_controller_id(id, outcome),
             Message::QueueGetConfigRequest(port) => self.queue_config(port, xid, ctx),
             Message::GroupStatsRequest(_) => {
                 self.reply(&Message::GroupStatsReply(Multi::all(Vec::new())), xid)
             }
             Message::GroupDescRequest(_) => self.reply(&Message::GroupDescReply(Multi::all(Vec::new())), xid),
+            // There are no groups, and room for none.
             Message::GroupFeaturesRequest => {
-                // There are no groups, and room for none.
                 self.reply(&Message::GroupFeaturesReply(GroupFeatures::default()), xid)
             }
-            Message::MeterStatsRequest(id) => {
-                let reply =
-                    Message::MeterStatsReply(Multi::all(shared.meters.stats(id, ctx, request.now_ms)?));
-                self.reply(&reply, xid)
-            }
-            Message::MeterConfigRequest(id) => {
-                let reply = Message::MeterConfigReply(Multi::all(shared.meters.config(id)?));
-                self.reply(&reply, xid)
-            }
+            Message::MeterStatsRequest(id) => self.meter_stats(id, request, shared, ctx),
+            Message::MeterConfigRequest(id) => self.meter_config(id, xid, shared),
             Message::MeterFeaturesRequest => {
                 self.reply(&Message::MeterFeaturesReply(super::meters::features()), xid)
             }
-            message => self.ask(message, request, shared, ctx),
-        }
-    }
-
-    /// Questions about rules, tables and ports. What is no question to a switch is refused.
-    fn ask(
-        &mut self,
-        message: Message,
-        request: &Request<'_>,
-        shared: &mut Shared,
-        ctx: &BridgeCtx<'_>,
-    ) -> Res {
-        let xid = request.xid;
-        match message {
             Message::DescRequest => self.reply(&Message::DescReply(ctx.desc.clone()), xid),
             Message::FlowStatsRequest(m) => self.flow_stats(&m, false, xid, ctx),
             Message::AggregateRequest(m) => self.flow_stats(&m, true, xid, ctx),
             Message::TableStatsRequest => self.table_stats(xid, ctx),
-            Message::TableFeaturesRequest(m) => {
-                // A request with entries asks to change the tables.
-                if !m.entries.is_empty() || m.more {
-                    return Err(ErrorKind::TffcEperm);
-                }
-                self.reply(super::table_features::reply(), xid)
-            }
+            Message::TableFeaturesRequest(m) => self.table_features(&m, xid),
             Message::PortStatsRequest(port) => self.port_stats(port, request, shared, ctx),
             Message::PortDescRequest => self.port_desc(xid, ctx),
             Message::QueueStatsRequest(m) => self.queue_stats(m, xid, ctx),
-            _ => Err(ErrorKind::BrcBadType),
+            // No question to a switch.
+            Message::Hello(_)
+            | Message::EchoRequest(_)
+            | Message::EchoReply(_)
+            | Message::FeaturesReply(_)
+            | Message::GetConfigReply(_)
+            | Message::PacketIn(_)
+            | Message::FlowRemoved(_)
+            | Message::PortStatus(_)
+            | Message::BarrierReply
+            | Message::QueueGetConfigReply(_)
+            | Message::RoleReply(_)
+            | Message::GetAsyncReply(_)
+            | Message::TlvTableReply(_)
+            | Message::DescReply(_)
+            | Message::FlowStatsReply(_)
+            | Message::AggregateReply(_)
+            | Message::TableStatsReply(_)
+            | Message::PortStatsReply(_)
+            | Message::QueueStatsReply(_)
+            | Message::GroupStatsReply(_)
+            | Message::GroupDescReply(_)
+            | Message::GroupFeaturesReply(_)
+            | Message::MeterStatsReply(_)
+            | Message::MeterConfigReply(_)
+            | Message::MeterFeaturesReply(_)
+            | Message::TableFeaturesReply(_)
+            | Message::PortDescReply(_) => Err(ErrorKind::BrcBadType),
         }
+    }
+
+    /// Flow-mods are carried out in turn, a bounded number of rules at a time.
+    fn queue_flow_mod(&mut self, fm: FlowMod, request: &Request<'_>) -> Res {
+        self.mods.push(fm, request.frame);
+        self.mods_bytes += request.frame.len();
+        Ok(())
+    }
+
+    fn set_controller_id(&mut self, id: u16, outcome: &mut Outcome) -> Res {
+        outcome.interest_changed = true;
+        self.controller_id = id;
+        Ok(())
+    }
+
+    fn meter_stats(&mut self, id: u32, request: &Request<'_>, shared: &Shared, ctx: &BridgeCtx<'_>) -> Res {
+        let stats = shared.meters.stats(id, ctx, request.now_ms)?;
+        self.reply(&Message::MeterStatsReply(Multi::all(stats)), request.xid)
+    }
+
+    fn meter_config(&mut self, id: u32, xid: u32, shared: &Shared) -> Res {
+        self.reply(&Message::MeterConfigReply(Multi::all(shared.meters.config(id)?)), xid)
+    }
+
+    /// A request with entries asks to change the tables.
+    fn table_features(&mut self, m: &Multi<TableFeatures>, xid: u32) -> Res {
+        if !m.entries.is_empty() || m.more {
+            return Err(ErrorKind::TffcEperm);
+        }
+        self.reply(super::table_features::reply(), xid)
     }
 }
 
@@ -173,7 +184,9 @@ fn group_mod(m: &GroupMod) -> Res {
     match m.command {
         GroupModCommand::Delete => Ok(()),
         GroupModCommand::Add | GroupModCommand::AddOrModify => Err(ErrorKind::GmfcOutOfGroups),
-        _ => Err(ErrorKind::GmfcUnknownGroup),
+        GroupModCommand::Modify | GroupModCommand::InsertBucket | GroupModCommand::RemoveBucket => {
+            Err(ErrorKind::GmfcUnknownGroup)
+        }
     }
 }
 

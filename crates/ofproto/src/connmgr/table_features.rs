@@ -5,8 +5,9 @@
 use crate::flow_mod::TABLE_MAX_RULES;
 use flow::TableId;
 use flow::fields::{ALL_FIELDS, FieldId};
+use ofp_wire::nxm::has_header;
 use openflow::msg::features::{MatchField, RuleFeatures, TableFeatures};
-use openflow::{Message, Multi, has_header};
+use openflow::{Message, Multi};
 use std::sync::OnceLock;
 
 /// `OFPIT_*`: goto, metadata, write, apply, clear, meter.

@@ -166,8 +166,10 @@ fn conclude(
     match (&verdict, replay) {
         // Its packets ended connections all the same.
         (Verdict::Delete, Some(stats)) => k.cache.replay_timeouts(stats, &mut backer.effect_host()),
-        (_, Some(stats)) => k.cache.replay_learning(stats, &mut backer.effect_host()),
-        (_, None) => {}
+        (Verdict::Keep | Verdict::Modify(_), Some(stats)) => {
+            k.cache.replay_learning(stats, &mut backer.effect_host());
+        }
+        (Verdict::Keep | Verdict::Modify(_) | Verdict::Delete, None) => {}
     }
     carry_out(ufid, verdict, k)
 }

@@ -4,8 +4,9 @@ use super::*;
 use crate::upcall::tests::{add_rule, backer_with, counted, miss_of};
 use crate::upcall::{handle, put_done};
 use dpif::{Capabilities, DpAction, MeterConfig, PortInfo, PortSpec, PortStats};
-use flow::text::{FlowModCommand, NoPortNames, parse_flow_mod};
+use flow::text::NoPortNames;
 use flow::{DpPort, TableId};
+use ofp_actions::text::{FlowModCommand, parse_flow_mod};
 use sync::{Mutex, lock};
 
 mod fin_timeout;

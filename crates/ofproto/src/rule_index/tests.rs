@@ -1,9 +1,10 @@
 use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
 use crate::tables::{Selection, Tables};
-use flow::action::Action;
 use flow::fields::FieldId;
-use flow::text::{NoPortNames, parse_actions};
+use flow::text::NoPortNames;
 use flow::{Match, OfPort, TableId};
+use ofp_actions::text::parse_actions;
+use ofp_actions::{Action, FinTimeout, Meter, Output};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,12 +26,12 @@ fn matching(place: u8) -> Match {
 
 fn rule(tables: &Tables, (place, cookie, output, timeout): Draw, now_ms: u64) -> Arc<Rule> {
     let table = TableId(place >> 2 & 1);
-    let mut actions = vec![Action::Output { port: OfPort(u32::from(output % 4)), max_len_bytes: 0 }];
+    let mut actions = vec![Action::Output(Output { port: OfPort(u32::from(output % 4)), max_len_bytes: 0 })];
     if output & 0x10 != 0 {
-        actions.push(Action::FinTimeout { idle_timeout_s: 1, hard_timeout_s: 0 });
+        actions.push(Action::FinTimeout(FinTimeout { idle_timeout_s: 1, hard_timeout_s: 0 }));
     }
     if output & 0x20 != 0 {
-        actions.insert(0, Action::Meter(3));
+        actions.insert(0, Action::Meter(Meter(3)));
     }
     let (idle_s, hard_s) = (u16::from(timeout & 3), u16::from(timeout >> 2 & 3));
     let stats = RuleStats::default();
@@ -84,7 +85,7 @@ fn check(tables: &Tables) -> Result<(), TestCaseError> {
         let walk = all.iter().filter(|r| r.table == table && r.cookie == 3).count();
         prop_assert_eq!(tables.len_of_cookie(table, 3), walk);
     }
-    let metered = all.iter().filter(|r| r.actions.contains(&Action::Meter(3)));
+    let metered = all.iter().filter(|r| r.actions.contains(&Action::Meter(Meter(3))));
     prop_assert_eq!(tables.len_of_meter(3), metered.clone().count());
     prop_assert_eq!(ids(tables.of_meter(3, usize::MAX)), ids(metered.cloned()));
     Ok(())

@@ -26,10 +26,7 @@ pub(super) struct Remaining {
 }
 
 fn for_controller(action: &DpAction) -> Option<&ControllerCookie> {
-    match action {
-        DpAction::Userspace(UserCookie::Controller(cookie)) => Some(cookie),
-        _ => None,
-    }
+    if let DpAction::Userspace(UserCookie::Controller(cookie)) = action { Some(cookie) } else { None }
 }
 
 /// The packet of an upcall on its way through its actions.
@@ -47,7 +44,22 @@ impl Frame<'_> {
                 Some(rewrite) => rewrite(self.packet.to_mut(), &mut self.key, action),
                 None => false,
             },
-            _ => false,
+            DpAction::Userspace(_)
+            | DpAction::Trunc(_)
+            | DpAction::Meter(_)
+            | DpAction::Sample { .. }
+            | DpAction::Clone(_)
+            | DpAction::Drop(_)
+            | DpAction::Hash { .. }
+            | DpAction::PushMpls { .. }
+            | DpAction::PopMpls { .. }
+            | DpAction::Ct(_)
+            | DpAction::CtClear
+            | DpAction::PushEth { .. }
+            | DpAction::PopEth
+            | DpAction::CheckPktLen { .. }
+            | DpAction::DecTtl(_)
+            | DpAction::Foreign { .. } => false,
         }
     }
 }

@@ -6,8 +6,9 @@ use crate::ports::{
 };
 use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
 use flow::extract::{Metadata, extract};
-use flow::text::{FlowModCommand, NoPortNames, parse_flow_mod};
+use flow::text::NoPortNames;
 use flow::{DpPort, MacAddr, OfPort, TableId, Ufid};
+use ofp_actions::text::{FlowModCommand, parse_flow_mod};
 use packet::Packet;
 use sync::Ordering;
 

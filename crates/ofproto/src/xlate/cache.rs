@@ -5,8 +5,8 @@ use crate::ports::{BridgeId, BundleId, PortCounters};
 use crate::rule::{Rule, RuleFlags, SharedTimeouts};
 use crate::tables::TableCounters;
 use dpif::FlowStats;
-use flow::action::Action;
 use flow::{MacAddr, Match, TableId};
+use ofp_actions::Action;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, Ordering};
 

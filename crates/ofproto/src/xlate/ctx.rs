@@ -3,17 +3,17 @@
 use super::cache::{XlateCache, XlateEffect};
 use super::trace::{TraceEvent, Tracer};
 use super::{
-    MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, MAX_STACK, Request, Translation, XlateHost,
-    miss_reason,
+    MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, Request, Translation, XlateHost, miss_reason,
 };
 use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::{Rule, RuleTimeouts};
 use crate::view::{BridgeView, FragHandling, View};
 use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
-use flow::action::{Action, ControllerAction, PacketInReason};
-use flow::text::{NoPortNames, format_actions};
+use flow::text::NoPortNames;
 use flow::{Flow, Mask, OfPort, RecircId, TableId, Tunnel, VlanTag, nw_frag};
+use ofp_actions::text::format_actions;
+use ofp_actions::{Action, ControllerAction, PacketInReason, set};
 use openflow::msg::meter;
 use packet::headers as h;
 use std::sync::Arc;
@@ -23,11 +23,6 @@ const STP_ADDRESS: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
 
 /// How deep `clone` actions may nest: datapaths bound the nesting of actions.
 const MAX_CLONES: usize = 6;
-
-/// Whether later actions can undo it on the same packet. A meter may have dropped that.
-fn is_reversible(action: &Action) -> bool {
-    !matches!(action, Action::Meter(_))
-}
 
 pub(super) struct XlateCtx<'a> {
     pub(super) view: &'a View,
@@ -55,7 +50,7 @@ pub(super) struct XlateCtx<'a> {
     /// Lookups within lookups.
     nesting: u32,
     resubmits: u32,
-    exit: bool,
+    pub(super) exit: bool,
     /// Nothing that matters follows the action that is carried out now.
     pub(super) is_last: bool,
     /// The rule that is found next is the first of a peer bridge.
@@ -65,8 +60,8 @@ pub(super) struct XlateCtx<'a> {
     /// Actions made outside of the current list.
     outside: usize,
     /// The rest of the current list is not carried out; what called it goes on.
-    leaves_list: bool,
-    frozen: Option<Vec<FrozenStep>>,
+    pub(super) leaves_list: bool,
+    pub(super) frozen: Option<Vec<FrozenStep>>,
     pub(super) stack: Vec<Vec<u8>>,
     pub(super) slow_reasons: u16,
     pub(super) cache: XlateCache,
@@ -213,7 +208,7 @@ impl<'a> XlateCtx<'a> {
         self.base.set_tunnel(&Tunnel::default());
         self.stack.clone_from(&state.stack);
         self.action_set.clone_from(&state.action_set);
-        self.flow.actset_output = super::set::output_of(&self.action_set).0;
+        self.flow.actset_output = set::output_of(&self.action_set).0;
         for (i, step) in state.steps.iter().enumerate() {
             if self.ended() {
                 break;
@@ -244,7 +239,7 @@ impl<'a> XlateCtx<'a> {
     /// Runs the first rule of a peer bridge. Where later actions of the outer bridge cannot undo its actions, these work on
     /// a clone of the packet.
     fn run_in_peer(&mut self, actions: &[Action]) {
-        if self.is_last || actions.iter().all(is_reversible) {
+        if self.is_last || actions.iter().all(Action::is_reversible) {
             return self.run_and_finish(actions);
         }
         if self.clones >= MAX_CLONES {
@@ -373,7 +368,7 @@ impl<'a> XlateCtx<'a> {
     }
 
     /// A `resubmit`, `goto_table` or output to `TABLE`.
-    pub(super) fn resubmit(&mut self, table: TableId, in_port: OfPort, honor_miss: bool) {
+    pub(super) fn resubmit_to(&mut self, table: TableId, in_port: OfPort, honor_miss: bool) {
         if self.depth >= MAX_DEPTH {
             return self.fail(XlateDrop::RecursionTooDeep, format!("over max translation depth {MAX_DEPTH}"));
         }
@@ -413,7 +408,7 @@ impl<'a> XlateCtx<'a> {
             }
             self.is_last = is_last && i + 1 == actions.len() && self.action_set.is_empty();
             self.trace.push(|a| TraceEvent::Action(Box::new((*a).clone())), &action);
-            self.run_action(action);
+            action.translate(self);
             self.trace.pop();
             if std::mem::take(&mut self.leaves_list) {
                 return;
@@ -424,131 +419,12 @@ impl<'a> XlateCtx<'a> {
         }
     }
 
-    fn run_action(&mut self, action: &Action) {
-        match action {
-            Action::Output { port, max_len_bytes } => self.output(*port, *max_len_bytes),
-            Action::OutputReg { source, max_len_bytes } => {
-                source.add_mask(&mut self.wc.0);
-                let port = source.get(&self.flow);
-                // Whatever its width, the subfield holds a port number of OpenFlow 1.0.
-                match u16::try_from(port) {
-                    Ok(p) => {
-                        self.trace.detail(|| format!("output port is {p}"));
-                        self.output(OfPort::from_of10(p), *max_len_bytes);
-                    }
-                    Err(_) => self.trace.warning(|| format!("output port {port} is out of range")),
-                }
-            }
-            Action::Controller(c) if c.is_plain() => self.output(OfPort::CONTROLLER, c.max_len_bytes),
-            Action::Controller(c) => self.output_controller(c),
-            Action::Resubmit { in_port, table } => {
-                let in_port = if *in_port == OfPort::IN_PORT { self.flow.in_port() } else { *in_port };
-                self.resubmit(table.unwrap_or(self.table), in_port, false);
-            }
-            Action::GotoTable(table) => self.resubmit(*table, self.flow.in_port(), true),
-            Action::Learn(learn) => self.learn(learn),
-            Action::FinTimeout { idle_timeout_s, hard_timeout_s } => {
-                self.fin_timeout(*idle_timeout_s, *hard_timeout_s);
-            }
-            Action::Exit => self.exit = true,
-            Action::Meter(id) => self.meter(*id),
-            Action::ClearActions => {
-                self.tell_action_set("was");
-                self.action_set.clear();
-                self.flow.actset_output = OfPort::UNSET.0;
-            }
-            Action::WriteActions(actions) => self.write_actions(actions),
-            Action::DebugRecirc => {
-                self.frozen = Some(Vec::new());
-            }
-            Action::DebugSlow => self.slow_reasons |= slow_reason::ACTION,
-            Action::StackPush(field) => self.stack_push(field),
-            Action::StackPop(field) => self.stack_pop(field),
-            Action::DecTtl { controllers } => self.dec_ttl(controllers),
-            Action::Note(_) => {}
-            Action::Enqueue { port, queue } => self.enqueue(*port, *queue),
-            Action::SetQueue(queue) => {
-                self.wc.0.skb_priority = u32::MAX;
-                if let Some(priority) = self.host.capabilities().priority_of_queue(*queue) {
-                    self.flow.skb_priority = priority;
-                }
-            }
-            Action::PopQueue => self.pop_queue(),
-            _ => self.set_action(action),
-        }
-    }
-
-    /// Passes a meter of the bridge. One that is gone limits nothing: the rules that use it end with it.
-    fn meter(&mut self, id: u32) {
-        if let Some(dp_id) = self.bridge.meters.get(&id) {
-            self.actions.push(DpAction::Meter(*dp_id));
-        }
-    }
-
-    fn stack_push(&mut self, field: &flow::action::SubField) {
-        if self.stack.len() >= MAX_STACK {
-            return self.fail(XlateDrop::StackTooDeep, "too many values on the stack");
-        }
-        field.add_mask(&mut self.wc.0);
-        let value = field.get(&self.flow).to_be_bytes();
-        self.stack.push(value.to_vec());
-    }
-
-    fn stack_pop(&mut self, field: &flow::action::SubField) {
-        let Some(value) = self.stack.pop() else {
-            return self.trace.error(|| "stack underflow".to_string());
-        };
-        let value = value.iter().fold(0u128, |n, b| n << 8 | u128::from(*b));
-        self.assign(field, value);
-        self.tell_value(field);
-    }
-
-    fn dec_ttl(&mut self, controllers: &[u16]) {
-        if !self.flow.is_ip() {
-            return;
-        }
-        (self.wc.0.nw_ttl, self.wc.0.nw_proto) = (u8::MAX, u8::MAX);
-        if self.flow.nw_ttl > 1 {
-            self.flow.nw_ttl -= 1;
-            return;
-        }
-        let version = if self.flow.dl_type == h::ETH_TYPE_IP { 4 } else { 6 };
-        self.trace.warning(|| format!("IPv{version} decrement TTL exception"));
-        for id in controllers {
-            self.output_controller(&ControllerAction {
-                controller_id: *id,
-                reason: PacketInReason::InvalidTtl,
-                ..ControllerAction::plain(u16::MAX)
-            });
-        }
-        self.leaves_list = true;
-    }
-
-    /// Adds actions to the action set.
-    fn write_actions(&mut self, actions: &[Action]) {
-        super::set::merge(&mut self.action_set, actions);
-        self.flow.actset_output = super::set::output_of(&self.action_set).0;
-        self.tell_action_set("is");
-        if self.action_set.len() > MAX_ACTIONS {
-            self.fail(XlateDrop::TooManyOutputs, "more actions in the action set than it may have");
-        }
-    }
-
-    /// Tells the actions that the action set stands for.
-    fn tell_action_set(&mut self, verb: &str) {
-        let set = &self.action_set;
-        self.trace.detail(|| match super::set::in_order(set) {
-            actions if actions.is_empty() => format!("action set {verb} empty"),
-            actions => format!("action set {verb}: {}", format_actions(&actions, &NoPortNames)),
-        });
-    }
-
     /// The output of the action set, when all instructions are done.
     fn run_action_set(&mut self) {
         if self.ended() || self.frozen.is_some() {
             return;
         }
-        let set = super::set::in_order(&std::mem::take(&mut self.action_set));
+        let set = set::in_order(&std::mem::take(&mut self.action_set));
         if set.is_empty() {
             return;
         }
@@ -602,15 +478,13 @@ impl<'a> XlateCtx<'a> {
     }
 
     /// Sends the packet, as it is now, to the controllers.
-    pub(super) fn output_controller(&mut self, action: &ControllerAction) {
-        let reason = match action.reason {
-            PacketInReason::Action if self.rule_is_miss => miss_reason::RULE,
-            reason => reason as u8,
-        };
+    pub(super) fn send_to_controllers(&mut self, action: &ControllerAction) {
+        let is_miss = action.reason == PacketInReason::Action && self.rule_is_miss;
+        let reason = if is_miss { miss_reason::RULE } else { action.reason as u8 };
         self.hand_up(action, reason);
     }
 
-    /// As [`XlateCtx::output_controller`], for a reason of `OFPR_*` or [`miss_reason`].
+    /// As [`XlateCtx::send_to_controllers`], for a reason of `OFPR_*` or [`miss_reason`].
     fn hand_up(&mut self, action: &ControllerAction, reason: u8) {
         self.commit();
         let state = self.frozen_state(Vec::new(), action.userdata.clone());

@@ -4,17 +4,14 @@ use super::cache::{LearnedFlow, XlateEffect};
 use super::ctx::XlateCtx;
 use crate::rule::RuleFlags;
 use crate::rule::RuleTimeouts;
-use flow::action::{Action, LearnAction, LearnDest, LearnSource, SetStyle};
-use flow::text::{NoPortNames, format_actions, format_match};
+use flow::text::{NoPortNames, format_match};
 use flow::{Flow, Match, OfPort};
+use ofp_actions::text::format_actions;
+use ofp_actions::{FinTimeout, LearnAction, LearnDest, LearnSource, Output, SetField, SetStyle};
 
 impl XlateCtx<'_> {
-    pub(super) fn learn(&mut self, learn: &LearnAction) {
-        for spec in &learn.specs {
-            if let LearnSource::Field(source) = &spec.source {
-                source.add_mask(&mut self.wc.0);
-            }
-        }
+    /// Adds or refreshes a learned rule; whether it is there.
+    pub(super) fn learn_rule(&mut self, learn: &LearnAction) -> bool {
         let learned = learned_flow(learn, &self.flow);
         let there = self.host.learn(self.bridge.id, &learned);
         if self.host.has_effects() {
@@ -22,19 +19,16 @@ impl XlateCtx<'_> {
         } else {
             self.trace.warning(|| "suppressing side effects, so learn action ignored".to_string());
         }
-        if let Some(dst) = &learn.result_dst {
-            self.assign(dst, there.into());
-        }
         if there {
             self.cache.push(XlateEffect::Learn { bridge: self.bridge.id, learned: Box::new(learned) });
         } else {
             self.trace.detail(|| "Limit exceeded, learn failed".to_string());
         }
+        there
     }
 
     /// Packets that end a connection shorten the timeouts of the rule. A packet-out, and what is left of a frozen rule, have none.
-    pub(super) fn fin_timeout(&mut self, idle_s: u16, hard_s: u16) {
-        self.wc.0.nw_proto = u8::MAX;
+    pub(super) fn shorten_own_timeouts(&mut self, idle_s: u16, hard_s: u16) {
         if let Some(RuleTimeouts::Shrinking(timeouts)) = self.rule_timeouts.clone() {
             self.cache.push(XlateEffect::FinTimeout { timeouts, idle_s, hard_s });
         }
@@ -62,10 +56,8 @@ fn learned_flow(learn: &LearnAction, flow: &Flow) -> LearnedFlow {
     let mut matching = Match::catchall();
     let mut actions = Vec::new();
     if learn.fin_idle_timeout_s != 0 || learn.fin_hard_timeout_s != 0 {
-        actions.push(Action::FinTimeout {
-            idle_timeout_s: learn.fin_idle_timeout_s,
-            hard_timeout_s: learn.fin_hard_timeout_s,
-        });
+        let (idle_timeout_s, hard_timeout_s) = (learn.fin_idle_timeout_s, learn.fin_hard_timeout_s);
+        actions.push(FinTimeout { idle_timeout_s, hard_timeout_s }.into());
     }
     for spec in &learn.specs {
         let value = match &spec.source {
@@ -79,18 +71,16 @@ fn learned_flow(learn: &LearnAction, flow: &Flow) -> LearnedFlow {
                 let value = old_value & !mask | value << dest.offset_bits & mask;
                 matching.set_masked(dest.field, value, old_mask | mask);
             }
-            LearnDest::Load(dest) => actions.push(Action::SetField {
-                field: dest.field,
-                value: value << dest.offset_bits & dest.field_mask(),
-                mask: dest.field_mask(),
-                style: SetStyle::Load,
-            }),
+            LearnDest::Load(dest) => {
+                let (mask, value) = (dest.field_mask(), value << dest.offset_bits);
+                let style = SetStyle::Load;
+                actions.push(SetField { field: dest.field, value: value & mask, mask, style }.into());
+            }
             // A port number of OpenFlow 1.0, whatever the width; one beyond that is no output.
-            LearnDest::Output => actions.extend(
-                u16::try_from(value)
-                    .ok()
-                    .map(|n| Action::Output { port: OfPort::from_of10(n), max_len_bytes: 0 }),
-            ),
+            LearnDest::Output => {
+                let port = u16::try_from(value).ok().map(OfPort::from_of10);
+                actions.extend(port.map(|port| Output { port, max_len_bytes: 0 }.into()));
+            }
         }
     }
     LearnedFlow {

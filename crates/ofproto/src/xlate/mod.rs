@@ -7,13 +7,13 @@
 //! Bounds: [`MAX_DEPTH`], [`MAX_NESTING`], [`MAX_RESUBMITS`], [`MAX_ACTIONS`], [`MAX_STACK`]; each ends the translation with its own
 //! [`XlateDrop`].
 
+mod actions;
 mod cache;
 mod commit;
 mod ctx;
 mod learn;
 mod normal;
 mod output;
-mod set;
 mod trace;
 
 pub use cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
@@ -24,8 +24,8 @@ use crate::recirc::FrozenState;
 use crate::view::View;
 use ctx::XlateCtx;
 use dpif::{Capabilities, DpAction, UserCookie, XlateDrop};
-use flow::action::Action;
 use flow::{Flow, Mask, RecircId};
+use ofp_actions::Action;
 use std::sync::Arc;
 
 /// Why a packet that misses goes to the controllers, where that is not for an action's own reason. Numbers beyond `OFPR_*` as

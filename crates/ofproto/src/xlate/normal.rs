@@ -88,7 +88,7 @@ impl XlateCtx<'_> {
             }
             VlanMode::Access => input.tag,
             VlanMode::NativeTagged | VlanMode::NativeUntagged if vid == 0 => input.tag,
-            _ => vid,
+            VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => vid,
         };
         if !input.includes_vlan(vlan) {
             let name = &input.name;
@@ -161,7 +161,7 @@ impl XlateCtx<'_> {
             self.flow.vlans[0] = saved[1];
             self.flow.vlans[1] = VlanTag::default();
         }
-        self.output_to(*port);
+        self.send_to(*port);
         self.flow.vlans = saved;
     }
 }

@@ -7,23 +7,23 @@ use super::trace::TraceEvent;
 use crate::ports::{BridgeId, Port, SpanningTree};
 use crate::tunnel::TunnelConfig;
 use dpif::{DpAction, SetAction, XlateDrop};
-use flow::action::ControllerAction;
 use flow::{DpPort, OfPort, TableId};
+use ofp_actions::ControllerAction;
 use std::sync::Arc;
 
 impl XlateCtx<'_> {
     /// The output action to any port.
-    pub(super) fn output(&mut self, port: OfPort, max_len_bytes: u16) {
+    pub(super) fn send(&mut self, port: OfPort, max_len_bytes: u16) {
         match port {
-            OfPort::IN_PORT => self.output_to(self.flow.in_port()),
-            OfPort::TABLE if self.in_packet_out => self.resubmit(TableId(0), self.flow.in_port(), true),
+            OfPort::IN_PORT => self.send_to(self.flow.in_port()),
+            OfPort::TABLE if self.in_packet_out => self.resubmit_to(TableId(0), self.flow.in_port(), true),
             OfPort::TABLE | OfPort::NONE => {}
             OfPort::NORMAL => self.normal(),
             OfPort::FLOOD => self.flood(false),
             OfPort::ALL => self.flood(true),
             OfPort::CONTROLLER => {
                 let reason = self.reason_of_output();
-                self.output_controller(&ControllerAction {
+                self.send_to_controllers(&ControllerAction {
                     reason,
                     ..ControllerAction::plain(max_len_bytes)
                 });
@@ -31,7 +31,7 @@ impl XlateCtx<'_> {
             port if port == self.flow.in_port() => {
                 self.trace.warning(|| "skipping output to input port".to_string());
             }
-            port => self.output_to(port),
+            port => self.send_to(port),
         }
     }
 
@@ -42,7 +42,7 @@ impl XlateCtx<'_> {
         self.send_to_each(
             ports.filter(|p| p.of_port != in_port && (all || !p.config.no_flood)),
             |cx, port| {
-                cx.output_to(port.of_port);
+                cx.send_to(port.of_port);
             },
         );
     }
@@ -62,37 +62,8 @@ impl XlateCtx<'_> {
         self.is_last = is_last;
     }
 
-    /// Sends the packet through a queue of a port. A queue that the datapath has no priority for counts as none.
-    pub(super) fn enqueue(&mut self, port: OfPort, queue: u32) {
-        self.wc.0.skb_priority = u32::MAX;
-        let in_port = self.flow.in_port();
-        let Some(priority) = self.host.capabilities().priority_of_queue(queue) else {
-            return self.output(port, 0);
-        };
-        let before = std::mem::replace(&mut self.flow.skb_priority, priority);
-        match port {
-            OfPort::IN_PORT => self.output_to(in_port),
-            port if port == in_port => {}
-            port => self.output_to(port),
-        }
-        self.flow.skb_priority = before;
-    }
-
-    /// The packet has the priority again that it came with.
-    pub(super) fn pop_queue(&mut self) {
-        self.wc.0.skb_priority = u32::MAX;
-        let came_with = self.original.skb_priority;
-        if self.flow.skb_priority != came_with {
-            self.flow.skb_priority = came_with;
-            self.trace.detail(|| match came_with {
-                0 => "queue = 0".to_string(),
-                n => format!("queue = {n:#x}"),
-            });
-        }
-    }
-
     /// Sends the packet, as it is now, out of a port of this bridge.
-    pub(super) fn output_to(&mut self, of_port: OfPort) {
+    pub(super) fn send_to(&mut self, of_port: OfPort) {
         let bridge = self.bridge.clone();
         let Some(port) = bridge.ports.port(of_port) else {
             return self.trace.warning(|| "Nonexistent output port".to_string());

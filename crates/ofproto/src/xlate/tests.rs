@@ -18,8 +18,9 @@ use crate::ports::{
 };
 use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
 use dpif::{FlowStats, SetAction};
-use flow::text::{FlowModCommand, NoPortNames, format_megaflow, parse_exact_flow, parse_flow_mod};
+use flow::text::{NoPortNames, format_megaflow, parse_exact_flow};
 use flow::{DpPort, MacAddr, OfPort, TableId};
+use ofp_actions::text::{FlowModCommand, parse_flow_mod};
 
 const PATCH: OfPort = OfPort(9);
 

@@ -2,8 +2,8 @@
 
 use crate::rule::Rule;
 use flow::TableId;
-use flow::action::Action;
-use flow::text::{NoPortNames, format_action, format_match};
+use flow::text::{NoPortNames, format_match};
+use ofp_actions::Action;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -167,7 +167,7 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
                 let _ = writeln!(out, "{indent}--. Executing action set:");
             }
             TraceEvent::Action(action) => {
-                let _ = writeln!(out, "{indent}{}", format_action(action, &NoPortNames));
+                let _ = writeln!(out, "{indent}{}", action.format(&NoPortNames));
             }
             TraceEvent::Detail(text) => {
                 let _ = writeln!(out, "{indent} -> {text}");

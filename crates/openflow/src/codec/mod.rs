@@ -5,10 +5,10 @@
 
 mod table;
 
-use crate::error::{ErrorKind, NX_VENDOR, ONF_VENDOR, OfError};
 use crate::msg::{Kind, Message};
-use crate::version::{Version, VersionSet};
-use crate::wire::{Options, Reader, Res, Writer};
+use ofp_wire::{ErrorKind, NX_VENDOR, ONF_VENDOR, OfError};
+use ofp_wire::{Options, Reader, Res, Writer};
+use ofp_wire::{Version, VersionSet};
 use table::{Id, ROWS, Row};
 
 /// Bytes of the header of every message.

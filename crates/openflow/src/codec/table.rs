@@ -2,12 +2,12 @@
 //!
 //! Where a kind has several forms in a version, the version's own stands first; [`Format`] picks among them.
 
-use crate::error::{self, NX_VENDOR, ONF_VENDOR};
 use crate::msg::{
     Format, Kind, Message, Multi, control, features, flow_mod, flow_stats, group, meter, packet, port, stats,
 };
-use crate::version::Version;
-use crate::wire::{Reader, Res, Writer};
+use ofp_wire::Version;
+use ofp_wire::{NX_VENDOR, ONF_VENDOR, error};
+use ofp_wire::{Reader, Res, Writer};
 
 /// What names a message on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,9 +3,9 @@
 //! Sources: OpenFlow 1.0 §5.3, 1.3 §7.3.1, §7.3.2, §7.3.9, §7.3.10, §7.5.1; ONF EXT-230 (bundles for 1.3); Nicira extensions.
 
 use super::{Format, Message, wire_enum};
-use crate::error::ErrorKind;
-use crate::version::{Version, VersionSet};
-use crate::wire::{Reader, Res, Writer};
+use ofp_wire::ErrorKind;
+use ofp_wire::{Reader, Res, Writer};
+use ofp_wire::{Version, VersionSet};
 
 /// A greeting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,12 +2,12 @@
 //!
 //! A switch of 254 tables answers with a megabyte. Entries are written straight into the reply.
 
-use super::prop;
-use crate::error::ErrorKind;
-use crate::nxm;
-use crate::wire::{Reader, Res, Writer};
 use flow::TableId;
 use flow::fields::FieldId;
+use ofp_wire::ErrorKind;
+use ofp_wire::nxm;
+use ofp_wire::prop;
+use ofp_wire::{Reader, Res, Writer};
 
 /// What rules of a table can do: those that match something, or the one for packets that miss.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

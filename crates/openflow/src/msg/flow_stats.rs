@@ -5,14 +5,13 @@
 
 use super::flow_mod::FlowModFlags;
 use super::{Format, GROUP_ANY};
-use crate::actions::{put_actions, put_instructions, read_actions, read_instructions};
-use crate::error::ErrorKind;
 use crate::match10;
-use crate::nxm::{self, Unknown};
-use crate::version::Version;
-use crate::wire::{Reader, Res, Writer};
-use flow::action::Action;
 use flow::{Match, OfPort, PackedMatch, TableId};
+use ofp_actions::{Action, put_actions, put_instructions, read_actions, read_instructions};
+use ofp_wire::ErrorKind;
+use ofp_wire::Version;
+use ofp_wire::nxm::{self, Unknown};
+use ofp_wire::{Reader, Res, Writer};
 use std::sync::Arc;
 
 /// Which rules are asked for.

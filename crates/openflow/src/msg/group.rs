@@ -1,12 +1,12 @@
 //! Groups (OpenFlow 1.3 §7.3.4.2, §7.3.5.9 to §7.3.5.11), and in OpenFlow 1.0 Nicira's messages, which have the structures of 1.5.
 
 use super::{Format, wire_enum};
-use crate::actions::{put_actions, read_actions};
-use crate::error::ErrorKind;
-use crate::msg::{GROUP_ANY, prop};
-use crate::wire::{Reader, Res, Writer};
-use flow::action::Action;
+use crate::msg::GROUP_ANY;
 use flow::{Match, OfPort};
+use ofp_actions::{Action, put_actions, read_actions};
+use ofp_wire::ErrorKind;
+use ofp_wire::prop;
+use ofp_wire::{Reader, Res, Writer};
 
 /// All groups, in requests and deletions.
 pub const GROUP_ALL: u32 = 0xffff_fffc;

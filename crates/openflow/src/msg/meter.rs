@@ -1,8 +1,8 @@
 //! Meters (OpenFlow 1.3 §7.3.4.4, §7.3.5.11 to §7.3.5.13).
 
 use super::wire_enum;
-use crate::error::ErrorKind;
-use crate::wire::{Reader, Res, Writer};
+use ofp_wire::ErrorKind;
+use ofp_wire::{Reader, Res, Writer};
 
 /// `OFPMF_*` bits.
 pub mod flags {

@@ -11,11 +11,10 @@ pub mod group;
 pub mod meter;
 pub mod packet;
 pub mod port;
-pub(crate) mod prop;
 pub mod stats;
 
-use crate::error::ErrorBody;
 use flow::OfPort;
+use ofp_wire::ErrorBody;
 
 /// `buffer_id` of "the packet is here, not in a buffer".
 pub const NO_BUFFER: u32 = u32::MAX;
@@ -250,7 +249,62 @@ impl Message {
             Message::FlowStatsRequest(m) | Message::AggregateRequest(m) => m.format,
             Message::FlowStatsReply(m) => m.format,
             Message::AggregateReply(m) => m.format,
-            _ => Format::Standard,
+            Message::Hello(_)
+            | Message::Error(_)
+            | Message::EchoRequest(_)
+            | Message::EchoReply(_)
+            | Message::FeaturesRequest
+            | Message::FeaturesReply(_)
+            | Message::GetConfigRequest
+            | Message::GetConfigReply(_)
+            | Message::SetConfig(_)
+            | Message::PacketOut(_)
+            | Message::PortMod(_)
+            | Message::PortStatus(_)
+            | Message::TableMod(_)
+            | Message::MeterMod(_)
+            | Message::BarrierRequest
+            | Message::BarrierReply
+            | Message::QueueGetConfigRequest(_)
+            | Message::QueueGetConfigReply(_)
+            | Message::GetAsyncRequest
+            | Message::GetAsyncReply(_)
+            | Message::BundleControl(_)
+            | Message::BundleAdd(_)
+            | Message::SetFlowFormat(_)
+            | Message::FlowModTableId(_)
+            | Message::SetPacketInFormat(_)
+            | Message::FlowAge
+            | Message::SetControllerId(_)
+            | Message::TlvTableMod(_)
+            | Message::TlvTableRequest
+            | Message::TlvTableReply(_)
+            | Message::FlowMonitorCancel(_)
+            | Message::DescRequest
+            | Message::DescReply(_)
+            | Message::TableStatsRequest
+            | Message::TableStatsReply(_)
+            | Message::PortStatsRequest(_)
+            | Message::PortStatsReply(_)
+            | Message::QueueStatsRequest(_)
+            | Message::QueueStatsReply(_)
+            | Message::GroupStatsRequest(_)
+            | Message::GroupStatsReply(_)
+            | Message::GroupDescRequest(_)
+            | Message::GroupDescReply(_)
+            | Message::GroupFeaturesRequest
+            | Message::GroupFeaturesReply(_)
+            | Message::MeterStatsRequest(_)
+            | Message::MeterStatsReply(_)
+            | Message::MeterConfigRequest(_)
+            | Message::MeterConfigReply(_)
+            | Message::MeterFeaturesRequest
+            | Message::MeterFeaturesReply(_)
+            | Message::TableFeaturesRequest(_)
+            | Message::TableFeaturesReply(_)
+            | Message::PortDescRequest
+            | Message::PortDescReply(_)
+            | Message::FlowMonitorRequest(_) => Format::Standard,
         }
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! Sources: OpenFlow 1.0 §5.3.6, §5.4.1; 1.3 §7.3.7, §7.4.1; Nicira's `NXT_PACKET_IN` and `NXT_PACKET_IN2`.
 
-use super::{Format, prop};
-use crate::actions::{put_actions, read_actions};
-use crate::error::ErrorKind;
-use crate::nxm::{self, Unknown};
-use crate::version::Version;
-use crate::wire::{Reader, Res, Writer};
-use flow::action::{Action, PacketInReason};
+use super::Format;
 use flow::fields::FieldId;
 use flow::{Match, OfPort, TableId};
+use ofp_actions::{Action, PacketInReason, put_actions, read_actions};
+use ofp_wire::ErrorKind;
+use ofp_wire::Version;
+use ofp_wire::nxm::{self, Unknown};
+use ofp_wire::prop;
+use ofp_wire::{Reader, Res, Writer};
 
 /// Properties of `NXT_PACKET_IN2`.
 mod pin {
@@ -50,12 +50,6 @@ pub struct PacketIn {
     pub continuation: Vec<u8>,
 }
 
-/// The reason of that number.
-pub(crate) fn reason_from_wire(n: u8) -> Option<PacketInReason> {
-    use PacketInReason::*;
-    [NoMatch, Action, InvalidTtl, ActionSet, Group, PacketOut].get(usize::from(n)).copied()
-}
-
 /// The number of the reason; those of OpenFlow 1.4 are "action" before it.
 fn reason_to_wire(reason: PacketInReason, version: Version) -> u8 {
     let n = reason as u8;
@@ -63,7 +57,7 @@ fn reason_to_wire(reason: PacketInReason, version: Version) -> u8 {
 }
 
 fn read_reason(r: &mut Reader<'_>) -> Res<PacketInReason> {
-    reason_from_wire(r.u8()?).ok_or(ErrorKind::NxbrcBadReason)
+    PacketInReason::from_wire(r.u8()?).ok_or(ErrorKind::NxbrcBadReason)
 }
 
 fn new(format: Format) -> PacketIn {
@@ -106,7 +100,7 @@ fn in_port(m: &Match) -> OfPort {
 
 /// As much of the packet as the message has room for.
 fn fitting(data: &[u8], w: &Writer) -> usize {
-    data.len().min(crate::wire::MAX_MESSAGE_BYTES.saturating_sub(w.mark() + 8))
+    data.len().min(ofp_wire::MAX_MESSAGE_BYTES.saturating_sub(w.mark() + 8))
 }
 
 pub(crate) fn encode(m: &PacketIn, w: &mut Writer) {
@@ -181,7 +175,8 @@ pub(crate) fn decode_nxt2(r: &mut Reader<'_>) -> Res<PacketIn> {
                 m.cookie = p.u64()?;
             }
             pin::REASON => {
-                m.reason = reason_from_wire(prop::small_u8(&mut p)?).ok_or(ErrorKind::NxbrcBadReason)?;
+                m.reason =
+                    PacketInReason::from_wire(prop::small_u8(&mut p)?).ok_or(ErrorKind::NxbrcBadReason)?;
             }
             pin::METADATA => m.metadata = nxm::read_entries(&mut p, Unknown::Skip)?.matching,
             pin::USERDATA => m.userdata = p.rest().to_vec(),
@@ -196,7 +191,7 @@ pub(crate) fn decode_nxt2(r: &mut Reader<'_>) -> Res<PacketIn> {
 pub(crate) fn encode_nxt2(m: &PacketIn, w: &mut Writer) {
     // Room for the other properties: userdata and continuation are bounded by the messages they came in.
     let others = 160 + m.userdata.len() + m.continuation.len() + 512;
-    let keep = m.data.len().min(crate::wire::MAX_MESSAGE_BYTES.saturating_sub(others));
+    let keep = m.data.len().min(ofp_wire::MAX_MESSAGE_BYTES.saturating_sub(others));
     prop::put(w, pin::PACKET, |w| w.bytes(&m.data[..keep]));
     if m.total_len_bytes as usize != keep {
         prop::put(w, pin::FULL_LEN, |w| w.u32(m.total_len_bytes));

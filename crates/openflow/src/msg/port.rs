@@ -4,11 +4,11 @@
 //! later here; 1.0's are translated.
 
 use super::wire_enum;
-use crate::error::ErrorKind;
-use crate::nxm;
-use crate::version::Version;
-use crate::wire::{Reader, Res, Writer};
 use flow::{MacAddr, OfPort};
+use ofp_wire::ErrorKind;
+use ofp_wire::Version;
+use ofp_wire::nxm;
+use ofp_wire::{Reader, Res, Writer};
 
 /// Bytes of a port's name.
 const NAME_BYTES: usize = 16;

@@ -2,10 +2,10 @@
 //!
 //! Sources: OpenFlow 1.0 §5.3.4, §5.3.5; 1.3 §7.3.5.1, §7.3.5.4, §7.3.5.8, §7.3.6.
 
-use crate::error::ErrorKind;
-use crate::version::Version;
-use crate::wire::{Reader, Res, Writer};
 use flow::{OfPort, TableId};
+use ofp_wire::ErrorKind;
+use ofp_wire::Version;
+use ofp_wire::{Reader, Res, Writer};
 
 /// Who made the switch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -108,7 +108,7 @@ pub(crate) fn decode_queue_request(r: &mut Reader<'_>) -> Res<QueueStatsRequest>
         return Ok(QueueStatsRequest { port, queue: r.u32()? });
     }
     let port = r.u32()?;
-    if !crate::nxm::port_number_ok(port) {
+    if !ofp_wire::nxm::port_number_ok(port) {
         return Err(ErrorKind::QofcBadPort);
     }
     Ok(QueueStatsRequest { port: OfPort(port), queue: r.u32()? })

@@ -63,7 +63,7 @@ fn damaged_messages_never_break_the_codec() {
             }
             damaged[0] = bytes[0];
             fuzz::decode_message(&damaged);
-            fuzz::read_actions(&damaged[8..]);
+            ofp_actions::fuzz::read_actions(&damaged[8..]);
         }
     }
 }
@@ -76,7 +76,7 @@ fn fuzz_targets_hold_on_the_corpus() {
         // Matches and actions begin at different offsets: try all that are aligned.
         for at in (0..bytes.len().min(200)).step_by(4) {
             fuzz::roundtrip_match(&bytes[at..]);
-            fuzz::read_actions(&bytes[at..]);
+            ofp_actions::fuzz::read_actions(&bytes[at..]);
         }
     }
 }
@@ -88,7 +88,7 @@ fn named_cases_stay_mended() {
         let (_, bytes) = line.split_once(" | ").expect("name and bytes");
         let body = hex(bytes);
         fuzz::roundtrip_match(&body);
-        fuzz::read_actions(&body);
+        ofp_actions::fuzz::read_actions(&body);
         let flow_mod = |head: &str, body: &[u8]| {
             let mut m = hex(head);
             m.extend(body);

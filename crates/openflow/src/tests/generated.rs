@@ -5,11 +5,12 @@ use crate::msg::flow_stats::FlowStats;
 use crate::msg::port::PortStats;
 use crate::{
     Format, GROUP_ANY, Message, Multi, NO_BUFFER, Options, Version, decode_with, encode, encode_with, fuzz,
-    has_header,
 };
-use flow::action::*;
+use flow::SubField;
 use flow::fields::{ALL_FIELDS, FieldId};
 use flow::{MacAddr, Match, OfPort, TableId};
+use ofp_actions::*;
+use ofp_wire::nxm::has_header;
 use proptest::prelude::*;
 
 const OPTIONS: Options = Options { table_id_in_command: true };
@@ -86,7 +87,7 @@ fn range(max_bits: u16) -> impl Strategy<Value = SubField> {
 fn load() -> impl Strategy<Value = Action> {
     (range(64), any::<u128>()).prop_map(|(s, v)| {
         let mask = s.field_mask();
-        Action::SetField { field: s.field, value: v & mask, mask, style: SetStyle::Load }
+        Action::SetField(SetField { field: s.field, value: v & mask, mask, style: SetStyle::Load })
     })
 }
 
@@ -151,50 +152,51 @@ fn common_action() -> impl Strategy<Value = Action> {
     prop_oneof![
         (port(), any::<u16>())
             .prop_filter("the controller has its own action", |(p, _)| *p != OfPort::CONTROLLER)
-            .prop_map(|(port, max_len_bytes)| Action::Output { port, max_len_bytes }),
+            .prop_map(|(port, max_len_bytes)| Action::Output(Output { port, max_len_bytes })),
         (range(64), any::<u16>())
-            .prop_map(|(source, max_len_bytes)| Action::OutputReg { source, max_len_bytes }),
+            .prop_map(|(source, max_len_bytes)| Action::OutputReg(OutputReg { source, max_len_bytes })),
         controller(),
-        any::<u32>().prop_map(Action::SetQueue),
-        Just(Action::PopQueue),
+        any::<u32>().prop_map(|v| Action::SetQueue(SetQueue(v))),
+        Just(Action::PopQueue(PopQueue)),
         load(),
-        range(32).prop_map(|source| Action::Move {
+        range(32).prop_map(|source| Action::Move(Move {
             source,
             dest: SubField { field: FieldId::Reg3, offset_bits: 0, len_bits: source.len_bits },
-        }),
-        range(128).prop_map(Action::StackPush),
-        range(128).prop_map(Action::StackPop),
-        prop::collection::vec(any::<u16>(), 0..4).prop_map(|controllers| Action::DecTtl { controllers }),
-        (port(), table).prop_map(|(in_port, table)| Action::Resubmit { in_port, table }),
+        })),
+        range(128).prop_map(|v| Action::StackPush(StackPush(v))),
+        range(128).prop_map(|v| Action::StackPop(StackPop(v))),
+        prop::collection::vec(any::<u16>(), 0..4)
+            .prop_map(|controllers| Action::DecTtl(DecTtl { controllers })),
+        (port(), table).prop_map(|(in_port, table)| Action::Resubmit(Resubmit { in_port, table })),
         learn(),
-        any::<[u16; 2]>().prop_map(|[idle_timeout_s, hard_timeout_s]| Action::FinTimeout {
+        any::<[u16; 2]>().prop_map(|[idle_timeout_s, hard_timeout_s]| Action::FinTimeout(FinTimeout {
             idle_timeout_s,
             hard_timeout_s
-        }),
-        (0..3usize, any::<u8>()).prop_map(|(n, b)| Action::Note(vec![b; 6 + 8 * n])),
-        Just(Action::Exit),
-        Just(Action::DebugRecirc),
-        Just(Action::DebugSlow),
-        Just(Action::StripVlan),
+        })),
+        (0..3usize, any::<u8>()).prop_map(|(n, b)| Action::Note(Note(vec![b; 6 + 8 * n]))),
+        Just(Action::Exit(Exit)),
+        Just(Action::DebugRecirc(DebugRecirc)),
+        Just(Action::DebugSlow(DebugSlow)),
+        Just(Action::StripVlan(StripVlan)),
     ]
 }
 
 fn action10() -> impl Strategy<Value = Action> {
     prop_oneof![
         6 => common_action(),
-        1 => any::<[u8; 6]>().prop_map(|m| Action::SetEthSrc(MacAddr(m))),
-        1 => any::<[u8; 6]>().prop_map(|m| Action::SetEthDst(MacAddr(m))),
-        1 => any::<u32>().prop_map(Action::SetIpv4Src),
-        1 => any::<u32>().prop_map(Action::SetIpv4Dst),
-        1 => (0..4096u16).prop_map(Action::SetVlanVid),
-        1 => (0..8u8).prop_map(Action::SetVlanPcp),
-        1 => any::<u8>().prop_map(|t| Action::SetIpDscp(t & 0xfc)),
-        1 => any::<u16>().prop_map(Action::SetL4Src),
-        1 => any::<u16>().prop_map(Action::SetL4Dst),
-        1 => (0..0xff00u16, any::<u32>()).prop_map(|(p, queue)| Action::Enqueue { port: OfPort(p.into()), queue }),
-        1 => any::<u32>().prop_map(|id| Action::SetTunnel { id: id.into(), wide: false }),
-        1 => any::<u64>().prop_map(|id| Action::SetTunnel { id, wide: true }),
-        1 => (any::<u64>(), any::<u64>()).prop_map(|(v, mask)| Action::WriteMetadata { value: v & mask, mask }),
+        1 => any::<[u8; 6]>().prop_map(|m| Action::SetEthSrc(SetEthSrc(MacAddr(m)))),
+        1 => any::<[u8; 6]>().prop_map(|m| Action::SetEthDst(SetEthDst(MacAddr(m)))),
+        1 => any::<u32>().prop_map(|v| Action::SetIpv4Src(SetIpv4Src(v))),
+        1 => any::<u32>().prop_map(|v| Action::SetIpv4Dst(SetIpv4Dst(v))),
+        1 => (0..4096u16).prop_map(|v| Action::SetVlanVid(SetVlanVid(v))),
+        1 => (0..8u8).prop_map(|v| Action::SetVlanPcp(SetVlanPcp(v))),
+        1 => any::<u8>().prop_map(|t| Action::SetIpDscp(SetIpDscp(t & 0xfc))),
+        1 => any::<u16>().prop_map(|v| Action::SetL4Src(SetL4Src(v))),
+        1 => any::<u16>().prop_map(|v| Action::SetL4Dst(SetL4Dst(v))),
+        1 => (0..0xff00u16, any::<u32>()).prop_map(|(p, queue)| Action::Enqueue(Enqueue { port: OfPort(p.into()), queue })),
+        1 => any::<u32>().prop_map(|id| Action::SetTunnel(SetTunnel { id: id.into(), wide: false })),
+        1 => any::<u64>().prop_map(|id| Action::SetTunnel(SetTunnel { id, wide: true })),
+        1 => (any::<u64>(), any::<u64>()).prop_map(|(v, mask)| Action::WriteMetadata(WriteMetadata { value: v & mask, mask })),
     ]
 }
 
@@ -207,7 +209,7 @@ fn set_field() -> impl Strategy<Value = Action> {
         let (value, mask) =
             if s.field == FieldId::VlanVid { (value | 0x1000, mask | 0x1000) } else { (value, mask) };
         let value = if matches!(s.field, FieldId::InPortOxm) { value & 0xff } else { value };
-        Action::SetField { field: s.field, value: value & mask, mask, style: SetStyle::SetField }
+        Action::SetField(SetField { field: s.field, value: value & mask, mask, style: SetStyle::SetField })
     })
 }
 
@@ -215,15 +217,15 @@ fn action13() -> impl Strategy<Value = Action> {
     prop_oneof![
         6 => common_action(),
         3 => set_field(),
-        1 => Just(Action::PushVlan(0x88a8)),
-        1 => any::<u8>().prop_map(Action::SetIpTtl),
-        1 => (0..0xff00u32, any::<u16>()).prop_map(|(p, n)| Action::Output { port: OfPort(p), max_len_bytes: n }),
+        1 => Just(Action::PushVlan(PushVlan(0x88a8))),
+        1 => any::<u8>().prop_map(|v| Action::SetIpTtl(SetIpTtl(v))),
+        1 => (0..0xff00u32, any::<u16>()).prop_map(|(p, n)| Action::Output(Output { port: OfPort(p), max_len_bytes: n })),
     ]
 }
 
 fn instructions() -> impl Strategy<Value = Vec<Action>> {
-    let again =
-        (0..255u8).prop_map(|t| Action::Resubmit { in_port: OfPort::IN_PORT, table: Some(TableId(t)) });
+    let again = (0..255u8)
+        .prop_map(|t| Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(TableId(t)) }));
     let set = prop::collection::vec(prop_oneof![3 => set_field(), 1 => again], 0..3);
     (
         prop::option::of(any::<u32>()),
@@ -235,14 +237,16 @@ fn instructions() -> impl Strategy<Value = Vec<Action>> {
     )
         .prop_map(|(meter, mut list, clear, set, metadata, goto)| {
             if let Some(id) = meter {
-                list.insert(0, Action::Meter(id));
+                list.insert(0, Action::Meter(Meter(id)));
             }
             if clear {
-                list.push(Action::ClearActions);
+                list.push(Action::ClearActions(ClearActions));
             }
-            list.extend(set.map(Action::WriteActions));
-            list.extend(metadata.map(|(v, mask)| Action::WriteMetadata { value: v & mask, mask }));
-            list.extend(goto.map(|t| Action::GotoTable(TableId(t))));
+            list.extend(set.map(|v| Action::WriteActions(WriteActions(v))));
+            list.extend(
+                metadata.map(|(v, mask)| Action::WriteMetadata(WriteMetadata { value: v & mask, mask })),
+            );
+            list.extend(goto.map(|t| Action::GotoTable(GotoTable(TableId(t)))));
             list
         })
 }
@@ -326,7 +330,7 @@ proptest! {
         bytes[..4].copy_from_slice(&[[1, 4][v], ty, len[0], len[1]]);
         fuzz::decode_message(&bytes);
         fuzz::roundtrip_match(&bytes[8..]);
-        fuzz::read_actions(&bytes[8..]);
+        ofp_actions::fuzz::read_actions(&bytes[8..]);
         fuzz::session(&bytes);
     }
 }
@@ -346,7 +350,7 @@ fn rule(i: u32) -> FlowStats {
         packet_count: 1,
         byte_count: 2,
         matching: Match::catchall().with(FieldId::EthType, 0x800).with(FieldId::IpDst, i.into()).into(),
-        actions: [Action::Output { port: OfPort(1), max_len_bytes: 0 }].into(),
+        actions: [Action::Output(Output { port: OfPort(1), max_len_bytes: 0 })].into(),
     }
 }
 
@@ -377,7 +381,7 @@ fn large_replies_are_split_between_entries() {
 #[test]
 fn a_rule_too_large_for_a_message_is_left_out_of_a_reply() {
     let mut huge = rule(1);
-    huge.actions = [Action::Note(vec![1; 60_006]), Action::Note(vec![2; 6_006])].into();
+    huge.actions = [Action::Note(Note(vec![1; 60_006])), Action::Note(Note(vec![2; 6_006]))].into();
     let reply = Message::FlowStatsReply(Multi::all(vec![rule(0), huge.clone(), rule(2)]));
     let bytes = encode(&reply, Version::V13, 9).unwrap();
     let Message::FlowStatsReply(got) = crate::decode(&bytes).unwrap().2 else { panic!("not a reply") };

@@ -1,6 +1,5 @@
 //! Tests of the codec against captured messages, generated values and damaged ones; of errors, session and reconnection.
 
-mod actions;
 mod captured;
 mod errors;
 mod flow_mod10;

@@ -9,8 +9,9 @@ mod print;
 use std::io::{IsTerminal, Read as _};
 
 use anyhow::{Context, Result, anyhow, bail};
-use flow::text::{self, FlowModText, PortNames, parse_actions, parse_flow_file, parse_flow_mod, parse_port};
+use flow::text::{PortNames, parse_port};
 use flow::{OfPort, TableId};
+use ofp_actions::text::{self, FlowModText, parse_actions, parse_flow_file, parse_flow_mod};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::msg::flow_stats::FlowStatsRequest;
 use openflow::msg::packet::PacketOut;

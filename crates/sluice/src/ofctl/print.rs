@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use flow::OfPort;
-use flow::text::{PortNames, format_actions, format_match_with, format_port};
+use flow::text::{PortNames, format_match_with, format_port};
+use ofp_actions::text::format_actions;
 use openflow::Version;
 use openflow::msg::control::{SwitchConfig, SwitchFeatures};
 use openflow::msg::flow_mod::FlowModFlags;

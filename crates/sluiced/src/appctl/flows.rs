@@ -10,8 +10,9 @@ use crate::instances::Instance;
 use crate::switch::Switch;
 use dpif::text::{format_flow, parse_actions, parse_key_mask};
 use dpif::{DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
-use flow::text::{NoPortNames, format_actions, format_match};
+use flow::text::{NoPortNames, format_match};
 use flow::{FlowKey, TableId, Ufid};
+use ofp_actions::text::format_actions;
 use std::fmt::Write as _;
 use std::sync::Arc;
 

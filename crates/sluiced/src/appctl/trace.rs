@@ -9,14 +9,15 @@ use crate::daemon::Daemon;
 use crate::instances::{Instance, Instances};
 use dpif::text::{NumbersOnly, format_actions, parse_key_mask};
 use dpif::{DpAction, DpifOp, Execute, FlowStats, OpBatch, PmdId, UserCookie, XlateDrop, slow_reason};
-use flow::action::Action;
 use flow::compose::compose;
 use flow::extract::{Metadata, extract};
-use flow::text::{PortNames, format_flow, format_megaflow, parse_actions, parse_exact_flow};
+use flow::text::{PortNames, format_flow, format_megaflow, parse_exact_flow};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, Mask, Match, OfPort, VlanTag};
+use ofp_actions::text::parse_actions;
+use ofp_actions::{Action, CheckContext, Stage, check_actions};
 use ofproto::ports::{BridgeId, PortTable};
 use ofproto::xlate::{Request, Start, Translation, render_trace, translate};
-use openflow::{CheckContext, Version, check_actions};
+use openflow::Version;
 use packet::Packet;
 use std::fmt::Write as _;
 
@@ -111,15 +112,9 @@ fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec
     let view = subject.instance.backer.view();
     let bridge = view.bridge(subject.bridge).ok_or("the bridge is gone")?;
     let actions = parse_actions(args.actions, &Names(&bridge.ports)).map_err(|e| e.message)?;
-    let instruction = actions.iter().find_map(|a| match a {
-        Action::GotoTable(_) => Some("goto_table"),
-        Action::WriteMetadata { .. } => Some("write_metadata"),
-        Action::WriteActions(_) => Some("write_actions"),
-        Action::ClearActions => Some("clear_actions"),
-        _ => None,
-    });
-    if let Some(name) = instruction {
-        return Err(format!("{name} instruction not allowed here"));
+    let instruction = actions.iter().map(Action::stage).find(|stage| *stage > Stage::Apply);
+    if let Some(stage) = instruction {
+        return Err(format!("{} instruction not allowed here", stage.name()));
     }
     let exact = Mask(Flow::from_words([u64::MAX; FLOW_WORDS]));
     let cx = CheckContext {

@@ -5,7 +5,7 @@ use super::*;
 use crate::instances::Settings;
 use dpif::DummyMode;
 use flow::OfPort;
-use flow::action::Action;
+use ofp_actions::{Action, Output};
 use openflow::msg::control::SwitchConfig;
 use openflow::msg::control::{BundleAdd, Hello};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
@@ -184,7 +184,7 @@ fn flow_mod(actions: Vec<Action>) -> Message {
 }
 
 fn output(port: OfPort) -> Action {
-    Action::Output { port, max_len_bytes: u16::MAX }
+    Action::Output(Output { port, max_len_bytes: u16::MAX })
 }
 
 fn encode(message: &Message) -> Vec<u8> {

@@ -67,7 +67,7 @@ impl Rig {
         let names: Vec<String> = (1..=ports).map(|n| format!("p{n}")).collect();
         let table: Vec<_> = (1..).zip(&names).map(|(n, name)| (n, DpPort(n), name.as_str())).collect();
         rig.backer.set_ports(bridge, port_table(&table));
-        rig.rule(vec![Action::Output { port: OfPort(2), max_len_bytes: 0 }]);
+        rig.rule(vec![Action::Output(ofp_actions::Output { port: OfPort(2), max_len_bytes: 0 })]);
         rig
     }
 
@@ -232,7 +232,7 @@ fn flows_go_with_their_queues() {
     assert_eq!(upcalls(1), 0, "the new thread asked for flows that the old one had");
     rig.wait("the flows of both to be counted", || rig.rule_packets() == 200);
     // What was taken over follows the tables as anything else.
-    rig.rule(vec![Action::Output { port: OfPort(1), max_len_bytes: 0 }]);
+    rig.rule(vec![Action::Output(ofp_actions::Output { port: OfPort(1), max_len_bytes: 0 })]);
     rig.rule(Vec::new());
     rig.wait("the flow to follow its rule", || {
         let dump = DpifOp::FlowDump { cursor: 0, max_flows: 100 };

@@ -2,7 +2,6 @@
 //! out), our own decisions, properties, corpus.
 
 mod decisions;
-mod flow_mods;
 mod properties;
 
 use super::*;
@@ -36,13 +35,6 @@ fn matched(text: &str) -> String {
     }
 }
 
-fn acted(text: &str) -> String {
-    match parse_actions(text, &NoPortNames) {
-        Ok(a) => format_actions(&a, &NoPortNames),
-        Err(e) => format!("error: {}", e.message),
-    }
-}
-
 #[test]
 fn matches_print_as_ovs_prints_them() {
     check(include_str!("matches.tsv"), 150, matched);
@@ -51,16 +43,6 @@ fn matches_print_as_ovs_prints_them() {
 #[test]
 fn bad_matches_are_refused_in_ovs_words() {
     check(include_str!("match_errors.tsv"), 50, |t| matched(t).replacen("error: ", "", 1));
-}
-
-#[test]
-fn actions_print_as_ovs_prints_them() {
-    check(include_str!("actions.tsv"), 200, acted);
-}
-
-#[test]
-fn bad_actions_are_refused_in_ovs_words() {
-    check(include_str!("action_errors.tsv"), 100, |t| acted(t).replacen("error: ", "", 1));
 }
 
 #[test]
@@ -136,15 +118,6 @@ fn port_names_are_printed_and_parsed() {
         assert_eq!(format_match_with(&m, None, &Names), named);
         assert_eq!(parse_match(named, &Names), Ok(m), "{named}");
     }
-    let actions = "output:eth0,output:\"local\",enqueue:eth0:3,resubmit(eth0,2),resubmit:\"7up\",\
-         enqueue:\"a,b:1\":2,resubmit(\"a,b:1\",2)";
-    let parsed = parse_actions(actions, &Names).unwrap();
-    assert_eq!(
-        format_actions(&parsed, &NoPortNames),
-        "output:1,output:3,enqueue:1:3,resubmit(1,2),resubmit:4,enqueue:6:2,resubmit(6,2)"
-    );
-    assert_eq!(format_actions(&parsed, &Names), actions);
-    assert_eq!(parse_actions("eth0,\"a \\\"b\\\"\"", &Names).unwrap().len(), 2);
 }
 
 #[test]
@@ -172,21 +145,9 @@ fn errors_say_where() {
         let error = parse_match(text, &NoPortNames).unwrap_err();
         assert_eq!(error.offset, offset, "{text}: {error}");
     }
-    let error = parse_actions("output:1,load:9->reg0[0..2]", &NoPortNames).unwrap_err();
-    assert_eq!(error.to_string(), "9->reg0[0..2]: value 0x9 does not fit into 3 bits (at byte 14)");
 }
 
 #[test]
 fn the_corpus_is_replayed() {
-    let replay: [(&str, fn(&[u8])); 2] =
-        [("parse_flow", fuzz::parse_flow), ("parse_actions", fuzz::parse_actions)];
-    for (name, target) in replay {
-        let dir = format!("{}/corpus/text_{name}", env!("CARGO_MANIFEST_DIR"));
-        let mut count = 0;
-        for entry in std::fs::read_dir(&dir).unwrap() {
-            target(&std::fs::read(entry.unwrap().path()).unwrap());
-            count += 1;
-        }
-        assert!(count >= 10, "{dir} has only {count} files");
-    }
+    testkit::replay_corpus(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/text_parse_flow"), fuzz::parse_flow);
 }

@@ -14,7 +14,8 @@ fn packet_comes(s: &mut Switch) {
     data.extend([10, 0, 0, 1, 10, 0, 0, 2, 0, 1, 0, 2, 0, 8, 0, 0]);
     data.resize(60, 0);
     let mut sender = s.service(Version::V13);
-    let actions = vec![flow::action::Action::Output { port: OfPort::TABLE, max_len_bytes: 0 }];
+    let actions =
+        vec![ofp_actions::Action::Output(ofp_actions::Output { port: OfPort::TABLE, max_len_bytes: 0 })];
     let out = PacketOut { buffer_id: NO_BUFFER, in_port: OfPort(1), actions, data };
     sender.silent(s, &Message::PacketOut(out));
     s.with(|m, ctx, now| m.close(sender.id, ctx, now));
@@ -38,7 +39,7 @@ fn a_packet_in_has_the_form_that_the_connection_chose() {
             packet_comes(&mut s);
             let m = only_packet_in(c.events(&mut s));
             assert_eq!((m.format, m.total_len_bytes, m.data.len(), m.buffer_id), (format, 60, 60, NO_BUFFER));
-            assert_eq!(m.reason, flow::action::PacketInReason::Action);
+            assert_eq!(m.reason, ofp_actions::PacketInReason::Action);
             assert_eq!(m.metadata.get(FieldId::InPortOxm).0, 1);
             let plain_10 = version == Version::V10 && format == Format::Standard;
             if !plain_10 {
@@ -68,7 +69,7 @@ fn table_misses_go_to_old_controllers_only() {
 
 #[test]
 fn reasons_of_packet_ins_and_their_choice_follow_the_version() {
-    use flow::action::PacketInReason::{Action, InvalidTtl, NoMatch};
+    use ofp_actions::PacketInReason::{Action, InvalidTtl, NoMatch};
     // Of each version: the reason told, and the bit of the configuration by which a connection chooses.
     let rows = [
         ("priority=0,actions=controller(userdata=01)", (Action, 0), (NoMatch, 0)),

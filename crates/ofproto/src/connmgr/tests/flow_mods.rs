@@ -116,7 +116,11 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         change(&mut fm);
         fm
     };
-    let goto = |n| move |fm: &mut FlowMod| fm.actions = vec![flow::action::Action::GotoTable(TableId(n))];
+    let goto = |n| {
+        move |fm: &mut FlowMod| {
+            fm.actions = vec![ofp_actions::Action::GotoTable(ofp_actions::GotoTable(TableId(n)))]
+        }
+    };
     let cases = [
         (with("actions=1", &|fm| fm.table = TableId::ALL), ErrorKind::FmfcBadTableId),
         (with("actions=1", &|fm| fm.table = TableId::INTERNAL), ErrorKind::BrcEperm),
@@ -125,18 +129,22 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         (with("table=2,actions=1", &goto(2)), ErrorKind::BicBadTableId),
         (with("table=2,actions=1", &goto(1)), ErrorKind::BicBadTableId),
         (
-            with("actions=1", &|fm| fm.actions = vec![flow::action::Action::Meter(4)]),
+            with("actions=1", &|fm| fm.actions = vec![ofp_actions::Action::Meter(ofp_actions::Meter(4))]),
             ErrorKind::MmfcInvalidMeter,
         ),
         (
             with("actions=1", &|fm| {
-                fm.actions =
-                    vec![flow::action::Action::Output { port: OfPort(0xffff_ff01), max_len_bytes: 0 }];
+                fm.actions = vec![ofp_actions::Action::Output(ofp_actions::Output {
+                    port: OfPort(0xffff_ff01),
+                    max_len_bytes: 0,
+                })];
             }),
             ErrorKind::BacBadOutPort,
         ),
         (
-            with("actions=1", &|fm| fm.actions = vec![flow::action::Action::SetIpTtl(4)]),
+            with("actions=1", &|fm| {
+                fm.actions = vec![ofp_actions::Action::SetIpTtl(ofp_actions::SetIpTtl(4))]
+            }),
             ErrorKind::BacMatchInconsistent,
         ),
     ];

@@ -17,8 +17,9 @@ use crate::flow_mod::ModContext;
 use crate::ports::{Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode};
 use crate::rule::{Rule, RuleFlags, RuleTimeouts};
 use dpif::{DpAction, DpifError, PortStats, UserCookie};
-use flow::text::{FlowModCommand as TextCommand, NoPortNames, parse_flow_mod};
+use flow::text::NoPortNames;
 use flow::{DpPort, MacAddr, OfPort, TableId};
+use ofp_actions::text::{FlowModCommand as TextCommand, parse_flow_mod};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::msg::flow_stats::FlowStatsRequest;
 use openflow::{ErrorCode, ErrorKind, Format, GROUP_ANY, Message, NO_BUFFER, VersionSet, encode};
@@ -147,7 +148,7 @@ impl Switch {
             .iter()
             .map(|r| {
                 let m = flow::text::format_match(&r.matching.unpack(), Some(r.priority));
-                let a = flow::text::format_actions(&r.actions, &NoPortNames);
+                let a = ofp_actions::text::format_actions(&r.actions, &NoPortNames);
                 format!("table={} cookie={:#x} {m} {a} n={}", r.table.0, r.cookie, r.stats.counts().0)
             })
             .collect();

@@ -183,7 +183,7 @@ fn packet_outs_are_translated_and_executed() {
         let mut c = s.service(version);
         c.add(&mut s, "in_port=1,actions=2");
         let out = |in_port, port, data| {
-            let actions = vec![flow::action::Action::Output { port, max_len_bytes: 0 }];
+            let actions = vec![ofp_actions::Action::Output(ofp_actions::Output { port, max_len_bytes: 0 })];
             Message::PacketOut(PacketOut { buffer_id: NO_BUFFER, in_port, actions, data })
         };
         c.silent(&mut s, &out(OfPort(1), OfPort::TABLE, frame(60)));
@@ -203,7 +203,7 @@ fn packet_outs_are_translated_and_executed() {
         assert_eq!(done, want, "a runt goes nowhere");
         assert!(s.rules()[0].ends_with("n=1"), "the rule has counted the packet");
         let bad = |buffer_id, port| {
-            let actions = vec![flow::action::Action::Output { port, max_len_bytes: 0 }];
+            let actions = vec![ofp_actions::Action::Output(ofp_actions::Output { port, max_len_bytes: 0 })];
             Message::PacketOut(PacketOut { buffer_id, in_port: OfPort(1), actions, data: Vec::new() })
         };
         assert_eq!(c.refused(&mut s, &bad(3, OfPort(1))), ErrorKind::BrcBufferUnknown);

@@ -66,7 +66,8 @@ fn each_rule_has_its_own_and_packet_outs_have_none() {
     t.cache.replay(&one_packet(FIN), &mut rig.backer.effect_host());
     assert_eq!([0, 1, 2, 3].map(|t| timeouts(&rig, t).0), [30, 61, 3, 4]);
     let (view, flow) = (rig.backer.view(), Rig::flow("in_port=1,tcp"));
-    let actions = [Action::FinTimeout { idle_timeout_s: 1, hard_timeout_s: 1 }];
+    let actions =
+        [ofp_actions::Action::FinTimeout(ofp_actions::FinTimeout { idle_timeout_s: 1, hard_timeout_s: 1 })];
     let start = Start::Actions(&actions);
     let request = Request { view: &view, bridge: rig.a, flow: &flow, start, trace: false };
     let t = translate(&request, &mut rig.backer.xlate_host(true, 1000));
@@ -87,7 +88,7 @@ fn learned_rules_begin_with_it_and_keep_what_it_left_them() {
         let view = rig.backer.view();
         let rules =
             view.bridge(a).expect("made by the rig").tables.within(TableId(1), &flow::Match::catchall());
-        let actions = flow::text::format_actions(&rules[0].actions, &NoPortNames);
+        let actions = ofp_actions::text::format_actions(&rules[0].actions, &NoPortNames);
         assert_eq!(actions, "fin_timeout(idle_timeout=25,hard_timeout=26),output:1");
     }
     let back = rig.translate(&Rig::flow("in_port=2,tcp"), true);

@@ -1,0 +1,65 @@
+//! The actions, one file each; families of one shape share a file.
+
+mod clear_actions;
+mod controller;
+mod debug;
+mod dec_ttl;
+mod exit;
+mod fin_timeout;
+mod goto_table;
+mod learn;
+mod meter;
+mod note;
+mod output;
+mod queue;
+mod reg_move;
+mod resubmit;
+mod set_eth;
+mod set_field;
+mod set_ip;
+mod set_ipv4;
+mod set_l4;
+mod set_tunnel;
+mod stack;
+mod vlan;
+mod write_actions;
+mod write_metadata;
+
+pub use clear_actions::ClearActions;
+pub use controller::{ControllerAction, PacketInReason};
+pub use debug::{DebugRecirc, DebugSlow};
+pub use dec_ttl::DecTtl;
+pub use exit::Exit;
+pub use fin_timeout::FinTimeout;
+pub use goto_table::GotoTable;
+pub use learn::{LearnAction, LearnDest, LearnSource, LearnSpec};
+pub use meter::Meter;
+pub use note::Note;
+pub(crate) use output::output_to;
+pub use output::{Output, OutputReg};
+pub use queue::{Enqueue, PopQueue, SetQueue};
+pub use reg_move::Move;
+pub use resubmit::Resubmit;
+pub use set_eth::{SetEthDst, SetEthSrc};
+pub use set_field::{SetField, SetStyle};
+pub use set_ip::{SetIpDscp, SetIpEcn, SetIpTtl};
+pub use set_ipv4::{SetIpv4Dst, SetIpv4Src};
+pub use set_l4::{SetL4Dst, SetL4Src};
+pub use set_tunnel::SetTunnel;
+pub use stack::{StackPop, StackPush};
+pub use vlan::{PushVlan, SetVlanPcp, SetVlanVid, StripVlan};
+pub use write_actions::WriteActions;
+pub use write_metadata::WriteMetadata;
+
+/// What the files of actions are written with.
+mod prelude {
+    pub(super) use crate::action::{Argument, OfAction, Reference, SetPlace, Stage};
+    pub(super) use crate::check::Checker;
+    pub(super) use crate::list::Action;
+    pub(super) use crate::put::{PutContext, nicira, nicira_plain, standard};
+    pub(super) use crate::rows::{Len, Row, instruction, nx, of10, of11};
+    pub(super) use crate::text::check::TextChecker;
+    pub(super) use crate::translate::Translator;
+    pub(super) use flow::text::{Parsed, PortNames, fail};
+    pub(super) use ofp_wire::{ErrorKind, Reader, Res, Version, Writer};
+}

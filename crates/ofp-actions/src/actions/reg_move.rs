@@ -1,0 +1,90 @@
+//! `move`: copies bits from one field to another.
+
+use super::prelude::*;
+use crate::rows::{onf, valid};
+use crate::text::arguments::source_and_dest;
+use crate::translate::{assign, look_at, tell_value};
+use flow::SubField;
+use flow::text::format_subfield;
+use ofp_wire::nxm;
+
+/// Copies bits (`NXAST_REG_MOVE`, the ONF's `ACT_COPY_FIELD` for OpenFlow 1.3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Move {
+    /// From.
+    pub source: SubField,
+    /// To, of the same length.
+    pub dest: SubField,
+}
+
+/// Number of bits, the two offsets, `pad` bytes, the two headers, padding.
+fn read(r: &mut Reader<'_>, pad: usize) -> Res<Action> {
+    let (len_bits, src_ofs, dst_ofs) = (r.u16()?, r.u16()?, r.u16()?);
+    r.skip(pad)?;
+    let source = nxm::read_action_field(r)?;
+    let dest = nxm::read_action_field(r)?;
+    r.zeros(ErrorKind::NxbacMustBeZero)?;
+    let mut source = valid(SubField { field: source, offset_bits: src_ofs, len_bits })?;
+    let mut dest = valid(SubField { field: dest, offset_bits: dst_ofs, len_bits })?;
+    let len_bits = source.len_bits.min(dest.len_bits);
+    (source.len_bits, dest.len_bits) = (len_bits, len_bits);
+    Ok(Move { source, dest }.into())
+}
+
+/// ONF EXT-320.
+fn read_copy_field(r: &mut Reader<'_>) -> Res<Action> {
+    r.skip(2)?;
+    read(r, 2)
+}
+
+impl OfAction for Move {
+    const NAMES: &'static [&'static str] = &["move", "reg_move"];
+    const ROWS: &'static [Row] = &[
+        nx(6, Len::Min(24), |r| read(r, 0)),
+        onf(3200, Len::Min(24), read_copy_field).within(Version::V13, Version::V14),
+    ];
+    const STAGE: Stage = Stage::Apply;
+    const REVERSIBLE: bool = true;
+
+    fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
+        nicira(w, 6, |w| {
+            w.u16(self.source.len_bits);
+            w.u16(self.source.offset_bits);
+            w.u16(self.dest.offset_bits);
+            nxm::put_nx_header(w, self.source.field);
+            nxm::put_nx_header(w, self.dest.field);
+        });
+    }
+
+    fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
+        let (source, dest) = source_and_dest(text.value())?;
+        out.push(Move { source, dest }.into());
+        Ok(())
+    }
+
+    fn format(&self, _ports: &dyn PortNames) -> String {
+        format!("move:{}->{}", format_subfield(self.source), format_subfield(self.dest))
+    }
+
+    fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
+        checker.source(self.source)?;
+        checker.dest(self.dest)
+    }
+
+    fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
+        checker.need("move", self.source.field)?;
+        checker.need("move", self.dest.field)
+    }
+
+    fn set_place(&self) -> SetPlace {
+        SetPlace::Rewrite
+    }
+
+    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
+
+    fn translate<X: Translator>(&self, x: &mut X) {
+        let value = look_at(x, &self.source);
+        assign(x, &self.dest, value);
+        tell_value(x, &self.dest);
+    }
+}

@@ -1,0 +1,114 @@
+//! `resubmit`: looks the packet up in a table and continues behind.
+
+use super::prelude::*;
+use crate::text::arguments::table;
+use flow::text::token::quoted_bytes;
+use flow::text::{format_port, parse_port};
+use flow::{OfPort, TableId};
+
+/// Looks the packet up in a table and continues behind (`NXAST_RESUBMIT`, `NXAST_RESUBMIT_TABLE`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Resubmit {
+    /// With this input port; `IN_PORT` keeps it.
+    pub in_port: OfPort,
+    /// In this table; `None` means the current one.
+    pub table: Option<TableId>,
+}
+
+fn read(r: &mut Reader<'_>) -> Res<Action> {
+    Ok(Resubmit { in_port: OfPort::from_of10(r.u16()?), table: None }.into())
+}
+
+fn read_table(r: &mut Reader<'_>) -> Res<Action> {
+    let in_port = OfPort::from_of10(r.u16()?);
+    let table = r.u8()?;
+    r.zeros(ErrorKind::NxbacMustBeZero)?;
+    Ok(Resubmit { in_port, table: (table != 0xff).then_some(TableId(table)) }.into())
+}
+
+fn parse(text: &Argument<'_>) -> Parsed<Resubmit> {
+    let arg = text.value().trim_start();
+    let port_bytes =
+        if arg.starts_with('"') { quoted_bytes(arg)? } else { arg.find(',').unwrap_or(arg.len()) };
+    let (port_text, behind) = arg.split_at(port_bytes);
+    let port_text = port_text.trim();
+    let mut parts = behind.split(',').map(str::trim);
+    if let Some(extra) = parts.next().filter(|extra| !extra.is_empty()) {
+        return fail(extra, format!("{extra}: unexpected text behind port name"));
+    }
+    let table_text = parts.next().unwrap_or_default();
+    match parts.next() {
+        Some("ct") => {
+            return fail(text.token.key, "resubmit to a conntrack tuple (ct) is not supported");
+        }
+        Some(other) => return fail(other, format!("{other}: unknown parameter")),
+        None => {}
+    }
+    let in_port = match port_text {
+        "" => OfPort::IN_PORT,
+        name => match parse_port(name, text.ports) {
+            Some(port) => port,
+            None => return fail(name, format!("{name}: resubmit to unknown port")),
+        },
+    };
+    let table = match table_text {
+        "" => None,
+        number => {
+            let unknown = || format!("{number}: resubmit to unknown table");
+            Some(table(number, unknown)?).filter(|t| *t != TableId::ALL)
+        }
+    };
+    if in_port == OfPort::IN_PORT && table.is_none() {
+        let why = "at least one \"in_port\" or \"table\" must be specified on resubmit";
+        return fail(text.token.key, why);
+    }
+    Ok(Resubmit { in_port, table })
+}
+
+impl OfAction for Resubmit {
+    const NAMES: &'static [&'static str] = &["resubmit"];
+    const ROWS: &'static [Row] = &[nx(1, Len::Is(16), read), nx(14, Len::Is(16), read_table)];
+    const STAGE: Stage = Stage::Apply;
+    const REVERSIBLE: bool = true;
+
+    fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
+        nicira(w, 14, |w| {
+            w.u16(self.in_port.to_of10().unwrap_or(0xffff));
+            w.u8(self.table.map_or(0xff, |t| t.0));
+            w.zeros(3);
+        });
+    }
+
+    fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
+        out.push(parse(text)?.into());
+        Ok(())
+    }
+
+    fn format(&self, ports: &dyn PortNames) -> String {
+        match self.table {
+            None => format!("resubmit:{}", format_port(self.in_port, ports)),
+            Some(table) if self.in_port == OfPort::IN_PORT => format!("resubmit(,{})", table.0),
+            Some(table) => format!("resubmit({},{})", format_port(self.in_port, ports), table.0),
+        }
+    }
+
+    fn check(&self, _checker: &mut Checker<'_>) -> Res<()> {
+        Ok(())
+    }
+
+    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The standard has none in a set; OVS takes it.
+    fn set_place(&self) -> SetPlace {
+        SetPlace::WayOut(120)
+    }
+
+    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
+
+    fn translate<X: Translator>(&self, x: &mut X) {
+        let in_port = Some(self.in_port).filter(|port| *port != OfPort::IN_PORT);
+        x.resubmit(self.table, in_port, false);
+    }
+}

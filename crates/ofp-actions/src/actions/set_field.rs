@@ -1,0 +1,269 @@
+//! `set_field`, `load`: set bits of a field.
+
+use super::prelude::*;
+use super::{
+    SetEthDst, SetEthSrc, SetIpDscp, SetIpv4Dst, SetIpv4Src, SetL4Dst, SetL4Src, SetVlanPcp, SetVlanVid,
+};
+use crate::put::{put_load2, put_loads, put_set, runs_of};
+use crate::rows::subfield;
+use crate::text::arguments::{arrow, fits, writable};
+use crate::translate::set_masked;
+use flow::fields::{FieldId, Prereq};
+use flow::text::number::{hex, parse_u128};
+use flow::text::{field_by_name, format_subfield, format_value, masked_value, sub_field};
+use flow::{MacAddr, SubField, VlanTag};
+use ofp_wire::nxm;
+
+/// Sets bits of a field (`OFPAT_SET_FIELD`, `NXAST_REG_LOAD`, `NXAST_REG_LOAD2`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SetField {
+    /// Field.
+    pub field: FieldId,
+    /// New value, within `mask`.
+    pub value: u128,
+    /// Bits to set.
+    pub mask: u128,
+    /// How it was written.
+    pub style: SetStyle,
+}
+
+/// How a field assignment was written, so that it is shown and encoded in the same way again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SetStyle {
+    /// `set_field:VALUE/MASK->FIELD` (`OFPAT_SET_FIELD`, `NXAST_REG_LOAD2`).
+    SetField,
+    /// `load:VALUE->FIELD[BITS]` (`NXAST_REG_LOAD`).
+    Load,
+}
+
+fn read_load(r: &mut Reader<'_>) -> Res<Action> {
+    let range = r.u16()?;
+    let dst = subfield(nxm::read_action_field(&mut r.sub(4)?)?, range)?;
+    let value = r.u64()?;
+    if dst.len_bits < 64 && value >> dst.len_bits != 0 {
+        return Err(ErrorKind::BacBadArgument);
+    }
+    let value = u128::from(value) << dst.offset_bits;
+    Ok(SetField { field: dst.field, value, mask: dst.field_mask(), style: SetStyle::Load }.into())
+}
+
+/// A field with value and perhaps mask, as set-field and `NXAST_REG_LOAD2` have it, and the padding behind it.
+fn read_value(r: &mut Reader<'_>, masked_ok: bool) -> Res<SetField> {
+    let h = nxm::Header::read(r).map_err(|_| ErrorKind::BacBadSetLen)?;
+    let field = h.field().ok_or(ErrorKind::BacBadSetType)?;
+    if h.has_mask && !masked_ok {
+        return Err(ErrorKind::BacBadSetMask);
+    }
+    let bytes = usize::from(field.def().wire_bytes);
+    let value = r.uint(bytes)?;
+    let mask = if h.has_mask { r.uint(bytes)? } else { nxm::valid_bits(field) };
+    let bad_mask = mask & !nxm::valid_bits(field) != 0 || value & !mask != 0 && h.has_mask;
+    if !nxm::value_ok(field, value) || bad_mask {
+        return Err(ErrorKind::BacBadSetArgument);
+    }
+    if r.len() >= 8 {
+        return Err(ErrorKind::BacBadLen);
+    }
+    r.zeros(ErrorKind::NxbacMustBeZero)?;
+    Ok(SetField { field, value, mask, style: SetStyle::SetField })
+}
+
+fn read_set_field(r: &mut Reader<'_>) -> Res<Action> {
+    let set = read_value(r, r.version >= Version::V15)?;
+    // Without the bit that says that there is a tag (OpenFlow 1.3 §7.2.3.7) it is no VLAN.
+    if set.field == FieldId::VlanVid && set.value & 0x1000 == 0 {
+        return Err(ErrorKind::BacBadSetArgument);
+    }
+    Ok(set.into())
+}
+
+fn read_load2(r: &mut Reader<'_>) -> Res<Action> {
+    r.sub(6)?.zeros(ErrorKind::NxbacMustBeZero)?;
+    Ok(read_value(r, true)?.into())
+}
+
+impl SetField {
+    /// A set-field in OpenFlow 1.0: by the standard's own action where there is one, else by loads.
+    fn put10(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
+        let value = self.value;
+        let mac = MacAddr::from_u64(value as u64);
+        if self.mask != nxm::valid_bits(self.field) {
+            return put_loads(w, self.field, value, self.mask);
+        }
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "fields without an action of their own are loaded"
+        )]
+        match self.field {
+            FieldId::EthSrc => SetEthSrc(mac).put(w, cx),
+            FieldId::EthDst => SetEthDst(mac).put(w, cx),
+            FieldId::VlanVid | FieldId::DlVlan => SetVlanVid(value as u16 & 0xfff).put(w, cx),
+            FieldId::VlanPcp | FieldId::DlVlanPcp => SetVlanPcp(value as u8).put(w, cx),
+            FieldId::IpSrc => SetIpv4Src(value as u32).put(w, cx),
+            FieldId::IpDst => SetIpv4Dst(value as u32).put(w, cx),
+            FieldId::IpDscp => SetIpDscp((value as u8) << 2).put(w, cx),
+            FieldId::NwTos => SetIpDscp(value as u8).put(w, cx),
+            FieldId::TcpSrc | FieldId::UdpSrc => SetL4Src(value as u16).put(w, cx),
+            FieldId::TcpDst | FieldId::UdpDst => SetL4Dst(value as u16).put(w, cx),
+            field => put_loads(w, field, value, self.mask),
+        }
+    }
+
+    fn put11(&self, w: &mut Writer) {
+        // In their own notation DlVlan values lack the presence bit that OXM has.
+        let (field, value, mask) = if self.field == FieldId::DlVlan {
+            (FieldId::VlanVid, self.value | 0x1000, self.mask | 0x1000)
+        } else if self.field == FieldId::DlVlanPcp {
+            (FieldId::VlanPcp, self.value, self.mask)
+        } else {
+            (self.field, self.value, self.mask)
+        };
+        if !nxm::has_header(field) {
+            return;
+        }
+        if mask == nxm::valid_bits(field) {
+            put_set(w, field, value);
+        } else {
+            put_load2(w, field, value, mask);
+        }
+    }
+
+    /// One `load` for each run of bits, of at most 64 bits, as the wire has them.
+    fn format_load(&self) -> String {
+        let field = self.field;
+        if self.mask == 0 {
+            return format!("set_field:{}/0->{}", hex(0), field.def().name);
+        }
+        let loads: Vec<String> = runs_of(self.mask)
+            .map(|(offset_bits, len_bits)| {
+                let bits = self.value >> offset_bits & u128::MAX >> (128 - u32::from(len_bits));
+                format!("load:{}->{}", hex(bits), format_subfield(SubField { field, offset_bits, len_bits }))
+            })
+            .collect();
+        loads.join(",")
+    }
+}
+
+/// `VALUE[/MASK]->FIELD`; nothing when the mask is empty.
+fn parse_set_field(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
+    let arg = text.value();
+    let (value_text, name) = arrow(arg, "missing `->'")?;
+    if name.is_empty() {
+        return fail(arg, format!("{arg}: missing field name following `->'"));
+    }
+    let Some(field) = field_by_name(name) else {
+        return fail(name, format!("{name} is not a valid OXM field name"));
+    };
+    writable(field, name)?;
+    let def = field.def();
+    if def.nxm.is_none() && def.oxm.is_none() {
+        return fail(name, format!("{name} cannot be set, because it has no NXM or OXM header"));
+    }
+    if value_text.is_empty() {
+        return fail(value_text, format!("{value_text}: bad syntax for {} value", def.name));
+    }
+    let (value, mask) = masked_value(field, value_text, text.ports)?;
+    let present = u128::from(VlanTag::PRESENT);
+    if field == FieldId::VlanVid && mask & present != 0 && value & present == 0 {
+        let why = "invalid value for set field vlan_vid, the tag's presence bit is missing";
+        return fail(value_text, format!("{value_text}: {why}: {}", value | present));
+    }
+    // The type-of-service byte is set without its ECN bits.
+    let mask = if field == FieldId::NwTos && mask != 0 { field.full_mask() } else { mask };
+    if mask != 0 {
+        out.push(SetField { field, value, mask, style: SetStyle::SetField }.into());
+    }
+    Ok(())
+}
+
+/// `VALUE->FIELD[BITS]`; more than 64 bits become one action for each 64.
+fn parse_load(arg: &str, out: &mut Vec<Action>) -> Parsed<()> {
+    let (text, name) = arrow(arg, "missing `->'")?;
+    let sub = sub_field(name)?;
+    let Ok(value) = parse_u128(text) else {
+        return fail(text, format!("{arg}: cannot parse integer value"));
+    };
+    writable(sub.field, name)?;
+    fits(arg, value, sub.len_bits)?;
+    let mut done = 0;
+    while done < sub.len_bits {
+        let len_bits = (sub.len_bits - done).min(64);
+        let part = SubField { field: sub.field, offset_bits: sub.offset_bits + done, len_bits };
+        let mask = part.field_mask();
+        let value = (value >> done) << part.offset_bits & mask;
+        out.push(SetField { field: sub.field, value, mask, style: SetStyle::Load }.into());
+        done += len_bits;
+    }
+    Ok(())
+}
+
+/// Whether writing the field looks at the protocol, as packets without one are not rewritten.
+fn is_behind_protocol(field: FieldId) -> bool {
+    let of_header = matches!(field.def().prereq, Prereq::Arp | Prereq::Ipv4 | Prereq::Ipv6 | Prereq::Ip);
+    of_header && field != FieldId::IpDscp
+}
+
+impl OfAction for SetField {
+    const NAMES: &'static [&'static str] = &["set_field", "load", "reg_load"];
+    const ROWS: &'static [Row] = &[
+        of11(25, Len::Min(16), read_set_field),
+        nx(7, Len::Is(24), read_load),
+        nx(33, Len::Min(24), read_load2),
+    ];
+    const STAGE: Stage = Stage::Apply;
+    const REVERSIBLE: bool = true;
+
+    fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
+        match self.style {
+            SetStyle::Load => put_loads(w, self.field, self.value, self.mask),
+            SetStyle::SetField if w.version == Version::V10 => self.put10(w, cx),
+            SetStyle::SetField => self.put11(w),
+        }
+    }
+
+    fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
+        match text.name {
+            "set_field" => parse_set_field(text, out),
+            _ => parse_load(text.value(), out),
+        }
+    }
+
+    fn format(&self, ports: &dyn PortNames) -> String {
+        match self.style {
+            SetStyle::SetField => {
+                let value = format_value(self.field, self.value, self.mask, ports);
+                format!("set_field:{value}->{}", self.field.def().name)
+            }
+            SetStyle::Load => self.format_load(),
+        }
+    }
+
+    fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
+        checker.dest(SubField::whole(self.field))?;
+        if matches!(self.field, FieldId::VlanTci | FieldId::VlanVid) {
+            let flow = &mut checker.flow;
+            self.field.set(flow, self.field.get(flow) & !self.mask | self.value & self.mask);
+        }
+        Ok(())
+    }
+
+    fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
+        checker.need("set_field", self.field)
+    }
+
+    fn set_place(&self) -> SetPlace {
+        SetPlace::Rewrite
+    }
+
+    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
+
+    fn translate<X: Translator>(&self, x: &mut X) {
+        if !self.field.prereq_holds(x.flow(), None) {
+            let name = self.field.def().name;
+            x.warning(|| format!("unmet prerequisites for {name}, set_field ignored"));
+        } else if is_behind_protocol(self.field) {
+            x.state().1.0.nw_proto = u8::MAX;
+        }
+        set_masked(x, self.field, self.value, self.mask);
+    }
+}

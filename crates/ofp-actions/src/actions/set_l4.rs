@@ -1,0 +1,136 @@
+//! `mod_tp_src`, `mod_tp_dst`: set a port of TCP, UDP or SCTP.
+
+use super::prelude::*;
+use crate::put::put_set;
+use crate::translate::set_nw;
+use flow::fields::FieldId;
+use flow::text::number::u16_named;
+use flow::{Flow, nw_frag};
+use packet::headers::{IPPROTO_SCTP, IPPROTO_TCP, IPPROTO_UDP};
+
+/// Sets the source port (`OFPAT_SET_TP_SRC`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SetL4Src(pub u16);
+
+/// Sets the destination port (`OFPAT_SET_TP_DST`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SetL4Dst(pub u16);
+
+/// A port field of each protocol.
+struct PortFields {
+    tcp: FieldId,
+    udp: FieldId,
+    sctp: FieldId,
+}
+
+const SRC: PortFields = PortFields { tcp: FieldId::TcpSrc, udp: FieldId::UdpSrc, sctp: FieldId::SctpSrc };
+const DST: PortFields = PortFields { tcp: FieldId::TcpDst, udp: FieldId::UdpDst, sctp: FieldId::SctpDst };
+
+impl PortFields {
+    fn of(&self, nw_proto: u8) -> Option<FieldId> {
+        match nw_proto {
+            IPPROTO_TCP => Some(self.tcp),
+            IPPROTO_UDP => Some(self.udp),
+            IPPROTO_SCTP => Some(self.sctp),
+            _ => None,
+        }
+    }
+}
+
+/// From OpenFlow 1.1 on the protocol is the match's, TCP where that has none.
+fn put(w: &mut Writer, cx: &PutContext<'_>, ty10: u16, fields: &PortFields, port: u16) {
+    if w.version == Version::V10 {
+        standard(w, ty10, |w| w.u16(port));
+    } else {
+        put_set(w, fields.of(cx.nw_proto).unwrap_or(fields.tcp), port.into());
+    }
+}
+
+fn has_ports(flow: &Flow) -> bool {
+    flow.is_ip() && SRC.of(flow.nw_proto).is_some() && flow.nw_frag & nw_frag::LATER == 0
+}
+
+fn set(x: &mut impl Translator, fields: &PortFields, port: u16) {
+    if x.flow().is_ip() {
+        x.state().1.0.nw_proto = u8::MAX;
+        if let Some(field) = fields.of(x.flow().nw_proto) {
+            set_nw(x, field, port.into());
+        }
+    }
+}
+
+impl OfAction for SetL4Src {
+    const NAMES: &'static [&'static str] = &["mod_tp_src"];
+    const ROWS: &'static [Row] = &[of10(9, 8, |r| Ok(SetL4Src(r.u16()?).into()))];
+    const STAGE: Stage = Stage::Apply;
+    const REVERSIBLE: bool = true;
+
+    fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
+        put(w, cx, 9, &SRC, self.0);
+    }
+
+    fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
+        out.push(SetL4Src(u16_named(text.value(), "source port")?).into());
+        Ok(())
+    }
+
+    fn format(&self, _ports: &dyn PortNames) -> String {
+        format!("mod_tp_src:{}", self.0)
+    }
+
+    fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
+        checker.fits(has_ports(&checker.flow))
+    }
+
+    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn set_place(&self) -> SetPlace {
+        SetPlace::Rewrite
+    }
+
+    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
+
+    fn translate<X: Translator>(&self, x: &mut X) {
+        set(x, &SRC, self.0);
+    }
+}
+
+impl OfAction for SetL4Dst {
+    const NAMES: &'static [&'static str] = &["mod_tp_dst"];
+    const ROWS: &'static [Row] = &[of10(10, 8, |r| Ok(SetL4Dst(r.u16()?).into()))];
+    const STAGE: Stage = Stage::Apply;
+    const REVERSIBLE: bool = true;
+
+    fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
+        put(w, cx, 10, &DST, self.0);
+    }
+
+    fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
+        out.push(SetL4Dst(u16_named(text.value(), "destination port")?).into());
+        Ok(())
+    }
+
+    fn format(&self, _ports: &dyn PortNames) -> String {
+        format!("mod_tp_dst:{}", self.0)
+    }
+
+    fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
+        checker.fits(has_ports(&checker.flow))
+    }
+
+    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn set_place(&self) -> SetPlace {
+        SetPlace::Rewrite
+    }
+
+    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
+
+    fn translate<X: Translator>(&self, x: &mut X) {
+        set(x, &DST, self.0);
+    }
+}

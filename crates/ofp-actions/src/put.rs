@@ -1,0 +1,129 @@
+//! Writing actions: each in the form that the version has for it.
+//!
+//! What OpenFlow 1.3 says only relative to a packet (the port fields of TCP, UDP or SCTP; a tag to push first) is taken from the
+//! match that the actions stand with. What a version cannot say at all (in 1.0: instructions other than metadata and goto)
+//! is left out, as OVS does when it reports a rule to a controller of another version.
+
+use crate::list::Action;
+use crate::rows::EXPERIMENTER;
+use flow::fields::FieldId;
+use flow::{Match, SubField};
+use ofp_wire::{NX_VENDOR, Writer, nxm};
+
+/// What a list is written into, and what its earlier actions and its match tell of the packet.
+pub struct PutContext<'a> {
+    /// The match that the list stands with.
+    pub(crate) matching: &'a Match,
+    pub(crate) nw_proto: u8,
+    pub(crate) has_vlan: bool,
+    /// The list is one of instructions, rather than of actions.
+    pub(crate) instructions: bool,
+}
+
+impl PutContext<'_> {
+    pub(crate) fn new(matching: &Match, instructions: bool) -> PutContext<'_> {
+        let flow = matching.flow();
+        let has_vlan = flow.vlans[0].is_present();
+        PutContext { matching, nw_proto: flow.nw_proto, has_vlan, instructions }
+    }
+
+    /// Writes a tag to be pushed, where the packet has none.
+    pub(crate) fn push_tag_if_none(&mut self, w: &mut Writer) {
+        if !self.has_vlan {
+            standard(w, 17, |w| w.u16(packet::headers::ETH_TYPE_VLAN));
+            self.has_vlan = true;
+        }
+    }
+}
+
+/// Writes actions; `m` is the match that they stand with.
+pub fn put_actions<'a>(w: &mut Writer, actions: impl Iterator<Item = &'a Action>, m: &Match) {
+    let mut cx = PutContext::new(m, false);
+    actions.for_each(|a| a.put(w, &mut cx));
+}
+
+/// Writes a standard action: type, length, `body`, padding to 8 bytes.
+pub(crate) fn standard(w: &mut Writer, ty: u16, body: impl FnOnce(&mut Writer)) {
+    let mark = w.mark();
+    w.u16(ty);
+    w.u16(0);
+    body(w);
+    w.pad8(mark);
+    w.set_len(mark, 2);
+}
+
+/// Writes a Nicira action.
+pub(crate) fn nicira(w: &mut Writer, subtype: u16, body: impl FnOnce(&mut Writer)) {
+    standard(w, EXPERIMENTER, |w| {
+        w.u32(NX_VENDOR);
+        w.u16(subtype);
+        body(w);
+    });
+}
+
+/// Writes a Nicira action without arguments.
+pub(crate) fn nicira_plain(w: &mut Writer, subtype: u16) {
+    nicira(w, subtype, |w| w.zeros(6));
+}
+
+/// Writes a set-field of a whole field.
+pub(crate) fn put_set(w: &mut Writer, field: FieldId, value: u128) {
+    standard(w, 25, |w| nxm::put_entry(w, field, value, nxm::valid_bits(field)));
+}
+
+/// Writes an `NXAST_REG_LOAD2`.
+pub(crate) fn put_load2(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
+    nicira(w, 33, |w| {
+        w.zeros(6);
+        nxm::put_entry(w, field, value, mask);
+    });
+}
+
+/// Writes `NXAST_REG_LOAD`s, one for each run of at most 64 bits of the mask, lowest first.
+pub(crate) fn put_loads(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
+    let (field, value, mask) = if field == FieldId::DlVlan {
+        (FieldId::VlanTci, value | 0x1000, mask | 0x1000)
+    } else if field == FieldId::DlVlanPcp {
+        (FieldId::VlanTci, value << 13 | 0x1000, mask << 13 | 0x1000)
+    } else {
+        (field, value, mask)
+    };
+    if !nxm::has_header(field) {
+        return;
+    }
+    if nxm::has_long_nx_header(field) {
+        return put_load2(w, field, value, mask);
+    }
+    for (at, len_bits) in runs_of(mask) {
+        let ones = u128::from(u64::MAX >> (64 - len_bits));
+        nicira(w, 7, |w| {
+            w.u16(at << 6 | (wire_bits(field, len_bits) - 1));
+            nxm::put_nx_header(w, field);
+            w.u64((value >> at & ones) as u64);
+        });
+    }
+}
+
+/// Offset and length of the runs of ones, cut to at most 64, lowest first.
+pub(crate) fn runs_of(mask: u128) -> impl Iterator<Item = (u16, u16)> {
+    let mut at = 0u32;
+    std::iter::from_fn(move || {
+        if at >= 128 || mask >> at == 0 {
+            return None;
+        }
+        at += (mask >> at).trailing_zeros();
+        let (first, len) = (at, (mask >> at).trailing_ones().min(64));
+        at += len;
+        Some((first as u16, len as u16))
+    })
+}
+
+/// A range of at most 64 bits as `offset << 6 | (bits - 1)`.
+pub(crate) fn ofs_nbits(s: SubField) -> u16 {
+    s.offset_bits << 6 | (wire_bits(s.field, s.len_bits.clamp(1, 64)) - 1)
+}
+
+/// Length of a range on the wire: all of the ARP opcode is 16 bits there.
+pub(crate) fn wire_bits(field: FieldId, len_bits: u16) -> u16 {
+    if field == FieldId::ArpOp && len_bits == 8 { 16 } else { len_bits }
+}

@@ -1,0 +1,214 @@
+//! The wire forms that are read: rows of vendor, type, versions, length and function. An action without a row is refused with
+//! the error that its kind asks for, never ignored.
+
+use crate::action::Stage;
+use crate::list::{Action, ROWS};
+use flow::SubField;
+use flow::fields::FieldId;
+use ofp_wire::{ErrorKind, NX_VENDOR, ONF_VENDOR, Reader, Res, Version};
+
+/// Type of an action of an experimenter.
+pub(crate) const EXPERIMENTER: u16 = 0xffff;
+
+/// Lengths that an action may have, headers included.
+#[derive(Clone, Copy)]
+pub(crate) enum Len {
+    /// Exactly this number of bytes.
+    Is(usize),
+    /// At least this number.
+    Min(usize),
+}
+
+impl Len {
+    pub(crate) fn holds(self, len: usize) -> bool {
+        match self {
+            Len::Is(n) => len == n,
+            Len::Min(n) => len >= n,
+        }
+    }
+}
+
+/// The two numberings of types.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Numbering {
+    Actions,
+    Instructions,
+}
+
+/// Reads an action from what stands behind its type and length (and experimenter).
+pub(crate) type ReadFn = fn(&mut Reader<'_>) -> Res<Action>;
+
+/// One wire form in a range of versions.
+#[derive(Clone, Copy)]
+pub struct Row {
+    pub(crate) numbering: Numbering,
+    pub(crate) vendor: u32,
+    pub(crate) ty: u16,
+    pub(crate) stage: Stage,
+    pub(crate) first: Version,
+    pub(crate) last: Version,
+    pub(crate) len: Len,
+    pub(crate) read: ReadFn,
+}
+
+impl Row {
+    const fn new(vendor: u32, ty: u16, len: Len, read: ReadFn) -> Row {
+        let (first, last) = (Version::V10, Version::V15);
+        Row { numbering: Numbering::Actions, vendor, ty, stage: Stage::Apply, first, last, len, read }
+    }
+
+    /// The same in these versions only.
+    pub(crate) const fn within(self, first: Version, last: Version) -> Row {
+        Row { first, last, ..self }
+    }
+}
+
+/// An action of OpenFlow 1.0.
+pub(crate) const fn of10(ty: u16, len: usize, read: ReadFn) -> Row {
+    Row::new(0, ty, Len::Is(len), read).within(Version::V10, Version::V10)
+}
+
+/// An action of OpenFlow 1.1 and later.
+pub(crate) const fn of11(ty: u16, len: Len, read: ReadFn) -> Row {
+    Row::new(0, ty, len, read).within(Version::V11, Version::V15)
+}
+
+/// A Nicira action.
+pub(crate) const fn nx(ty: u16, len: Len, read: ReadFn) -> Row {
+    Row::new(NX_VENDOR, ty, len, read)
+}
+
+/// An action of the ONF's extensions.
+pub(crate) const fn onf(ty: u16, len: Len, read: ReadFn) -> Row {
+    Row::new(ONF_VENDOR, ty, len, read)
+}
+
+/// An instruction.
+pub(crate) const fn instruction(stage: Stage, ty: u16, len: Len, read: ReadFn) -> Row {
+    Row { numbering: Numbering::Instructions, stage, ..of11(ty, len, read) }
+}
+
+/// Number of rows.
+pub(crate) const fn count(lists: &[&[Row]]) -> usize {
+    let (mut n, mut i) = (0, 0);
+    while i < lists.len() {
+        n += lists[i].len();
+        i += 1;
+    }
+    n
+}
+
+/// Sort key: numbering, vendor, type, first version.
+const fn key(r: &Row) -> u64 {
+    (r.numbering as u64) << 56 | (r.vendor as u64) << 24 | (r.ty as u64) << 8 | r.first.0 as u64
+}
+
+/// All rows in the order of their keys.
+pub(crate) const fn sorted<const N: usize>(lists: &[&[Row]]) -> [Row; N] {
+    let mut out = [lists[0][0]; N];
+    let (mut n, mut i) = (0, 0);
+    while i < lists.len() {
+        let mut j = 0;
+        while j < lists[i].len() {
+            let row = lists[i][j];
+            let mut at = n;
+            while at > 0 && key(&out[at - 1]) > key(&row) {
+                out[at] = out[at - 1];
+                at -= 1;
+            }
+            out[at] = row;
+            n += 1;
+            j += 1;
+        }
+        i += 1;
+    }
+    out
+}
+
+/// Whether no two of the sorted rows claim the same type in one version.
+pub(crate) const fn are_distinct(rows: &[Row]) -> bool {
+    let mut i = 1;
+    while i < rows.len() {
+        let (a, b) = (&rows[i - 1], &rows[i]);
+        if key(a) >> 8 == key(b) >> 8 && a.last.0 >= b.first.0 {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// The row of a type in a version.
+pub(crate) fn find(numbering: Numbering, vendor: u32, ty: u16, version: Version) -> Option<&'static Row> {
+    let wanted =
+        (numbering as u64) << 56 | u64::from(vendor) << 24 | u64::from(ty) << 8 | u64::from(version.0);
+    let behind = ROWS.partition_point(|r| key(r) <= wanted);
+    let row = ROWS[..behind].last()?;
+    (key(row) >> 8 == wanted >> 8 && version <= row.last).then_some(row)
+}
+
+/// Whether some action is of that experimenter.
+fn is_vendor(vendor: u32) -> bool {
+    let before = (Numbering::Actions as u64) << 56 | u64::from(vendor) << 24;
+    let at = ROWS.partition_point(|r| key(r) < before);
+    ROWS.get(at).is_some_and(|r| r.numbering == Numbering::Actions && r.vendor == vendor)
+}
+
+/// Reads a list of actions up to the end of `r`.
+///
+/// # Errors
+/// What to answer with.
+pub fn read_actions(r: &mut Reader<'_>) -> Res<Vec<Action>> {
+    let mut r = r.sub(r.len())?.or(ErrorKind::BacBadLen);
+    let mut out = Vec::new();
+    while !r.is_empty() {
+        out.push(read_action(&mut r)?);
+    }
+    Ok(out)
+}
+
+fn read_action(r: &mut Reader<'_>) -> Res<Action> {
+    let mut head = r.clone();
+    let (ty, len) = (head.u16()?, usize::from(head.u16()?));
+    if len < 8 || !len.is_multiple_of(8) {
+        return Err(ErrorKind::BacBadLen);
+    }
+    let mut body = r.sub(len)?;
+    body.skip(4)?;
+    let (vendor, subtype) = if ty == EXPERIMENTER {
+        let vendor = body.u32()?;
+        if !is_vendor(vendor) {
+            return Err(ErrorKind::BacBadExperimenter);
+        }
+        (vendor, body.u16()?)
+    } else {
+        (0, ty)
+    };
+    let unknown = if vendor == 0 { ErrorKind::BacBadType } else { ErrorKind::BacBadExpType };
+    let row = find(Numbering::Actions, vendor, subtype, r.version).ok_or(unknown)?;
+    if !row.len.holds(len) {
+        return Err(ErrorKind::BacBadLen);
+    }
+    (row.read)(&mut body)
+}
+
+/// Refuses a number with bits outside the mask.
+pub(crate) fn limited(value: u16, mask: u16) -> Res<u16> {
+    if value & !mask == 0 { Ok(value) } else { Err(ErrorKind::BacBadArgument) }
+}
+
+/// A range of bits from the 16-bit form `offset << 6 | (bits - 1)`.
+pub(crate) fn subfield(field: FieldId, ofs_nbits: u16) -> Res<SubField> {
+    valid(SubField { field, offset_bits: ofs_nbits >> 6, len_bits: (ofs_nbits & 63) + 1 })
+}
+
+/// Refuses a range that does not lie within its field. The ARP opcode has 16 bits on the wire, of which 8 are kept: a
+/// range that goes beyond those is cut.
+pub(crate) fn valid(mut s: SubField) -> Res<SubField> {
+    let end = u32::from(s.offset_bits) + u32::from(s.len_bits);
+    if s.field == FieldId::ArpOp && end <= 16 && s.offset_bits < 8 {
+        s.len_bits = s.len_bits.min(8 - s.offset_bits);
+    }
+    if s.is_valid() { Ok(s) } else { Err(ErrorKind::BacBadSetLen) }
+}

@@ -1,0 +1,39 @@
+//! The action set of OpenFlow 1.1 and later (1.3 §5.10): which written actions it keeps, and in what order it carries them out.
+
+use crate::action::SetPlace;
+use crate::list::Action;
+use flow::OfPort;
+
+/// Adds written actions to the set.
+pub fn merge(set: &mut Vec<Action>, written: &[Action]) {
+    for action in written {
+        let place = action.set_place();
+        match place {
+            SetPlace::Never => continue,
+            SetPlace::Rewrite => {}
+            SetPlace::Before(_) | SetPlace::After(_) | SetPlace::WayOut(_) => {
+                set.retain(|old| old.set_place() != place);
+            }
+        }
+        set.push(action.clone());
+    }
+}
+
+/// The port that the set sends to, as rules see it in `actset_output`.
+pub fn output_of(set: &[Action]) -> OfPort {
+    set.iter()
+        .find_map(|a| if let Action::Output(output) = a { Some(output.port) } else { None })
+        .unwrap_or(OfPort::UNSET)
+}
+
+/// The actions that the set stands for, in their order of execution: one way out, and none without one.
+pub fn in_order(set: &[Action]) -> Vec<Action> {
+    let way_out = |a: &Action| matches!(a.set_place(), SetPlace::WayOut(_));
+    let Some(last) = set.iter().filter(|a| way_out(a)).map(Action::set_place).min() else {
+        return Vec::new();
+    };
+    let mut ordered: Vec<Action> =
+        set.iter().filter(|a| !way_out(a) || a.set_place() == last).cloned().collect();
+    ordered.sort_by_key(Action::set_place);
+    ordered
+}

@@ -1,0 +1,45 @@
+//! Whether actions fit the match of their rule: fields that they read or write exist in every packet that matches.
+
+use crate::list::Action;
+use flow::fields::FieldId;
+use flow::text::needs;
+use flow::{Flow, Match, TableId};
+
+/// Checks the actions of a rule of `table` that matches `m`.
+///
+/// # Errors
+/// Says which action needs what of the match (`OFPBAC_MATCH_INCONSISTENT`, `OFPBIC_BAD_TABLE_ID`).
+pub fn check_actions(m: &Match, table: Option<TableId>, actions: &[Action]) -> Result<(), String> {
+    let mut state = TextChecker { flow: *m.flow(), mask: m.mask().0, table };
+    actions.iter().try_for_each(|action| action.check_text(&mut state))
+}
+
+/// What is known of the packets at one place of the list.
+pub struct TextChecker {
+    pub(crate) flow: Flow,
+    pub(crate) mask: Flow,
+    pub(crate) table: Option<TableId>,
+}
+
+impl TextChecker {
+    /// Refuses the action `what`, which works on a field, where packets may lack that.
+    pub(crate) fn need(&self, what: &str, field: FieldId) -> Result<(), String> {
+        if self.has(field) {
+            return Ok(());
+        }
+        let (name, needs) = (field.def().name, needs(field));
+        Err(format!(
+            "{what} {name} lacks correct prerequisites: match on {needs} (OFPBAC_MATCH_INCONSISTENT)"
+        ))
+    }
+
+    /// Whether every packet has the field.
+    pub(crate) fn has(&self, field: FieldId) -> bool {
+        let mut flow = self.flow;
+        let mut mask = self.mask;
+        if flow.packet_type >> 16 == 1 {
+            (flow.dl_type, mask.dl_type) = (flow.packet_type as u16, u16::MAX);
+        }
+        field.prereq_holds(&flow, Some(&mask))
+    }
+}

@@ -1,0 +1,310 @@
+//! Lines of `ovs-ofctl add-flow`, `mod-flows`, `del-flows` and of the files of `add-flows`.
+
+use super::arguments::table;
+use super::{actions, check_actions};
+use crate::list::Action;
+use flow::text::number::{u16_named, u32_argument, u64_argument};
+use flow::text::token::{Attached, Token, Tokens, is_separator};
+use flow::text::{Fail, MatchBuilder, ParseError, Parsed, PortNames, fail, parse_port, unknown_keyword};
+use flow::{Match, OfPort, TableId};
+
+/// What a line does (`OFPFC_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FlowModCommand {
+    /// Adds a rule.
+    Add,
+    /// Changes the actions of all rules within the match, or adds one.
+    Modify,
+    /// Changes the actions of the rule with this match and priority, or adds it.
+    ModifyStrict,
+    /// Deletes all rules within the match.
+    Delete,
+    /// Deletes the rule with this match and priority.
+    DeleteStrict,
+}
+
+impl FlowModCommand {
+    /// All commands.
+    pub const ALL: [FlowModCommand; 5] = [
+        FlowModCommand::Add,
+        FlowModCommand::Modify,
+        FlowModCommand::ModifyStrict,
+        FlowModCommand::Delete,
+        FlowModCommand::DeleteStrict,
+    ];
+
+    /// The word that begins a line of a file.
+    pub fn word(self) -> &'static str {
+        match self {
+            FlowModCommand::Add => "add",
+            FlowModCommand::Modify => "modify",
+            FlowModCommand::ModifyStrict => "modify_strict",
+            FlowModCommand::Delete => "delete",
+            FlowModCommand::DeleteStrict => "delete_strict",
+        }
+    }
+
+    fn deletes(self) -> bool {
+        matches!(self, FlowModCommand::Delete | FlowModCommand::DeleteStrict)
+    }
+}
+
+/// Flags of a flow modification (`OFPFF_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct FlowModFlags {
+    /// Tell the controllers when the rule ends.
+    pub send_flow_rem: bool,
+    /// Refuse a rule that overlaps one of the same priority.
+    pub check_overlap: bool,
+    /// Start counting anew.
+    pub reset_counts: bool,
+    /// Do not count packets.
+    pub no_packet_counts: bool,
+    /// Do not count bytes.
+    pub no_byte_counts: bool,
+}
+
+/// What a line asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowModText {
+    /// What to do.
+    pub command: FlowModCommand,
+    /// In which table; `None` leaves it to the switch (add) or means all (delete).
+    pub table: Option<TableId>,
+    /// Priority.
+    pub priority: u16,
+    /// Cookie for the rule; `None` keeps the one of a modified rule and is 0 for a new one.
+    pub new_cookie: Option<u64>,
+    /// Only rules whose cookie agrees with this one in the bits of `cookie_mask` (modify and delete).
+    pub cookie: u64,
+    /// Bits of `cookie` that count.
+    pub cookie_mask: u64,
+    /// Idle timeout, 0 for none.
+    pub idle_timeout_s: u16,
+    /// Hard timeout, 0 for none.
+    pub hard_timeout_s: u16,
+    /// Importance (OpenFlow 1.4).
+    pub importance: u16,
+    /// Flags.
+    pub flags: FlowModFlags,
+    /// Only rules that output to this port (delete); `NONE` for any.
+    pub out_port: OfPort,
+    /// Only rules that output to this group (delete); `None` for any.
+    pub out_group: Option<u32>,
+    /// What the rule matches.
+    pub rule_match: Match,
+    /// What the rule does; empty for delete.
+    pub actions: Vec<Action>,
+}
+
+/// Priority when none is given.
+const DEFAULT_PRIORITY: u16 = 0x8000;
+
+/// Parses one line. Which keys it takes depends on the command; `actions=` comes last.
+///
+/// # Errors
+/// For an unknown key, a bad value, missing actions, or actions that do not fit the match.
+pub fn parse_flow_mod(
+    text: &str,
+    command: FlowModCommand,
+    ports: &dyn PortNames,
+) -> Result<FlowModText, ParseError> {
+    line(text, command, ports).map_err(|f: Fail| f.locate(text))
+}
+
+/// An error in a file.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("line {line}: {error}")]
+pub struct FileError {
+    /// Line, from 1.
+    pub line: usize,
+    /// What was wrong; the offset is within the line.
+    pub error: ParseError,
+}
+
+/// Parses a file of `add-flows`: one flow a line, `#` begins a comment, empty lines are skipped. A line may begin with
+/// `add`, `modify`, `modify_strict`, `delete` or `delete_strict`; otherwise it adds.
+///
+/// # Errors
+/// For the first line that is wrong.
+pub fn parse_flow_file(text: &str, ports: &dyn PortNames) -> Result<Vec<FlowModText>, FileError> {
+    let mut mods = Vec::new();
+    for (i, whole) in text.lines().enumerate() {
+        let kept = without_comment(whole).trim();
+        if kept.is_empty() {
+            continue;
+        }
+        let (command, rest) = split_command(kept);
+        let parsed = line(rest, command, ports);
+        mods.push(parsed.map_err(|f| FileError { line: i + 1, error: f.locate(whole) })?);
+    }
+    Ok(mods)
+}
+
+fn without_comment(line: &str) -> &str {
+    let mut quoted = false;
+    for (at, c) in line.char_indices() {
+        match c {
+            '"' => quoted = !quoted,
+            '#' if !quoted => return &line[..at],
+            _ => {}
+        }
+    }
+    line
+}
+
+fn split_command(line: &str) -> (FlowModCommand, &str) {
+    let end = line.find(is_separator).unwrap_or(line.len());
+    match FlowModCommand::ALL.into_iter().find(|c| c.word() == &line[..end]) {
+        Some(command) => (command, &line[end..]),
+        None => (FlowModCommand::Add, line),
+    }
+}
+
+fn line(text: &str, command: FlowModCommand, ports: &dyn PortNames) -> Parsed<FlowModText> {
+    let mut flow_mod = FlowModText {
+        command,
+        table: None,
+        priority: DEFAULT_PRIORITY,
+        new_cookie: None,
+        cookie: 0,
+        cookie_mask: 0,
+        idle_timeout_s: 0,
+        hard_timeout_s: 0,
+        importance: 0,
+        flags: FlowModFlags::default(),
+        out_port: OfPort::NONE,
+        out_group: None,
+        rule_match: Match::catchall(),
+        actions: Vec::new(),
+    };
+    let (before, action_text) = if command.deletes() { (text, None) } else { split_actions(text) };
+    let mut builder = MatchBuilder::default();
+    let mut tokens = Tokens::new(before);
+    while let Some(token) = tokens.next_token()? {
+        let taken = flow_mod.take_flag(&token)
+            || flow_mod.take_common(&token)?
+            || flow_mod.take_of_command(&token, ports)?
+            || builder.add(&token, ports)?;
+        if !taken {
+            return unknown_keyword(&token);
+        }
+    }
+    flow_mod.rule_match = builder.checked()?;
+    if !command.deletes() {
+        let Some(action_text) = action_text else {
+            return fail(&text[text.len()..], "must specify an action");
+        };
+        flow_mod.actions = actions(action_text, ports)?;
+        if let Err(why) = check_actions(&flow_mod.rule_match, flow_mod.table, &flow_mod.actions) {
+            return fail(action_text, why);
+        }
+    }
+    Ok(flow_mod)
+}
+
+/// The text before `actions=`, and behind it.
+fn split_actions(text: &str) -> (&str, Option<&str>) {
+    let mut from = 0;
+    while let Some(found) = text[from..].find("action") {
+        let at = from + found;
+        let behind = &text[at + "action".len()..];
+        let behind = behind.strip_prefix('s').unwrap_or(behind).trim_start_matches([' ', '\t']);
+        let starts_word = text[..at].chars().next_back().is_none_or(is_separator);
+        if let (true, Some(list)) = (starts_word, behind.strip_prefix('=')) {
+            return (&text[..at], Some(list));
+        }
+        from = at + "action".len();
+    }
+    (text, None)
+}
+
+impl FlowModText {
+    /// Words that stand alone; those of rules are not for deletions.
+    fn take_flag(&mut self, token: &Token<'_>) -> bool {
+        if token.has_value() || self.command.deletes() {
+            return false;
+        }
+        let flag = match token.key {
+            "send_flow_rem" => &mut self.flags.send_flow_rem,
+            "check_overlap" => &mut self.flags.check_overlap,
+            "reset_counts" => &mut self.flags.reset_counts,
+            "no_packet_counts" => &mut self.flags.no_packet_counts,
+            "no_byte_counts" => &mut self.flags.no_byte_counts,
+            "allow_hidden_fields" => return true,
+            _ => return false,
+        };
+        *flag = true;
+        true
+    }
+
+    /// Keys of all commands, and what `dump-flows` prints that means nothing here.
+    fn take_common(&mut self, token: &Token<'_>) -> Parsed<bool> {
+        if token.attached != Attached::Equals {
+            return Ok(false);
+        }
+        let value = token.value;
+        match token.key {
+            "table" => {
+                let table = table(value, || format!("unknown table \"{value}\""))?;
+                self.table = Some(table).filter(|t| *t != TableId::ALL);
+            }
+            "cookie" => self.take_cookie(value)?,
+            "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age" => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn take_cookie(&mut self, value: &str) -> Parsed<()> {
+        match value.split_once('/') {
+            Some(_) if self.command == FlowModCommand::Add => {
+                return fail(value, "flow additions cannot use a cookie mask");
+            }
+            Some((cookie, mask)) => {
+                (self.cookie, self.cookie_mask) = (u64_argument(cookie)?, u64_argument(mask)?);
+            }
+            None if self.command.deletes() => {
+                let hint = format!(
+                    "cannot set cookie (to match on a cookie, specify a mask, e.g. cookie={value}/-1)"
+                );
+                return fail(value, hint);
+            }
+            None => self.new_cookie = Some(u64_argument(value)?).filter(|c| *c != u64::MAX),
+        }
+        Ok(())
+    }
+
+    /// Keys that only some commands take.
+    fn take_of_command(&mut self, token: &Token<'_>, ports: &dyn PortNames) -> Parsed<bool> {
+        let (key, value, command) = (token.key, token.value, self.command);
+        let rule = !command.deletes();
+        match key {
+            "priority" if command != FlowModCommand::Delete => {
+                let text = required(token)?;
+                self.priority = u16_named(text, "priority")?;
+            }
+            "idle_timeout" if rule => self.idle_timeout_s = u16_named(required(token)?, "idle_timeout")?,
+            "hard_timeout" if rule => self.hard_timeout_s = u16_named(required(token)?, "hard_timeout")?,
+            "importance" if command == FlowModCommand::Add => {
+                self.importance = u16_named(required(token)?, "importance")?;
+            }
+            "out_port" if command.deletes() => match parse_port(value, ports) {
+                Some(port) => self.out_port = port,
+                None => return fail(value, format!("{value} is not a valid OpenFlow port")),
+            },
+            "out_group" if command.deletes() => {
+                self.out_group = Some(u32_argument(value)?);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn required<'a>(token: &Token<'a>) -> Parsed<&'a str> {
+    if token.value.is_empty() {
+        return fail(token.key, format!("field {} missing value", token.key));
+    }
+    Ok(token.value)
+}

@@ -1,0 +1,140 @@
+//! The text syntax of actions and flow modifications, as `ovs-ofctl` reads and `dump-flows` and `ofproto/trace` print it.
+//!
+//! Invariant: what is printed parses to the same actions. Parsing never panics; an error says what was wrong and where. Deliberately
+//! stricter than `ovs-ofctl`, as `flow::text` is: values that do not fit are refused.
+
+pub(crate) mod arguments;
+pub(crate) mod check;
+mod flow_mod;
+pub(crate) mod names;
+
+pub use check::check_actions;
+pub use flow_mod::{FileError, FlowModCommand, FlowModFlags, FlowModText, parse_flow_file, parse_flow_mod};
+
+use crate::action::{Argument, SetPlace, Stage};
+use crate::actions::output_to;
+use crate::list::Action;
+use flow::text::token::{Attached, Token, Tokens};
+use flow::text::{Fail, ParseError, Parsed, PortNames, fail, parse_port};
+
+/// Parses a list such as `load:0x5->NXM_NX_REG1[],resubmit(,3)`; `drop` and nothing give the empty list. Instructions
+/// must stand in OpenFlow's order, at most once each.
+///
+/// # Errors
+/// For an unknown or unsupported action, a bad argument, or instructions out of order.
+pub fn parse_actions(text: &str, ports: &dyn PortNames) -> Result<Vec<Action>, ParseError> {
+    actions(text, ports).map_err(|f: Fail| f.locate(text))
+}
+
+/// A list of actions and instructions; `drop` when there are none.
+pub fn format_actions(actions: &[Action], ports: &dyn PortNames) -> String {
+    if actions.is_empty() { "drop".into() } else { joined(actions, ports) }
+}
+
+/// Actions with commas between them.
+pub(crate) fn joined(actions: &[Action], ports: &dyn PortNames) -> String {
+    let parts: Vec<String> = actions.iter().map(|a| a.format(ports)).collect();
+    parts.join(",")
+}
+
+pub(crate) fn actions(text: &str, ports: &dyn PortNames) -> Parsed<Vec<Action>> {
+    list(text, ports, Scope::Whole)
+}
+
+/// The actions of a `write_actions`.
+pub(crate) fn action_set(text: &str, ports: &dyn PortNames) -> Parsed<Vec<Action>> {
+    list(text, ports, Scope::ActionSet)
+}
+
+/// What a list may hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// Actions and instructions.
+    Whole,
+    /// The actions of `write_actions`.
+    ActionSet,
+}
+
+fn list(text: &str, ports: &dyn PortNames, scope: Scope) -> Parsed<Vec<Action>> {
+    let mut out = Vec::new();
+    let mut tokens = Tokens::new(text);
+    let (mut dropped, mut count, mut highest) = (None, 0, Stage::Meter);
+    while let Some(token) = tokens.next_token()? {
+        count += 1;
+        let before = out.len();
+        if token.key.eq_ignore_ascii_case("drop") {
+            dropped = Some(token.key);
+        } else if token.attached == Attached::ParensArrow || !parse_into(&token, ports, scope, &mut out)? {
+            return refuse_unknown(&token);
+        }
+        for action in &out[before..] {
+            check_order(&token, action.stage(), highest, before > 0)?;
+            highest = action.stage();
+            if scope == Scope::ActionSet && action.set_place() == SetPlace::Never {
+                let why = format!("write_actions action doesn't support nested action {}", token.key);
+                return fail(token.key, why);
+            }
+        }
+    }
+    match dropped {
+        Some(part) if count > 1 => {
+            fail(part, "\"drop\" must not be accompanied by any other action or instruction")
+        }
+        _ => Ok(out),
+    }
+}
+
+/// Parses one action; whether its name is known.
+fn parse_into(token: &Token<'_>, ports: &dyn PortNames, scope: Scope, out: &mut Vec<Action>) -> Parsed<bool> {
+    let name = token.key.to_ascii_lowercase();
+    let Some(row) = names::find(&name) else {
+        return parse_bare_port(token, ports, out);
+    };
+    if scope == Scope::ActionSet && row.stage > Stage::Apply {
+        return fail(token.key, format!("{name} instruction not allowed here"));
+    }
+    (row.parse)(&Argument { name: &name, token: *token, ports }, out)?;
+    Ok(true)
+}
+
+/// A port's number or name as an action; whether it is one.
+fn parse_bare_port(token: &Token<'_>, ports: &dyn PortNames, out: &mut Vec<Action>) -> Parsed<bool> {
+    match parse_port(token.key, ports) {
+        Some(_) if token.has_value() => {
+            fail(token.value, format!("unexpected argument of output to port {}", token.key))
+        }
+        Some(port) => {
+            out.push(output_to(port, token.key)?);
+            Ok(true)
+        }
+        None => Ok(false),
+    }
+}
+
+fn refuse_unknown<T>(token: &Token<'_>) -> Parsed<T> {
+    let name = token.key.to_ascii_lowercase();
+    if name == "apply_actions" {
+        fail(token.key, "apply_actions is the default instruction")
+    } else if names::UNSUPPORTED.contains(&name.as_str()) {
+        fail(token.key, format!("action {name} is not supported"))
+    } else {
+        fail(token.key, format!("unknown action {}", token.key))
+    }
+}
+
+/// Refuses an instruction that stands behind one that takes effect later, or that is there already.
+fn check_order(token: &Token<'_>, stage: Stage, highest: Stage, any_before: bool) -> Parsed<()> {
+    if stage < highest {
+        let (first, second) = (stage.name(), highest.name());
+        let why = format!(
+            "invalid instruction ordering: {first} must appear before {second}, for OpenFlow 1.1+ compatibility"
+        );
+        return fail(token.key, why);
+    }
+    if stage == highest && stage != Stage::Apply && any_before {
+        let name = stage.name();
+        let why = format!("duplicate {name} instruction not allowed, for OpenFlow 1.1+ compatibility");
+        return fail(token.key, why);
+    }
+    Ok(())
+}

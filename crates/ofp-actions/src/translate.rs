@@ -1,0 +1,175 @@
+//! [`Translator`]: what a translation offers to the actions that it carries out, and how actions rewrite fields.
+
+use crate::actions::{ControllerAction, LearnAction};
+use crate::list::Action;
+use flow::fields::{FieldId, Prereq};
+use flow::text::{NoPortNames, format_subfield, format_value};
+use flow::{Flow, Mask, OfPort, SubField, TableId, VlanTag};
+use packet::headers as h;
+
+/// A translation as an action sees it.
+pub trait Translator {
+    /// The packet as it is now.
+    fn flow(&self) -> &Flow;
+
+    /// The packet as it is now, to be changed, and the mask of the bits that were looked at.
+    fn state(&mut self) -> (&mut Flow, &mut Mask);
+
+    /// The packet as it came.
+    fn original(&self) -> &Flow;
+
+    /// Tells what came of the action.
+    fn detail(&mut self, text: impl FnOnce() -> String);
+
+    /// Tells that something was not done.
+    fn warning(&mut self, text: impl FnOnce() -> String);
+
+    /// Tells that something is wrong with the rules.
+    fn error(&mut self, text: impl FnOnce() -> String);
+
+    /// Outputs to any port, reserved ones included; not to the input port.
+    fn output(&mut self, port: OfPort, max_len_bytes: u16);
+
+    /// Sends the packet out of a port of the bridge, which may be the input port.
+    fn output_to(&mut self, port: OfPort);
+
+    /// Sends the packet to the controllers.
+    fn output_controller(&mut self, action: &ControllerAction);
+
+    /// Looks the packet up in a table (`None`: the current one), which is shown an input port (`None`: the packet's own), and
+    /// runs the rule that is found. `honor_miss`: a table miss may go to the controllers.
+    fn resubmit(&mut self, table: Option<TableId>, in_port: Option<OfPort>, honor_miss: bool);
+
+    /// Adds or refreshes a learned rule; whether it is there.
+    fn learn(&mut self, learn: &LearnAction) -> bool;
+
+    /// Lets packets that end a connection shorten the timeouts of the rule that is carried out.
+    fn shorten_timeouts(&mut self, idle_s: u16, hard_s: u16);
+
+    /// Ends the translation of the packet's actions.
+    fn exit(&mut self);
+
+    /// Leaves out the rest of the list.
+    fn leave_list(&mut self);
+
+    /// Passes a meter.
+    fn meter(&mut self, id: u32);
+
+    /// Adds actions to the action set.
+    fn write_actions(&mut self, actions: &[Action]);
+
+    /// Empties the action set.
+    fn clear_actions(&mut self);
+
+    /// Freezes the translation, to be resumed by recirculation.
+    fn freeze(&mut self);
+
+    /// Keeps the flow in the slow path.
+    fn stay_slow(&mut self);
+
+    /// Pushes a value on the stack; `false`, and the translation fails, when it is full.
+    fn stack_push(&mut self, value: u128) -> bool;
+
+    /// Pops a value off the stack; `None` when it is empty.
+    fn stack_pop(&mut self) -> Option<u128>;
+
+    /// The datapath's priority for a queue, if it has one.
+    fn priority_of_queue(&self, queue: u32) -> Option<u32>;
+}
+
+/// Writes a range of bits of a field, when the packet has it.
+pub fn assign(x: &mut impl Translator, dest: &SubField, value: u128) {
+    set_masked(x, dest.field, value << dest.offset_bits, dest.field_mask());
+}
+
+/// Writes a whole field, when the packet has it.
+pub(crate) fn set_whole(x: &mut impl Translator, field: FieldId, value: u128) {
+    set_masked(x, field, value, field.full_mask());
+}
+
+/// Writes a field of the network layer, when the packet has it.
+pub(crate) fn set_nw(x: &mut impl Translator, field: FieldId, value: u128) {
+    if field.prereq_holds(x.flow(), None) {
+        x.state().1.0.nw_proto = u8::MAX;
+        set_whole(x, field, value);
+    }
+}
+
+/// Writes the bits `mask` of a field, when the packet has it. Those bits (and what says that the packet has the field) count as
+/// looked at.
+pub(crate) fn set_masked(x: &mut impl Translator, field: FieldId, value: u128, mask: u128) {
+    let (flow, wc) = x.state();
+    look_at_prereq(field, flow, &mut wc.0);
+    if !field.prereq_holds(flow, None) {
+        return;
+    }
+    field.add_mask(&mut wc.0, mask);
+    let old = field.get(flow);
+    field.set(flow, old & !mask | value & mask);
+    repair_vlan(flow);
+}
+
+/// Tells what a range of bits of a field now is.
+pub(crate) fn tell_value(x: &mut impl Translator, dest: &SubField) {
+    let value = dest.get(x.flow());
+    let is_whole = *dest == SubField::whole(dest.field);
+    x.detail(|| {
+        let text = match (is_whole, value) {
+            (true, _) => format_value(dest.field, value, dest.field.full_mask(), &NoPortNames),
+            (false, 0) => "0".to_string(),
+            (false, _) => format!("{value:#x}"),
+        };
+        format!("{} is now {text}", format_subfield(*dest))
+    });
+}
+
+/// Adds a range of bits to those that were looked at; their value.
+pub(crate) fn look_at(x: &mut impl Translator, source: &SubField) -> u128 {
+    let (flow, wc) = x.state();
+    source.add_mask(&mut wc.0);
+    source.get(flow)
+}
+
+/// A tag has an EtherType. Without the presence bit it is none, but rules see the other bits that were written.
+fn repair_vlan(flow: &mut Flow) {
+    let tag = &mut flow.vlans[0];
+    if !tag.is_present() {
+        tag.tpid = 0;
+    } else if tag.tpid == 0 {
+        tag.tpid = h::ETH_TYPE_VLAN;
+    }
+}
+
+/// Adds to the mask what decides whether packets such as `flow` have `field`.
+fn look_at_prereq(field: FieldId, flow: &Flow, mask: &mut Flow) {
+    match field.def().prereq {
+        Prereq::Vlan => mask.vlans[0].tci |= VlanTag::PRESENT,
+        Prereq::Tcp | Prereq::Udp | Prereq::Sctp | Prereq::Icmp4 | Prereq::Icmp6 if flow.is_ip() => {
+            mask.nw_proto = u8::MAX;
+        }
+        Prereq::Nd | Prereq::NdSolicit | Prereq::NdAdvert if flow.is_ip() => {
+            mask.nw_proto = u8::MAX;
+            if flow.nw_proto == h::IPPROTO_ICMPV6 {
+                mask.tp_src |= 0xff;
+                mask.tp_dst |= 0xff;
+            }
+        }
+        // The EtherType says it, which every translation looks at, or the packet lacks the field by its EtherType.
+        Prereq::None
+        | Prereq::Ethernet
+        | Prereq::Arp
+        | Prereq::Ipv4
+        | Prereq::Ipv6
+        | Prereq::Ip
+        | Prereq::Mpls
+        | Prereq::Tcp
+        | Prereq::Udp
+        | Prereq::Sctp
+        | Prereq::Icmp4
+        | Prereq::Icmp6
+        | Prereq::Nd
+        | Prereq::NdSolicit
+        | Prereq::NdAdvert
+        | Prereq::Connection => {}
+    }
+}

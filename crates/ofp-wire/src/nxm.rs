@@ -1,0 +1,498 @@
+//! Extensible matches: NXM (Nicira, for OpenFlow 1.0) and OXM (OpenFlow 1.3 §7.2.3), and field headers in actions.
+//!
+//! Both are one format: entries of a 32-bit header (class, field, has-mask, length) and a value, perhaps with a mask. An entry
+//! of class 0xffff carries an experimenter id behind its header. Which field a header names is the registry's knowledge
+//! ([`flow::fields`]); here are the order of entries, the choice between NXM and OXM names, and what makes a match wrong.
+
+use crate::error::{ErrorKind, ONF_VENDOR};
+use crate::version::Version;
+use crate::wire::{Reader, Res, Writer};
+use flow::fields::{ALL_FIELDS, FieldId, OxmId, Prereq};
+use flow::{Match, OfPort};
+use std::sync::LazyLock;
+
+/// Class of experimenter entries.
+const CLASS_EXPERIMENTER: u16 = 0xffff;
+/// Class of the OpenFlow basic fields.
+const CLASS_BASIC: u16 = 0x8000;
+/// `NXM_NX_COOKIE`: matches a rule's cookie in requests. Its number is also that of `NXM_NX_MPLS_TTL`, of length 1.
+const COOKIE: OxmId = OxmId { class: 1, field: 30 };
+
+/// Basic fields that were ONF extension fields before the version that made them basic (EXT-109, EXT-233).
+const ONF_FIELDS: [FieldId; 2] = [FieldId::TcpFlags, FieldId::ActsetOutput];
+
+/// A field's header as read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Class and field.
+    pub id: OxmId,
+    /// Experimenter of an entry of class 0xffff.
+    pub experimenter: Option<u32>,
+    /// Whether a mask follows the value.
+    pub has_mask: bool,
+    /// Bytes of value and mask behind the header.
+    pub payload_len: usize,
+}
+
+static BY_HEADER: LazyLock<[[Option<FieldId>; 128]; 4]> = LazyLock::new(|| {
+    let mut index = [[None; 128]; 4];
+    for f in ALL_FIELDS.iter().copied() {
+        for id in [f.def().nxm, f.def().oxm.map(|o| o.0)].into_iter().flatten() {
+            if let Some(row) = class_row(id.class) {
+                index[row][usize::from(id.field & 127)] = Some(f);
+            }
+        }
+    }
+    index
+});
+
+fn class_row(class: u16) -> Option<usize> {
+    [0, 1, 0x8000, 0x8001].iter().position(|c| *c == class)
+}
+
+impl Header {
+    /// Reads a header.
+    #[inline]
+    pub fn read(r: &mut Reader<'_>) -> Res<Header> {
+        let (class, second) = (r.u16()?, r.u8()?);
+        let mut payload_len = usize::from(r.u8()?);
+        let mut experimenter = None;
+        if class == CLASS_EXPERIMENTER {
+            payload_len = payload_len.checked_sub(4).ok_or(ErrorKind::BmcBadLen)?;
+            experimenter = Some(r.u32()?);
+        }
+        let id = OxmId { class, field: second >> 1 };
+        Ok(Header { id, experimenter, has_mask: second & 1 != 0, payload_len })
+    }
+
+    /// The field that it names, whatever the payload's length.
+    fn named(&self) -> Option<FieldId> {
+        match self.experimenter {
+            None => BY_HEADER[class_row(self.id.class)?][usize::from(self.id.field)],
+            Some(ONF_VENDOR) => {
+                let id = OxmId { class: CLASS_BASIC, field: self.id.field };
+                ONF_FIELDS.into_iter().find(|f| f.def().oxm.is_some_and(|(o, _)| o == id))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// The field, when the payload has its length.
+    #[inline]
+    pub fn field(&self) -> Option<FieldId> {
+        let f = self.named()?;
+        let bytes = usize::from(f.def().wire_bytes);
+        (self.payload_len == if self.has_mask { 2 * bytes } else { bytes }).then_some(f)
+    }
+
+    fn is_cookie(&self) -> bool {
+        self.id == COOKIE && self.payload_len == if self.has_mask { 16 } else { 8 }
+    }
+}
+
+/// The header of `field` in `version`: OXM where the version has it, else NXM, else OXM nevertheless.
+fn header_of(field: FieldId, version: Version) -> Option<(OxmId, Option<u32>)> {
+    let def = field.def();
+    match (def.nxm, def.oxm) {
+        (_, Some((id, since))) if version >= Version::V12 && version.0 >= since => Some((id, None)),
+        (_, Some((id, since))) if ONF_FIELDS.contains(&field) && version.0 < since => match def.nxm {
+            Some(nxm) if version < Version::V12 => Some((nxm, None)),
+            _ => Some((OxmId { class: CLASS_EXPERIMENTER, ..id }, Some(ONF_VENDOR))),
+        },
+        (Some(id), _) | (None, Some((id, _))) => Some((id, None)),
+        (None, None) => wire_twin(field).and_then(|f| header_of(f, version)),
+    }
+}
+
+/// A field of the same bits that has a header, for a field that is only a notation.
+fn wire_twin(field: FieldId) -> Option<FieldId> {
+    let twins = [(FieldId::DlVlan, FieldId::VlanVid), (FieldId::DlVlanPcp, FieldId::VlanPcp)];
+    twins.into_iter().find(|(notation, _)| *notation == field).map(|(_, twin)| twin)
+}
+
+/// Whether an action or match can name `field` on the wire.
+#[inline]
+pub fn has_header(field: FieldId) -> bool {
+    header_of(field, Version::V13).is_some()
+}
+
+/// Writes the header of `field` as a match or a set-field has it; `false`, and nothing written, when it has none.
+#[inline]
+pub fn put_header(w: &mut Writer, field: FieldId, has_mask: bool) -> bool {
+    put_header_as(w, field, has_mask, w.version)
+}
+
+/// Whether the header that Nicira actions have for `field` is one of an experimenter, of 8 bytes.
+#[inline]
+pub fn has_long_nx_header(field: FieldId) -> bool {
+    header_of(field, Version::V10).is_some_and(|(_, experimenter)| experimenter.is_some())
+}
+
+/// Writes the header of `field` as Nicira actions have it in every version: the NXM name where there is one.
+#[inline]
+pub fn put_nx_header(w: &mut Writer, field: FieldId) {
+    put_header_as(w, field, false, Version::V10);
+}
+
+fn put_header_as(w: &mut Writer, field: FieldId, has_mask: bool, version: Version) -> bool {
+    let Some((id, experimenter)) = header_of(field, version) else { return false };
+    let wire = wire_twin(field).unwrap_or(field);
+    put_raw_header(w, id, experimenter, has_mask, wire.def().wire_bytes);
+    true
+}
+
+fn put_raw_header(w: &mut Writer, id: OxmId, experimenter: Option<u32>, has_mask: bool, value_len: u8) {
+    let payload = if has_mask { 2 * value_len } else { value_len };
+    w.u16(id.class);
+    w.u8(id.field << 1 | u8::from(has_mask));
+    w.u8(payload + if experimenter.is_some() { 4 } else { 0 });
+    if let Some(e) = experimenter {
+        w.u32(e);
+    }
+}
+
+/// Writes an entry: header, value and, unless it is full, mask.
+#[inline]
+pub fn put_entry(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
+    put_entry_as(w, field, value, mask, mask != valid_bits(field));
+}
+
+/// Writes an entry of a match. Tunnel flags have a mask even when it is full, as OVS writes them.
+fn put_match_entry(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
+    put_entry_as(w, field, value, mask, field == FieldId::TunFlags || mask != valid_bits(field));
+}
+
+fn put_entry_as(w: &mut Writer, field: FieldId, value: u128, mask: u128, has_mask: bool) {
+    let bytes = usize::from(field.def().wire_bytes);
+    if put_header(w, field, has_mask) {
+        w.uint(value, bytes);
+        if has_mask {
+            w.uint(mask, bytes);
+        }
+    }
+}
+
+/// Reads the field that an action names in a header. Unknown ones, and masked ones, are errors of the action.
+#[inline]
+pub fn read_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
+    let h = Header::read(r)?;
+    match h.field() {
+        Some(f) if !h.has_mask => Ok(f),
+        _ => Err(ErrorKind::BacBadSetType),
+    }
+}
+
+/// Bits that a value of `field` may have.
+#[inline]
+pub fn valid_bits(field: FieldId) -> u128 {
+    if field == FieldId::NwTos { 0xfc } else { field.full_mask() }
+}
+
+/// Whether `value` is one that `field` can take.
+#[inline]
+pub fn value_ok(field: FieldId, value: u128) -> bool {
+    let port_ok = field != FieldId::InPortOxm || port_number_ok(value as u32);
+    value & !valid_bits(field) == 0 && port_ok
+}
+
+/// Whether a 32-bit port number is one of a port or a reserved one (OpenFlow 1.3 §7.2.1 against 16-bit numbers).
+#[inline]
+pub fn port_number_ok(n: u32) -> bool {
+    n < u32::from(OfPort::MAX_OF10) || n >= OfPort::MAX.0
+}
+
+/// Reads value and mask of an entry whose header is read.
+fn read_payload(r: &mut Reader<'_>, field: FieldId, has_mask: bool) -> Res<(u128, u128)> {
+    let bytes = usize::from(field.def().wire_bytes);
+    let full = valid_bits(field);
+    let value = r.uint(bytes)?;
+    let mask = if has_mask { r.uint(bytes)? } else { full };
+    if value & !mask != 0 && has_mask {
+        return Err(ErrorKind::BmcBadWildcards);
+    }
+    if !value_ok(field, value) {
+        return Err(ErrorKind::BmcBadValue);
+    }
+    let all_ones = if bytes == 16 { u128::MAX } else { (1 << (8 * bytes)) - 1 };
+    let mask = if mask == all_ones { full } else { mask };
+    let partial_ok = field.def().maskable || mask == 0 || mask == full;
+    if mask & !full != 0 || !partial_ok {
+        return Err(ErrorKind::BmcBadMask);
+    }
+    Ok((value, mask))
+}
+
+/// How unknown fields are taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unknown {
+    /// An error, as in requests.
+    Refuse,
+    /// Skipped, as in what a switch reports.
+    Skip,
+}
+
+/// A decoded extensible match: the match proper, and value and mask of the cookie if it has one.
+pub struct Decoded {
+    /// The match.
+    pub matching: Match,
+    /// Value and mask of the cookie.
+    pub cookie: Option<(u64, u64)>,
+}
+
+/// Reads entries up to the end of `r`.
+pub fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
+    let mut r = r.sub(r.len())?.or(ErrorKind::BmcBadLen);
+    let mut out = Decoded { matching: Match::catchall(), cookie: None };
+    while !r.is_empty() {
+        let h = Header::read(&mut r)?;
+        let mut payload = r.sub(h.payload_len)?;
+        if h.is_cookie() {
+            let value = payload.u64()?;
+            let mask = if h.has_mask { payload.u64()? } else { u64::MAX };
+            if value & !mask != 0 {
+                return Err(ErrorKind::BmcBadWildcards);
+            }
+            if out.cookie.replace((value, mask)).is_some() {
+                return Err(ErrorKind::BmcDupField);
+            }
+            continue;
+        }
+        let Some(field) = h.field() else {
+            match unknown {
+                Unknown::Refuse => return Err(ErrorKind::BmcBadField),
+                Unknown::Skip => continue,
+            }
+        };
+        let (value, mask) = read_payload(&mut payload, field, h.has_mask)?;
+        let m = &mut out.matching;
+        if !exists(field, m) {
+            return Err(ErrorKind::BmcBadPrereq);
+        }
+        // A field of Ethernet says that the packet type is Ethernet.
+        if m.get(field).1 != 0 || field == FieldId::PacketType && matches_ethernet(m) {
+            return Err(ErrorKind::BmcDupField);
+        }
+        m.set_masked(field, value, mask);
+    }
+    if !is_coherent(&out.matching) {
+        return Err(ErrorKind::BmcBadPrereq);
+    }
+    Ok(out)
+}
+
+fn matches_ethernet(m: &Match) -> bool {
+    [FieldId::EthSrc, FieldId::EthDst, FieldId::EthType, FieldId::VlanTci]
+        .into_iter()
+        .any(|f| m.get(f).1 != 0)
+}
+
+/// Whether no later entry took away what an earlier one needs. Two fields can: a fragment that is not the first, which has no
+/// ports (its ICMP fields can be matched), and an ICMPv6 code that neighbour discovery does not have.
+fn is_coherent(m: &Match) -> bool {
+    let (f, mask) = (m.flow(), &m.mask().0);
+    let later = f.nw_frag & flow::nw_frag::LATER != 0;
+    let matched = |field: FieldId| m.get(field).1 != 0;
+    let v6 = f.dl_type == 0x86dd;
+    let nd_ok = |field: FieldId| !(v6 && matched(field)) || exists(field, m);
+    let has_ports = [FieldId::Icmpv6Type, FieldId::IcmpType].into_iter().all(|f| !exists(f, m));
+    let lost_ports = later && has_ports && (mask.tp_src | mask.tp_dst | mask.tcp_flags) != 0;
+    let nd_kept = [FieldId::NdTarget, FieldId::NdSll, FieldId::NdTll].into_iter().all(nd_ok);
+    nd_kept && !lost_ports
+}
+
+/// Whether every packet that matches has the field.
+#[inline]
+pub fn exists(field: FieldId, m: &Match) -> bool {
+    field.prereq_holds(m.flow(), Some(&m.mask().0))
+}
+
+/// The fields of a match in the order of its entries: prerequisites before what needs them.
+const ORDER: [FieldId; 83] = {
+    use FieldId::*;
+    [
+        DpHash,
+        RecircId,
+        ConjId,
+        PacketType,
+        InPort,
+        EthSrc,
+        EthDst,
+        EthType,
+        VlanTci,
+        MplsTc,
+        MplsBos,
+        MplsTtl,
+        MplsLabel,
+        IpSrc,
+        IpDst,
+        Ipv6Src,
+        Ipv6Dst,
+        Ipv6Label,
+        IpFrag,
+        IpDscp,
+        NwEcn,
+        NwTtl,
+        NwProto,
+        TcpSrc,
+        TcpDst,
+        TcpFlags,
+        UdpSrc,
+        UdpDst,
+        SctpSrc,
+        SctpDst,
+        IcmpType,
+        IcmpCode,
+        Icmpv6Type,
+        Icmpv6Code,
+        NdTarget,
+        NdSll,
+        NdTll,
+        ArpOp,
+        ArpSpa,
+        ArpTpa,
+        ArpSha,
+        ArpTha,
+        TunId,
+        TunSrc,
+        TunDst,
+        TunIpv6Src,
+        TunIpv6Dst,
+        TunGbpId,
+        TunGbpFlags,
+        TunFlags,
+        Reg0,
+        Reg1,
+        Reg2,
+        Reg3,
+        Reg4,
+        Reg5,
+        Reg6,
+        Reg7,
+        Reg8,
+        Reg9,
+        Reg10,
+        Reg11,
+        Reg12,
+        Reg13,
+        Reg14,
+        Reg15,
+        PktMark,
+        CtState,
+        CtZone,
+        CtMark,
+        CtLabel,
+        CtNwProto,
+        CtNwSrc,
+        CtNwDst,
+        CtIpv6Src,
+        CtIpv6Dst,
+        CtTpSrc,
+        CtTpDst,
+        ActsetOutput,
+        Metadata,
+        TunTtl,
+        TunTos,
+        SkbPriority,
+    ]
+};
+
+/// Writes the entries of a match, and of a cookie when its mask is not 0.
+pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
+    let oxm = w.version >= Version::V12;
+    let candidates = m.mask().candidate_fields();
+    for field in ORDER.into_iter().filter(|field| candidates.contains(*field)) {
+        let (value, mask) = m.get(field);
+        // What a connection is needed for is told as it is: the reader refuses what does not fit, rather than match more.
+        let certain = exists(field, m) || field.def().prereq == Prereq::Connection;
+        if mask == 0 || !certain {
+            continue;
+        }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "other fields have one form in all versions")]
+        match field {
+            FieldId::InPort => put_in_port(w, m),
+            FieldId::VlanTci if oxm => put_vlan(w, m),
+            FieldId::IpDscp if !oxm => put_entry(w, FieldId::NwTos, value << 2, mask << 2),
+            FieldId::NwProto if m.flow().is_arp() => {}
+            _ => put_match_entry(w, field, value, mask),
+        }
+    }
+    if cookie.1 != 0 {
+        put_raw_header(w, COOKIE, None, cookie.1 != u64::MAX, 8);
+        w.u64(cookie.0);
+        if cookie.1 != u64::MAX {
+            w.u64(cookie.1);
+        }
+    }
+}
+
+/// The input port: 16 bits in NXM as far as they can tell it.
+fn put_in_port(w: &mut Writer, m: &Match) {
+    let (value, mask) = m.get(FieldId::InPortOxm);
+    match OfPort(value as u32).to_of10() {
+        Some(port) if w.version < Version::V12 => put_entry(w, FieldId::InPort, port.into(), 0xffff),
+        _ => put_entry(w, FieldId::InPortOxm, value, mask),
+    }
+}
+
+/// The VLAN in OXM terms as far as they can tell it, else as `NXM_OF_VLAN_TCI`.
+fn put_vlan(w: &mut Writer, m: &Match) {
+    let (value, mask) = m.get(FieldId::VlanTci);
+    let (vid, pcp) = (mask & 0x1fff, mask >> 13);
+    if mask == 0xffff && value == 0 {
+        put_entry(w, FieldId::VlanVid, 0, 0x1fff);
+    } else if (pcp == 0 || pcp == 7 && value & vid & 0x1000 != 0) && vid != 0 {
+        put_entry(w, FieldId::VlanVid, value & 0x1fff, vid);
+        if pcp != 0 {
+            put_entry(w, FieldId::VlanPcp, value >> 13, 7);
+        }
+    } else {
+        put_entry(w, FieldId::VlanTci, value, mask);
+    }
+}
+
+/// Reads an OpenFlow 1.3 match structure: type, length, entries, padding.
+pub fn read_oxm_match(r: &mut Reader<'_>, unknown: Unknown) -> Res<Match> {
+    let d = read_oxm_match_cookie(r, unknown)?;
+    Ok(d.matching)
+}
+
+fn read_oxm_match_cookie(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
+    let mut head = Reader::new(r.peek(), r.version).or(ErrorKind::BmcBadLen);
+    let (ty, len) = (head.u16()?, usize::from(head.u16()?));
+    if ty != 1 {
+        return Err(ErrorKind::BmcBadType);
+    }
+    let padded = len.next_multiple_of(8);
+    if len < 4 || padded > r.len() {
+        return Err(ErrorKind::BmcBadLen);
+    }
+    let mut body = r.sub(padded)?;
+    body.skip(4)?;
+    read_entries(&mut body.sub(len - 4)?, unknown)
+}
+
+/// Writes an OpenFlow 1.3 match structure with its padding.
+pub fn put_oxm_match(w: &mut Writer, m: &Match) {
+    let mark = w.mark();
+    w.u16(1);
+    w.u16(0);
+    put_entries(w, m, (0, 0));
+    w.set_len(mark, 2);
+    w.pad8(mark);
+}
+
+/// Reads an NXM match of `len` bytes and its padding.
+pub fn read_nxm_match(r: &mut Reader<'_>, len: u16, unknown: Unknown) -> Res<Decoded> {
+    let len = usize::from(len);
+    let mut padded = r.sub(len.next_multiple_of(8)).map_err(|_| ErrorKind::BmcBadLen)?;
+    read_entries(&mut padded.sub(len)?, unknown)
+}
+
+/// Writes an NXM match with its padding; its length without the padding.
+pub fn put_nxm_match(w: &mut Writer, m: &Match, cookie: (u64, u64)) -> u16 {
+    let mark = w.mark();
+    put_entries(w, m, cookie);
+    let len = w.mark() - mark;
+    w.pad8(mark);
+    len as u16
+}

@@ -1,0 +1,128 @@
+//! What a translation offers to the actions that it carries out.
+
+use super::ctx::XlateCtx;
+use super::{MAX_ACTIONS, MAX_STACK};
+use dpif::{DpAction, XlateDrop, slow_reason};
+use flow::text::NoPortNames;
+use flow::{Flow, Mask, OfPort, TableId};
+use ofp_actions::text::format_actions;
+use ofp_actions::{Action, ControllerAction, LearnAction, Translator, set};
+
+impl Translator for XlateCtx<'_> {
+    fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
+    fn state(&mut self) -> (&mut Flow, &mut Mask) {
+        (&mut self.flow, &mut self.wc)
+    }
+
+    fn original(&self) -> &Flow {
+        &self.original
+    }
+
+    fn detail(&mut self, text: impl FnOnce() -> String) {
+        self.trace.detail(text);
+    }
+
+    fn warning(&mut self, text: impl FnOnce() -> String) {
+        self.trace.warning(text);
+    }
+
+    fn error(&mut self, text: impl FnOnce() -> String) {
+        self.trace.error(text);
+    }
+
+    fn output(&mut self, port: OfPort, max_len_bytes: u16) {
+        self.send(port, max_len_bytes);
+    }
+
+    fn output_to(&mut self, port: OfPort) {
+        self.send_to(port);
+    }
+
+    fn output_controller(&mut self, action: &ControllerAction) {
+        self.send_to_controllers(action);
+    }
+
+    fn resubmit(&mut self, table: Option<TableId>, in_port: Option<OfPort>, honor_miss: bool) {
+        let table = table.unwrap_or(self.table);
+        let in_port = in_port.unwrap_or(self.flow.in_port());
+        self.resubmit_to(table, in_port, honor_miss);
+    }
+
+    fn learn(&mut self, learn: &LearnAction) -> bool {
+        self.learn_rule(learn)
+    }
+
+    fn shorten_timeouts(&mut self, idle_s: u16, hard_s: u16) {
+        self.shorten_own_timeouts(idle_s, hard_s);
+    }
+
+    fn exit(&mut self) {
+        self.exit = true;
+    }
+
+    fn leave_list(&mut self) {
+        self.leaves_list = true;
+    }
+
+    /// A meter that is gone limits nothing: the rules that use it end with it.
+    fn meter(&mut self, id: u32) {
+        if let Some(dp_id) = self.bridge.meters.get(&id) {
+            self.actions.push(DpAction::Meter(*dp_id));
+        }
+    }
+
+    fn write_actions(&mut self, actions: &[Action]) {
+        set::merge(&mut self.action_set, actions);
+        self.flow.actset_output = set::output_of(&self.action_set).0;
+        self.tell_action_set("is");
+        if self.action_set.len() > MAX_ACTIONS {
+            self.fail(XlateDrop::TooManyOutputs, "more actions in the action set than it may have");
+        }
+    }
+
+    fn clear_actions(&mut self) {
+        self.tell_action_set("was");
+        self.action_set.clear();
+        self.flow.actset_output = OfPort::UNSET.0;
+    }
+
+    fn freeze(&mut self) {
+        self.frozen = Some(Vec::new());
+    }
+
+    fn stay_slow(&mut self) {
+        self.slow_reasons |= slow_reason::ACTION;
+    }
+
+    fn stack_push(&mut self, value: u128) -> bool {
+        if self.stack.len() >= MAX_STACK {
+            self.fail(XlateDrop::StackTooDeep, "too many values on the stack");
+            return false;
+        }
+        self.stack.push(value.to_be_bytes().to_vec());
+        true
+    }
+
+    fn stack_pop(&mut self) -> Option<u128> {
+        let value = self.stack.pop()?;
+        Some(value.iter().fold(0, |n, b| n << 8 | u128::from(*b)))
+    }
+
+    fn priority_of_queue(&self, queue: u32) -> Option<u32> {
+        self.host.capabilities().priority_of_queue(queue)
+    }
+}
+
+impl XlateCtx<'_> {
+    /// Tells the actions that the action set stands for.
+    fn tell_action_set(&mut self, verb: &str) {
+        let actions = &self.action_set;
+        self.trace.detail(|| match set::in_order(actions) {
+            actions if actions.is_empty() => format!("action set {verb} empty"),
+            actions => format!("action set {verb}: {}", format_actions(&actions, &NoPortNames)),
+        });
+    }
+}
