@@ -517,7 +517,7 @@ fn put(pmd: &mut Pmd, spec: &Spec, frame: &[u8], n: u32, sink: &mut Sink) -> u32
     for stage in 0..=spec.pipeline.recirculations {
         key.base.recirc_id = stage;
         let put = FlowPut {
-            ufid: Ufid(u128::from(stage) << 32 | u128::from(n) + 1),
+            ufid: Ufid((u128::from(stage) << 32) + u128::from(n) + 1),
             key,
             mask: mask_of(spec, mask),
             actions: stage_actions(&spec.pipeline, stage, n).into(),

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod burst;
 mod cache;
 mod handover;
 mod hash;

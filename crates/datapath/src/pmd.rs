@@ -5,19 +5,18 @@
 //! packet is on its way inside, only parked or in a transmit batch ([`Ledger`] tells).
 
 use crate::actions::Executor;
+use crate::burst::{Burst, Recirculated};
 use crate::cache::SignatureCache;
-use crate::hash::KeyHasher;
+use crate::hash::{KeyHasher, split_mix};
 use crate::ledger::Ledger;
 use crate::megaflow::MegaflowTable;
 use crate::meter::DpShared;
 use crate::park::{ParkLimits, ParkingLot};
 use crate::ports::{PmdIo, Ports};
-use crate::process::Burst;
 use crate::tuning::PmdTuning;
 use dpif::{DpifError, DropReason, Drops, FlowRecord, PmdId, PmdStats, PortStats};
 use flow::DpPort;
 use packet::PacketPool;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What a forwarding core is told when it is made.
@@ -105,9 +104,11 @@ impl Pmd {
             hasher: hasher.clone(),
             shared,
             ports: Ports::new(),
-            deferred: VecDeque::new(),
+            recirculated: Recirculated::new(),
             now_us: 0,
             random: config.hash_seed ^ which,
+            numbers: 0,
+            sample_seed: split_mix(&mut { config.hash_seed ^ which }),
             // Cores count from far apart, so that no two of them give a flow the same name.
             ufids: which << 48,
         };

@@ -7,6 +7,7 @@ mod forwarding;
 mod frames;
 mod handover;
 mod hostile;
+mod keys;
 mod operations;
 mod oracle;
 mod parking;
