@@ -4,7 +4,7 @@
 //! also in entries without a packet.
 
 use crate::actions::re_extract;
-use crate::megaflow::NO_OUTPUT;
+use crate::megaflow::NO_LIST;
 use crate::park::Origin;
 use crate::stages::MISS;
 use flow::extract::Layout;
@@ -45,6 +45,20 @@ impl Arrays {
     pub(crate) fn headers(&mut self, i: usize, vlan_limit: u8) -> HeaderCtx<'_> {
         let Arrays { keys, layouts, dirty, .. } = self;
         HeaderCtx { key: &mut keys[i], layout: &mut layouts[i], dirty: &mut dirty[i], vlan_limit }
+    }
+
+    /// Packet `i` and its headers, for actions.
+    #[inline(always)]
+    pub(crate) fn packet_and_headers(&mut self, i: usize, vlan_limit: u8) -> (&mut Packet, HeaderCtx<'_>) {
+        let Arrays { packets, keys, layouts, dirty, .. } = self;
+        let ctx = HeaderCtx { key: &mut keys[i], layout: &mut layouts[i], dirty: &mut dirty[i], vlan_limit };
+        (&mut packets[i], ctx)
+    }
+
+    /// The same, to read.
+    #[inline]
+    pub(crate) fn parsed(&self, i: usize) -> Parsed<'_> {
+        Parsed { key: &self.keys[i], layout: self.layouts[i], dirty: self.dirty[i] }
     }
 
     /// Appends a packet. There is room: the caller has looked.
@@ -111,6 +125,62 @@ pub(crate) fn copy_key(from: &FlowKey, to: &mut FlowKey) {
     *to.block_mut(0) = *from.block(0);
 }
 
+/// Bit `i` stands for packet `i` of a burst.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LaneMask(pub(crate) u32);
+
+const _: () = assert!(BATCH_MAX_PACKETS <= u32::BITS as usize);
+
+impl LaneMask {
+    pub(crate) const NONE: LaneMask = LaneMask(0);
+
+    /// The first packets of a burst.
+    pub(crate) fn first(packets: usize) -> LaneMask {
+        LaneMask(u32::MAX.checked_shr(u32::BITS.saturating_sub(packets as u32)).unwrap_or(0))
+    }
+
+    pub(crate) fn one(lane: usize) -> LaneMask {
+        LaneMask(1 << lane)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The first of them to arrive.
+    pub(crate) fn lowest(mut self) -> Option<usize> {
+        self.next()
+    }
+
+    pub(crate) fn has(self, lane: usize) -> bool {
+        self.0 >> lane & 1 != 0
+    }
+
+    pub(crate) fn and(self, other: LaneMask) -> LaneMask {
+        LaneMask(self.0 & other.0)
+    }
+
+    pub(crate) fn without(self, other: LaneMask) -> LaneMask {
+        LaneMask(self.0 & !other.0)
+    }
+
+    pub(crate) fn add(&mut self, other: LaneMask) {
+        self.0 |= other.0;
+    }
+}
+
+/// In order of arrival.
+impl Iterator for LaneMask {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let lane = (self.0 != 0).then(|| self.0.trailing_zeros() as usize);
+        self.0 &= self.0.wrapping_sub(1);
+        lane
+    }
+}
+
 /// The burst that the stages work on.
 pub(crate) struct Burst {
     pub(crate) arrays: Box<Arrays>,
@@ -119,8 +189,8 @@ pub(crate) struct Burst {
     pub(crate) hashes: [u64; BATCH_MAX_PACKETS],
     /// Slot of the megaflow, [`MISS`] or [`crate::stages::WAITS`].
     pub(crate) results: [u32; BATCH_MAX_PACKETS],
-    /// Port, when the megaflow's only action is an output.
-    pub(crate) outputs: [u32; BATCH_MAX_PACKETS],
+    /// Actions of the megaflow, or [`NO_LIST`].
+    pub(crate) lists: [u32; BATCH_MAX_PACKETS],
     pub(crate) misses: Vec<u32>,
 }
 
@@ -131,7 +201,7 @@ impl Burst {
             received: None,
             hashes: [0; BATCH_MAX_PACKETS],
             results: [MISS; BATCH_MAX_PACKETS],
-            outputs: [NO_OUTPUT; BATCH_MAX_PACKETS],
+            lists: [NO_LIST; BATCH_MAX_PACKETS],
             misses: Vec::with_capacity(BATCH_MAX_PACKETS),
         }
     }

@@ -12,6 +12,7 @@
 mod actions;
 mod burst;
 mod cache;
+mod finish;
 mod handover;
 mod hash;
 mod ledger;

@@ -4,7 +4,7 @@
 //! Invariants: one thread (or the simulator) calls it; nothing in it is shared but [`DpShared`]; between two calls no
 //! packet is on its way inside, only parked or in a transmit batch ([`Ledger`] tells).
 
-use crate::actions::Executor;
+use crate::actions::{Executor, Work};
 use crate::burst::{Burst, Recirculated};
 use crate::cache::SignatureCache;
 use crate::hash::{KeyHasher, split_mix};
@@ -82,6 +82,7 @@ pub struct Pmd {
     pub(crate) park: ParkingLot,
     pub(crate) exec: Executor,
     pub(crate) burst: Burst,
+    pub(crate) work: Work,
     pub(crate) level: simd::Level,
 }
 
@@ -101,6 +102,7 @@ impl Pmd {
         let exec = Executor {
             id: config.id,
             vlan_limit: config.vlan_limit,
+            reread: false,
             hasher: hasher.clone(),
             shared,
             ports: Ports::new(),
@@ -119,6 +121,7 @@ impl Pmd {
             park: ParkingLot::new(limits),
             exec,
             burst: Burst::new(),
+            work: Work::new(),
             level: if config.vector { simd::Level::best() } else { simd::Level::PLAIN },
             config,
         };

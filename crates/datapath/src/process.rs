@@ -4,15 +4,15 @@
 //! 2. parked: packets of a flow that waits for its translation are set aside
 //! 3. cache: hash → megaflow, counted; what misses goes on the list of misses
 //! 4. megaflow: the misses through the ranked subtables; a hit is counted and enters the cache
-//! 5. finish, in order of arrival: actions, outputs, upcalls for what is left
+//! 5. finish (`finish`): actions by groups; then, in order of arrival, outputs and upcalls for what is left
 //!
 //! Recirculated packets go through stages 2 to 5 afterwards, as bursts of their own: keys and offsets stay in arrays, and only
 //! headers that actions left dirty are read again. Each stage is one function, not inlined; those of 1, 3 and 4 are kernels
 //! (`stages`), compiled for several instruction sets.
 
-use crate::actions::PacketCtx;
 use crate::burst::Parsed;
-use crate::megaflow::NO_OUTPUT;
+use crate::finish::Round;
+use crate::megaflow::NO_LIST;
 use crate::park::{Origin, Parked, new_ufid};
 use crate::pmd::Pmd;
 use crate::ports::PmdIo;
@@ -24,7 +24,7 @@ use packet::{BATCH_MAX_PACKETS, Packet, PacketBatch, headers as h};
 
 /// What happens to packets that miss.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum OnMiss {
+pub(crate) enum OnMiss {
     /// The first of a key becomes an upcall with a ticket, the rest wait behind it.
     Park,
     /// Each becomes an upcall of its own: it waited once already.
@@ -73,10 +73,8 @@ impl Pmd {
         self.exec.ports.stats.template_hits += simd::run(self.level, kernel);
         let first = self.exec.take_numbers(self.burst.arrays.packets.len());
         self.burst.received = Some(Origin::fresh(rx, first));
-        self.forward(OnMiss::Park, io);
-        if !self.exec.recirculated.is_empty() {
-            self.run_recirculated(io);
-        }
+        let done = self.forward(OnMiss::Park, io);
+        self.run_rounds(done, io);
     }
 
     /// Sends parked packets on after the answer to their upcall.
@@ -96,18 +94,29 @@ impl Pmd {
     /// Takes recirculated packets through the stages until there are none. They may wait for a translation of their own,
     /// also when they waited for one before they were recirculated.
     pub(crate) fn run_recirculated(&mut self, io: &mut dyn PmdIo) {
-        while !self.exec.recirculated.is_empty() {
-            self.exec.recirculated.take_burst(&mut self.burst.arrays);
+        self.run_rounds(Round::Done, io);
+    }
+
+    /// The same behind a burst that ended so.
+    fn run_rounds(&mut self, mut round: Round, io: &mut dyn PmdIo) {
+        loop {
+            if round == Round::Done {
+                if self.exec.recirculated.is_empty() {
+                    return;
+                }
+                self.exec.recirculated.take_burst(&mut self.burst.arrays);
+            }
             self.burst.arrays.refresh(self.config.vlan_limit);
-            self.forward(OnMiss::Park, io);
+            round = self.forward(OnMiss::Park, io);
         }
     }
 
     /// All stages behind extraction.
-    fn forward(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) {
+    fn forward(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) -> Round {
         let cached = self.cache.is_on();
         let parks = on_miss == OnMiss::Park && !self.park.is_empty();
         self.burst.results = [MISS; BATCH_MAX_PACKETS];
+        self.burst.lists = [NO_LIST; BATCH_MAX_PACKETS];
         if cached || parks {
             let kernel = Hash { burst: &mut self.burst, hasher: &self.exec.hasher, cache: &self.cache };
             simd::run(self.level, kernel);
@@ -116,7 +125,7 @@ impl Pmd {
             self.find_parked();
         }
         self.find(cached);
-        self.finish(on_miss, io);
+        self.finish(on_miss, io)
     }
 
     #[inline(never)]
@@ -155,48 +164,15 @@ impl Pmd {
         stats.subtable_lookups += lookups;
     }
 
-    #[inline(never)]
-    fn finish(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) {
-        let received = self.burst.received.take();
-        if self.finish_alike(io) {
-            return;
-        }
-        if let Some(first) = received {
-            self.burst.tell_origins(first);
-        }
-        let mut packets = std::mem::take(&mut self.burst.arrays.packets);
-        for (i, packet) in packets.drain(..).enumerate() {
-            let (id, origin) = (self.burst.results[i], self.burst.arrays.origins[i]);
-            let Some(slot) = self.table.slots().get(id) else {
-                self.miss(packet, i, origin, on_miss, io);
-                continue;
-            };
-            if slot.output != NO_OUTPUT {
-                self.exec.ports.output(DpPort(slot.output), packet, origin.rx_port, io);
-                continue;
-            }
-            let headers = self.burst.arrays.headers(i, self.config.vlan_limit);
-            let mut view = PacketCtx::new(headers, origin);
-            self.exec.run(packet, &mut view, slot.actions(), io);
-        }
-        self.burst.arrays.packets = packets;
-    }
-
-    /// Sends the whole burst at once when every packet of it goes to the same port and nowhere else; whether it did.
-    fn finish_alike(&mut self, io: &mut dyn PmdIo) -> bool {
-        let burst = &mut self.burst;
-        let n = burst.arrays.packets.len().min(BATCH_MAX_PACKETS);
-        let port = burst.outputs[0];
-        let others = burst.outputs[..n].iter().fold(0, |d, o| d | (o ^ port));
-        let unknown = burst.results[..n].iter().fold(false, |d, r| d | (*r >= WAITS));
-        if n == 0 || others != 0 || unknown || port == NO_OUTPUT {
-            return false;
-        }
-        self.exec.ports.output_all(DpPort(port), &mut burst.arrays.packets, io)
-    }
-
     /// A packet without a megaflow, or one that waits for its flow's translation.
-    fn miss(&mut self, packet: Packet, i: usize, origin: Origin, on_miss: OnMiss, io: &mut dyn PmdIo) {
+    pub(crate) fn miss(
+        &mut self,
+        packet: Packet,
+        i: usize,
+        origin: Origin,
+        on_miss: OnMiss,
+        io: &mut dyn PmdIo,
+    ) {
         let (key, rx_port) = (&self.burst.arrays.keys[i], origin.rx_port);
         let hash = self.exec.hasher.key(key);
         let mut ticket = None;

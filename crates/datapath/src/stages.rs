@@ -118,15 +118,15 @@ impl Kernel for FindCached<'_> {
             }
             let (key, bytes) = (&burst.arrays.keys[i], packet.len() as u64);
             let mut id = hint;
-            let mut output = table.hit(id, key, bytes, now_ms);
-            if output.is_none() && id != MISS {
+            let mut list = table.hit(id, key, bytes, now_ms);
+            if list.is_none() && id != MISS {
                 id = second_hint(cache, table, burst.hashes[i], key);
-                output = table.hit(id, key, bytes, now_ms);
+                list = table.hit(id, key, bytes, now_ms);
             }
-            match output {
-                Some(port) => {
+            match list {
+                Some(list) => {
                     burst.results[i] = id;
-                    burst.outputs[i] = port;
+                    burst.lists[i] = list;
                     hits += 1;
                 }
                 None => burst.misses.push(i as u32),
@@ -185,7 +185,7 @@ impl Kernel for FindMegaflows<'_> {
             let Some(slot) = table.slab().get_mut(id) else { continue };
             slot.account(burst.arrays.packets[i].len() as u64, key.base.tcp_flags, self.now_ms);
             burst.results[i] = id;
-            burst.outputs[i] = slot.output;
+            burst.lists[i] = slot.list;
             hits += 1;
             lookups += u64::from(found.visited);
             if let Some(cache) = &mut self.cache

@@ -12,12 +12,14 @@
 //! - An action that does not fit the packet drops it ([`DropReason::BadAction`]); set actions on the ports of a later
 //!   fragment, which has none, do nothing.
 
+mod group;
 mod help;
 mod packet_wise;
 mod set;
 mod sums;
 mod vlan;
 
+pub(crate) use group::{Fate, Work};
 pub use help::{NoHelp, Part, with_help};
 pub(crate) use packet_wise::PacketCtx;
 #[cfg(test)]
@@ -126,6 +128,8 @@ pub(crate) fn validate(actions: &[DpAction]) -> Result<(), DpifError> {
 pub(crate) struct Executor {
     pub(crate) id: PmdId,
     pub(crate) vlan_limit: u8,
+    /// Trust no key that rewrites have kept: read the headers of each packet that was rewritten again.
+    pub(crate) reread: bool,
     pub(crate) hasher: KeyHasher,
     pub(crate) shared: Arc<DpShared>,
     pub(crate) ports: Ports,

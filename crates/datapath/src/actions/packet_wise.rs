@@ -155,11 +155,13 @@ impl Executor {
                 let cut = truncate(&mut out, view.truncate.take());
                 let state = view.headers.parsed();
                 // The key tells no header that the packet lacks.
-                let state = Parsed { dirty: state.dirty || cut, ..state };
+                let state = Parsed { dirty: state.dirty || cut || self.reread, ..state };
                 self.userspace(out, state, view.origin.rx_port, *cookie, io);
             }
             DpAction::Recirc(id) => {
-                self.recirculate(out, view.headers.parsed(), view.origin.recirculated(place.number), id.0);
+                let state = view.headers.parsed();
+                let state = Parsed { dirty: state.dirty || self.reread, ..state };
+                self.recirculate(out, state, view.origin.recirculated(place.number), id.0);
             }
             _ => unreachable!("only actions that deliver by themselves come here"),
         }

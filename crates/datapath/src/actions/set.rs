@@ -47,11 +47,13 @@ pub(super) fn apply(set: &SetAction, packet: &mut Packet, view: &mut HeaderCtx<'
     Ok(())
 }
 
+#[inline(always)]
 fn bytes<const N: usize>(packet: &Packet, at: usize) -> Result<[u8; N], Misfit> {
     h::array(packet.data(), at).ok_or(Misfit)
 }
 
 /// Writes `value` under `mask` at `at`; the bytes before and after.
+#[inline(always)]
 fn write<const N: usize>(
     packet: &mut Packet,
     at: usize,
@@ -95,19 +97,31 @@ fn ipv4(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv4Set>) -> R
         return Err(Misfit);
     }
     let l3 = offset(view.layout.l3)?;
-    let before: [u8; h::IPV4_HEADER_BYTES] = bytes(packet, l3)?;
-    let tos = write(packet, l3 + 1, [m.value.tos], [m.mask.tos])?;
-    let ttl = write(packet, l3 + 8, [m.value.ttl], [m.mask.ttl])?;
-    let src = write(packet, l3 + 12, m.value.src.to_be_bytes(), m.mask.src.to_be_bytes())?;
-    let dst = write(packet, l3 + 16, m.value.dst.to_be_bytes(), m.mask.dst.to_be_bytes())?;
+    let is_partial = sums::is_partial(packet, l3 + 10);
+    let header =
+        packet.data_mut().get_mut(l3..).and_then(<[u8]>::first_chunk_mut::<{ h::IPV4_HEADER_BYTES }>);
+    let header = header.ok_or(Misfit)?;
+    // The header is read once and written once: a processor waits for bytes that it has just written in parts.
+    let before = *header;
+    let mut after = before;
     let b = &mut view.key.base;
-    ([b.nw_tos], [b.nw_ttl]) = (tos.1, ttl.1);
-    (b.nw_src, b.nw_dst) = (u32::from_be_bytes(src.1), u32::from_be_bytes(dst.1));
-    let after: [u8; h::IPV4_HEADER_BYTES] = bytes(packet, l3)?;
-    sums::body_changed(packet, Field { at: l3 + 10, zero_is_none: false }, &before, &after);
-    if let Some(field) = transport_sum(view) {
-        sums::pseudo_changed(packet, field, &src.0, &src.1);
-        sums::pseudo_changed(packet, field, &dst.0, &dst.1);
+    b.nw_tos = before[1] & !m.mask.tos | m.value.tos & m.mask.tos;
+    b.nw_ttl = before[8] & !m.mask.ttl | m.value.ttl & m.mask.ttl;
+    let old = [12, 16].map(|at| [before[at], before[at + 1], before[at + 2], before[at + 3]]);
+    b.nw_src = u32::from_be_bytes(old[0]) & !m.mask.src | m.value.src & m.mask.src;
+    b.nw_dst = u32::from_be_bytes(old[1]) & !m.mask.dst | m.value.dst & m.mask.dst;
+    let new = [b.nw_src.to_be_bytes(), b.nw_dst.to_be_bytes()];
+    (after[1], after[8]) = (b.nw_tos, b.nw_ttl);
+    after[12..16].copy_from_slice(&new[0]);
+    after[16..20].copy_from_slice(&new[1]);
+    if !is_partial {
+        let csum = u16::from_be_bytes([before[10], before[11]]);
+        let csum = packet::checksum::update_bytes(csum, &before, &after);
+        after[10..12].copy_from_slice(&csum.to_be_bytes());
+    }
+    *header = after;
+    if let Some(field) = transport_sum(view).filter(|_| old != new) {
+        sums::addresses_changed(packet, field, [(&old[0], &new[0]), (&old[1], &new[1])]);
     }
     Ok(())
 }
@@ -131,10 +145,9 @@ fn ipv6(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv6Set>) -> R
         view.key.ipv6.label = first & 0xf_ffff;
     }
     if let Some(field) = transport_sum(view) {
-        sums::pseudo_changed(packet, field, &src.0, &src.1);
-        if !routed {
-            sums::pseudo_changed(packet, field, &dst.0, &dst.1);
-        }
+        // Of a routed packet the sum covers another destination.
+        let dst = if routed { (&dst.0, &dst.0) } else { (&dst.0, &dst.1) };
+        sums::addresses_changed(packet, field, [(&src.0, &src.1), dst]);
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ mod actions;
 mod explosion;
 mod forwarding;
 mod frames;
+mod groups;
 mod handover;
 mod hostile;
 mod keys;
