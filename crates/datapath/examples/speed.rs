@@ -1,6 +1,6 @@
 //! How fast the fast path is in process: frames in memory → copy to a pooled buffer → all stages → a sink that frees.
 //!
-//! `cargo run --release -p datapath --example speed -- [--seconds S] [--only TEXT] [--batch N] [--no-cache] [--no-rank] [--no-vector]
+//! `cargo run --release -p datapath --example speed -- [--seconds S] [--only NAME|TEXT] [--batch N] [--no-cache] [--no-rank] [--no-vector]
 //! [--no-template]` prints for
 //! each case nanoseconds a packet and, at the frequency of the processor as the system tells it, cycles a packet. What is timed are chunks of some
 //! thousand packets, the cases in turn; shown are the tenth percentile and the median of a case's chunks, so that a
@@ -568,7 +568,9 @@ fn ghz() -> f64 {
 
 fn main() {
     let settings = Settings::from_args();
-    let specs = SPECS.iter().filter(|s| s.name.contains(&settings.only));
+    let is_name = SPECS.iter().any(|s| s.name == settings.only);
+    let chosen = |s: &&Spec| if is_name { s.name == settings.only } else { s.name.contains(&settings.only) };
+    let specs = SPECS.iter().filter(chosen);
     let mut cases: Vec<Case> = specs.map(|s| Case::new(s, &settings)).collect();
     for case in &mut cases {
         case.warm_up(&settings);
