@@ -106,7 +106,7 @@ impl HeaderCtx<'_> {
     }
 
     /// Reads the headers of the packet again if they changed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn refresh(&mut self, packet: &Packet) {
         if *self.dirty {
             *self.layout = re_extract(self.key, packet.data(), self.vlan_limit);

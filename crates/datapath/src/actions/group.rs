@@ -10,9 +10,10 @@ use super::{Executor, Misfit, has_effect, inner_place, set, truncate, vlan};
 use crate::burst::{Arrays, HeaderCtx, LaneMask, Parsed, copy_key};
 use crate::park::Origin;
 use crate::ports::PmdIo;
-use dpif::{DpAction, DropReason, UserCookie, XlateDrop};
+use dpif::{DpAction, DropReason, SetAction, UserCookie, XlateDrop};
 use flow::extract::Layout;
 use flow::{DpPort, FlowKey};
+use packet::headers::{IPPROTO_TCP, IPPROTO_UDP};
 use packet::{BATCH_MAX_PACKETS, Packet};
 
 /// Where a packet goes when its actions are done.
@@ -218,7 +219,16 @@ impl Group<'_> {
                 LaneMask(lanes.without(taken).0 | rest.0)
             }
             DpAction::Clone(actions) => self.nested(lanes, actions, place, is_last),
-            DpAction::Set(set) => self.rewrite(lanes, |packet, headers| set::apply(set, packet, headers)),
+            // The usual ones in a loop of their own each.
+            DpAction::Set(SetAction::Eth(m)) => self.rewrite(lanes, |packet, h| set::eth(packet, h, m)),
+            DpAction::Set(SetAction::Ipv4(m)) => self.rewrite(lanes, |packet, h| set::ipv4(packet, h, m)),
+            DpAction::Set(SetAction::Tcp(m)) => {
+                self.rewrite(lanes, |packet, h| set::ports(packet, h, m, IPPROTO_TCP))
+            }
+            DpAction::Set(SetAction::Udp(m)) => {
+                self.rewrite(lanes, |packet, h| set::ports(packet, h, m, IPPROTO_UDP))
+            }
+            DpAction::Set(set) => self.rewrite(lanes, |packet, h| set::apply(set, packet, h)),
             DpAction::PushVlan { tpid, tci } => {
                 self.rewrite(lanes, |packet, headers| vlan::push(packet, headers, *tpid, *tci))
             }

@@ -15,9 +15,6 @@ use packet::headers as h;
 
 /// Rewrites the packet and its key, or metadata in the key.
 pub(super) fn apply(set: &SetAction, packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
-    if !matches!(set, SetAction::Eth(_) | SetAction::SkbMark(_) | SetAction::SkbPriority(_)) {
-        view.refresh(packet);
-    }
     match set {
         SetAction::Eth(m) => eth(packet, view, m)?,
         SetAction::Ipv4(m) => ipv4(packet, view, m)?,
@@ -70,12 +67,19 @@ fn offset(at: u16) -> Result<usize, Misfit> {
     if at == Layout::NONE { Err(Misfit) } else { Ok(at.into()) }
 }
 
-fn eth(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<EthSet>) -> Result<(), Misfit> {
+/// Rewrites the addresses of the Ethernet header.
+#[inline(always)]
+pub(super) fn eth(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<EthSet>) -> Result<(), Misfit> {
     if packet.len() < h::ETH_HEADER_BYTES {
         return Err(Misfit);
     }
-    view.key.base.dl_dst = write(packet, 0, m.value.dst, m.mask.dst)?.1;
-    view.key.base.dl_src = write(packet, 6, m.value.src, m.mask.src)?.1;
+    let addresses = packet.data_mut().first_chunk_mut::<12>().ok_or(Misfit)?;
+    let word = |part: &[u8]| part.iter().rev().fold(0, |word, b| word << 8 | u128::from(*b));
+    let both = |a: &EthSet| word(&a.src) << 48 | word(&a.dst);
+    let new = word(addresses) & !both(&m.mask) | both(&m.value) & both(&m.mask);
+    addresses.copy_from_slice(&new.to_le_bytes()[..12]);
+    view.key.base.dl_dst.copy_from_slice(&new.to_le_bytes()[..6]);
+    view.key.base.dl_src.copy_from_slice(&new.to_le_bytes()[6..12]);
     Ok(())
 }
 
@@ -92,7 +96,10 @@ fn transport_sum(view: &HeaderCtx<'_>) -> Option<Field> {
     }
 }
 
-fn ipv4(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv4Set>) -> Result<(), Misfit> {
+/// Rewrites the IPv4 header.
+#[inline(always)]
+pub(super) fn ipv4(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv4Set>) -> Result<(), Misfit> {
+    view.refresh(packet);
     if view.key.base.dl_type != h::ETH_TYPE_IP {
         return Err(Misfit);
     }
@@ -127,6 +134,7 @@ fn ipv4(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv4Set>) -> R
 }
 
 fn ipv6(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv6Set>) -> Result<(), Misfit> {
+    view.refresh(packet);
     if view.key.base.dl_type != h::ETH_TYPE_IPV6 {
         return Err(Misfit);
     }
@@ -177,12 +185,15 @@ fn is_ip(view: &HeaderCtx<'_>) -> bool {
     matches!(view.key.base.dl_type, h::ETH_TYPE_IP | h::ETH_TYPE_IPV6)
 }
 
-fn ports(
+/// Rewrites the ports of a transport header.
+#[inline(always)]
+pub(super) fn ports(
     packet: &mut Packet,
     view: &mut HeaderCtx<'_>,
     m: &Masked<PortsSet>,
     proto: u8,
 ) -> Result<(), Misfit> {
+    view.refresh(packet);
     let b = view.key.base;
     if !is_ip(view) || b.nw_proto != proto {
         return Err(Misfit);
@@ -227,6 +238,7 @@ fn icmp(
     dl_type: u16,
     proto: u8,
 ) -> Result<(), Misfit> {
+    view.refresh(packet);
     let b = &view.key.base;
     if b.dl_type != dl_type || b.nw_proto != proto {
         return Err(Misfit);
@@ -245,6 +257,7 @@ fn icmp(
 }
 
 fn arp(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<ArpSet>) -> Result<(), Misfit> {
+    view.refresh(packet);
     if !matches!(view.key.base.dl_type, h::ETH_TYPE_ARP | h::ETH_TYPE_RARP) {
         return Err(Misfit);
     }
@@ -266,6 +279,7 @@ fn arp(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<ArpSet>) -> Res
 }
 
 fn nd(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<NdSet>) -> Result<(), Misfit> {
+    view.refresh(packet);
     let b = &view.key.base;
     if b.dl_type != h::ETH_TYPE_IPV6 || b.nw_proto != h::IPPROTO_ICMPV6 {
         return Err(Misfit);

@@ -15,6 +15,7 @@ pub(crate) struct Field {
     pub(crate) zero_is_none: bool,
 }
 
+#[inline]
 pub(crate) fn is_partial(packet: &Packet, at: usize) -> bool {
     let o = &packet.offload;
     o.needs_csum && usize::from(o.csum_start) + usize::from(o.csum_offset) == at
@@ -30,6 +31,7 @@ fn write(packet: &mut Packet, at: usize, value: u16) {
     }
 }
 
+#[inline]
 fn update(packet: &mut Packet, field: Field, old: &[u8], new: &[u8]) {
     let csum = read(packet, field.at);
     if field.zero_is_none && csum == 0 {
@@ -44,6 +46,7 @@ fn non_zero(field: Field, csum: u16) -> u16 {
 }
 
 /// Addresses of the pseudo-header changed, each from the first to the second.
+#[inline]
 pub(crate) fn addresses_changed<const N: usize>(
     packet: &mut Packet,
     field: Field,
@@ -65,6 +68,7 @@ pub(crate) fn addresses_changed<const N: usize>(
 }
 
 /// Bytes of the transport header or payload changed (same even length, aligned).
+#[inline]
 pub(crate) fn body_changed(packet: &mut Packet, field: Field, old: &[u8], new: &[u8]) {
     if !is_partial(packet, field.at) {
         update(packet, field, old, new);
