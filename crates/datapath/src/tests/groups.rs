@@ -209,3 +209,24 @@ fn a_clone_leaves_the_headers_of_its_packet_as_dirty_as_they_were() {
         assert_eq!(upcall.key.ipv6.nd_target, [0; 16], "no neighbour discovery any more");
     }
 }
+
+#[test]
+fn copies_beyond_a_burst_wait_in_order_and_are_bounded() {
+    let burst: Vec<Vec<u8>> = (0..32).map(|n| udp(n, 80)).collect();
+    for group in [true, false] {
+        for (copies, sent) in [(1, 32), (3, 96), (32, 1024), (40, 1024)] {
+            let mut rig = Rig::with(|c| c.tuning.group = group);
+            rig.flow(1, &burst[0], least_mask(), vec![DpAction::Recirc(RecircId(1)); copies]);
+            let mut key = key_of(1, &burst[0]);
+            key.base.recirc_id = 1;
+            rig.put(key, least_mask(), vec![out(2)]);
+            rig.receive(1, &burst);
+            let each = |frame: &Vec<u8>| vec![(2, frame.clone()); copies];
+            let wanted: Vec<(u32, Vec<u8>)> = burst.iter().flat_map(each).take(sent).collect();
+            assert!(rig.sent() == wanted, "{copies} copies, groups {group}");
+            let lost = (32 * copies - sent) as u64;
+            assert_eq!(rig.drops(DropReason::RecirculationLimit), lost, "{copies} copies");
+            assert_eq!(crate::burst::RECIRCULATED_MAX, 1024);
+        }
+    }
+}
