@@ -37,15 +37,18 @@ pub(crate) fn start_sluice(
     on_cpu(sluiced, netns, cpu)?.args(["--disable-system", "-vconsole:off", "--log-file"]).args(args).start()
 }
 
-/// Starts a stock daemon and its database server, with settings of the `Open_vSwitch` row; the daemon comes first in the answer.
+/// Starts a stock daemon with more arguments and its database server, with settings of the `Open_vSwitch` row; the daemon comes
+/// first in the answer.
 pub(crate) fn start_stock(
     netns: &Netns,
     program: &str,
     settings: &[&str],
+    args: &[&str],
     cpu: Option<usize>,
 ) -> Result<Vec<Daemon>> {
     let log = ["--log-file"].as_slice();
-    testkit::start_stock(|program| on_cpu(program, netns, cpu), program, settings, [log, log])
+    let args = [log, args].concat();
+    testkit::start_stock(|program| on_cpu(program, netns, cpu), program, settings, [log, &args])
 }
 
 /// Processor time of all threads of a process, in ns (`/proc/PID/task/*/schedstat`).

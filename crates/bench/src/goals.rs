@@ -23,6 +23,9 @@ const BRIDGE: &[&str] = &["linux-bridge"];
 /// What a hundred ports may add to a delay and still not show: two runs of the same differ as much.
 const PORTS_DO_NOT_SHOW: f64 = 1.2;
 
+/// What a pipeline that recirculates three times may cost beside one that does not.
+const THREE_RECIRCULATIONS: f64 = 3.5;
+
 /// The goals, by row.
 const GOALS: &[(&str, Bound)] = &[
     ("pcap-1", Bound::AtLeast(1.5, DPDK)),
@@ -32,6 +35,10 @@ const GOALS: &[(&str, Bound)] = &[
     ("setup-rate", Bound::AtLeast(10.0, DPDK)),
     ("setup-forwarded-during", Bound::AtLeast(10.0, DPDK)),
     ("setup-forwarded-after", Bound::AtLeast(10.0, DPDK)),
+    ("pipeline-0", Bound::AtLeast(1.5, DPDK)),
+    ("pipeline-1", Bound::AtLeast(1.5, DPDK)),
+    ("pipeline-2", Bound::AtLeast(1.5, DPDK)),
+    ("pipeline-3", Bound::AtLeast(1.5, DPDK)),
     ("rules-bundle", Bound::AtMost(0.34, OVS)),
     ("rules-add", Bound::AtMost(0.34, OVS)),
     ("rules-dump", Bound::AtMost(1.0, OVS)),
@@ -157,9 +164,25 @@ fn ports_show(rows: &[Row]) -> Vec<Verdict> {
     ["p50", "p99"].iter().filter_map(line).collect()
 }
 
+/// The cycles of a pipeline that recirculates three times against those of one that does not.
+fn recirculation_shows(rows: &[Row]) -> Option<Verdict> {
+    let first = |id: &str| rows.iter().find(|r| r.id == id)?.sides.first();
+    let (three, none) = (first("pipeline-3-cycles")?, first("pipeline-0-cycles")?);
+    let ratio = ratio(three, none)?;
+    Some(Verdict {
+        row: "pipeline-3-cycles".into(),
+        unit: "cycles",
+        ours: three.spread()?.median,
+        peer: Some(("sluice, none".into(), none.spread()?.median)),
+        ratio: Some(ratio),
+        goal: format!("≤ {THREE_RECIRCULATIONS} × that"),
+        met: Some(ratio.median <= THREE_RECIRCULATIONS),
+    })
+}
+
 /// The lines of all rows.
 pub(crate) fn verdicts(rows: &[Row]) -> Vec<Verdict> {
-    rows.iter().flat_map(of_row).chain(ports_show(rows)).collect()
+    rows.iter().flat_map(of_row).chain(ports_show(rows)).chain(recirculation_shows(rows)).collect()
 }
 
 impl Verdict {

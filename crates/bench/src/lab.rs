@@ -93,9 +93,9 @@ impl Lab {
         Lab::with(name, Kind::Sluice, vec![daemon], netns)
     }
 
-    /// Starts the stock daemon with DPDK, its forwarding thread on processor `cpu` and the rest on `other`. Its memory belongs
-    /// to it alone and leaves no file.
-    pub(crate) fn dpdk(name: &str, cpu: usize, other: usize) -> Result<Lab> {
+    /// Starts the stock daemon with DPDK, its forwarding thread on processor `cpu` and the rest on `other`, with more
+    /// arguments. Its memory belongs to it alone and leaves no file.
+    pub(crate) fn dpdk(name: &str, args: &[&str], cpu: usize, other: usize) -> Result<Lab> {
         let netns = Netns::new("lab")?;
         let settings = [
             "other_config:dpdk-init=true".to_string(),
@@ -106,7 +106,7 @@ impl Lab {
             max_idle(),
         ];
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-        let daemons = daemons::start_stock(&netns, STOCK_DPDK, &settings, None)?;
+        let daemons = daemons::start_stock(&netns, STOCK_DPDK, &settings, args, None)?;
         Lab::with(name, Kind::Dpdk, daemons, netns)
     }
 

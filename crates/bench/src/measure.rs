@@ -16,9 +16,9 @@ use std::time::Instant;
 use testkit::TempDir;
 
 /// What `--only` chooses among.
-pub(crate) const THEMES: [&str; 12] = [
-    "pcap", "setup", "rules", "first", "lookups", "udp", "afxdp", "delay", "tcp", "udp1400", "idle",
-    "ablation",
+pub(crate) const THEMES: [&str; 13] = [
+    "pcap", "setup", "pipeline", "rules", "first", "lookups", "udp", "afxdp", "delay", "tcp", "udp1400",
+    "idle", "ablation",
 ];
 /// What `--peers` chooses among.
 pub(crate) const PEERS: [&str; 3] = ["dpdk", "ovs", "bridge"];
@@ -57,8 +57,9 @@ struct Progress {
 impl Progress {
     fn new(options: &Options) -> Progress {
         let flows = options.flows.len() as u32;
-        let all: [(&[&str], &'static str, u32); 8] = [
+        let all: [(&[&str], &'static str, u32); 9] = [
             (&["pcap", "lookups", "setup"], "the datapath alone", 20),
+            (&["pipeline"], "pipelines that recirculate", 8),
             (&["ablation"], "the datapath alone, with parts of it off", 16),
             (&["rules"], "rules", 20),
             (&["first"], "first packets", 16),
@@ -111,6 +112,7 @@ pub(crate) fn all(options: &Options, guard: &Guard, cpus: Cpus) -> Result<(Vec<R
     // What fails in one part costs neither the results of the others nor the others themselves.
     let parts = [
         Session::datapath_alone,
+        Session::pipeline,
         Session::ablation_alone,
         Session::rules,
         Session::first_packets,
@@ -133,7 +135,7 @@ fn pinned<T: Send>(cpu: usize, work: impl FnOnce() -> Result<T> + Send) -> Resul
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
     fn done(&mut self, new: impl IntoIterator<Item = Row>) {
         for row in new {
             println!("{}", row.text());
@@ -151,7 +153,7 @@ impl Session<'_> {
         }
         self.progress.part(self.effort);
         let folder = TempDir::new("pcap")?;
-        let (cpu, other) = (self.cpus.switch, self.cpus.generator);
+        let cpu = self.cpus.switch;
         let mut labs = vec![Lab::sluice("sluice", &self.sluiced, &[], cpu)?];
         if self.options.wants("lookups") {
             let rows = pcap::lookups(&mut labs[0], &folder, self.effort)?;
@@ -164,18 +166,9 @@ impl Session<'_> {
             labs.push(Lab::sluice("sluice-before", before, &[], cpu)?);
         }
         // Given back after the daemons have ended: declared first.
-        let mut _pages = None;
+        let _pages;
         let mut labs = labs;
-        if self.options.peer("dpdk") {
-            let pages = stock_dpdk().and_then(|()| Hugepages::reserve(DPDK_PAGES, self.guard));
-            match pages.and_then(|pages| Ok((pages, Lab::dpdk("ovs-dpdk", cpu, other)?))) {
-                Ok((pages, lab)) => {
-                    _pages = Some(pages);
-                    labs.push(lab);
-                }
-                Err(why) => skip("ovs-dpdk", &why),
-            }
-        }
+        _pages = self.add_dpdk(&mut labs, &[]);
         if self.options.wants("setup") {
             let work = works::own_megaflows(&folder, pcap::many_flows(self.options.quick))?;
             let rows = setup::rows(&mut labs, &work, self.effort);
@@ -186,6 +179,49 @@ impl Session<'_> {
         for work in works {
             let caches = |lab: &Lab| if lab.name == "ovs-dpdk" { vec![true, false] } else { vec![true] };
             let rows = pcap::work_rows(&mut labs, &work, caches, "pcap", self.effort)?;
+            self.done(rows);
+        }
+        Ok(())
+    }
+
+    /// Adds the stock daemon with DPDK, if it can be had, and what its memory is: given back when that is dropped.
+    fn add_dpdk(&self, labs: &mut Vec<Lab>, args: &[&str]) -> Option<Hugepages<'a>> {
+        if !self.options.peer("dpdk") {
+            return None;
+        }
+        let (cpu, other) = (self.cpus.switch, self.cpus.generator);
+        let pages = stock_dpdk().and_then(|()| Hugepages::reserve(DPDK_PAGES, self.guard));
+        match pages.and_then(|pages| Ok((pages, Lab::dpdk("ovs-dpdk", args, cpu, other)?))) {
+            Ok((pages, lab)) => {
+                labs.push(lab);
+                Some(pages)
+            }
+            Err(why) => {
+                skip("ovs-dpdk", &why);
+                None
+            }
+        }
+    }
+
+    /// Daemons of their own: the action that recirculates is known in dummy mode only.
+    fn pipeline(&mut self) -> Result<()> {
+        if !self.options.wants("pipeline") {
+            return Ok(());
+        }
+        self.progress.part(self.effort);
+        let folder = TempDir::new("pipeline")?;
+        let (cpu, dummy) = (self.cpus.switch, "--enable-dummy");
+        // Given back after the daemons have ended: declared first.
+        let _pages;
+        let mut labs = vec![Lab::sluice("sluice", &self.sluiced, &[dummy.into()], cpu)?];
+        if let Some(before) = &self.before {
+            labs.push(Lab::sluice("sluice-before", before, &[dummy.into()], cpu)?);
+        }
+        _pages = self.add_dpdk(&mut labs, &[dummy]);
+        for recirculations in 0..=pcap::RECIRCULATIONS_MAX {
+            let work = works::pipeline(&folder, 1000, recirculations)?;
+            let caches = |lab: &Lab| if lab.name == "ovs-dpdk" { vec![true, false] } else { vec![true] };
+            let rows = pcap::work_rows(&mut labs, &work, caches, "pipeline", self.effort)?;
             self.done(rows);
         }
         Ok(())
@@ -230,7 +266,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn build<'a>(&self, sluiced: &'a Path, ports: usize) -> Build<'a> {
+    fn build<'b>(&self, sluiced: &'b Path, ports: usize) -> Build<'b> {
         Build { sluiced, cpu: self.cpus.switch, ports }
     }
 

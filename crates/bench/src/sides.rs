@@ -205,7 +205,7 @@ impl Drop for Instance {
 fn start_daemons(side: Side, netns: &Netns, build: &Build) -> Result<Vec<Daemon>> {
     let cpu = Some(build.cpu);
     let ours = |args: &[String]| Ok(vec![daemons::start_sluice(netns, build.sluiced, args, cpu)?]);
-    let stock = |settings: &[&str]| daemons::start_stock(netns, daemons::stock(), settings, cpu);
+    let stock = |settings: &[&str]| daemons::start_stock(netns, daemons::stock(), settings, &[], cpu);
     match side {
         Side::Sluice | Side::Before | Side::SluiceAfxdp => ours(&[]),
         Side::Without(what) => ours(&[format!("--without={what}")]),

@@ -139,6 +139,33 @@ pub(crate) fn own_megaflows(folder: &TempDir, flows: u64) -> Result<Work> {
     })
 }
 
+/// `flows` flows through a table more than there are recirculations; each table rewrites Ethernet, IPv4 and UDP headers,
+/// under which all flows share a megaflow, and all but the last recirculate. For daemons in dummy mode, which alone
+/// have the action for that.
+pub(crate) fn pipeline(folder: &TempDir, flows: u64, recirculations: u64) -> Result<Work> {
+    let frames = Frames::new(0, flows);
+    let all = (0..flows).map(|flow| frame(&frames, flow, None)).collect();
+    let file = write(folder.path(), &format!("pipeline{recirculations}.pcap"), all)?;
+    let rule = |table: u64| {
+        let next = match table < recirculations {
+            true => format!("debug_recirc,resubmit(,{})", table + 1),
+            false => format!("output:{OUT}"),
+        };
+        let (mac, port) = (format!("02:00:00:00:01:0{table}"), 6000 + table);
+        format!("table={table},in_port=1,udp,actions=mod_dl_dst:{mac},dec_ttl,mod_tp_dst:{port},{next}")
+    };
+    Ok(Work {
+        id: recirculations.to_string(),
+        title: format!(
+            "{flows} flows, rewrites in each of {} table(s), recirculated {recirculations} time(s)",
+            recirculations + 1
+        ),
+        rules: (0..=recirculations).map(rule).collect(),
+        sources: vec![Source { port: 1, file }],
+        megaflows: recirculations as usize + 1,
+    })
+}
+
 /// 16 subtables, two for each of eight ports. With `each` of 2, a port's packets are shared out evenly; with 1, nearly all are
 /// for one of them, and one of [`RARE`] keeps the other alive.
 pub(crate) fn shared_subtables(folder: &TempDir, each: u32) -> Result<Work> {

@@ -1,6 +1,6 @@
 //! How fast the fast path is in process: frames in memory → copy to a pooled buffer → all stages → a sink that frees.
 //!
-//! `cargo run --release -p datapath --example speed -- [--seconds S] [--only TEXT] [--batch N] [--no-cache] [--no-rank] [--no-vector]
+//! `cargo run --release -p datapath --example speed -- [--seconds S] [--only NAME|TEXT] [--batch N] [--no-cache] [--no-rank] [--no-vector]
 //! [--no-template]` prints for
 //! each case nanoseconds a packet and, at the frequency of the processor as the system tells it, cycles a packet. What is timed are chunks of some
 //! thousand packets, the cases in turn; shown are the tenth percentile and the median of a case's chunks, so that a
@@ -9,9 +9,12 @@
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
-use dpif::{DpAction, DpifOp, Execute, FlowPut, OpResult, PmdId, PmdStats, PutMode, Upcall, UpcallSink};
+use dpif::{
+    DpAction, DpifOp, EthSet, Execute, FlowPut, Ipv4Set, Masked, OpResult, PmdId, PmdStats, PortsSet,
+    PutMode, SetAction, Upcall, UpcallSink,
+};
 use flow::extract::{Metadata, extract};
-use flow::{DpPort, FlowKey, KeyMask, Ufid};
+use flow::{DpPort, FlowKey, KeyMask, RecircId, Ufid};
 use packet::{PacketBatch, PacketPool};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,43 +70,74 @@ enum Spread {
     Exact,
 }
 
+/// The actions of the megaflows of a case.
+#[derive(Clone, Copy)]
+struct Pipeline {
+    /// Recirculations before the output; each has megaflows of its own, as many as there are flows.
+    recirculations: u32,
+    /// Rewrite Ethernet, IPv4 and UDP headers before each recirculation and before the output.
+    rewrites: bool,
+    /// Output ports; flows take them in turn.
+    ports: u32,
+}
+
+/// One output.
+const FORWARD: Pipeline = Pipeline { recirculations: 0, rewrites: false, ports: 1 };
+
 struct Spec {
     name: &'static str,
     flows: u32,
     kind: Kind,
     spread: Spread,
+    pipeline: Pipeline,
 }
 
-const SPECS: [Spec; 14] = [
-    Spec { name: "1 flow", flows: 1, kind: Kind::Ipv4, spread: Spread::Even(1) },
-    Spec { name: "1k flows, 1 mask", flows: 1000, kind: Kind::Ipv4, spread: Spread::Even(1) },
-    Spec { name: "100k flows, 1 megaflow", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Even(0) },
-    Spec {
-        name: "100k flows, 17 masks skewed",
-        flows: 100_000,
-        kind: Kind::Ipv4,
-        spread: Spread::Skewed(17),
-    },
-    Spec { name: "100k flows, 17 masks even", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Even(17) },
-    Spec { name: "100k flows, 200 masks", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Even(200) },
-    Spec { name: "100k exact megaflows", flows: 100_000, kind: Kind::Ipv4, spread: Spread::Exact },
-    Spec { name: "500k exact megaflows", flows: 500_000, kind: Kind::Ipv4, spread: Spread::Exact },
-    Spec { name: "VLAN, 1k flows, 1 mask", flows: 1000, kind: Kind::Vlan, spread: Spread::Even(1) },
-    Spec { name: "mixed, 1k flows, 1 mask", flows: 1000, kind: Kind::Mixed, spread: Spread::Even(1) },
-    Spec {
-        name: "mixed, 100k flows, 4 megaflows",
-        flows: 100_000,
-        kind: Kind::Mixed,
-        spread: Spread::Even(0),
-    },
-    Spec { name: "IPv6, 1 flow", flows: 1, kind: Kind::Ipv6, spread: Spread::Even(1) },
-    Spec { name: "IPv6, 1k flows, 1 mask", flows: 1000, kind: Kind::Ipv6, spread: Spread::Even(1) },
-    Spec {
-        name: "IPv6, 100k flows, 17 masks even",
-        flows: 100_000,
-        kind: Kind::Ipv6,
-        spread: Spread::Even(17),
-    },
+impl Spec {
+    /// Sends the flows out of one port.
+    const fn forward(name: &'static str, flows: u32, kind: Kind, spread: Spread) -> Spec {
+        Spec { name, flows, kind, spread, pipeline: FORWARD }
+    }
+
+    /// IPv4 flows of one mask through a pipeline.
+    const fn through(name: &'static str, flows: u32, pipeline: Pipeline) -> Spec {
+        Spec { name, flows, kind: Kind::Ipv4, spread: Spread::Even(1), pipeline }
+    }
+}
+
+const SPECS: [Spec; 25] = [
+    Spec::forward("1 flow", 1, Kind::Ipv4, Spread::Even(1)),
+    Spec::forward("1k flows, 1 mask", 1000, Kind::Ipv4, Spread::Even(1)),
+    Spec::forward("100k flows, 1 megaflow", 100_000, Kind::Ipv4, Spread::Even(0)),
+    Spec::forward("100k flows, 17 masks skewed", 100_000, Kind::Ipv4, Spread::Skewed(17)),
+    Spec::forward("100k flows, 17 masks even", 100_000, Kind::Ipv4, Spread::Even(17)),
+    Spec::forward("100k flows, 200 masks", 100_000, Kind::Ipv4, Spread::Even(200)),
+    Spec::forward("100k exact megaflows", 100_000, Kind::Ipv4, Spread::Exact),
+    Spec::forward("500k exact megaflows", 500_000, Kind::Ipv4, Spread::Exact),
+    Spec::forward("VLAN, 1k flows, 1 mask", 1000, Kind::Vlan, Spread::Even(1)),
+    Spec::forward("mixed, 1k flows, 1 mask", 1000, Kind::Mixed, Spread::Even(1)),
+    Spec::forward("mixed, 100k flows, 4 megaflows", 100_000, Kind::Mixed, Spread::Even(0)),
+    Spec::forward("IPv6, 1 flow", 1, Kind::Ipv6, Spread::Even(1)),
+    Spec::forward("IPv6, 1k flows, 1 mask", 1000, Kind::Ipv6, Spread::Even(1)),
+    Spec::forward("IPv6, 100k flows, 17 masks even", 100_000, Kind::Ipv6, Spread::Even(17)),
+    Spec::through("rewrites, 1 flow", 1, Pipeline { rewrites: true, ..FORWARD }),
+    Spec::through("rewrites, 1k flows", 1000, Pipeline { rewrites: true, ..FORWARD }),
+    Spec::through("4 output ports, 1k flows", 1000, Pipeline { ports: 4, ..FORWARD }),
+    Spec::through("recirculate 1, 1 flow", 1, Pipeline { recirculations: 1, ..FORWARD }),
+    Spec::through("recirculate 2, 1 flow", 1, Pipeline { recirculations: 2, ..FORWARD }),
+    Spec::through("recirculate 3, 1 flow", 1, Pipeline { recirculations: 3, ..FORWARD }),
+    Spec::through("recirculate 1, 1k flows", 1000, Pipeline { recirculations: 1, ..FORWARD }),
+    Spec::through("recirculate 2, 1k flows", 1000, Pipeline { recirculations: 2, ..FORWARD }),
+    Spec::through("recirculate 3, 1k flows", 1000, Pipeline { recirculations: 3, ..FORWARD }),
+    Spec::through(
+        "recirculate 3, rewrites, 1 flow",
+        1,
+        Pipeline { recirculations: 3, rewrites: true, ports: 1 },
+    ),
+    Spec::through(
+        "recirculate 3, rewrites, 1k",
+        1000,
+        Pipeline { recirculations: 3, rewrites: true, ports: 1 },
+    ),
 ];
 
 /// The next number of a fixed sequence.
@@ -287,7 +321,9 @@ impl Case {
     fn new(spec: &Spec, settings: &Settings) -> Case {
         let mut pmd = Pmd::new(settings.config(), Arc::new(DpShared::new()));
         pmd.port_add(DpPort(1)).expect("port 1");
-        pmd.port_add(DpPort(2)).expect("port 2");
+        for port in 2..2 + spec.pipeline.ports {
+            pmd.port_add(DpPort(port)).expect("an output port");
+        }
         let mut sink = Sink::default();
         let mut state = 1;
         let flows: Vec<Vec<u8>> =
@@ -469,7 +505,7 @@ impl Attacker {
     }
 }
 
-/// Installs the megaflow of a frame, if no other covers it; how many were installed.
+/// Installs the megaflows of a frame, if no others cover it; how many were installed.
 fn put(pmd: &mut Pmd, spec: &Spec, frame: &[u8], n: u32, sink: &mut Sink) -> u32 {
     let mut key = FlowKey::default();
     extract(frame, &Metadata { in_port: 1, ..Metadata::default() }, 1, &mut key);
@@ -477,18 +513,45 @@ fn put(pmd: &mut Pmd, spec: &Spec, frame: &[u8], n: u32, sink: &mut Sink) -> u32
         Kind::Ipv6 => u32::from(key.ipv6.dst[1]),
         _ => key.base.nw_dst >> 24,
     };
-    let put = FlowPut {
-        ufid: Ufid(u128::from(n) + 1),
-        key,
-        mask: mask_of(spec, mask),
-        actions: vec![DpAction::Output(DpPort(2))].into(),
-        mode: PutMode::Create,
-    };
-    match pmd.apply(vec![DpifOp::FlowPut(Box::new(put))], 0, sink).remove(0) {
-        OpResult::Done => 1,
-        OpResult::Failed(dpif::DpifError::Exists(_)) if matches!(spec.spread, Spread::Even(0)) => 0,
-        other => panic!("flow {n}: {other:?}"),
+    let mut installed = 0;
+    for stage in 0..=spec.pipeline.recirculations {
+        key.base.recirc_id = stage;
+        let put = FlowPut {
+            ufid: Ufid((u128::from(stage) << 32) + u128::from(n) + 1),
+            key,
+            mask: mask_of(spec, mask),
+            actions: stage_actions(&spec.pipeline, stage, n).into(),
+            mode: PutMode::Create,
+        };
+        installed += match pmd.apply(vec![DpifOp::FlowPut(Box::new(put))], 0, sink).remove(0) {
+            OpResult::Done => 1,
+            OpResult::Failed(dpif::DpifError::Exists(_)) if matches!(spec.spread, Spread::Even(0)) => 0,
+            other => panic!("flow {n}: {other:?}"),
+        };
     }
+    installed
+}
+
+/// The actions behind so many recirculations. Rewritten fields are none that [`mask_of`] one mask matches.
+fn stage_actions(pipeline: &Pipeline, stage: u32, n: u32) -> Vec<DpAction> {
+    let mut actions = Vec::new();
+    if pipeline.rewrites {
+        let mac = [2, 0, 0, 0, 1, stage as u8];
+        let eth =
+            Masked { value: EthSet { src: mac, dst: mac }, mask: EthSet { src: [0xff; 6], dst: [0xff; 6] } };
+        let ipv4 = |dst, ttl| Ipv4Set { src: 0, dst, tos: 0, ttl };
+        let ports = |dst| PortsSet { src: 0, dst };
+        actions.extend([
+            DpAction::Set(SetAction::Eth(eth)),
+            DpAction::Set(SetAction::Ipv4(Masked { value: ipv4(stage + 1, 63), mask: ipv4(0xff, 0xff) })),
+            DpAction::Set(SetAction::Udp(Masked { value: ports(stage as u16), mask: ports(0xffff) })),
+        ]);
+    }
+    actions.push(match stage < pipeline.recirculations {
+        true => DpAction::Recirc(RecircId(stage + 1)),
+        false => DpAction::Output(DpPort(2 + n % pipeline.ports)),
+    });
+    actions
 }
 
 fn resident_bytes() -> f64 {
@@ -505,7 +568,9 @@ fn ghz() -> f64 {
 
 fn main() {
     let settings = Settings::from_args();
-    let specs = SPECS.iter().filter(|s| s.name.contains(&settings.only));
+    let is_name = SPECS.iter().any(|s| s.name == settings.only);
+    let chosen = |s: &&Spec| if is_name { s.name == settings.only } else { s.name.contains(&settings.only) };
+    let specs = SPECS.iter().filter(chosen);
     let mut cases: Vec<Case> = specs.map(|s| Case::new(s, &settings)).collect();
     for case in &mut cases {
         case.warm_up(&settings);

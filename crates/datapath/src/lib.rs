@@ -10,7 +10,9 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod burst;
 mod cache;
+mod finish;
 mod handover;
 mod hash;
 mod ledger;

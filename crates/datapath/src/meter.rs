@@ -4,6 +4,7 @@
 //! all cores pass. Cores take that lock for a packet that meets the meter; configuration takes it to exchange the meter.
 //! There is no lock over all meters.
 
+use crate::burst::LaneMask;
 use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig, MeterStats};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -147,6 +148,26 @@ impl DpShared {
             bytes: meter.used.bytes,
             bands: meter.bands.iter().map(|b| b.stats).collect(),
         })
+    }
+
+    /// Which packets of a group may pass, asked in order of arrival: one look at the meter for all of them.
+    pub(crate) fn admit_group(
+        &self,
+        id: u32,
+        lanes: LaneMask,
+        bytes: impl Fn(usize) -> u64,
+        now_us: u64,
+    ) -> LaneMask {
+        let Some(slot) = self.slot(id) else { return lanes };
+        let mut guard = lock(slot);
+        let Some(meter) = guard.as_mut() else { return lanes };
+        let mut admitted = LaneMask::NONE;
+        for lane in lanes {
+            if meter.admit(bytes(lane), now_us) {
+                admitted.add(LaneMask::one(lane));
+            }
+        }
+        admitted
     }
 
     /// Whether a packet of so many bytes may pass; a meter that is not there lets everything pass.

@@ -4,6 +4,7 @@
 //! ticket releases what was parked, before any newer packet of that flow.
 
 use crate::actions::{PacketCtx, re_extract, validate};
+use crate::burst::HeaderCtx;
 use crate::park::Origin;
 use crate::pmd::Pmd;
 use crate::ports::PmdIo;
@@ -123,8 +124,12 @@ impl Pmd {
             self.exec.ports.drop_packet(packet, DropReason::Runt, rx_port);
         } else {
             let mut key = whole(&key);
-            let layout = re_extract(&mut key, packet.data(), self.config.vlan_limit);
-            let mut view = PacketCtx::new(&mut key, layout, Origin { rx_port, depth: 0 });
+            let vlan_limit = self.config.vlan_limit;
+            let mut layout = re_extract(&mut key, packet.data(), vlan_limit);
+            let mut dirty = false;
+            let headers = HeaderCtx { key: &mut key, layout: &mut layout, dirty: &mut dirty, vlan_limit };
+            let origin = Origin::fresh(rx_port, self.exec.take_numbers(1));
+            let mut view = PacketCtx::new(headers, origin);
             view.used = went_on;
             self.exec.run(packet, &mut view, &actions, io);
             self.run_recirculated(io);

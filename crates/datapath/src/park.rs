@@ -23,6 +23,23 @@ pub(crate) struct Origin {
     pub(crate) rx_port: DpPort,
     /// Recirculations so far.
     pub(crate) depth: u8,
+    /// What samples are drawn by: of its own for each packet that came in, and behind each recirculation.
+    pub(crate) number: u64,
+}
+
+impl Origin {
+    /// Of a packet that has just come in.
+    #[inline]
+    pub(crate) fn fresh(rx_port: DpPort, number: u64) -> Origin {
+        Origin { rx_port, depth: 0, number }
+    }
+
+    /// Behind a recirculation by the action of that place.
+    #[inline]
+    pub(crate) fn recirculated(self, place: u64) -> Origin {
+        let number = self.number.wrapping_mul(0xf135_7aea_2e62_a9c5).wrapping_add(place);
+        Origin { depth: self.depth + 1, number, ..self }
+    }
 }
 
 /// A packet that waits.

@@ -4,20 +4,19 @@
 //! Invariants: one thread (or the simulator) calls it; nothing in it is shared but [`DpShared`]; between two calls no
 //! packet is on its way inside, only parked or in a transmit batch ([`Ledger`] tells).
 
-use crate::actions::Executor;
+use crate::actions::{Executor, Work};
+use crate::burst::{Burst, Recirculated};
 use crate::cache::SignatureCache;
-use crate::hash::KeyHasher;
+use crate::hash::{KeyHasher, split_mix};
 use crate::ledger::Ledger;
 use crate::megaflow::MegaflowTable;
 use crate::meter::DpShared;
 use crate::park::{ParkLimits, ParkingLot};
 use crate::ports::{PmdIo, Ports};
-use crate::process::Burst;
 use crate::tuning::PmdTuning;
 use dpif::{DpifError, DropReason, Drops, FlowRecord, PmdId, PmdStats, PortStats};
 use flow::DpPort;
 use packet::PacketPool;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What a forwarding core is told when it is made.
@@ -83,6 +82,7 @@ pub struct Pmd {
     pub(crate) park: ParkingLot,
     pub(crate) exec: Executor,
     pub(crate) burst: Burst,
+    pub(crate) work: Work,
     pub(crate) level: simd::Level,
 }
 
@@ -102,12 +102,15 @@ impl Pmd {
         let exec = Executor {
             id: config.id,
             vlan_limit: config.vlan_limit,
+            reread: false,
             hasher: hasher.clone(),
             shared,
             ports: Ports::new(),
-            deferred: VecDeque::new(),
+            recirculated: Recirculated::new(),
             now_us: 0,
             random: config.hash_seed ^ which,
+            numbers: 0,
+            sample_seed: split_mix(&mut { config.hash_seed ^ which }),
             // Cores count from far apart, so that no two of them give a flow the same name.
             ufids: which << 48,
         };
@@ -118,6 +121,7 @@ impl Pmd {
             park: ParkingLot::new(limits),
             exec,
             burst: Burst::new(),
+            work: Work::new(),
             level: if config.vector { simd::Level::best() } else { simd::Level::PLAIN },
             config,
         };

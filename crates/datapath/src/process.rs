@@ -4,13 +4,15 @@
 //! 2. parked: packets of a flow that waits for its translation are set aside
 //! 3. cache: hash → megaflow, counted; what misses goes on the list of misses
 //! 4. megaflow: the misses through the ranked subtables; a hit is counted and enters the cache
-//! 5. finish, in order of arrival: actions, outputs, upcalls for what is left
+//! 5. finish (`finish`): actions by groups; then, in order of arrival, outputs and upcalls for what is left
 //!
-//! Recirculated packets go through the same stages afterwards, as bursts of their own. Each stage is one function, not
-//! inlined; those of 1, 3 and 4 are kernels (`stages`), compiled for several instruction sets.
+//! Recirculated packets go through stages 2 to 5 afterwards, as bursts of their own: keys and offsets stay in arrays, and only
+//! headers that actions left dirty are read again. Each stage is one function, not inlined; those of 1, 3 and 4 are kernels
+//! (`stages`), compiled for several instruction sets.
 
-use crate::actions::{PacketCtx, re_extract};
-use crate::megaflow::NO_OUTPUT;
+use crate::burst::Parsed;
+use crate::finish::Round;
+use crate::megaflow::NO_LIST;
 use crate::park::{Origin, Parked, new_ufid};
 use crate::pmd::Pmd;
 use crate::ports::PmdIo;
@@ -20,47 +22,9 @@ use flow::extract::{Layout, Metadata};
 use flow::{DpPort, FlowKey};
 use packet::{BATCH_MAX_PACKETS, Packet, PacketBatch, headers as h};
 
-/// Packets on their way through the stages; entry `i` of each array belongs to packet `i`.
-pub(crate) struct Burst {
-    pub(crate) packets: Vec<Packet>,
-    origins: Vec<Origin>,
-    pub(crate) hashes: [u64; BATCH_MAX_PACKETS],
-    /// Slot of the megaflow, [`MISS`] or [`WAITS`].
-    pub(crate) results: [u32; BATCH_MAX_PACKETS],
-    /// Port, when the megaflow's only action is an output.
-    pub(crate) outputs: [u32; BATCH_MAX_PACKETS],
-    pub(crate) misses: Vec<u32>,
-    pub(crate) keys: Box<[FlowKey; BATCH_MAX_PACKETS]>,
-    pub(crate) layouts: [Layout; BATCH_MAX_PACKETS],
-}
-
-impl Burst {
-    pub(crate) fn new() -> Burst {
-        Burst {
-            packets: Vec::with_capacity(BATCH_MAX_PACKETS),
-            origins: Vec::with_capacity(BATCH_MAX_PACKETS),
-            hashes: [0; BATCH_MAX_PACKETS],
-            results: [MISS; BATCH_MAX_PACKETS],
-            outputs: [NO_OUTPUT; BATCH_MAX_PACKETS],
-            misses: Vec::with_capacity(BATCH_MAX_PACKETS),
-            keys: Box::new([FlowKey::default(); BATCH_MAX_PACKETS]),
-            layouts: [Layout { l3: Layout::NONE, l4: Layout::NONE }; BATCH_MAX_PACKETS],
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.packets.len() == BATCH_MAX_PACKETS
-    }
-
-    fn push(&mut self, packet: Packet, origin: Origin) {
-        self.packets.push(packet);
-        self.origins.push(origin);
-    }
-}
-
 /// What happens to packets that miss.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum OnMiss {
+pub(crate) enum OnMiss {
     /// The first of a key becomes an upcall with a ticket, the rest wait behind it.
     Park,
     /// Each becomes an upcall of its own: it waited once already.
@@ -80,22 +44,21 @@ impl Pmd {
         }
         self.exec.ports.count_received(rx, packets, bytes);
         if shortest >= h::ETH_HEADER_BYTES && packets <= BATCH_MAX_PACKETS && self.exec.ports.has(rx) {
-            batch.move_into(&mut self.burst.packets);
-            self.burst.origins.resize(packets, Origin { rx_port: rx, depth: 0 });
+            batch.move_into(&mut self.burst.arrays.packets);
             self.forward_received(rx, io);
             return;
         }
         let known = self.exec.ports.has(rx);
         let mut packets = batch.drain();
         while packets.len() != 0 {
-            while !self.burst.is_full() {
+            while !self.burst.arrays.is_full() {
                 let Some(packet) = packets.next() else { break };
                 if !known {
                     self.exec.ports.drop_packet(packet, DropReason::PortRemoved, rx);
                 } else if packet.len() < h::ETH_HEADER_BYTES {
                     self.exec.ports.drop_packet(packet, DropReason::Runt, rx);
                 } else {
-                    self.burst.push(packet, Origin { rx_port: rx, depth: 0 });
+                    self.burst.arrays.packets.push(packet);
                 }
             }
             self.forward_received(rx, io);
@@ -108,20 +71,21 @@ impl Pmd {
         let (vlan_limit, template) = (self.config.vlan_limit, self.config.template);
         let kernel = Extract { burst: &mut self.burst, md, vlan_limit, template };
         self.exec.ports.stats.template_hits += simd::run(self.level, kernel);
-        self.forward(OnMiss::Park, io);
-        if !self.exec.deferred.is_empty() {
-            self.run_recirculated(io);
-        }
+        let first = self.exec.take_numbers(self.burst.arrays.packets.len());
+        self.burst.received = Some(Origin::fresh(rx, first));
+        let done = self.forward(OnMiss::Park, io);
+        self.run_rounds(done, io);
     }
 
     /// Sends parked packets on after the answer to their upcall.
     pub(crate) fn resume(&mut self, key: &FlowKey, parked: Vec<Parked>, io: &mut dyn PmdIo) {
+        let unread = Layout { l3: Layout::NONE, l4: Layout::NONE };
         for some in chunks(parked) {
             for Parked { packet, origin } in some {
-                self.burst.keys[self.burst.packets.len()] = *key;
-                self.burst.push(packet, origin);
+                let state = Parsed { key, layout: unread, dirty: true };
+                self.burst.arrays.push(packet, state, origin);
             }
-            extract_again(&mut self.burst, self.config.vlan_limit);
+            self.burst.arrays.refresh(self.config.vlan_limit);
             self.forward(OnMiss::Upcall, io);
         }
         self.run_recirculated(io);
@@ -130,22 +94,29 @@ impl Pmd {
     /// Takes recirculated packets through the stages until there are none. They may wait for a translation of their own,
     /// also when they waited for one before they were recirculated.
     pub(crate) fn run_recirculated(&mut self, io: &mut dyn PmdIo) {
-        while !self.exec.deferred.is_empty() {
-            while !self.burst.is_full() {
-                let Some(deferred) = self.exec.deferred.pop_front() else { break };
-                self.burst.keys[self.burst.packets.len()] = *deferred.key;
-                self.burst.push(deferred.packet, deferred.origin);
+        self.run_rounds(Round::Done, io);
+    }
+
+    /// The same behind a burst that ended so.
+    fn run_rounds(&mut self, mut round: Round, io: &mut dyn PmdIo) {
+        loop {
+            if round == Round::Done {
+                if self.exec.recirculated.is_empty() {
+                    return;
+                }
+                self.exec.recirculated.take_burst(&mut self.burst.arrays);
             }
-            extract_again(&mut self.burst, self.config.vlan_limit);
-            self.forward(OnMiss::Park, io);
+            self.burst.arrays.refresh(self.config.vlan_limit);
+            round = self.forward(OnMiss::Park, io);
         }
     }
 
     /// All stages behind extraction.
-    fn forward(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) {
+    fn forward(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) -> Round {
         let cached = self.cache.is_on();
         let parks = on_miss == OnMiss::Park && !self.park.is_empty();
         self.burst.results = [MISS; BATCH_MAX_PACKETS];
+        self.burst.lists = [NO_LIST; BATCH_MAX_PACKETS];
         if cached || parks {
             let kernel = Hash { burst: &mut self.burst, hasher: &self.exec.hasher, cache: &self.cache };
             simd::run(self.level, kernel);
@@ -154,14 +125,14 @@ impl Pmd {
             self.find_parked();
         }
         self.find(cached);
-        self.finish(on_miss, io);
+        self.finish(on_miss, io)
     }
 
     #[inline(never)]
     fn find_parked(&mut self) {
         let burst = &mut self.burst;
-        for i in 0..burst.packets.len() {
-            if self.park.find(burst.hashes[i], &burst.keys[i]).is_some() {
+        for i in 0..burst.arrays.packets.len() {
+            if self.park.find(burst.hashes[i], &burst.arrays.keys[i]).is_some() {
                 burst.results[i] = WAITS;
             }
         }
@@ -174,10 +145,10 @@ impl Pmd {
         if cached {
             let kernel = FindCached { burst, table, cache: &self.cache, now_ms };
             stats.cache_hits += simd::run(self.level, kernel);
-            self.cache.count_lookups(self.burst.packets.len() as u64);
+            self.cache.count_lookups(self.burst.arrays.packets.len() as u64);
         } else {
             burst.misses.clear();
-            let there = (0..burst.packets.len()).filter(|i| burst.results[*i] != WAITS);
+            let there = (0..burst.arrays.packets.len()).filter(|i| burst.results[*i] != WAITS);
             burst.misses.extend(there.map(|i| i as u32));
         }
         if self.burst.misses.is_empty() {
@@ -193,49 +164,16 @@ impl Pmd {
         stats.subtable_lookups += lookups;
     }
 
-    #[inline(never)]
-    fn finish(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) {
-        if self.finish_alike(io) {
-            return;
-        }
-        let mut packets = std::mem::take(&mut self.burst.packets);
-        for (i, packet) in packets.drain(..).enumerate() {
-            let (id, origin) = (self.burst.results[i], self.burst.origins[i]);
-            let Some(slot) = self.table.slots().get(id) else {
-                self.miss(packet, i, origin, on_miss, io);
-                continue;
-            };
-            if slot.output != NO_OUTPUT {
-                self.exec.ports.output(DpPort(slot.output), packet, origin.rx_port, io);
-                continue;
-            }
-            let mut view = PacketCtx::new(&mut self.burst.keys[i], self.burst.layouts[i], origin);
-            self.exec.run(packet, &mut view, slot.actions(), io);
-        }
-        self.burst.origins.clear();
-        self.burst.packets = packets;
-    }
-
-    /// Sends the whole burst at once when every packet of it goes to the same port and nowhere else; whether it did.
-    fn finish_alike(&mut self, io: &mut dyn PmdIo) -> bool {
-        let burst = &mut self.burst;
-        let n = burst.packets.len().min(BATCH_MAX_PACKETS);
-        let port = burst.outputs[0];
-        let others = burst.outputs[..n].iter().fold(0, |d, o| d | (o ^ port));
-        let unknown = burst.results[..n].iter().fold(false, |d, r| d | (*r >= WAITS));
-        if n == 0 || others != 0 || unknown || port == NO_OUTPUT {
-            return false;
-        }
-        let done = self.exec.ports.output_all(DpPort(port), &mut burst.packets, io);
-        if done {
-            burst.origins.clear();
-        }
-        done
-    }
-
     /// A packet without a megaflow, or one that waits for its flow's translation.
-    fn miss(&mut self, packet: Packet, i: usize, origin: Origin, on_miss: OnMiss, io: &mut dyn PmdIo) {
-        let (key, rx_port) = (&self.burst.keys[i], origin.rx_port);
+    pub(crate) fn miss(
+        &mut self,
+        packet: Packet,
+        i: usize,
+        origin: Origin,
+        on_miss: OnMiss,
+        io: &mut dyn PmdIo,
+    ) {
+        let (key, rx_port) = (&self.burst.arrays.keys[i], origin.rx_port);
         let hash = self.exec.hasher.key(key);
         let mut ticket = None;
         if on_miss == OnMiss::Park
@@ -288,11 +226,4 @@ fn chunks(parked: Vec<Parked>) -> impl Iterator<Item = Vec<Parked>> {
         let some: Vec<Parked> = rest.by_ref().take(BATCH_MAX_PACKETS).collect();
         (!some.is_empty()).then_some(some)
     })
-}
-
-/// Reads the headers of packets whose metadata is in their keys.
-fn extract_again(burst: &mut Burst, vlan_limit: u8) {
-    for (i, packet) in burst.packets.iter().enumerate() {
-        burst.layouts[i] = re_extract(&mut burst.keys[i], packet.data(), vlan_limit);
-    }
 }

@@ -4,10 +4,10 @@
 //! Loads that miss the processor's caches are asked for a pass ahead, so that they overlap; only when the structure they
 //! go to is large.
 
+use crate::burst::{Arrays, Burst};
 use crate::cache::SignatureCache;
 use crate::hash::{KeyHasher, split_mix};
 use crate::megaflow::{First, MegaflowTable};
-use crate::process::Burst;
 use flow::extract::{Metadata, extract};
 use flow::template::{Common, extract_common};
 use packet::BATCH_MAX_PACKETS;
@@ -32,7 +32,7 @@ impl Kernel for Extract<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) -> u64 {
-        let Burst { packets, keys, layouts, .. } = self.burst;
+        let Arrays { packets, keys, layouts, .. } = &mut *self.burst.arrays;
         let permuted = Common::new(&self.md, self.vlan_limit);
         let mut hits = 0;
         for ((packet, key), layout) in packets.iter().zip(&mut keys[..]).zip(layouts) {
@@ -72,7 +72,8 @@ impl Kernel for Hash<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, _: L) {
-        let Burst { packets, keys, hashes, .. } = self.burst;
+        let Burst { arrays, hashes, .. } = self.burst;
+        let (packets, keys) = (&arrays.packets, &arrays.keys);
         let far = self.cache.worth_prefetching();
         for (hash, key) in hashes.iter_mut().zip(&keys[..]).take(packets.len()) {
             *hash = self.hasher.key(key);
@@ -97,7 +98,7 @@ impl Kernel for FindCached<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, _: L) -> u64 {
         let FindCached { burst, table, cache, now_ms } = self;
-        let n = burst.packets.len().min(BATCH_MAX_PACKETS);
+        let n = burst.arrays.packets.len().min(BATCH_MAX_PACKETS);
         let mut hints = [MISS; BATCH_MAX_PACKETS];
         for (hint, hash) in hints.iter_mut().zip(&burst.hashes[..n]) {
             *hint = cache.hint(*hash).unwrap_or(MISS);
@@ -105,27 +106,27 @@ impl Kernel for FindCached<'_> {
         if table.worth_prefetching() {
             hints[..n].iter().for_each(|hint| table.prefetch(*hint));
             // Where the first packet has extension blocks, the others are likely to.
-            if burst.keys[0].base.shape != 0 {
+            if burst.arrays.keys[0].base.shape != 0 {
                 hints[..n].iter().for_each(|hint| table.prefetch_extensions(*hint));
             }
         }
         burst.misses.clear();
         let mut hits = 0;
-        for (i, (packet, hint)) in burst.packets.iter().zip(hints).enumerate() {
+        for (i, (packet, hint)) in burst.arrays.packets.iter().zip(hints).enumerate() {
             if burst.results[i] == WAITS {
                 continue;
             }
-            let (key, bytes) = (&burst.keys[i], packet.len() as u64);
+            let (key, bytes) = (&burst.arrays.keys[i], packet.len() as u64);
             let mut id = hint;
-            let mut output = table.hit(id, key, bytes, now_ms);
-            if output.is_none() && id != MISS {
+            let mut list = table.hit(id, key, bytes, now_ms);
+            if list.is_none() && id != MISS {
                 id = second_hint(cache, table, burst.hashes[i], key);
-                output = table.hit(id, key, bytes, now_ms);
+                list = table.hit(id, key, bytes, now_ms);
             }
-            match output {
-                Some(port) => {
+            match list {
+                Some(list) => {
                     burst.results[i] = id;
-                    burst.outputs[i] = port;
+                    burst.lists[i] = list;
                     hits += 1;
                 }
                 None => burst.misses.push(i as u32),
@@ -161,18 +162,18 @@ impl Kernel for FindMegaflows<'_> {
         let (mut hits, mut lookups) = (0, 0);
         let Some(first) = burst.misses.first() else { return (0, 0) };
         // Packets of one burst come from one port, but for recirculated ones.
-        let mut port = burst.keys[*first as usize].base.in_port;
+        let mut port = burst.arrays.keys[*first as usize].base.in_port;
         let mut rank = table.rank_of(port);
         let mut firsts = [First::NONE; BATCH_MAX_PACKETS];
         if let Some(rank) = rank.filter(|_| table.worth_prefetching() && burst.misses.len() > 1) {
             for &i in &burst.misses {
-                firsts[i as usize] = table.prefetch_first(rank, &burst.keys[i as usize]);
+                firsts[i as usize] = table.prefetch_first(rank, &burst.arrays.keys[i as usize]);
             }
             firsts.iter().for_each(|first| table.prefetch_slot(*first));
         }
         for &i in &burst.misses {
             let i = i as usize;
-            let key = &burst.keys[i];
+            let key = &burst.arrays.keys[i];
             if key.base.in_port != port {
                 port = key.base.in_port;
                 rank = table.rank_of(port);
@@ -182,9 +183,9 @@ impl Kernel for FindMegaflows<'_> {
             let found = table.lookup_in(rank, key, firsts[i]);
             let Some(id) = found.id else { continue };
             let Some(slot) = table.slab().get_mut(id) else { continue };
-            slot.account(burst.packets[i].len() as u64, key.base.tcp_flags, self.now_ms);
+            slot.account(burst.arrays.packets[i].len() as u64, key.base.tcp_flags, self.now_ms);
             burst.results[i] = id;
-            burst.outputs[i] = slot.output;
+            burst.lists[i] = slot.list;
             hits += 1;
             lookups += u64::from(found.visited);
             if let Some(cache) = &mut self.cache

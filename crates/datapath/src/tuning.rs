@@ -23,6 +23,9 @@ pub struct PmdTuning {
     pub cache_insert_inv_prob: u32,
     /// Sort each port's masks by hits; else they stay in the order in which they were made.
     pub rank: bool,
+    /// Run actions over groups of packets whose megaflows have the same actions; else packet by packet, and read all headers
+    /// of recirculated packets again.
+    pub group: bool,
     /// Masks (subtables) that the megaflows of one input port may have. A megaflow that would bring one more is refused, and
     /// its packets go on by the slow path: so a sender who makes masks multiply slows the lookups of its own port down,
     /// within bounds, and of no other.
@@ -31,7 +34,7 @@ pub struct PmdTuning {
 
 impl Default for PmdTuning {
     fn default() -> PmdTuning {
-        PmdTuning { cache_insert_inv_prob: 1, rank: true, masks_per_port_max: 512 }
+        PmdTuning { cache_insert_inv_prob: 1, rank: true, group: true, masks_per_port_max: 512 }
     }
 }
 
@@ -50,6 +53,7 @@ impl Pmd {
     /// Changes the tuning, between bursts. Masks above a lowered bound stay until their flows go.
     pub fn set_tuning(&mut self, tuning: PmdTuning) {
         self.config.tuning = tuning;
+        self.exec.reread = !tuning.group;
         self.table.set_masks_per_port_max(tuning.masks_per_port_max);
         self.cache.set_on(tuning.cache_insert_inv_prob != 0);
     }

@@ -21,6 +21,8 @@ pub enum Optimisation {
     Simd,
     /// Common packets parsed by the template.
     Template,
+    /// Actions over groups of packets.
+    Groups,
     /// A transmit batch of a `system` port in one call.
     Sendmmsg,
     /// The receive ring of `system` ports.
@@ -32,11 +34,16 @@ pub enum Optimisation {
 }
 
 /// All of them: name, and what is done in its place.
-const TABLE: [(Optimisation, &str, &str); 8] = [
+const TABLE: [(Optimisation, &str, &str); 9] = [
     (Optimisation::Ranking, "ranking", "masks of a port are tried in the order in which they were made"),
     (Optimisation::Cache, "cache", "no flow cache, whatever emc-insert-inv-prob and smc-enable say"),
     (Optimisation::Simd, "simd", "stages run as compiled for any processor"),
     (Optimisation::Template, "template", "every packet is parsed by the general parser"),
+    (
+        Optimisation::Groups,
+        "groups",
+        "actions run packet by packet, and the headers of recirculated packets are read again",
+    ),
     (
         Optimisation::Sendmmsg,
         "sendmmsg",
@@ -159,7 +166,8 @@ impl Ablation {
             true => wanted.cache_insert_inv_prob,
             false => 0,
         };
-        PmdTuning { cache_insert_inv_prob, rank: self.has(Optimisation::Ranking), ..wanted }
+        let (rank, group) = (self.has(Optimisation::Ranking), self.has(Optimisation::Groups));
+        PmdTuning { cache_insert_inv_prob, rank, group, ..wanted }
     }
 
     /// How a `system` port is opened.
@@ -188,16 +196,17 @@ mod tests {
                 core.tuning.cache_insert_inv_prob != 0,
                 core.vector,
                 core.template,
+                core.tuning.group,
                 port.sendmmsg,
                 port.rx_method == RxMethod::Ring,
                 port.tx_offload,
                 ablation.has(Optimisation::Threads),
             ]
         };
-        assert_eq!(state(&Ablation::default()), [true; 8]);
+        assert_eq!(state(&Ablation::default()), [true; 9]);
         for (n, (optimisation, name, _)) in TABLE.into_iter().enumerate() {
             assert_eq!(name.parse(), Ok(optimisation));
-            let mut wanted = [true; 8];
+            let mut wanted = [true; 9];
             wanted[n] = false;
             assert_eq!(state(&Ablation::new([optimisation])), wanted, "{name}");
         }

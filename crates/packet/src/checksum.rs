@@ -1,6 +1,7 @@
 //! The Internet checksum (RFC 1071), whole and incremental (RFC 1624 eqn. 3).
 
 /// One's-complement sum of `data`, added to `sum`; not yet folded. An odd last byte counts as the high half of a word.
+#[inline]
 pub fn sum(data: &[u8], sum: u64) -> u64 {
     let mut acc = sum;
     let mut words = data.chunks_exact(4);
@@ -14,6 +15,7 @@ pub fn sum(data: &[u8], sum: u64) -> u64 {
 }
 
 /// Folds a sum to 16 bits without complementing.
+#[inline]
 pub fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -32,6 +34,7 @@ pub fn update16(csum: u16, old: u16, new: u16) -> u16 {
 }
 
 /// The checksum `csum` after a covered aligned byte range changed from `old` to `new` (same even length).
+#[inline]
 pub fn update_bytes(csum: u16, old: &[u8], new: &[u8]) -> u16 {
     debug_assert_eq!(old.len(), new.len());
     debug_assert_eq!(old.len() % 2, 0);

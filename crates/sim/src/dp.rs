@@ -434,6 +434,7 @@ impl SimDatapath {
                 tuning: PmdTuning {
                     cache_insert_inv_prob: (seed >> 2 & 3) as u32,
                     rank: seed & 16 == 0,
+                    group: seed & 32 == 0,
                     ..PmdTuning::default()
                 },
                 ..PmdConfig::new(id, seed)

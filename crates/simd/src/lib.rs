@@ -204,6 +204,39 @@ fn run_vbmi<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(VbmiLanes)
 }
 
+/// Bit `i` says that `values[i]` is `wanted`: the plain version of [`equal_u32`], and its oracle.
+#[inline(always)]
+pub fn equal_u32_plain(values: &[u32; 32], wanted: u32) -> u32 {
+    let mut hits = 0;
+    for (i, v) in values.iter().enumerate() {
+        hits |= u32::from(*v == wanted) << i;
+    }
+    hits
+}
+
+/// Bit `i` says that `values[i]` is `wanted`: by SSE2, which every x86-64 has.
+#[inline(always)]
+pub fn equal_u32(values: &[u32; 32], wanted: u32) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{
+            _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32,
+            _mm_set1_epi32,
+        };
+        let at = values.as_ptr();
+        // SAFETY: eight loads of 16 bytes each are the 128 bytes of `values`, need no alignment, and SSE2 is part of x86-64.
+        unsafe {
+            let wanted = _mm_set1_epi32(wanted as i32);
+            let four = |n: usize| _mm_cmpeq_epi32(_mm_loadu_si128(at.add(4 * n).cast()), wanted);
+            let eight = |n: usize| _mm_packs_epi32(four(n), four(n + 1));
+            let sixteen = |n: usize| _mm_movemask_epi8(_mm_packs_epi16(eight(n), eight(n + 2))) as u32;
+            sixteen(0) | sixteen(4) << 16
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    equal_u32_plain(values, wanted)
+}
+
 /// Asks for the cache lines of a value that will soon be read. Does nothing where there is no such instruction.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {

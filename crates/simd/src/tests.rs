@@ -80,4 +80,10 @@ proptest! {
         let values = values.map(|v| v ^ high);
         prop_assert_eq!(equal_u16(&values, wanted ^ high), equal_u16_plain(&values, wanted ^ high));
     }
+
+    #[test]
+    fn wide_compare_is_the_plain_compare(values in prop::collection::vec(0..4u32, 32), high: u32, wanted in 0..4u32) {
+        let values: [u32; 32] = std::array::from_fn(|i| values[i] ^ high);
+        prop_assert_eq!(equal_u32(&values, wanted ^ high), equal_u32_plain(&values, wanted ^ high));
+    }
 }

@@ -125,7 +125,7 @@ impl Programs<'_> {
             Side::Before => {
                 vec![daemons::start_sluice(netns, self.before.context("no other build")?, &[], cpu)?]
             }
-            Side::Ovs => daemons::start_stock(netns, daemons::stock(), &[], cpu)?,
+            Side::Ovs => daemons::start_stock(netns, daemons::stock(), &[], &[], cpu)?,
             _ => bail!("{}: not measured by its first packets", side.name()),
         })
     }

@@ -12,6 +12,9 @@ pub(crate) const MANY_FLOWS: u64 = 100_000;
 /// What a side is called that goes without its cache.
 pub(crate) const NO_CACHE: &str = ", no cache";
 
+/// How often the packets of the longest pipeline are recirculated.
+pub(crate) const RECIRCULATIONS_MAX: u64 = 3;
+
 /// A lab, and whether its cache is to be on in a turn.
 struct Turn {
     lab: usize,

@@ -43,7 +43,7 @@ impl RuleSide {
     fn start(&self, netns: &Netns) -> Result<Vec<Daemon>> {
         match self {
             RuleSide::Sluice(_, program) => Ok(vec![daemons::start_sluice(netns, program, &[], None)?]),
-            RuleSide::Ovs => daemons::start_stock(netns, daemons::stock(), &[], None),
+            RuleSide::Ovs => daemons::start_stock(netns, daemons::stock(), &[], &[], None),
         }
     }
 }

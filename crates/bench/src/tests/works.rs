@@ -1,7 +1,9 @@
 //! Capture files and rules.
 
 use crate::frames::FRAME_BYTES;
-use crate::works::{MASKS, PORTS, SUBTABLES, Work, capture, many_masks, one_mask, shared_subtables, shuffle};
+use crate::works::{
+    MASKS, PORTS, SUBTABLES, Work, capture, many_masks, one_mask, pipeline, shared_subtables, shuffle,
+};
 use std::collections::BTreeSet;
 use std::path::Path;
 use testkit::TempDir;
@@ -83,6 +85,21 @@ fn subtables_are_shared_as_said() {
         }
         let masks: BTreeSet<u32> = shares.iter().flatten().map(|(length, _)| *length).collect();
         assert_eq!((masks.len() as u32, work.megaflows as u32), (SUBTABLES, SUBTABLES));
+    }
+}
+
+#[test]
+fn pipelines_have_a_table_more_than_recirculations() {
+    let folder = TempDir::new("works").unwrap();
+    for recirculations in [0, 3] {
+        let work = pipeline(&folder, 1000, recirculations).unwrap();
+        assert_eq!((work.rules.len(), work.megaflows), (recirculations as usize + 1, work.rules.len()));
+        let (last, others) = work.rules.split_last().unwrap();
+        assert!(last.ends_with(",output:100"), "{last}");
+        assert!(
+            others.iter().zip(1..).all(|(r, next)| r.ends_with(&format!(",debug_recirc,resubmit(,{next})")))
+        );
+        assert_eq!(frames(&work.sources[0].file).len(), 1000);
     }
 }
 

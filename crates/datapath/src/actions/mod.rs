@@ -5,30 +5,35 @@
 //! - A truncation applies to the next output or userspace action. A cut packet is no large segment any more: a checksum
 //!   that a device was to fill in is completed over the whole packet first, then the packet is cut and its offload
 //!   metadata cleared. Less than an Ethernet header is never left.
-//! - The header fields of the packet's key are not kept up to date action by action: they are read from the frame again where
-//!   something needs them (an upcall, a recirculation, a rewrite behind a VLAN action). Metadata, which no frame
-//!   carries, is changed in the key.
+//! - The packet's key follows each rewrite. What changes more of a frame than the key shows marks its headers dirty: they are
+//!   read from the frame again where something needs them (an upcall, a recirculation, a further rewrite). The full
+//!   extraction is the oracle of the key.
 //! - Recirculated packets are put off until the burst's own packets are done, first in first out, bounded in depth and number.
 //! - An action that does not fit the packet drops it ([`DropReason::BadAction`]); set actions on the ports of a later
 //!   fragment, which has none, do nothing.
 
+mod group;
 mod help;
+mod packet_wise;
 mod set;
 mod sums;
+mod vlan;
 
+pub(crate) use group::{Fate, Work};
 pub use help::{NoHelp, Part, with_help};
+pub(crate) use packet_wise::PacketCtx;
 #[cfg(test)]
 pub(crate) use sums::{complete, sctp_sum};
 
-use crate::hash::KeyHasher;
+use crate::burst::{HeaderCtx, Parsed, Recirculated};
+use crate::hash::{KeyHasher, split_mix};
 use crate::meter::DpShared;
 use crate::park::{Origin, new_ufid};
 use crate::ports::{PmdIo, Ports};
-use dpif::{DpAction, DpifError, DropReason, PmdId, SetAction, Upcall, UpcallKind, UserCookie, XlateDrop};
+use dpif::{DpAction, DpifError, DropReason, PmdId, SetAction, Upcall, UpcallKind, UserCookie};
 use flow::extract::{Layout, Metadata, extract};
-use flow::{FlowKey, VlanTag, shape};
+use flow::{DpPort, FlowKey, shape};
 use packet::{Offload, Packet, headers as h};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Actions nest at most so deep.
@@ -37,41 +42,6 @@ pub const ACTION_NESTING_MAX: usize = 8;
 pub const ACTIONS_MAX: usize = 8192;
 /// A packet is recirculated at most so often.
 pub const RECIRC_DEPTH_MAX: u8 = 6;
-/// Recirculated packets that wait at once.
-const DEFERRED_MAX: usize = 1024;
-
-/// A packet on its way round.
-pub(crate) struct Deferred {
-    pub(crate) packet: Packet,
-    /// Its metadata; the rest is read from the frame again.
-    pub(crate) key: Box<FlowKey>,
-    pub(crate) origin: Origin,
-}
-
-/// What is known of the packet beside its bytes while actions run.
-pub(crate) struct PacketCtx<'a> {
-    pub(crate) key: &'a mut FlowKey,
-    pub(crate) layout: Layout,
-    pub(crate) origin: Origin,
-    /// Headers moved since `layout` and the header fields of `key` were read.
-    layout_stale: bool,
-    truncate: Option<u32>,
-    /// A copy of the packet went on.
-    pub(crate) used: bool,
-}
-
-impl<'a> PacketCtx<'a> {
-    /// A view of a packet just extracted.
-    pub(crate) fn new(key: &'a mut FlowKey, layout: Layout, origin: Origin) -> PacketCtx<'a> {
-        PacketCtx { key, layout, origin, layout_stale: false, truncate: None, used: false }
-    }
-
-    fn refresh(&mut self, packet: &Packet, vlan_limit: u8) {
-        self.layout = re_extract(self.key, packet.data(), vlan_limit);
-        self.layout_stale = false;
-    }
-}
-
 /// Reads the headers of `frame` into `key`, whose metadata (ports, marks, tunnel, connection) stay.
 pub fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
     let (b, had) = (key.base, key.base.shape);
@@ -109,16 +79,17 @@ fn has_effect(action: &DpAction) -> bool {
 /// [`crate::PmdConfig`]. `false`: it does not fit the packet, which a core would drop, or is no rewrite.
 pub fn rewrite(packet: &mut Packet, key: &mut FlowKey, action: &DpAction, vlan_limit: u8) -> bool {
     let mut now = *key;
-    let layout = re_extract(&mut now, packet.data(), vlan_limit);
-    let mut view = PacketCtx::new(&mut now, layout, Origin { rx_port: key.in_port(), depth: 0 });
+    let mut layout = re_extract(&mut now, packet.data(), vlan_limit);
+    let mut dirty = false;
+    let mut headers = HeaderCtx { key: &mut now, layout: &mut layout, dirty: &mut dirty, vlan_limit };
     let fits = match action {
-        DpAction::Set(set) => set::apply(set, packet, &mut view, vlan_limit),
-        DpAction::PushVlan { tpid, tci } => push_vlan(packet, &mut view, *tpid, *tci),
-        DpAction::PopVlan => pop_vlan(packet, &mut view),
+        DpAction::Set(set) => set::apply(set, packet, &mut headers),
+        DpAction::PushVlan { tpid, tci } => vlan::push(packet, &mut headers, *tpid, *tci),
+        DpAction::PopVlan => vlan::pop(packet, &mut headers),
         _ => Err(Misfit),
     };
     if fits.is_ok() {
-        re_extract(&mut now, packet.data(), vlan_limit);
+        headers.refresh(packet);
         *key = now;
     }
     fits.is_ok()
@@ -157,182 +128,60 @@ pub(crate) fn validate(actions: &[DpAction]) -> Result<(), DpifError> {
 pub(crate) struct Executor {
     pub(crate) id: PmdId,
     pub(crate) vlan_limit: u8,
+    /// Trust no key that rewrites have kept: read the headers of each packet that was rewritten again.
+    pub(crate) reread: bool,
     pub(crate) hasher: KeyHasher,
     pub(crate) shared: Arc<DpShared>,
     pub(crate) ports: Ports,
-    pub(crate) deferred: VecDeque<Deferred>,
+    pub(crate) recirculated: Recirculated,
     pub(crate) now_us: u64,
     pub(crate) random: u64,
+    /// Packets that came in so far: what the next one is called by.
+    pub(crate) numbers: u64,
+    pub(crate) sample_seed: u64,
     pub(crate) ufids: u64,
 }
 
-/// Whether the list goes on with the packet after an action.
-enum Step {
-    Next(Packet),
-    Done,
-}
-
 impl Executor {
-    /// Runs `actions` on `packet`, which ends here: sent, handed up, put off, dropped or consumed.
-    pub(crate) fn run(
-        &mut self,
-        mut packet: Packet,
-        view: &mut PacketCtx<'_>,
-        actions: &[DpAction],
-        io: &mut dyn PmdIo,
-    ) {
-        let last = actions.iter().rposition(has_effect);
-        for (i, action) in actions.iter().enumerate() {
-            match self.step(packet, view, action, Some(i) == last, io) {
-                Step::Next(p) => packet = p,
-                Step::Done => return,
-            }
-        }
-        self.end(packet, view);
+    /// The numbers of so many packets that come in: the first of them.
+    #[inline]
+    pub(crate) fn take_numbers(&mut self, packets: usize) -> u64 {
+        let first = self.numbers;
+        self.numbers = first.wrapping_add(packets as u64);
+        first
     }
 
-    fn end(&mut self, packet: Packet, view: &PacketCtx<'_>) {
-        if view.used {
-            self.ports.consume(packet);
-        } else {
-            self.ports.drop_wanted(packet, XlateDrop::Ok, view.origin.rx_port);
-        }
+    /// Whether a sample of that probability is taken of this packet. The seed, the packet and the action's place decide.
+    fn fires(&self, probability: u32, packet: u64, place: u64) -> bool {
+        let mut state = packet.wrapping_mul(0xd605_1ca5_2ee1_d2a9) ^ place ^ self.sample_seed;
+        probability != 0 && (split_mix(&mut state) >> 32) as u32 <= probability
     }
 
-    fn step(
-        &mut self,
-        mut packet: Packet,
-        view: &mut PacketCtx<'_>,
-        action: &DpAction,
-        is_last: bool,
-        io: &mut dyn PmdIo,
-    ) -> Step {
-        let fits = match action {
-            DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_) => {
-                return self.deliver(packet, view, action, is_last, io);
-            }
-            DpAction::Sample { probability, actions } => {
-                if !self.fires(*probability) {
-                    return Step::Next(packet);
-                }
-                return self.nested(packet, view, actions, is_last, io);
-            }
-            DpAction::Clone(actions) => return self.nested(packet, view, actions, is_last, io),
-            DpAction::Set(set) => set::apply(set, &mut packet, view, self.vlan_limit),
-            DpAction::PushVlan { tpid, tci } => push_vlan(&mut packet, view, *tpid, *tci),
-            DpAction::PopVlan => pop_vlan(&mut packet, view),
-            DpAction::Hash { .. }
-            | DpAction::PushMpls { .. }
-            | DpAction::PopMpls { .. }
-            | DpAction::Ct(_)
-            | DpAction::CtClear
-            | DpAction::PushEth { .. }
-            | DpAction::PopEth
-            | DpAction::CheckPktLen { .. }
-            | DpAction::DecTtl(_)
-            | DpAction::Foreign { .. } => Err(Misfit),
-            DpAction::Trunc(bytes) => {
-                view.truncate = Some(*bytes);
-                Ok(())
-            }
-            DpAction::Meter(id) => {
-                if !self.shared.admit(*id, packet.len() as u64, self.now_us) {
-                    self.ports.drop_packet(packet, DropReason::Meter, view.origin.rx_port);
-                    return Step::Done;
-                }
-                Ok(())
-            }
-            DpAction::Drop(reason) => {
-                self.ports.drop_wanted(packet, *reason, view.origin.rx_port);
-                return Step::Done;
-            }
+    /// Puts a packet off until the burst is done. `origin` counts this recirculation.
+    pub(crate) fn recirculate(&mut self, packet: Packet, state: Parsed<'_>, origin: Origin, id: u32) {
+        let pushed = match origin.depth <= RECIRC_DEPTH_MAX {
+            true => self.recirculated.push(packet, state, origin, id),
+            false => Err(packet),
         };
-        if fits.is_err() {
-            self.ports.drop_packet(packet, DropReason::BadAction, view.origin.rx_port);
-            return Step::Done;
+        match pushed {
+            Ok(()) => self.ports.stats.recirculated += 1,
+            Err(packet) => self.ports.drop_packet(packet, DropReason::RecirculationLimit, origin.rx_port),
         }
-        Step::Next(packet)
     }
 
-    /// Gives the packet, or a copy when later actions need it, to where `action` says.
-    fn deliver(
+    /// Hands a packet to the slow path by an action, with the key of the frame that it is by now.
+    pub(crate) fn userspace(
         &mut self,
         packet: Packet,
-        view: &mut PacketCtx<'_>,
-        action: &DpAction,
-        is_last: bool,
-        io: &mut dyn PmdIo,
-    ) -> Step {
-        let (mut out, rest) = if is_last {
-            (packet, Step::Done)
-        } else {
-            view.used = true;
-            (self.ports.copy(&packet), Step::Next(packet))
-        };
-        match action {
-            DpAction::Output(port) => {
-                truncate(&mut out, view.truncate.take());
-                self.ports.output(*port, out, view.origin.rx_port, io);
-            }
-            DpAction::Userspace(cookie) => {
-                truncate(&mut out, view.truncate.take());
-                self.userspace(out, view, *cookie, io);
-            }
-            DpAction::Recirc(id) => self.recirculate(out, view, id.0),
-            _ => unreachable!("only actions that deliver by themselves come here"),
-        }
-        rest
-    }
-
-    fn nested(
-        &mut self,
-        packet: Packet,
-        view: &mut PacketCtx<'_>,
-        actions: &[DpAction],
-        is_last: bool,
-        io: &mut dyn PmdIo,
-    ) -> Step {
-        if is_last {
-            self.run(packet, view, actions, io);
-            return Step::Done;
-        }
-        if !actions.iter().any(has_effect) {
-            return Step::Next(packet);
-        }
-        let copy = self.ports.copy(&packet);
-        view.used = true;
-        let mut key = *view.key;
-        let mut inner = PacketCtx { key: &mut key, ..*view };
-        self.run(copy, &mut inner, actions, io);
-        Step::Next(packet)
-    }
-
-    /// Whether a sample of that probability is taken this time.
-    fn fires(&mut self, probability: u32) -> bool {
-        probability != 0 && (crate::hash::split_mix(&mut self.random) >> 32) as u32 <= probability
-    }
-
-    fn recirculate(&mut self, packet: Packet, view: &PacketCtx<'_>, id: u32) {
-        let depth = view.origin.depth + 1;
-        if depth > RECIRC_DEPTH_MAX || self.deferred.len() >= DEFERRED_MAX {
-            return self.ports.drop_packet(packet, DropReason::RecirculationLimit, view.origin.rx_port);
-        }
-        self.ports.stats.recirculated += 1;
-        let mut key = Box::new(*view.key);
-        key.base.recirc_id = id;
-        self.deferred.push_back(Deferred { packet, key, origin: Origin { depth, ..view.origin } });
-    }
-
-    fn userspace(
-        &mut self,
-        packet: Packet,
-        view: &mut PacketCtx<'_>,
+        state: Parsed<'_>,
+        rx_port: DpPort,
         cookie: UserCookie,
         io: &mut dyn PmdIo,
     ) {
-        // Read from a copy that may be cut: so that the key tells no header that the packet lacks.
-        let mut key = *view.key;
-        re_extract(&mut key, packet.data(), self.vlan_limit);
+        let mut key = *state.key;
+        if state.dirty {
+            re_extract(&mut key, packet.data(), self.vlan_limit);
+        }
         let hash = self.hasher.key(&key);
         let upcall = Box::new(Upcall {
             kind: UpcallKind::Action(cookie),
@@ -340,51 +189,34 @@ impl Executor {
             key,
             ufid: new_ufid(&self.hasher, hash, &mut self.ufids),
             pmd: self.id,
-            rx_port: view.origin.rx_port,
+            rx_port,
             ticket: None,
             received_us: self.now_us,
         });
         match io.upcall(upcall) {
             Ok(()) => self.ports.ledger.upcalled += 1,
-            Err(back) => {
-                self.ports.drop_packet(back.packet, DropReason::UpcallQueueFull, view.origin.rx_port);
-            }
+            Err(back) => self.ports.drop_packet(back.packet, DropReason::UpcallQueueFull, rx_port),
         }
     }
+}
+
+/// What an action is told apart by from all others of a flow: entry `i` of the list of that place, 0 for the flow's own.
+fn inner_place(list: u64, i: usize) -> u64 {
+    list.wrapping_mul(ACTIONS_MAX as u64 + 1).wrapping_add(i as u64 + 1)
 }
 
 /// An action does not fit the packet.
 pub(crate) struct Misfit;
 
-fn truncate(packet: &mut Packet, bytes: Option<u32>) {
-    let Some(bytes) = bytes else { return };
+/// Whether the packet was cut.
+fn truncate(packet: &mut Packet, bytes: Option<u32>) -> bool {
+    let Some(bytes) = bytes else { return false };
     let keep = (bytes as usize).max(h::ETH_HEADER_BYTES);
-    if keep < packet.len() {
+    let cuts = keep < packet.len();
+    if cuts {
         sums::complete(packet);
         packet.set_len(keep);
         packet.offload = Offload::NONE;
     }
-}
-
-fn push_vlan(packet: &mut Packet, view: &mut PacketCtx<'_>, tpid: u16, tci: u16) -> Result<(), Misfit> {
-    if packet.len() < h::ETH_HEADER_BYTES {
-        return Err(Misfit);
-    }
-    packet.insert(12, h::VLAN_TAG_BYTES);
-    let tag = &mut packet.data_mut()[12..16];
-    tag[..2].copy_from_slice(&tpid.to_be_bytes());
-    tag[2..].copy_from_slice(&(tci & !VlanTag::PRESENT).to_be_bytes());
-    view.layout_stale = true;
-    Ok(())
-}
-
-fn pop_vlan(packet: &mut Packet, view: &mut PacketCtx<'_>) -> Result<(), Misfit> {
-    let tpid = h::be16(packet.data(), 12);
-    let tagged = matches!(tpid, Some(h::ETH_TYPE_VLAN | h::ETH_TYPE_VLAN_8021AD));
-    if !tagged || packet.len() < h::ETH_HEADER_BYTES + h::VLAN_TAG_BYTES {
-        return Err(Misfit);
-    }
-    packet.remove(12, h::VLAN_TAG_BYTES);
-    view.layout_stale = true;
-    Ok(())
+    cuts
 }

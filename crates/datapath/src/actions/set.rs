@@ -1,29 +1,22 @@
 //! Set actions: rewriting fields of one header, under a mask, with the checksums that cover them.
 //!
 //! Offsets come from the packet's [`Layout`]; a header that the key does not tell is a misfit. Rewriting changes no
-//! structure, so layout, EtherType and protocol in the view stay right; other header fields in its key do not.
+//! structure, so the layout stays right. The key follows each rewrite; after those of ICMPv6, whose type decides which
+//! fields there are, the headers are dirty.
 
+use super::Misfit;
 use super::sums::{self, Field};
-use super::{Misfit, PacketCtx};
+use crate::burst::HeaderCtx;
 use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
 use flow::extract::Layout;
 use flow::{nw_frag, shape};
 use packet::Packet;
 use packet::headers as h;
 
-/// Rewrites the packet, or metadata in the view's key.
-pub(super) fn apply(
-    set: &SetAction,
-    packet: &mut Packet,
-    view: &mut PacketCtx<'_>,
-    vlan_limit: u8,
-) -> Result<(), Misfit> {
-    let needs_headers = !matches!(set, SetAction::Eth(_) | SetAction::SkbMark(_) | SetAction::SkbPriority(_));
-    if needs_headers && view.layout_stale {
-        view.refresh(packet, vlan_limit);
-    }
+/// Rewrites the packet and its key, or metadata in the key.
+pub(super) fn apply(set: &SetAction, packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
     match set {
-        SetAction::Eth(m) => eth(packet, m)?,
+        SetAction::Eth(m) => eth(packet, view, m)?,
         SetAction::Ipv4(m) => ipv4(packet, view, m)?,
         SetAction::Ipv6(m) => ipv6(packet, view, m)?,
         SetAction::Tcp(m) => ports(packet, view, m, h::IPPROTO_TCP)?,
@@ -37,9 +30,13 @@ pub(super) fn apply(
             view.key.base.pkt_mark = view.key.base.pkt_mark & !m.mask | m.value & m.mask;
         }
         SetAction::SkbPriority(priority) => {
-            // The block may be needed for the priority alone, or not any more: the next extraction decides.
             view.key.arp.skb_priority = *priority;
-            view.key.base.shape |= shape::ARP;
+            if *priority != 0 {
+                view.key.base.shape |= shape::ARP;
+            } else if view.key.has(shape::ARP) {
+                // Whether the block is needed for anything else, the next extraction decides.
+                *view.dirty = true;
+            }
         }
         // No port here wraps packets, and no rule labels them.
         SetAction::Tunnel(_) | SetAction::Mpls(_) => return Err(Misfit),
@@ -47,11 +44,13 @@ pub(super) fn apply(
     Ok(())
 }
 
+#[inline(always)]
 fn bytes<const N: usize>(packet: &Packet, at: usize) -> Result<[u8; N], Misfit> {
     h::array(packet.data(), at).ok_or(Misfit)
 }
 
 /// Writes `value` under `mask` at `at`; the bytes before and after.
+#[inline(always)]
 fn write<const N: usize>(
     packet: &mut Packet,
     at: usize,
@@ -68,17 +67,24 @@ fn offset(at: u16) -> Result<usize, Misfit> {
     if at == Layout::NONE { Err(Misfit) } else { Ok(at.into()) }
 }
 
-fn eth(packet: &mut Packet, m: &Masked<EthSet>) -> Result<(), Misfit> {
+/// Rewrites the addresses of the Ethernet header.
+#[inline(always)]
+pub(super) fn eth(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<EthSet>) -> Result<(), Misfit> {
     if packet.len() < h::ETH_HEADER_BYTES {
         return Err(Misfit);
     }
-    write(packet, 0, m.value.dst, m.mask.dst)?;
-    write(packet, 6, m.value.src, m.mask.src)?;
+    let addresses = packet.data_mut().first_chunk_mut::<12>().ok_or(Misfit)?;
+    let word = |part: &[u8]| part.iter().rev().fold(0, |word, b| word << 8 | u128::from(*b));
+    let both = |a: &EthSet| word(&a.src) << 48 | word(&a.dst);
+    let new = word(addresses) & !both(&m.mask) | both(&m.value) & both(&m.mask);
+    addresses.copy_from_slice(&new.to_le_bytes()[..12]);
+    view.key.base.dl_dst.copy_from_slice(&new.to_le_bytes()[..6]);
+    view.key.base.dl_src.copy_from_slice(&new.to_le_bytes()[6..12]);
     Ok(())
 }
 
 /// The transport checksum that covers the pseudo-header, if the packet has one.
-fn transport_sum(view: &PacketCtx<'_>) -> Option<Field> {
+fn transport_sum(view: &HeaderCtx<'_>) -> Option<Field> {
     let l4 = offset(view.layout.l4).ok()?;
     match view.key.base.nw_proto {
         h::IPPROTO_TCP => Some(Field { at: l4 + 16, zero_is_none: false }),
@@ -90,41 +96,66 @@ fn transport_sum(view: &PacketCtx<'_>) -> Option<Field> {
     }
 }
 
-fn ipv4(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<Ipv4Set>) -> Result<(), Misfit> {
+/// Rewrites the IPv4 header.
+#[inline(always)]
+pub(super) fn ipv4(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv4Set>) -> Result<(), Misfit> {
+    view.refresh(packet);
     if view.key.base.dl_type != h::ETH_TYPE_IP {
         return Err(Misfit);
     }
     let l3 = offset(view.layout.l3)?;
-    let before: [u8; h::IPV4_HEADER_BYTES] = bytes(packet, l3)?;
-    write(packet, l3 + 1, [m.value.tos], [m.mask.tos])?;
-    write(packet, l3 + 8, [m.value.ttl], [m.mask.ttl])?;
-    let src = write(packet, l3 + 12, m.value.src.to_be_bytes(), m.mask.src.to_be_bytes())?;
-    let dst = write(packet, l3 + 16, m.value.dst.to_be_bytes(), m.mask.dst.to_be_bytes())?;
-    let after: [u8; h::IPV4_HEADER_BYTES] = bytes(packet, l3)?;
-    sums::body_changed(packet, Field { at: l3 + 10, zero_is_none: false }, &before, &after);
-    if let Some(field) = transport_sum(view) {
-        sums::pseudo_changed(packet, field, &src.0, &src.1);
-        sums::pseudo_changed(packet, field, &dst.0, &dst.1);
+    let is_partial = sums::is_partial(packet, l3 + 10);
+    let header =
+        packet.data_mut().get_mut(l3..).and_then(<[u8]>::first_chunk_mut::<{ h::IPV4_HEADER_BYTES }>);
+    let header = header.ok_or(Misfit)?;
+    // The header is read once and written once: a processor waits for bytes that it has just written in parts.
+    let before = *header;
+    let mut after = before;
+    let b = &mut view.key.base;
+    b.nw_tos = before[1] & !m.mask.tos | m.value.tos & m.mask.tos;
+    b.nw_ttl = before[8] & !m.mask.ttl | m.value.ttl & m.mask.ttl;
+    let old = [12, 16].map(|at| [before[at], before[at + 1], before[at + 2], before[at + 3]]);
+    b.nw_src = u32::from_be_bytes(old[0]) & !m.mask.src | m.value.src & m.mask.src;
+    b.nw_dst = u32::from_be_bytes(old[1]) & !m.mask.dst | m.value.dst & m.mask.dst;
+    let new = [b.nw_src.to_be_bytes(), b.nw_dst.to_be_bytes()];
+    (after[1], after[8]) = (b.nw_tos, b.nw_ttl);
+    after[12..16].copy_from_slice(&new[0]);
+    after[16..20].copy_from_slice(&new[1]);
+    if !is_partial {
+        let csum = u16::from_be_bytes([before[10], before[11]]);
+        let csum = packet::checksum::update_bytes(csum, &before, &after);
+        after[10..12].copy_from_slice(&csum.to_be_bytes());
+    }
+    *header = after;
+    if let Some(field) = transport_sum(view).filter(|_| old != new) {
+        sums::addresses_changed(packet, field, [(&old[0], &new[0]), (&old[1], &new[1])]);
     }
     Ok(())
 }
 
-fn ipv6(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<Ipv6Set>) -> Result<(), Misfit> {
+fn ipv6(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv6Set>) -> Result<(), Misfit> {
+    view.refresh(packet);
     if view.key.base.dl_type != h::ETH_TYPE_IPV6 {
         return Err(Misfit);
     }
     let l3 = offset(view.layout.l3)?;
     let word = |v: &Ipv6Set| (u32::from(v.tclass) << 20 | v.label & 0xf_ffff).to_be_bytes();
-    write(packet, l3, word(&m.value), word(&m.mask))?;
-    write(packet, l3 + 7, [m.value.hlimit], [m.mask.hlimit])?;
+    let first = u32::from_be_bytes(write(packet, l3, word(&m.value), word(&m.mask))?.1);
+    let [hlimit] = write(packet, l3 + 7, [m.value.hlimit], [m.mask.hlimit])?.1;
     let routed = routes_on(packet.data(), l3);
     let src = write(packet, l3 + 8, m.value.src, m.mask.src)?;
     let dst = write(packet, l3 + 24, m.value.dst, m.mask.dst)?;
+    (view.key.ipv6.src, view.key.ipv6.dst) = (src.1, dst.1);
+    // Without a protocol extension headers could not be walked, and of the packet only its addresses are known.
+    if view.key.base.nw_proto != 0 {
+        view.key.base.nw_tos = (first >> 20) as u8;
+        view.key.base.nw_ttl = hlimit;
+        view.key.ipv6.label = first & 0xf_ffff;
+    }
     if let Some(field) = transport_sum(view) {
-        sums::pseudo_changed(packet, field, &src.0, &src.1);
-        if !routed {
-            sums::pseudo_changed(packet, field, &dst.0, &dst.1);
-        }
+        // Of a routed packet the sum covers another destination.
+        let dst = if routed { (&dst.0, &dst.0) } else { (&dst.0, &dst.1) };
+        sums::addresses_changed(packet, field, [(&src.0, &src.1), dst]);
     }
     Ok(())
 }
@@ -150,12 +181,20 @@ fn routes_on(frame: &[u8], l3: usize) -> bool {
     false
 }
 
-fn is_ip(view: &PacketCtx<'_>) -> bool {
+fn is_ip(view: &HeaderCtx<'_>) -> bool {
     matches!(view.key.base.dl_type, h::ETH_TYPE_IP | h::ETH_TYPE_IPV6)
 }
 
-fn ports(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<PortsSet>, proto: u8) -> Result<(), Misfit> {
-    let b = &view.key.base;
+/// Rewrites the ports of a transport header.
+#[inline(always)]
+pub(super) fn ports(
+    packet: &mut Packet,
+    view: &mut HeaderCtx<'_>,
+    m: &Masked<PortsSet>,
+    proto: u8,
+) -> Result<(), Misfit> {
+    view.refresh(packet);
+    let b = view.key.base;
     if !is_ip(view) || b.nw_proto != proto {
         return Err(Misfit);
     }
@@ -169,6 +208,8 @@ fn ports(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<PortsSet>, proto:
     }
     let word = |p: &PortsSet| (u32::from(p.src) << 16 | u32::from(p.dst)).to_be_bytes();
     let (old, new) = write(packet, l4, word(&m.value), word(&m.mask))?;
+    view.key.base.tp_src = u16::from_be_bytes([new[0], new[1]]);
+    view.key.base.tp_dst = u16::from_be_bytes([new[2], new[3]]);
     match transport_sum(view) {
         Some(field) => sums::body_changed(packet, field, &old, &new),
         None => {
@@ -180,7 +221,7 @@ fn ports(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<PortsSet>, proto:
 }
 
 /// Where the IP packet ends in the frame: what follows is padding.
-fn ip_end(frame: &[u8], view: &PacketCtx<'_>) -> usize {
+fn ip_end(frame: &[u8], view: &HeaderCtx<'_>) -> usize {
     let l3 = usize::from(view.layout.l3);
     let (at, before) =
         if view.key.base.dl_type == h::ETH_TYPE_IP { (l3 + 2, 0) } else { (l3 + 4, h::IPV6_HEADER_BYTES) };
@@ -192,11 +233,12 @@ fn ip_end(frame: &[u8], view: &PacketCtx<'_>) -> usize {
 
 fn icmp(
     packet: &mut Packet,
-    view: &PacketCtx<'_>,
+    view: &mut HeaderCtx<'_>,
     m: &Masked<PortsSet>,
     dl_type: u16,
     proto: u8,
 ) -> Result<(), Misfit> {
+    view.refresh(packet);
     let b = &view.key.base;
     if b.dl_type != dl_type || b.nw_proto != proto {
         return Err(Misfit);
@@ -207,11 +249,15 @@ fn icmp(
     let l4 = offset(view.layout.l4)?;
     let word = |p: &PortsSet| [p.src as u8, p.dst as u8];
     let (old, new) = write(packet, l4, word(&m.value), word(&m.mask))?;
+    view.key.base.tp_src = new[0].into();
+    view.key.base.tp_dst = new[1].into();
+    *view.dirty |= dl_type == h::ETH_TYPE_IPV6;
     sums::body_changed(packet, Field { at: l4 + 2, zero_is_none: false }, &old, &new);
     Ok(())
 }
 
-fn arp(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<ArpSet>) -> Result<(), Misfit> {
+fn arp(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<ArpSet>) -> Result<(), Misfit> {
+    view.refresh(packet);
     if !matches!(view.key.base.dl_type, h::ETH_TYPE_ARP | h::ETH_TYPE_RARP) {
         return Err(Misfit);
     }
@@ -220,15 +266,20 @@ fn arp(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<ArpSet>) -> Result<
     if head[..6] != [0, 1, 0x08, 0, 6, 4] {
         return Err(Misfit);
     }
-    write(packet, l3 + 6, m.value.op.to_be_bytes(), m.mask.op.to_be_bytes())?;
-    write(packet, l3 + 8, m.value.sha, m.mask.sha)?;
-    write(packet, l3 + 14, m.value.spa.to_be_bytes(), m.mask.spa.to_be_bytes())?;
-    write(packet, l3 + 18, m.value.tha, m.mask.tha)?;
-    write(packet, l3 + 24, m.value.tpa.to_be_bytes(), m.mask.tpa.to_be_bytes())?;
+    let op = write(packet, l3 + 6, m.value.op.to_be_bytes(), m.mask.op.to_be_bytes())?.1;
+    view.key.arp.arp_sha = write(packet, l3 + 8, m.value.sha, m.mask.sha)?.1;
+    let spa = write(packet, l3 + 14, m.value.spa.to_be_bytes(), m.mask.spa.to_be_bytes())?.1;
+    view.key.arp.arp_tha = write(packet, l3 + 18, m.value.tha, m.mask.tha)?.1;
+    let tpa = write(packet, l3 + 24, m.value.tpa.to_be_bytes(), m.mask.tpa.to_be_bytes())?.1;
+    // The key tells opcodes of one byte only.
+    view.key.base.nw_proto = if op[0] == 0 { op[1] } else { 0 };
+    view.key.base.nw_src = u32::from_be_bytes(spa);
+    view.key.base.nw_dst = u32::from_be_bytes(tpa);
     Ok(())
 }
 
-fn nd(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<NdSet>) -> Result<(), Misfit> {
+fn nd(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<NdSet>) -> Result<(), Misfit> {
+    view.refresh(packet);
     let b = &view.key.base;
     if b.dl_type != h::ETH_TYPE_IPV6 || b.nw_proto != h::IPPROTO_ICMPV6 {
         return Err(Misfit);
@@ -243,6 +294,7 @@ fn nd(packet: &mut Packet, view: &PacketCtx<'_>, m: &Masked<NdSet>) -> Result<()
     if l4 + 24 > end {
         return Err(Misfit);
     }
+    *view.dirty = true;
     let (old, new) = write(packet, l4 + 8, m.value.target, m.mask.target)?;
     sums::body_changed(packet, field, &old, &new);
     let mut at = l4 + 24;

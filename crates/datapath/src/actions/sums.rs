@@ -15,7 +15,8 @@ pub(crate) struct Field {
     pub(crate) zero_is_none: bool,
 }
 
-fn is_partial(packet: &Packet, at: usize) -> bool {
+#[inline]
+pub(crate) fn is_partial(packet: &Packet, at: usize) -> bool {
     let o = &packet.offload;
     o.needs_csum && usize::from(o.csum_start) + usize::from(o.csum_offset) == at
 }
@@ -30,26 +31,44 @@ fn write(packet: &mut Packet, at: usize, value: u16) {
     }
 }
 
+#[inline]
 fn update(packet: &mut Packet, field: Field, old: &[u8], new: &[u8]) {
     let csum = read(packet, field.at);
     if field.zero_is_none && csum == 0 {
         return;
     }
-    let csum = checksum::update_bytes(csum, old, new);
-    write(packet, field.at, if field.zero_is_none && csum == 0 { 0xffff } else { csum });
+    write(packet, field.at, non_zero(field, checksum::update_bytes(csum, old, new)));
 }
 
-/// Bytes of the pseudo-header changed (same even length, aligned).
-pub(crate) fn pseudo_changed(packet: &mut Packet, field: Field, old: &[u8], new: &[u8]) {
-    if is_partial(packet, field.at) {
-        let sum = !checksum::update_bytes(!read(packet, field.at), old, new);
-        write(packet, field.at, sum);
-    } else {
-        update(packet, field, old, new);
+/// A sum as its field has it.
+fn non_zero(field: Field, csum: u16) -> u16 {
+    if field.zero_is_none && csum == 0 { 0xffff } else { csum }
+}
+
+/// Addresses of the pseudo-header changed, each from the first to the second.
+#[inline]
+pub(crate) fn addresses_changed<const N: usize>(
+    packet: &mut Packet,
+    field: Field,
+    changes: [(&[u8; N], &[u8; N]); 2],
+) {
+    let partial = is_partial(packet, field.at);
+    let mut csum = read(packet, field.at);
+    if !partial && field.zero_is_none && csum == 0 {
+        return;
     }
+    for (old, new) in changes {
+        csum = if partial {
+            !checksum::update_bytes(!csum, old, new)
+        } else {
+            non_zero(field, checksum::update_bytes(csum, old, new))
+        };
+    }
+    write(packet, field.at, csum);
 }
 
 /// Bytes of the transport header or payload changed (same even length, aligned).
+#[inline]
 pub(crate) fn body_changed(packet: &mut Packet, field: Field, old: &[u8], new: &[u8]) {
     if !is_partial(packet, field.at) {
         update(packet, field, old, new);

@@ -8,11 +8,13 @@
 //! Invariants: a flow's slot id is stable while it lives; every live flow is in exactly one subtable, in the ufid index
 //! and counted in its port's list; a subtable without flows is gone from all lists.
 
+mod action_lists;
 mod lines;
 mod slab;
 mod subtable;
 
-pub(crate) use slab::{NO_OUTPUT, Slab};
+pub(crate) use action_lists::{ActionList, ActionLists, NO_LIST};
+pub(crate) use slab::Slab;
 pub(crate) use subtable::Subtable;
 
 use crate::hash::KeyHasher;
@@ -75,8 +77,8 @@ impl MegaflowTable {
     /// An empty table that takes at most `flow_limit` flows.
     pub(crate) fn new(hasher: KeyHasher, flow_limit: usize) -> MegaflowTable {
         MegaflowTable {
+            slab: Slab::new(hasher.number(0)),
             hasher,
-            slab: Slab::default(),
             subtables: Vec::new(),
             free_subtables: Vec::new(),
             by_mask: HashTable::new(),
@@ -122,6 +124,12 @@ impl MegaflowTable {
         &mut self.slab
     }
 
+    /// The actions of all flows.
+    #[inline]
+    pub(crate) fn lists(&self) -> &ActionLists {
+        self.slab.lists()
+    }
+
     /// The slots, to read.
     #[inline]
     pub(crate) fn slots(&self) -> &Slab {
@@ -160,7 +168,7 @@ impl MegaflowTable {
         }
     }
 
-    /// When the flow in slot `id` matches the packet: counts it there and gives the slot's `output`.
+    /// When the flow in slot `id` matches the packet: counts it there and gives the id of its actions.
     #[inline(always)]
     pub(crate) fn hit(&mut self, id: u32, key: &FlowKey, bytes: u64, now_ms: u64) -> Option<u32> {
         let slot = self.slab.get_mut(id)?;
@@ -169,7 +177,7 @@ impl MegaflowTable {
             return None;
         }
         slot.account(bytes, key.base.tcp_flags, now_ms);
-        Some(slot.output)
+        Some(slot.list)
     }
 
     /// Looks a packet up.

@@ -3,6 +3,7 @@
 //! Invariants: slots never move and ids are reused; slots are made in chunks so that growth never copies flows. An
 //! empty slot has a base block that no packet's key equals (a shape that does not exist), so a stale id is harmless.
 
+use super::action_lists::{ActionLists, NO_LIST};
 use dpif::{DpAction, FlowRecord, FlowStats};
 use flow::{FlowKey, KeyMask, PackedKey, Ufid};
 use std::sync::Arc;
@@ -10,9 +11,6 @@ use std::sync::Arc;
 const CHUNK_BITS: u32 = 8;
 const CHUNK: usize = 1 << CHUNK_BITS;
 const NO_SUBTABLE: u32 = u32::MAX;
-
-/// In [`Slot::output`]: the flow's actions are not just one output.
-pub(crate) const NO_OUTPUT: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
@@ -26,8 +24,8 @@ pub(crate) struct Slot {
     bytes: u64,
     used_ms: u64,
     tcp_flags: u16,
-    /// Port, when the only action is an output.
-    pub(crate) output: u32,
+    /// Its actions.
+    pub(crate) list: u32,
     /// The subtable that it is in.
     pub(crate) subtable: u32,
     extensions: Box<[Line]>,
@@ -41,7 +39,6 @@ struct Cold {
     /// The key before masking.
     key: PackedKey,
     hash: u64,
-    actions: Arc<[DpAction]>,
 }
 
 impl Slot {
@@ -52,7 +49,7 @@ impl Slot {
             bytes: 0,
             used_ms: 0,
             tcp_flags: 0,
-            output: NO_OUTPUT,
+            list: NO_LIST,
             subtable: NO_SUBTABLE,
             extensions: Box::new([]),
             cold: None,
@@ -103,12 +100,6 @@ impl Slot {
         }
     }
 
-    /// Its actions.
-    #[inline]
-    pub(crate) fn actions(&self) -> &[DpAction] {
-        self.cold.as_ref().map_or(&[], |c| &c.actions)
-    }
-
     /// Its input port.
     pub(crate) fn in_port(&self) -> u32 {
         let mut key = FlowKey::default();
@@ -118,14 +109,25 @@ impl Slot {
 }
 
 /// All slots of a table.
-#[derive(Default)]
 pub(crate) struct Slab {
     chunks: Vec<Box<[Slot]>>,
     free: Vec<u32>,
     len: usize,
+    lists: ActionLists,
 }
 
 impl Slab {
+    /// No slots. `seed` is that of [`ActionLists::new`].
+    pub(crate) fn new(seed: u64) -> Slab {
+        Slab { chunks: Vec::new(), free: Vec::new(), len: 0, lists: ActionLists::new(seed) }
+    }
+
+    /// The action lists of all flows.
+    #[inline]
+    pub(crate) fn lists(&self) -> &ActionLists {
+        &self.lists
+    }
+
     /// Number of flows.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -185,7 +187,7 @@ impl Slab {
             base: Line(*masked.block(0)),
             subtable,
             extensions: masked.extension_blocks().map(|i| Line(*masked.block(i))).collect(),
-            cold: Some(Box::new(Cold { ufid, key: PackedKey::new(key), hash, actions: Arc::from([]) })),
+            cold: Some(Box::new(Cold { ufid, key: PackedKey::new(key), hash })),
             ..Slot::empty()
         };
         self.set_actions(id, actions);
@@ -195,7 +197,8 @@ impl Slab {
     /// Empties a slot.
     pub(crate) fn remove(&mut self, id: u32) {
         if let Some(slot) = self.get_mut(id).filter(|s| s.cold.is_some()) {
-            *slot = Slot::empty();
+            let gone = std::mem::replace(slot, Slot::empty());
+            self.lists.release(gone.list);
             self.free.push(id);
             self.len -= 1;
         }
@@ -203,13 +206,14 @@ impl Slab {
 
     /// Exchanges a flow's actions.
     pub(crate) fn set_actions(&mut self, id: u32, actions: Arc<[DpAction]>) {
-        let Some(slot) = self.get_mut(id) else { return };
-        let Some(cold) = &mut slot.cold else { return };
-        slot.output = match actions[..] {
-            [DpAction::Output(port)] => port.0,
-            _ => NO_OUTPUT,
-        };
-        cold.actions = actions;
+        if self.cold(id).is_none() {
+            return;
+        }
+        let list = self.lists.intern(actions);
+        if let Some(slot) = self.get_mut(id) {
+            let former = std::mem::replace(&mut slot.list, list);
+            self.lists.release(former);
+        }
     }
 
     /// The flow in slot `id` as dumps show it.
@@ -217,7 +221,8 @@ impl Slab {
         let slot = self.get(id)?;
         let cold = slot.cold.as_ref()?;
         let key = cold.key.unpack();
-        Some(FlowRecord { ufid: cold.ufid, key, mask, actions: cold.actions.clone(), stats: slot.stats() })
+        let actions = self.lists.get(slot.list)?.actions.clone();
+        Some(FlowRecord { ufid: cold.ufid, key, mask, actions, stats: slot.stats() })
     }
 
     /// Name and counters of the flow in slot `id`, if it was used at that time or later.

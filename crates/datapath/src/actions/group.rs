@@ -1,0 +1,369 @@
+//! Runs a list of actions on a group of packets: those of a burst whose megaflows have the same actions, as a mask of lanes.
+//!
+//! An action runs over the whole group before the next one does. Truncation, metadata, dirty headers and depth are kept for
+//! each lane; a nested list works on copies in the same lanes, whose state is restored behind it. What leaves a list
+//! clears its lane: its [`Fate`] says where the packet goes. Copies that go somewhere before their packet does are listed
+//! by lane ([`Copied`]), and the dispatch of the burst sends both in the order of packet-wise execution.
+//! Meters admit in order of arrival: where one list has several, or several groups have some, their lanes run one by one.
+
+use super::{Executor, Misfit, has_effect, inner_place, set, truncate, vlan};
+use crate::burst::{Arrays, HeaderCtx, LaneMask, Parsed, copy_key};
+use crate::park::Origin;
+use crate::ports::PmdIo;
+use dpif::{DpAction, DropReason, SetAction, UserCookie, XlateDrop};
+use flow::extract::Layout;
+use flow::{DpPort, FlowKey};
+use packet::headers::{IPPROTO_TCP, IPPROTO_UDP};
+use packet::{BATCH_MAX_PACKETS, Packet};
+
+/// Where a packet goes when its actions are done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// To the slow path or behind a ticket: no megaflow matched.
+    Miss,
+    Output(DpPort),
+    /// To the slow path, with that entry of [`Work::cookies`].
+    Userspace(u32),
+    /// Another round under this id.
+    Recirc(u32),
+    Drop(DropReason),
+    /// Dropped by a translation.
+    Wanted(XlateDrop),
+    /// Copies went on.
+    Consumed,
+}
+
+/// A copy that goes somewhere before its packet does.
+pub(crate) struct Copied {
+    packet: Packet,
+    to: CopyTo,
+    origin: Origin,
+    /// The next one of its lane.
+    pub(crate) next: Option<u32>,
+}
+
+enum CopyTo {
+    Output(DpPort),
+    Userspace(UserCookie, Box<Saved>),
+    Recirc(u32, Box<Saved>),
+}
+
+/// The headers of a packet, kept while its lane holds another.
+struct Saved {
+    key: FlowKey,
+    layout: Layout,
+    dirty: bool,
+}
+
+impl Saved {
+    fn of(arrays: &Arrays, lane: usize, cut: bool) -> Saved {
+        let mut key = FlowKey::default();
+        copy_key(&arrays.keys[lane], &mut key);
+        Saved { key, layout: arrays.layouts[lane], dirty: arrays.dirty[lane] || cut }
+    }
+
+    fn parsed(&self) -> Parsed<'_> {
+        Parsed { key: &self.key, layout: self.layout, dirty: self.dirty }
+    }
+}
+
+/// What the groups of a burst have done. Entry `i` of each array belongs to lane `i`.
+pub(crate) struct Work {
+    pub(crate) fates: [Fate; BATCH_MAX_PACKETS],
+    /// `None` once it went.
+    copies: Vec<Option<Copied>>,
+    /// The copies of each lane, first and last.
+    copied: [Option<(u32, u32)>; BATCH_MAX_PACKETS],
+    cookies: Vec<UserCookie>,
+    /// Bytes to which the next output is cut, of the lanes in `cuts`.
+    truncate: [u32; BATCH_MAX_PACKETS],
+    cuts: LaneMask,
+    /// Copies of these packets went on.
+    used: LaneMask,
+}
+
+impl Work {
+    pub(crate) fn new() -> Work {
+        Work {
+            fates: [Fate::Miss; BATCH_MAX_PACKETS],
+            copies: Vec::new(),
+            copied: [None; BATCH_MAX_PACKETS],
+            cookies: Vec::new(),
+            truncate: [0; BATCH_MAX_PACKETS],
+            cuts: LaneMask::NONE,
+            used: LaneMask::NONE,
+        }
+    }
+
+    /// Forgets the last burst.
+    pub(crate) fn reset(&mut self) {
+        if !self.copies.is_empty() {
+            self.copies.clear();
+            self.copied = [None; BATCH_MAX_PACKETS];
+        }
+        self.cookies.clear();
+        self.cuts = LaneMask::NONE;
+        self.used = LaneMask::NONE;
+    }
+
+    pub(crate) fn all(&mut self, lanes: LaneMask, fate: Fate) {
+        lanes.for_each(|lane| self.fates[lane] = fate);
+    }
+
+    /// Whether packets alone go somewhere, and no copies.
+    pub(crate) fn has_no_copies(&self) -> bool {
+        self.copies.is_empty()
+    }
+
+    /// The first copy of a lane; [`Copied::next`] tells the others in order.
+    #[inline]
+    pub(crate) fn first_copy(&self, lane: usize) -> Option<u32> {
+        self.copied[lane].map(|(first, _)| first)
+    }
+
+    pub(crate) fn take_copy(&mut self, n: u32) -> Option<Copied> {
+        self.copies.get_mut(n as usize).and_then(Option::take)
+    }
+
+    pub(crate) fn cookie(&self, n: u32) -> UserCookie {
+        self.cookies[n as usize]
+    }
+
+    fn add_copy(&mut self, lane: usize, copied: Copied) {
+        let n = self.copies.len() as u32;
+        self.copies.push(Some(copied));
+        let Some((_, last)) = &mut self.copied[lane] else {
+            self.copied[lane] = Some((n, n));
+            return;
+        };
+        if let Some(before) = &mut self.copies[*last as usize] {
+            before.next = Some(n);
+        }
+        *last = n;
+    }
+
+    /// Cuts the packet that is to go out of a lane, as asked before; whether it did.
+    #[inline]
+    fn cut(&mut self, lane: usize, packet: &mut Packet) -> bool {
+        let cuts = self.cuts.has(lane);
+        self.cuts = self.cuts.without(LaneMask::one(lane));
+        cuts && truncate(packet, Some(self.truncate[lane]))
+    }
+}
+
+/// What groups work with.
+struct Group<'a> {
+    exec: &'a mut Executor,
+    arrays: &'a mut Arrays,
+    work: &'a mut Work,
+}
+
+impl Executor {
+    /// Runs the actions of a flow on the packets of `lanes`, whose fates are known afterwards.
+    pub(crate) fn run_group(
+        &mut self,
+        arrays: &mut Arrays,
+        work: &mut Work,
+        lanes: LaneMask,
+        actions: &[DpAction],
+    ) {
+        Group { exec: self, arrays, work }.run(lanes, actions, 0);
+    }
+
+    pub(crate) fn send_copied(&mut self, copied: Copied, io: &mut dyn PmdIo) {
+        let Copied { packet, to, origin, .. } = copied;
+        match to {
+            CopyTo::Output(port) => self.ports.output(port, packet, origin.rx_port, io),
+            CopyTo::Userspace(cookie, headers) => {
+                self.userspace(packet, headers.parsed(), origin.rx_port, cookie, io);
+            }
+            CopyTo::Recirc(id, headers) => self.recirculate(packet, headers.parsed(), origin, id),
+        }
+    }
+}
+
+impl Group<'_> {
+    fn run(&mut self, mut lanes: LaneMask, actions: &[DpAction], list: u64) {
+        let last = actions.iter().rposition(has_effect);
+        for (i, action) in actions.iter().enumerate() {
+            if lanes.is_empty() {
+                return;
+            }
+            lanes = self.step(lanes, action, inner_place(list, i), Some(i) == last);
+        }
+        for lane in lanes {
+            let used = self.work.used.has(lane);
+            self.work.fates[lane] = if used { Fate::Consumed } else { Fate::Wanted(XlateDrop::Ok) };
+        }
+    }
+
+    /// One action; the lanes that go on with their list.
+    fn step(&mut self, lanes: LaneMask, action: &DpAction, place: u64, is_last: bool) -> LaneMask {
+        match action {
+            DpAction::Output(port) => self.deliver(lanes, Fate::Output(*port), is_last),
+            DpAction::Userspace(cookie) => {
+                self.work.cookies.push(*cookie);
+                let cookie = self.work.cookies.len() as u32 - 1;
+                self.deliver(lanes, Fate::Userspace(cookie), is_last)
+            }
+            DpAction::Recirc(id) => self.recirculate(lanes, id.0, place, is_last),
+            DpAction::Sample { probability, actions } => {
+                let mut taken = LaneMask::NONE;
+                for lane in lanes {
+                    let number = self.arrays.origins[lane].number;
+                    if self.exec.fires(*probability, number, place) {
+                        taken.add(LaneMask::one(lane));
+                    }
+                }
+                let rest = self.nested(taken, actions, place, is_last);
+                LaneMask(lanes.without(taken).0 | rest.0)
+            }
+            DpAction::Clone(actions) => self.nested(lanes, actions, place, is_last),
+            // The usual ones in a loop of their own each.
+            DpAction::Set(SetAction::Eth(m)) => self.rewrite(lanes, |packet, h| set::eth(packet, h, m)),
+            DpAction::Set(SetAction::Ipv4(m)) => self.rewrite(lanes, |packet, h| set::ipv4(packet, h, m)),
+            DpAction::Set(SetAction::Tcp(m)) => {
+                self.rewrite(lanes, |packet, h| set::ports(packet, h, m, IPPROTO_TCP))
+            }
+            DpAction::Set(SetAction::Udp(m)) => {
+                self.rewrite(lanes, |packet, h| set::ports(packet, h, m, IPPROTO_UDP))
+            }
+            DpAction::Set(set) => self.rewrite(lanes, |packet, h| set::apply(set, packet, h)),
+            DpAction::PushVlan { tpid, tci } => {
+                self.rewrite(lanes, |packet, headers| vlan::push(packet, headers, *tpid, *tci))
+            }
+            DpAction::PopVlan => self.rewrite(lanes, vlan::pop),
+            DpAction::Hash { .. }
+            | DpAction::PushMpls { .. }
+            | DpAction::PopMpls { .. }
+            | DpAction::Ct(_)
+            | DpAction::CtClear
+            | DpAction::PushEth { .. }
+            | DpAction::PopEth
+            | DpAction::CheckPktLen { .. }
+            | DpAction::DecTtl(_)
+            | DpAction::Foreign { .. } => {
+                self.work.all(lanes, Fate::Drop(DropReason::BadAction));
+                LaneMask::NONE
+            }
+            DpAction::Trunc(bytes) => {
+                lanes.for_each(|lane| self.work.truncate[lane] = *bytes);
+                self.work.cuts.add(lanes);
+                lanes
+            }
+            DpAction::Meter(id) => {
+                let packets = &self.arrays.packets;
+                let bytes = |lane: usize| packets[lane].len() as u64;
+                let admitted = self.exec.shared.admit_group(*id, lanes, bytes, self.exec.now_us);
+                self.work.all(lanes.without(admitted), Fate::Drop(DropReason::Meter));
+                admitted
+            }
+            DpAction::Drop(reason) => {
+                self.work.all(lanes, Fate::Wanted(*reason));
+                LaneMask::NONE
+            }
+        }
+    }
+
+    /// Rewrites the packets; those that it fits.
+    #[inline(always)]
+    fn rewrite(
+        &mut self,
+        lanes: LaneMask,
+        change: impl Fn(&mut Packet, &mut HeaderCtx<'_>) -> Result<(), Misfit>,
+    ) -> LaneMask {
+        let mut misfits = LaneMask::NONE;
+        for lane in lanes {
+            let (packet, mut headers) = self.arrays.packet_and_headers(lane, self.exec.vlan_limit);
+            if change(packet, &mut headers).is_err() {
+                misfits.add(LaneMask::one(lane));
+            }
+        }
+        self.work.all(misfits, Fate::Drop(DropReason::BadAction));
+        lanes.without(misfits)
+    }
+
+    /// An output or an upcall of the packets, or of copies when another effect follows.
+    fn deliver(&mut self, lanes: LaneMask, to: Fate, is_last: bool) -> LaneMask {
+        if is_last {
+            for lane in lanes {
+                self.arrays.dirty[lane] |= self.work.cut(lane, &mut self.arrays.packets[lane]);
+                self.work.fates[lane] = to;
+            }
+            return LaneMask::NONE;
+        }
+        self.work.used.add(lanes);
+        for lane in lanes {
+            let mut copy = self.exec.ports.copy(&self.arrays.packets[lane]);
+            let cut = self.work.cut(lane, &mut copy);
+            self.send_copy(lane, copy, to, self.arrays.origins[lane], cut);
+        }
+        lanes
+    }
+
+    /// Another round of the packets, or of copies when another effect follows.
+    fn recirculate(&mut self, lanes: LaneMask, id: u32, place: u64, is_last: bool) -> LaneMask {
+        if is_last {
+            for lane in lanes {
+                let origin = &mut self.arrays.origins[lane];
+                *origin = origin.recirculated(place);
+                self.work.fates[lane] = Fate::Recirc(id);
+            }
+            return LaneMask::NONE;
+        }
+        self.work.used.add(lanes);
+        for lane in lanes {
+            let copy = self.exec.ports.copy(&self.arrays.packets[lane]);
+            let origin = self.arrays.origins[lane].recirculated(place);
+            self.send_copy(lane, copy, Fate::Recirc(id), origin, false);
+        }
+        lanes
+    }
+
+    /// Lists a copy that goes somewhere with the headers of its lane, which do not show yet whether it was cut; or ends it.
+    fn send_copy(&mut self, lane: usize, packet: Packet, to: Fate, origin: Origin, cut: bool) {
+        let rx_port = origin.rx_port;
+        let headers = || Box::new(Saved::of(self.arrays, lane, cut));
+        let to = match to {
+            Fate::Output(port) => CopyTo::Output(port),
+            Fate::Userspace(cookie) => CopyTo::Userspace(self.work.cookie(cookie), headers()),
+            Fate::Recirc(id) => CopyTo::Recirc(id, headers()),
+            Fate::Drop(reason) => return self.exec.ports.drop_packet(packet, reason, rx_port),
+            Fate::Wanted(reason) => return self.exec.ports.drop_wanted(packet, reason, rx_port),
+            Fate::Consumed => return self.exec.ports.consume(packet),
+            Fate::Miss => unreachable!("a list of actions decides on each of its packets"),
+        };
+        self.work.add_copy(lane, Copied { packet, to, origin, next: None });
+    }
+
+    /// A nested list: on the packets themselves when no effect follows, else on copies.
+    fn nested(&mut self, lanes: LaneMask, actions: &[DpAction], place: u64, is_last: bool) -> LaneMask {
+        if is_last {
+            self.run(lanes, actions, place);
+            return LaneMask::NONE;
+        }
+        if lanes.is_empty() || !actions.iter().any(has_effect) {
+            return lanes;
+        }
+        self.work.used.add(lanes);
+        let (used, cuts, truncate) = (self.work.used, self.work.cuts, self.work.truncate);
+        let mut kept = Vec::with_capacity(lanes.0.count_ones() as usize);
+        for lane in lanes {
+            let packet = &mut self.arrays.packets[lane];
+            let copy = self.exec.ports.copy(packet);
+            let packet = std::mem::replace(packet, copy);
+            kept.push((packet, Saved::of(self.arrays, lane, false), self.arrays.origins[lane]));
+        }
+        self.run(lanes, actions, place);
+        for (lane, (packet, saved, origin)) in lanes.zip(kept) {
+            let copy = std::mem::replace(&mut self.arrays.packets[lane], packet);
+            self.send_copy(lane, copy, self.work.fates[lane], self.arrays.origins[lane], false);
+            copy_key(&saved.key, &mut self.arrays.keys[lane]);
+            self.arrays.layouts[lane] = saved.layout;
+            self.arrays.dirty[lane] = saved.dirty;
+            self.arrays.origins[lane] = origin;
+        }
+        (self.work.used, self.work.cuts, self.work.truncate) = (used, cuts, truncate);
+        lanes
+    }
+}

@@ -1,0 +1,119 @@
+//! Action lists, each kept once however many flows have it: flows with equal actions share an id, by which a burst is grouped.
+//!
+//! Invariant: a list is here as long as a flow has it, under one id.
+
+use dpif::DpAction;
+use hashbrown::HashTable;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// The id that no list has.
+pub(crate) const NO_LIST: u32 = u32::MAX;
+
+/// The actions of some flows.
+pub(crate) struct ActionList {
+    pub(crate) actions: Arc<[DpAction]>,
+    /// Port, when the only action is an output.
+    pub(crate) output: Option<u32>,
+    /// Meters in it, nested ones too.
+    pub(crate) meters: usize,
+    flows: usize,
+    hash: u64,
+}
+
+/// See the module.
+pub(crate) struct ActionLists {
+    lists: Vec<Option<ActionList>>,
+    free: Vec<u32>,
+    by_content: HashTable<u32>,
+    seed: u64,
+}
+
+impl ActionLists {
+    /// None yet. `seed` keeps senders from making the hashes of lists meet.
+    pub(crate) fn new(seed: u64) -> ActionLists {
+        ActionLists { lists: Vec::new(), free: Vec::new(), by_content: HashTable::new(), seed }
+    }
+
+    /// The list of that id.
+    #[inline]
+    pub(crate) fn get(&self, id: u32) -> Option<&ActionList> {
+        self.lists.get(id as usize)?.as_ref()
+    }
+
+    /// The id of a flow's actions, which [`ActionLists::release`] gives back.
+    pub(super) fn intern(&mut self, actions: Arc<[DpAction]>) -> u32 {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, &actions).hash(&mut hasher);
+        let hash = hasher.finish();
+        let lists = &self.lists;
+        let same = |id: &u32| lists[*id as usize].as_ref().is_some_and(|l| l.actions == actions);
+        if let Some(id) = self.by_content.find(hash, same).copied() {
+            if let Some(list) = &mut self.lists[id as usize] {
+                list.flows += 1;
+            }
+            return id;
+        }
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.lists.push(None);
+            self.lists.len() as u32 - 1
+        });
+        let output = match actions[..] {
+            [DpAction::Output(port)] => Some(port.0),
+            _ => None,
+        };
+        let meters = count_meters(&actions);
+        self.lists[id as usize] = Some(ActionList { actions, output, meters, flows: 1, hash });
+        let lists = &self.lists;
+        self.by_content.insert_unique(hash, id, |id| lists[*id as usize].as_ref().map_or(0, |l| l.hash));
+        id
+    }
+
+    /// A flow has the list no longer.
+    pub(super) fn release(&mut self, id: u32) {
+        let Some(entry) = self.lists.get_mut(id as usize) else { return };
+        let Some(list) = entry else { return };
+        list.flows -= 1;
+        if list.flows != 0 {
+            return;
+        }
+        let hash = list.hash;
+        *entry = None;
+        if let Ok(known) = self.by_content.find_entry(hash, |other| *other == id) {
+            known.remove();
+        }
+        self.free.push(id);
+    }
+}
+
+fn count_meters(actions: &[DpAction]) -> usize {
+    let of = |action: &DpAction| match action {
+        DpAction::Meter(_) => 1,
+        _ => action.lists().map(count_meters).sum(),
+    };
+    actions.iter().map(of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::DpPort;
+
+    #[test]
+    fn equal_lists_share_an_id_until_the_last_flow_goes() {
+        let list =
+            |port| Arc::from([DpAction::Output(DpPort(port)), DpAction::Clone(vec![DpAction::Meter(1)])]);
+        let mut lists = ActionLists::new(7);
+        let (a, b) = (lists.intern(list(1)), lists.intern(list(2)));
+        assert_ne!(a, b);
+        assert_eq!(lists.intern(list(1)), a);
+        lists.release(a);
+        assert_eq!(lists.get(a).map(|l| (l.output, l.meters, l.actions.len())), Some((None, 1, 2)));
+        lists.release(a);
+        assert!(lists.get(a).is_none() && lists.get(NO_LIST).is_none());
+        let c = lists.intern(Arc::from([DpAction::Output(DpPort(3))]));
+        assert_eq!((c, lists.get(c).and_then(|l| l.output)), (a, Some(3)));
+        assert_eq!(lists.intern(list(2)), b);
+        assert_eq!((lists.lists.len(), lists.by_content.len()), (2, 2));
+    }
+}

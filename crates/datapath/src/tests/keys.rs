@@ -1,0 +1,89 @@
+//! The full extraction is the oracle of the keys that rewrites keep: after any sequence of them the key that a packet is
+//! matched or handed up by is the one of its frame.
+
+use super::actions::set;
+use super::frames::{arp, ipv4, ipv6, l4};
+use super::*;
+use flow::RecircId;
+use proptest::prelude::*;
+
+/// Frames with whole headers, cut ones, and some that no parser expects.
+fn frame() -> impl Strategy<Value = Vec<u8>> {
+    let mut all = vec![arp()];
+    for proto in [0, 1, 2, 6, 17, 47, 132] {
+        all.push(ipv4(proto, frames::SRC, frames::DST, 0, &l4(proto, 5, 6, false)));
+    }
+    for proto in [0, 6, 17, 43, 44, 51, 58, 60, 132] {
+        all.push(ipv6(proto, &l4(proto, 5, 6, true)));
+    }
+    for frag in [0x2000, 0x2001] {
+        all.push(ipv4(17, frames::SRC, frames::DST, frag, &l4(17, 5, 6, false)));
+    }
+    // A length instead of an EtherType, without and with a SNAP header; MPLS.
+    all.push(frames::eth(40, &[7; 40]));
+    all.push(frames::eth(60, &[&[0xaa, 0xaa, 3, 0, 0, 0][..], &all[1][12..]].concat()));
+    all.push(frames::eth(0x8847, &[0, 0, 0x11, 64, 1, 2, 3, 4, 5, 6, 7, 8]));
+    let tags = prop::collection::vec((prop::sample::select(vec![0x8100u16, 0x88a8]), any::<u16>()), 0..4);
+    (prop::sample::select(all), tags, any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>())
+        .prop_map(|(mut frame, tags, cut, flip, bits)| {
+            for (tpid, tci) in tags {
+                let tag = [tpid.to_be_bytes(), tci.to_be_bytes()].concat();
+                frame.splice(12..12, tag);
+            }
+            if bits & 3 == 0 {
+                frame.truncate(14 + cut.index(frame.len() - 13));
+            }
+            if bits & 12 == 0 {
+                let at = flip.index(frame.len());
+                frame[at] ^= bits;
+            }
+            frame
+        })
+}
+
+pub(super) fn rewrite() -> impl Strategy<Value = DpAction> {
+    let tpid = prop::sample::select(vec![0x8100, 0x88a8, 0x9100]);
+    prop_oneof![
+        6 => set().prop_map(DpAction::Set),
+        1 => Just(DpAction::Set(SetAction::SkbPriority(0))),
+        2 => (tpid, any::<u16>()).prop_map(|(tpid, tci)| DpAction::PushVlan { tpid, tci: tci | 0x1000 }),
+        2 => Just(DpAction::PopVlan),
+    ]
+}
+
+/// The key of a frame whose metadata is in `key`, by the full extraction.
+fn extracted(frame: &[u8], key: &FlowKey, vlan_limit: u8) -> FlowKey {
+    let mut out = *key;
+    re_extract(&mut out, frame, vlan_limit);
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn keys_are_those_of_rewritten_frames(
+        frame in frame(),
+        rewrites in prop::collection::vec(rewrite(), 0..6),
+        vlan_limit in 0..3u8,
+        cut in prop::option::of(0..80u32),
+    ) {
+        let mut rig = Rig::with(|c| c.vlan_limit = vlan_limit);
+        let mut key = FlowKey::default();
+        extract(&frame, &Metadata { in_port: 1, ..Metadata::default() }, vlan_limit, &mut key);
+        let mut actions = rewrites;
+        actions.extend(cut.map(DpAction::Trunc));
+        actions.push(DpAction::Userspace(UserCookie::SlowPath { reasons: 0 }));
+        actions.push(DpAction::Recirc(RecircId(9)));
+        let (_, put) = rig.put(key, least_mask(), actions);
+        prop_assert!(matches!(put, OpResult::Done), "{:?}", put);
+        rig.receive(1, std::slice::from_ref(&frame));
+        let upcalls = std::mem::take(&mut rig.io.upcalls);
+        prop_assert_eq!(upcalls.is_empty(), rig.drops(DropReason::BadAction) == 1);
+        for upcall in upcalls {
+            prop_assert_eq!(upcall.key, extracted(upcall.packet.data(), &upcall.key, vlan_limit));
+            let hash = rig.pmd.exec.hasher.key(&upcall.key);
+            prop_assert_eq!((upcall.ufid.0 >> 64) as u64, hash, "{:?}", upcall.kind);
+        }
+    }
+}
