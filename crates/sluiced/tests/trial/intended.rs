@@ -143,25 +143,28 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Compares what Sluice tells of a packet with the other switch's answer.
-    pub(crate) fn compare(&mut self, seed: u64, packet: &[String], story: &str, theirs: &[String]) {
+    /// Compares what Sluice tells of a packet with the other switch's answer. Returns whether a difference is left that nothing
+    /// explains.
+    pub(crate) fn compare(&mut self, seed: u64, packet: &[String], story: &str, theirs: &[String]) -> bool {
         self.compared += 1;
         let ours = answers::of_story(story);
         if ours == theirs {
-            return;
+            return false;
         }
         let flow = ours[0].strip_prefix("Flow: ").unwrap_or_default().to_string();
-        let mut case = Case { story, flow: &flow, ours: ours.clone(), theirs: theirs.to_vec() };
-        for (entry, count) in INTENDED.iter().zip(&mut self.explained) {
+        let case = Case { story, flow: &flow, ours: ours.clone(), theirs: theirs.to_vec() };
+        // Several may explain one line together; those count without which a difference is left.
+        let settled_without = |left_out: Option<usize>| {
             let mut settled = case.clone();
-            (entry.settle)(&mut settled);
-            if settled.differences() < case.differences() {
-                *count += 1;
-                case = settled;
+            let entries = INTENDED.iter().enumerate().filter(|(n, _)| Some(*n) != left_out);
+            entries.for_each(|(_, entry)| (entry.settle)(&mut settled));
+            settled.differences() == 0
+        };
+        if settled_without(None) {
+            for (n, count) in self.explained.iter_mut().enumerate() {
+                *count += usize::from(!settled_without(Some(n)));
             }
-        }
-        if case.differences() == 0 {
-            return;
+            return false;
         }
         let mut fault = format!("seed {seed}: {}\n", packet.join(" "));
         for n in 0..ours.len().max(theirs.len()) {
@@ -172,6 +175,7 @@ impl Tally {
             }
         }
         self.faults.push(fault);
+        true
     }
 
     /// Fails if anything differs that is not meant to, or if an entry of the list explained nothing.

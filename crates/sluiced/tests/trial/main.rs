@@ -4,7 +4,8 @@
 //! [`recorded_answers_hold`] replays `recorded.txt`, which holds what Debian's switch answered, so it needs no second switch.
 //! [`answers_of_both_switches`] asks both: 2,000 comparisons, and 100,000 with `SLUICE_LONG=1`. What differs on purpose stands in
 //! [`intended`]; an entry that explains nothing fails. A new recording is made by
-//! `SLUICE_TRIAL_RECORD=1 cargo test -p sluiced --test trial`. `SLUICE_TRIAL_SEED=N` asks both switches of one seed alone.
+//! `SLUICE_TRIAL_RECORD=1 cargo test -p sluiced --test trial`. `SLUICE_TRIAL_SEED=N` asks both switches of one seed alone,
+//! and prints the stories that differ.
 #![forbid(unsafe_code)]
 
 mod answers;
@@ -102,7 +103,12 @@ fn answers_of_both_switches() {
         for packet in &scenario.packets {
             let story = ours.trace(packet).unwrap_or_else(|why| panic!("seed {seed}: {packet:?}: {why}"));
             match theirs.trace(packet) {
-                Ok(answer) => tally.compare(seed, packet, &story, &answers::of_story(&answer)),
+                Ok(answer) => {
+                    let is_fault = tally.compare(seed, packet, &story, &answers::of_story(&answer));
+                    if is_fault && scenarios == 1 {
+                        println!("{}\nSluice:\n{story}\nOVS:\n{answer}", packet.join(" "));
+                    }
+                }
                 Err(why) => {
                     assert!(ASSERTIONS.iter().any(|a| why.contains(a)), "seed {seed}: {packet:?}: {why}");
                     left_out += 1;
