@@ -337,10 +337,12 @@ impl<R: Clone> Classifier<R> {
         tables.flat_map(move |table| table.within(m))
     }
 
-    /// Begins a walk over what [`Classifier::within`] gives, to go on in slices by [`Classifier::walk_on`].
+    /// Begins a walk over what [`Classifier::within`] gives, in the same order, to go on in slices by [`Classifier::walk_on`].
     pub fn walk(&self, m: &Match) -> Walk {
         let tables = self.subtables.values().filter(|table| table.mask().contains(m.mask()));
-        Walk { masks: tables.map(|table| table.packed_mask().clone()).collect(), from: 0 }
+        let mut masks: Vec<_> = tables.map(|table| table.packed_mask().clone()).collect();
+        masks.reverse();
+        Walk { masks, from: 0 }
     }
 
     /// Goes on with a walk of the same match: adds rules to `out`; looks at some `max` rules, those of one hash together. Returns

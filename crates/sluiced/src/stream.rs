@@ -284,6 +284,7 @@ impl Conn {
     pub fn read(&mut self) -> io::Result<Option<(Vec<u8>, bool)>> {
         let mut bytes = Vec::new();
         let mut chunk = [0; 16384];
+        let mut was_reset = false;
         loop {
             match self.stream.read(&mut chunk) {
                 Ok(0) if bytes.is_empty() => return Ok(None),
@@ -292,6 +293,8 @@ impl Conn {
                 Ok(n) => bytes.extend_from_slice(&chunk[..n]),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some((bytes, false))),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // A local client that left without reading all is told once, ahead of what it sent (unix(7)).
+                Err(e) if e.kind() == io::ErrorKind::ConnectionReset && !was_reset => was_reset = true,
                 Err(e) => return Err(e),
             }
             if bytes.len() >= READ_MAX_BYTES {

@@ -429,10 +429,11 @@ impl<'a> XlateCtx<'a> {
             return;
         }
         self.trace.push(|()| TraceEvent::ActionSet, &());
-        let outer = (self.in_action_set, self.is_last);
+        let is_last = self.is_last;
         (self.in_action_set, self.is_last) = (true, true);
         self.run_actions(&set);
-        (self.in_action_set, self.is_last) = outer;
+        // As in OVS, the rest of an action set that this one was run for is told to be none.
+        (self.in_action_set, self.is_last) = (false, is_last);
         self.trace.pop();
     }
 

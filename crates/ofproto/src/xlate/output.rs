@@ -134,19 +134,19 @@ impl XlateCtx<'_> {
         let saved_set = std::mem::take(&mut self.action_set);
         let saved_stack = std::mem::take(&mut self.stack);
         let saved = (self.table, self.rule_cookie, self.rule_is_miss);
-        let saved_reasons = (self.in_packet_out, self.in_action_set);
         self.flow.in_port = peer_port.0;
         self.flow.metadata = 0;
         self.flow.regs = [0; 16];
         self.flow.actset_output = OfPort::UNSET.0;
-        (self.in_packet_out, self.in_action_set) = (false, false);
+        // What an action set sends is of that set in the peer, too, as OVS has it.
+        let in_packet_out = std::mem::take(&mut self.in_packet_out);
         self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
         self.depth += 1;
         self.in_peer_bridge();
         self.depth -= 1;
         self.trace.pop();
         (self.table, self.rule_cookie, self.rule_is_miss) = saved;
-        (self.in_packet_out, self.in_action_set) = saved_reasons;
+        self.in_packet_out = in_packet_out;
         self.action_set = saved_set;
         self.stack = saved_stack;
         (self.bridge, self.ingress) = (saved_bridge, saved_ingress);

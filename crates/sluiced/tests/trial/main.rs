@@ -5,7 +5,7 @@
 //! [`answers_of_both_switches`] asks both: 2,000 comparisons, and 100,000 with `SLUICE_LONG=1`. What differs on purpose stands in
 //! [`intended`]; an entry that explains nothing fails. A new recording is made by
 //! `SLUICE_TRIAL_RECORD=1 cargo test -p sluiced --test trial`. `SLUICE_TRIAL_SEED=N` asks both switches of one seed alone,
-//! and prints the stories that differ.
+//! and prints rules and the stories that differ.
 #![forbid(unsafe_code)]
 
 mod answers;
@@ -100,6 +100,9 @@ fn answers_of_both_switches() {
         let mut scenario = Scenario::new(seed, packets);
         let disputed = scenario.load(&mut [&mut ours, &mut theirs]);
         assert!(disputed.is_empty(), "seed {seed}: one switch alone refuses\n{}", disputed.join("\n"));
+        if scenarios == 1 {
+            scenario.rules.iter().for_each(|(bridge, rules)| println!("{bridge}:\n{}", rules.join("\n")));
+        }
         for packet in &scenario.packets {
             let story = ours.trace(packet).unwrap_or_else(|why| panic!("seed {seed}: {packet:?}: {why}"));
             match theirs.trace(packet) {

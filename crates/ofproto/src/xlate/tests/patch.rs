@@ -41,6 +41,24 @@ fn errors_of_the_outer_bridge_are_its_own() {
 }
 
 #[test]
+fn packets_for_controllers_of_the_peer_come_from_the_action_set_that_sent_them_there() {
+    for (of_a, of_b, reason) in [
+        ("actions=9", "priority=1,actions=controller", 1),
+        ("actions=write_actions(output:9)", "priority=1,actions=controller", 3),
+        ("actions=write_actions(output:9)", "priority=1,actions=controller,write_actions(output:3)", 3),
+        (
+            "in_port=9,actions=write_actions(output:3)\n actions=write_actions(output:9)",
+            "actions=in_port,controller",
+            1,
+        ),
+    ] {
+        let rig = rig(of_a, of_b);
+        let t = show(&rig.translate(&Rig::flow(TCP), true).actions);
+        assert!(t.contains(&format!("controller(reason={reason},")), "{of_a}; {of_b}: {t}");
+    }
+}
+
+#[test]
 fn what_cannot_be_undone_is_done_to_a_clone() {
     let metered = "actions=meter:1,1";
     for (of_a, of_b, expected) in [
