@@ -504,15 +504,15 @@ fn learned_rule(tables: &Tables, matching: PackedMatch, l: &LearnedFlow, now_ms:
 
 /// Whether the table has room for a learned flow under its limit, or has it already; a rule of another cookie in its place
 /// does not count.
-fn has_room(bridge: &BridgeView, matching: &PackedMatch, l: &LearnedFlow) -> bool {
-    let there = bridge.tables.find_exactly(l.table, matching, l.priority.into());
-    if there.is_none() && bridge.tables.rule_count(l.table) >= TABLE_MAX_RULES as usize {
+fn has_room(tables: &Tables, matching: &PackedMatch, l: &LearnedFlow) -> bool {
+    let there = tables.find_exactly(l.table, matching, l.priority.into());
+    if there.is_none() && tables.rule_count(l.table) >= TABLE_MAX_RULES as usize {
         return false;
     }
     if l.limit == 0 || there.is_some_and(|r| r.cookie == l.cookie) {
         return true;
     }
-    bridge.tables.len_of_cookie(l.table, l.cookie) < l.limit as usize
+    tables.len_of_cookie(l.table, l.cookie) < l.limit as usize
 }
 
 impl Backer {
@@ -533,12 +533,12 @@ impl Backer {
                 return true;
             }
         }
-        self.change_bridge(bridge, |b| {
-            if !has_room(b, &matching, l) {
+        self.change_tables(bridge, |tables| {
+            if !has_room(tables, &matching, l) {
                 return false;
             }
-            let mut rule = learned_rule(&b.tables, matching.clone(), l, used_ms);
-            if let Some(there) = b.tables.find_exactly(l.table, &matching, l.priority.into()) {
+            let mut rule = learned_rule(tables, matching.clone(), l, used_ms);
+            if let Some(there) = tables.find_exactly(l.table, &matching, l.priority.into()) {
                 if is_same(there) {
                     rule = Rule::clone(there);
                 }
@@ -546,7 +546,7 @@ impl Backer {
                 rule.created_ms = there.created_ms;
                 rule.modified_ms = used_ms.max(there.modified_ms);
             }
-            b.tables.insert(Arc::new(rule));
+            tables.insert(Arc::new(rule));
             true
         })
         .unwrap_or(false)
@@ -604,7 +604,7 @@ impl XlateHost for BackerHost<'_> {
         self.backer
             .view()
             .bridge(bridge)
-            .is_some_and(|b| has_room(b, &b.tables.pack(learned.table, &learned.matching), learned))
+            .is_some_and(|b| has_room(&b.tables, &b.tables.pack(learned.table, &learned.matching), learned))
     }
 
     fn has_effects(&self) -> bool {

@@ -521,8 +521,11 @@ fn learning_again_begins_the_hard_timeout_anew_and_no_other() {
             (r.created_ms, r.modified_ms, r.stats.used_ms(), r.stats.counts())
         };
         assert_eq!(times(), (1000, 1000, 1000, (0, 0)));
+        let epoch = rig.backer.epoch();
         t.cache.replay(&seen(3, 180, 5000), &mut rig.backer.effect_host());
         assert_eq!(times(), (1000, modified_ms, 1000, (0, 0)), "{timeouts}");
+        // No packet fares otherwise for that.
+        assert_eq!(rig.backer.epoch(), epoch);
     }
 }
 

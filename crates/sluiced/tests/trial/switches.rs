@@ -87,6 +87,16 @@ impl Switch {
         self.control.ask(&["fdb/flush"]).unwrap();
     }
 
+    /// Whether it answers. A packet that `ofproto/trace` generated goes on when its story is told, and may end the daemon then.
+    ///
+    /// # Errors
+    /// What the daemon said at last, when it ended.
+    pub(crate) fn is_alive(&mut self) -> Result<(), String> {
+        let daemon = &self.daemons[0];
+        let answer = self.control.ask(&["version"]);
+        answer.map(drop).ok_or_else(|| format!("{}\n{}", daemon.log(), daemon.stderr()))
+    }
+
     /// The story of a packet, the arguments of `ofproto/trace`.
     ///
     /// # Errors
