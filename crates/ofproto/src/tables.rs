@@ -104,6 +104,12 @@ pub struct Table {
 const ROW: usize = 16;
 type Rows = [Arc<[Arc<Table>; ROW]>; ROW];
 
+/// The table of that number; `None` for 255.
+fn table_of(rows: &Rows, id: TableId) -> Option<&Arc<Table>> {
+    let n = usize::from(id.0);
+    (id <= TableId::INTERNAL).then(|| &rows[n / ROW][n % ROW])
+}
+
 /// A change of a version of the tables.
 pub enum Change {
     /// Of one rule.
@@ -207,8 +213,7 @@ impl Tables {
 
     /// The table of that number; `None` for 255.
     pub fn table(&self, id: TableId) -> Option<&Arc<Table>> {
-        let n = usize::from(id.0);
-        (id <= TableId::INTERNAL).then(|| &self.tables[n / ROW][n % ROW])
+        table_of(&self.tables, id)
     }
 
     fn slot(&mut self, id: TableId) -> Option<&mut Arc<Table>> {
@@ -454,9 +459,13 @@ impl Selection {
     /// Whether it is about this rule.
     pub fn selects(&self, r: &Rule) -> bool {
         (self.table == TableId::ALL || self.table == r.table)
-            && (r.cookie ^ self.cookie) & self.cookie_mask == 0
-            && r.outputs_to(self.out_port)
+            && self.selects_beside_match(r)
             && r.matching.is_within(&self.matching)
+    }
+
+    /// Whether it is about a rule of its tables whose match lies within its own.
+    fn selects_beside_match(&self, r: &Rule) -> bool {
+        (r.cookie ^ self.cookie) & self.cookie_mask == 0 && r.outputs_to(self.out_port)
     }
 
     /// Whether it is about all rules of its tables.
@@ -499,27 +508,20 @@ impl Drop for SelectionWalk {
 }
 
 impl SelectionWalk {
-    fn table(&self, id: TableId) -> Option<&Table> {
-        let n = usize::from(id.0);
-        (id <= TableId::INTERNAL).then(|| &*self.rows.0[n / ROW][n % ROW])
-    }
-
     /// Looks at some `max` rules of one table; how many it looked at. `None` at the end.
     fn step(&mut self, by: &Selection, max: usize, out: &mut Vec<Arc<Rule>>) -> Option<usize> {
         let (id, mut place) = match self.current.take() {
             Some(current) => current,
             None => {
                 let id = self.left.pop()?;
-                (id, self.table(id)?.rules.walk(&by.matching))
+                (id, table_of(&self.rows.0, id)?.rules.walk(&by.matching))
             }
         };
         let first = out.len();
-        let looked = self.table(id)?.rules.walk_on(&mut place, &by.matching, max, out);
+        let looked = table_of(&self.rows.0, id)?.rules.walk_on(&mut place, &by.matching, max, out);
         let within = out.split_off(first);
         // Its match is known to be within.
-        let wanted =
-            |r: &Arc<Rule>| (r.cookie ^ by.cookie) & by.cookie_mask == 0 && r.outputs_to(by.out_port);
-        out.extend(within.into_iter().filter(wanted));
+        out.extend(within.into_iter().filter(|r| by.selects_beside_match(r)));
         self.current = (!place.is_done()).then_some((id, place));
         Some(looked)
     }
