@@ -35,7 +35,7 @@ demo: ## a switch, two hosts and traffic between them, in namespaces of their ow
 	@$(MAKE) --no-print-directory release
 	SLUICE_BIN_DIR="$(TARGET_DIR)/release" scripts/demo.sh
 
-bench: ## measure against the stock switch, also with DPDK, and the Linux bridge (root); results in bench/results
+bench: ## measure against the stock switch, also with DPDK, and the Linux bridge (root); results in tools/bench/results
 	@scripts/setup.sh bench
 	scripts/bench.sh
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures Sluice beside the stock switch, the same with DPDK, and the Linux bridge, in namespaces of its own (root); what the
-# arguments may be says `scripts/bench.sh --help`. Results go to bench/results/ as JSON, CSV and SVG, named by time and
+# arguments may be says `scripts/bench.sh --help`. Results go to tools/bench/results/ as JSON, CSV and SVG, named by time and
 # commit, unless the arguments say where.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,7 +12,7 @@ name=$(date -u +%Y%m%dT%H%M%SZ)-$(git rev-parse --short HEAD 2>/dev/null || echo
 where=()
 case " $* " in
 *" --json"* | *" --csv"* | *" --plots"* | *" --help "* | *" -h "*) ;;
-*) where=(--json "bench/results/$name.json" --csv "bench/results/$name.csv" --plots "bench/results/$name") ;;
+*) where=(--json "tools/bench/results/$name.json" --csv "tools/bench/results/$name.csv" --plots "tools/bench/results/$name") ;;
 esac
 # It replaces this shell: Ctrl-C reaches it, and its guard takes down what it made.
 exec "$target/release/bench" --sluiced "$target/release/sluiced" "${where[@]}" "$@"

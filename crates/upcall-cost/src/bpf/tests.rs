@@ -219,6 +219,7 @@ fn a_switch_in_a_pid_namespace_of_its_own_is_traced() {
         .args(["--pid", "--fork", "--mount-proc"])
         .arg(own)
         .args(["--exact", test])
+        .env(testkit::FOREIGN_PIDS, "1")
         .limit(Duration::from_secs(60))
         .output()
         .unwrap();

@@ -39,7 +39,7 @@ fn a_bare_machine_is_set_up_in_one_run() {
     dir.program("systemctl", "exit 0");
     dir.program("apt-get", &format!("echo \"$@\" >>{}", log.display()));
     let path = format!("{}:{}", dir.0.display(), std::env::var("PATH").unwrap());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/setup.sh");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup.sh");
     let done = Command::new("timeout")
         .args(["120", "bash"])
         .arg(script)

@@ -43,7 +43,7 @@ pub use command::{Cmd, Output, Running, Signal};
 pub use corpus::replay_corpus;
 pub use daemon::{Daemon, DaemonSpec};
 pub use leftovers::{left_by, remove_left_by};
-pub use names::if_name;
+pub use names::{FOREIGN_PIDS, if_name};
 pub use netns::{Netns, netns_reason};
 pub use ovs::RunDir;
 pub use skip::{netns_or_skip, programs_or_skip, skip, strace_or_skip};

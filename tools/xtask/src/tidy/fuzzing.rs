@@ -1,10 +1,10 @@
-//! Rule: every fuzz target of a crate (`pub fn name(bytes: &[u8])` in a `fuzz.rs`) is a row of `fuzz/src/targets.rs`, so that the
+//! Rule: every fuzz target of a crate (`pub fn name(bytes: &[u8])` in a `fuzz.rs`) is a row of `tools/fuzz/src/targets.rs`, so that the
 //! fuzzer runs it.
 
 use super::File;
 
 /// The table of targets.
-pub(super) const TABLE: &str = "fuzz/src/targets.rs";
+pub(super) const TABLE: &str = "tools/fuzz/src/targets.rs";
 
 /// Looks for targets that the table does not name.
 pub(super) fn check(files: &[File], table: &str) -> Vec<String> {

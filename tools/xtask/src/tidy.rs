@@ -2,7 +2,7 @@
 //!
 //! Each rule is a function from files to problems (`path:line: what is wrong`), in a module of its own. A file is
 //! prepared once, with its test regions marked. The rules look at tokens, not at types: they are cheap and
-//! can be fooled by renaming imports; clippy's `disallowed_methods` (xtask/clippy-pure.toml) is the second net.
+//! can be fooled by renaming imports; clippy's `disallowed_methods` (tools/xtask/clippy-pure.toml) is the second net.
 
 mod docs;
 mod fuzzing;
@@ -21,7 +21,7 @@ use crate::source::Source;
 use crate::workspace::{RustFile, Workspace};
 
 /// Where the exceptions to the length rule are listed.
-const EXCEPTIONS: &str = "xtask/tidy-exceptions.txt";
+const EXCEPTIONS: &str = "tools/xtask/tidy-exceptions.txt";
 
 /// A file, taken apart for the rules.
 #[derive(Debug)]

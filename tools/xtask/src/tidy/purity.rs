@@ -41,7 +41,7 @@ const ADDRESS_TYPES: &[&str] = &[
     "std::net::AddrParseError",
 ];
 /// The clippy settings of the pure crates, relative to the workspace root.
-const CLIPPY_PURE: &str = "xtask/clippy-pure.toml";
+const CLIPPY_PURE: &str = "tools/xtask/clippy-pure.toml";
 
 /// Looks for forbidden paths and calls in the shipped code of the pure crates.
 pub(super) fn check(files: &[File]) -> Vec<String> {

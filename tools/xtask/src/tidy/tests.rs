@@ -175,13 +175,13 @@ fn the_pure_core_is_pure() {
 #[test]
 fn pure_crates_share_their_clippy_settings() {
     let root = std::env::temp_dir().join(format!("xtask-clippy-{}", std::process::id()));
-    std::fs::create_dir_all(root.join("xtask")).unwrap();
+    std::fs::create_dir_all(root.join("tools/xtask")).unwrap();
     std::fs::create_dir_all(root.join("crates/flow")).unwrap();
     let members =
         vec![Member { name: "flow".into(), dir: "crates/flow".into(), roots: vec![], deps: vec![] }];
     let workspace = Workspace { root: root.clone(), members };
     let unread = purity::check_clippy_conf(&workspace);
-    std::fs::write(root.join("xtask/clippy-pure.toml"), "a = 1").unwrap();
+    std::fs::write(root.join("tools/xtask/clippy-pure.toml"), "a = 1").unwrap();
     let missing = purity::check_clippy_conf(&workspace);
     std::fs::write(root.join("crates/flow/clippy.toml"), "a = 2").unwrap();
     let other = purity::check_clippy_conf(&workspace);

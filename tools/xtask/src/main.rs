@@ -100,10 +100,14 @@ fn parse(args: &[String]) -> Result<Task, String> {
     Ok(Task::Stages(named))
 }
 
-/// The workspace root: the folder above this crate's.
+/// The workspace root, two folders above this crate.
 fn root() -> Result<PathBuf> {
     let here = std::env::var("CARGO_MANIFEST_DIR").context("run it as `cargo xtask`")?;
-    Ok(Path::new(&here).parent().context("this crate has no parent folder")?.to_owned())
+    Ok(Path::new(&here)
+        .ancestors()
+        .nth(2)
+        .context("this crate is not two folders below the root")?
+        .to_owned())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: the fuzz targets of all crates under libFuzzer, each for a bounded time.
 //!
-//! The package `fuzz/` is built with the coverage instrumentation that libFuzzer wants, which stable rustc has, in a target
+//! The package `tools/fuzz/` is built with the coverage instrumentation that libFuzzer wants, which stable rustc has, in a target
 //! folder of its own. Each target begins with its corpus and with what earlier runs found; what it finds stays in the target
 //! folder: into the repository's corpora inputs are taken by hand.
 
@@ -107,14 +107,14 @@ fn build(root: &Path) -> Result<PathBuf> {
     // With a target named, build scripts and macros are built without the instrumentation.
     let status = Command::new(cargo())
         .args(["build", "--quiet", "--locked", "--release", "--target", &host])
-        .current_dir(root.join("fuzz"))
+        .current_dir(root.join("tools/fuzz"))
         .env("RUSTFLAGS", FLAGS)
         .env("CARGO_TARGET_DIR", &dir)
         .status()
         .context("cannot run cargo")?;
     ensure!(
         status.success(),
-        "the fuzz targets do not build (a lock file that is behind: cargo update --workspace in fuzz/)"
+        "the fuzz targets do not build (a lock file that is behind: cargo update --workspace in tools/fuzz/)"
     );
     Ok(dir.join(host).join("release/fuzz"))
 }

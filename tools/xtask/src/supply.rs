@@ -72,7 +72,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     problems.extend(check_sources(&lock, &policy));
     problems.extend(check_bans(&packages, &policy));
     problems.extend(check_duplicates(&packages, &policy));
-    problems.extend(fuzz_lock_is_behind(&workspace.members, &read("fuzz/Cargo.lock")?)?);
+    problems.extend(fuzz_lock_is_behind(&workspace.members, &read("tools/fuzz/Cargo.lock")?)?);
     Ok(problems)
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
 /// # Errors
 /// When it is no TOML.
 pub(crate) fn fuzz_lock_is_behind(members: &[Member], lock: &str) -> Result<Vec<String>> {
-    let table: Table = lock.parse().context("fuzz/Cargo.lock is no valid TOML")?;
+    let table: Table = lock.parse().context("tools/fuzz/Cargo.lock is no valid TOML")?;
     let mut problems = Vec::new();
     for package in table.get("package").and_then(toml::Value::as_array).into_iter().flatten() {
         let name = package.get("name").and_then(toml::Value::as_str).unwrap_or_default();
@@ -95,7 +95,7 @@ pub(crate) fn fuzz_lock_is_behind(members: &[Member], lock: &str) -> Result<Vec<
         for dep in member.deps.iter().filter(|d| d.kind != DepKind::Dev) {
             if !listed.contains(dep.name.as_str()) {
                 problems.push(format!(
-                    "fuzz/Cargo.lock does not know that {name} depends on {}: run `cargo update --workspace` in fuzz/",
+                    "tools/fuzz/Cargo.lock does not know that {name} depends on {}: run `cargo update --workspace` in tools/fuzz/",
                     dep.name
                 ));
             }
@@ -114,10 +114,11 @@ pub(crate) fn check_fuzzer(root: &Path) -> Result<Vec<String>> {
         |name: &str| std::fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"));
     let mut policy = parse_policy(&read("deny.toml")?)?;
     policy.licence_exceptions.push(("libfuzzer-sys".to_owned(), vec!["NCSA".to_owned()]));
-    let lock = parse_lock(&read("fuzz/Cargo.lock")?)?;
+    let lock = parse_lock(&read("tools/fuzz/Cargo.lock")?)?;
     let mut packages = BTreeSet::new();
     for target in &policy.targets {
-        packages.extend(parse_packages(&metadata(&root.join("fuzz"), &["--filter-platform", target])?)?);
+        packages
+            .extend(parse_packages(&metadata(&root.join("tools/fuzz"), &["--filter-platform", target])?)?);
     }
     let packages: Vec<Package> = packages.into_iter().collect();
     let mut problems = check_licences(&packages, &policy);
@@ -143,7 +144,7 @@ pub(crate) fn parse_policy(page: &str) -> Result<Policy> {
             known.get(section.as_str()).with_context(|| format!("deny.toml: [{section}] is not known"))?;
         let value = value.as_table().with_context(|| format!("deny.toml: {section} is not a section"))?;
         if let Some(key) = value.keys().find(|k| !keys.contains(&k.as_str())) {
-            bail!("deny.toml: [{section}] {key} is not enforced by xtask/src/supply.rs");
+            bail!("deny.toml: [{section}] {key} is not enforced by tools/xtask/src/supply.rs");
         }
     }
     for (section, key) in

@@ -100,7 +100,7 @@ pub(crate) fn check(members: &[Member], table: &[(&str, &[&str])]) -> Findings {
     for member in members {
         let Some((_, allowed)) = table.iter().find(|(name, _)| *name == member.name) else {
             found.problems.push(format!(
-                "{}/Cargo.toml: crate `{}` has no row in the table of xtask/src/direction.rs; \
+                "{}/Cargo.toml: crate `{}` has no row in the table of tools/xtask/src/direction.rs; \
                  give it one there and in ARCHITECTURE.md",
                 member.dir, member.name
             ));

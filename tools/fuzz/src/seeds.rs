@@ -35,7 +35,7 @@ pub(crate) fn write(target: &Target, folder: &Path) -> Result<()> {
 }
 
 fn read(seeds: &Seeds) -> Result<Vec<Vec<u8>>> {
-    let place = |path: &str| -> PathBuf { Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path) };
+    let place = |path: &str| -> PathBuf { Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path) };
     let named = |path: &str, why: Error| Error::other(format!("{path}: {why}"));
     let lines = |path: &str| fs::read_to_string(place(path)).map_err(|why| named(path, why));
     Ok(match seeds {
