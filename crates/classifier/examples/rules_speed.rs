@@ -1,19 +1,43 @@
 //! Speed and size of the classifier: `cargo run --release -p classifier --example rules_speed [rules [case]]`.
 //!
-//! Sizes are differences of the resident set (`/proc/self/statm`), so they include what the allocator wastes; rules carry
-//! one pointer-sized payload.
+//! Sizes are differences of the resident set (`/proc/self/statm`), so they include what the allocator wastes. Rules are
+//! reference-counted, as a switch has them; sizes include their match and priority.
 
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
-use classifier::Classifier;
+use classifier::{Classifier, ClsRule};
 use flow::fields::FieldId::{EthDst, EthType, InPortOxm, IpDst, IpSrc, NwProto, TcpDst, TcpSrc};
-use flow::{Flow, Mask, Match};
+use flow::{Flow, Mask, Match, PackedMatch};
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 const PAGE_BYTES: usize = 4096;
 const SEED: u64 = 0x5eed_5eed_5eed_5eed;
+
+/// A rule without anything but its match.
+struct Rule {
+    matching: PackedMatch,
+    priority: i32,
+}
+
+impl ClsRule for Rule {
+    fn matching(&self) -> &PackedMatch {
+        &self.matching
+    }
+
+    fn priority(&self) -> i32 {
+        self.priority
+    }
+
+    fn is_soft(&self) -> bool {
+        false
+    }
+}
+
+fn rule(c: &Classifier<Arc<Rule>>, m: &Match, priority: i32) -> Arc<Rule> {
+    Arc::new(Rule { matching: c.pack(m), priority })
+}
 
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -55,7 +79,7 @@ fn inserting(name: &str, rules: usize, make: fn(usize) -> Match) {
     let start = Instant::now();
     let mut c = Classifier::new(SEED);
     for n in 0..rules {
-        c.insert(&make(n).into(), 100, n);
+        c.insert(rule(&c, &make(n), 100));
     }
     let taken = start.elapsed();
     let bytes = resident_bytes().saturating_sub(before);
@@ -69,7 +93,7 @@ fn inserting(name: &str, rules: usize, make: fn(usize) -> Match) {
     let updates = 200_000;
     let start = Instant::now();
     for n in rules..rules + updates {
-        c.insert(&make(n).into(), 100, n);
+        c.insert(rule(&c, &make(n), 100));
         *published.lock().unwrap_or_else(|e| e.into_inner()) = Arc::new(c.clone());
     }
     let added = start.elapsed();
@@ -98,7 +122,7 @@ fn looking_up(masks: usize, rules: usize) {
     let mut c = Classifier::new(SEED);
     for n in 0..rules {
         // Priorities fall from mask to mask, so a packet visits half of the subtables on average.
-        c.insert(&masked_rule(n, masks).into(), 1000 - (n % masks) as i32, n);
+        c.insert(rule(&c, &masked_rule(n, masks), 1000 - (n % masks) as i32));
     }
     let flows: Vec<Flow> =
         (0..4096).map(|n| *masked_rule(scramble(n) as usize % rules, masks).flow()).collect();
@@ -135,7 +159,7 @@ fn looking_up(masks: usize, rules: usize) {
 fn prefixes(rules: usize) {
     let mut c = Classifier::new(SEED);
     for n in 0..rules {
-        c.insert(&five_tuple(n).into(), 100, n);
+        c.insert(rule(&c, &five_tuple(n), 100));
     }
     for (what, fields) in [("none", &[][..]), ("ip_dst", &[IpDst]), ("ip_dst and ip_src", &[IpDst, IpSrc])] {
         let published = c.clone();

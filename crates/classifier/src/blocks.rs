@@ -2,7 +2,7 @@
 //!
 //! Inner nodes take three bits of the hash each, from the top. A block that is full becomes an inner node with a block for each value
 //! of the next three bits; an inner node whose entries fit half a block becomes one block again. A clone shares everything; a change
-//! copies the way to one block, and in place where nobody else has it.
+//! copies the path to one block, and moves entries instead where nobody else holds it.
 //!
 //! Hashes are whole: two keys of equal hash are the caller's business.
 
@@ -67,7 +67,34 @@ fn find<V>(entries: &[(u64, V)], hash: u64) -> Result<usize, usize> {
     if entries.get(at).is_some_and(|(h, _)| *h == hash) { Ok(at) } else { Err(at) }
 }
 
-impl<V: Clone> Node<V> {
+/// Leaves an entry without its value.
+fn take<V: Default>(entry: &mut (u64, V)) -> (u64, V) {
+    (entry.0, std::mem::take(&mut entry.1))
+}
+
+/// A block with one entry more at `at`. Moves the entries of a block that nobody else holds: a clone of each would count references
+/// of rules all over the memory.
+fn grown<V: Clone + Default>(block: &mut Arc<[(u64, V)]>, at: usize, new: (u64, V)) -> Arc<[(u64, V)]> {
+    if let Some(own) = Arc::get_mut(block) {
+        let (before, after) = own.split_at_mut(at);
+        return before.iter_mut().map(take).chain([new]).chain(after.iter_mut().map(take)).collect();
+    }
+    let (before, after) = block.split_at(at);
+    before.iter().cloned().chain([new]).chain(after.iter().cloned()).collect()
+}
+
+/// A block without its entry at `at`, and the value of that one. Moves as [`grown`].
+fn shrunk<V: Clone + Default>(block: &mut Arc<[(u64, V)]>, at: usize) -> (Arc<[(u64, V)]>, V) {
+    if let Some(own) = Arc::get_mut(block) {
+        let removed = take(&mut own[at]).1;
+        let (before, after) = own.split_at_mut(at);
+        return (before.iter_mut().map(take).chain(after[1..].iter_mut().map(take)).collect(), removed);
+    }
+    let (before, after) = block.split_at(at);
+    (before.iter().cloned().chain(after[1..].iter().cloned()).collect(), after[0].1.clone())
+}
+
+impl<V: Clone + Default> Node<V> {
     fn insert(&mut self, hash: u64, value: V, depth: u32) -> Option<V> {
         match self {
             Node::Inner(inner) => {
@@ -79,28 +106,29 @@ impl<V: Clone> Node<V> {
             Node::Block(entries) => match find(entries, hash) {
                 Ok(at) => Some(std::mem::replace(&mut Arc::make_mut(entries)[at].1, value)),
                 Err(at) => {
-                    let (before, after) = entries.split_at(at);
-                    let new = before.iter().cloned().chain([(hash, value)]).chain(after.iter().cloned());
-                    let full = entries.len() >= BLOCK_MAX && divides(depth);
-                    let all: Vec<_> = new.collect();
-                    *self = if full { Node::divided(all, depth) } else { Node::Block(all.into()) };
+                    let mut all = grown(entries, at, (hash, value));
+                    let fits = all.len() <= BLOCK_MAX || !divides(depth);
+                    *self = if fits { Node::Block(all) } else { Node::divided(&mut all, depth) };
                     None
                 }
             },
         }
     }
 
-    /// An inner node with these entries.
-    fn divided(entries: Vec<(u64, V)>, depth: u32) -> Node<V> {
+    /// An inner node with the entries of a block.
+    fn divided(entries: &mut Arc<[(u64, V)]>, depth: u32) -> Node<V> {
         let len = entries.len();
         let mut parts: [Vec<(u64, V)>; FANOUT] = Default::default();
-        entries.into_iter().for_each(|entry| parts[place(entry.0, depth)].push(entry));
+        for entry in Arc::make_mut(entries) {
+            parts[place(entry.0, depth)].push(take(entry));
+        }
         let child = |part: Vec<(u64, V)>| {
+            let mut part: Arc<[(u64, V)]> = part.into();
             // All may have the same bits next.
             if part.len() > BLOCK_MAX && divides(depth + 1) {
-                Node::divided(part, depth + 1)
+                Node::divided(&mut part, depth + 1)
             } else {
-                Node::Block(part.into())
+                Node::Block(part)
             }
         };
         Node::Inner(Arc::new(Inner { len, children: parts.map(child) }))
@@ -110,9 +138,8 @@ impl<V: Clone> Node<V> {
         match self {
             Node::Block(entries) => {
                 let at = find(entries, hash).ok()?;
-                let removed = entries[at].1.clone();
-                let (before, after) = entries.split_at(at);
-                *self = Node::Block(before.iter().chain(&after[1..]).cloned().collect());
+                let (left, removed) = shrunk(entries, at);
+                *entries = left;
                 Some(removed)
             }
             Node::Inner(shared) => {
@@ -138,7 +165,7 @@ impl<V: Clone> Node<V> {
     }
 }
 
-impl<V: Clone> BlockMap<V> {
+impl<V: Clone + Default> BlockMap<V> {
     /// The value of a hash.
     #[inline]
     pub(crate) fn get(&self, hash: u64) -> Option<&V> {

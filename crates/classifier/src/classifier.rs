@@ -3,6 +3,7 @@
 //! Invariants: each subtable has a rule; it stands in `subtables` under its highest priority; `ranks` has each subtable's
 //! mask; each trie holds the prefixes of all rules whose mask is a prefix on its field.
 
+use crate::ClsRule;
 use crate::hash::BuildKeyed;
 use crate::prefixes::{PrefixSet, leading};
 use crate::subtable::{PrefixLookup, Subtable};
@@ -36,6 +37,10 @@ pub(crate) struct PrefixField {
 }
 
 impl PrefixField {
+    fn new(field: FieldId) -> PrefixField {
+        PrefixField { field, set: PrefixSet::new(field.def().bits) }
+    }
+
     pub(crate) fn id(&self) -> FieldId {
         self.field
     }
@@ -115,6 +120,14 @@ impl Walk {
     }
 }
 
+/// What [`Classifier::lookup_conjunctive`] finds.
+pub struct Lookup<'a, R> {
+    /// The best rule that is not soft.
+    pub hard: Option<&'a R>,
+    /// Soft rules above it, highest priority first.
+    pub soft: Vec<&'a R>,
+}
+
 /// Sizes of what a classifier is made of; all 0 when it is empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Footprint {
@@ -136,6 +149,8 @@ pub struct Footprint {
 ///
 /// Priorities are signed, so that hidden rules fit above and below OpenFlow's 0 to 65535. Which of several rules of one
 /// priority that match a packet is found is not defined, but it is the same for all packets that agree in the wildcards.
+///
+/// `R` is cheap to clone, such as a reference-counted pointer.
 #[derive(Clone)]
 pub struct Classifier<R> {
     seed: u64,
@@ -147,7 +162,7 @@ pub struct Classifier<R> {
     next_places: (i64, i64),
 }
 
-impl<R: Clone> Classifier<R> {
+impl<R: ClsRule + Clone> Classifier<R> {
     /// An empty classifier with tries on [`DEFAULT_PREFIX_FIELDS`]. `seed` keys its hashes: it should not be known to those who
     /// can cause rules to be added.
     pub fn new(seed: u64) -> Classifier<R> {
@@ -193,14 +208,15 @@ impl<R: Clone> Classifier<R> {
     }
 
     /// Adds a rule. Replaces and returns the rule of the same match and priority, if there is one.
-    pub fn insert(&mut self, m: &PackedMatch, priority: i32, rule: R) -> Option<R> {
+    pub fn insert(&mut self, rule: R) -> Option<R> {
+        let (m, priority) = (rule.matching().clone(), rule.priority());
         let rank = match self.ranks.get(m.mask()) {
             Some(rank) => *rank,
             None => self.add_subtable(m.mask(), priority),
         };
         let Some(shared) = self.subtables.get_mut(&rank) else { unreachable!("each mask has its subtable") };
         let table = Arc::make_mut(shared);
-        let replaced = table.insert(m, priority, rule);
+        let replaced = table.insert(rule);
         if replaced.is_none() {
             self.len += 1;
             if table.has_prefixes() {
@@ -297,27 +313,50 @@ impl<R: Clone> Classifier<R> {
         self.subtable_of(m.mask())?.locate(m, priority).map(|(_, rule)| rule)
     }
 
-    /// The rule of highest priority that matches `flow`.
+    /// The rule of highest priority that matches `flow`; soft rules count as any other.
     ///
     /// Adds to `wc` the bits of `flow` that the lookup depended on: every flow that agrees with this one in them gets the
     /// same answer. Bits that translation always needs (input port, EtherType and so on) are not added for its sake.
     pub fn lookup(&self, flow: &Flow, wc: Option<&mut Mask>) -> Option<&R> {
-        self.lookup_with_priority(flow, wc).map(|(_, rule)| rule)
+        self.search(flow, wc, |_| false)
     }
 
-    /// As [`Classifier::lookup`], with the rule's priority.
-    pub fn lookup_with_priority(&self, flow: &Flow, mut wc: Option<&mut Mask>) -> Option<(i32, &R)> {
+    /// As [`Classifier::lookup`], where a soft rule ([`ClsRule::is_soft`]) does not end the search: the best hard rule, and the soft
+    /// rules of higher priority that match `flow`, highest priority first. The bits of `wc` decide about all of them, and about
+    /// those that do not match.
+    pub fn lookup_conjunctive(&self, flow: &Flow, wc: Option<&mut Mask>) -> Lookup<'_, R> {
+        let mut soft = Vec::new();
+        let hard = self.search(flow, wc, |rule| {
+            let is_soft = rule.is_soft();
+            if is_soft {
+                soft.push(rule);
+            }
+            is_soft
+        });
+        soft.retain(|rule| hard.is_none_or(|hard| rule.priority() > hard.priority()));
+        soft.sort_by_key(|rule| Reverse(rule.priority()));
+        Lookup { hard, soft }
+    }
+
+    /// The best rule that matches `flow` and that `passes_over` does not hold for.
+    fn search<'a>(
+        &'a self,
+        flow: &Flow,
+        mut wc: Option<&mut Mask>,
+        mut passes_over: impl FnMut(&'a R) -> bool,
+    ) -> Option<&'a R> {
         let mut tries = PrefixLookup::new(&self.prefixes);
-        let mut best: Option<(i32, &R)> = None;
+        let mut best: Option<&R> = None;
         for (rank, table) in &self.subtables {
-            if best.is_some_and(|(priority, _)| priority >= rank.max_priority.0) {
+            if best.is_some_and(|best| best.priority() >= rank.max_priority.0) {
                 break;
             }
-            let found = match wc.as_deref_mut() {
+            let candidates = match wc.as_deref_mut() {
                 Some(wc) => table.find_staged(flow, &mut tries, wc),
                 None => table.find(flow),
             };
-            if found.is_some_and(|(priority, _)| best.is_none_or(|(so_far, _)| priority > so_far)) {
+            let found = candidates.matching(flow).find(|rule| !passes_over(rule));
+            if found.is_some_and(|found| best.is_none_or(|best| found.priority() > best.priority())) {
                 best = found;
             }
         }
@@ -325,7 +364,7 @@ impl<R: Clone> Classifier<R> {
     }
 
     /// All rules, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = (Match, i32, &R)> {
+    pub fn iter(&self) -> impl Iterator<Item = &R> {
         self.subtables.values().flat_map(|table| table.iter())
     }
 
@@ -397,7 +436,7 @@ impl<R: Clone> Classifier<R> {
         for ((slot, is_new), field) in prefixes.iter_mut().zip(&mut is_new).zip(taken) {
             let kept = self.prefixes.iter().flatten().find(|prefix| prefix.field == field);
             *is_new = kept.is_none();
-            *slot = Some(kept.cloned().unwrap_or(PrefixField { field, set: PrefixSet::default() }));
+            *slot = Some(kept.cloned().unwrap_or_else(|| PrefixField::new(field)));
         }
         let ranks: Vec<Rank> = self.subtables.keys().copied().collect();
         for rank in ranks {
@@ -409,8 +448,9 @@ impl<R: Clone> Classifier<R> {
             for (i, prefix) in prefixes.iter_mut().enumerate() {
                 let len = table.prefix_len(i);
                 let Some(prefix) = prefix.as_mut().filter(|_| len > 0 && is_new[i]) else { continue };
-                for (m, _, _) in table.iter() {
-                    prefix.set.insert(prefix.value(m.flow()), len);
+                for rule in table.iter() {
+                    let m = rule.matching();
+                    prefix.set.insert(prefix.value(&m.mask().flow_of(m.values())), len);
                 }
             }
         }

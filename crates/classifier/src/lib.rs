@@ -14,8 +14,11 @@
 //! - *Prefix tries* over address fields tell which prefix lengths can match at all, and how many bits of the address show
 //!   that; other subtables are skipped (the tries are kept as sorted maps). A trie over the ports of a subtable narrows what a miss in its last stage adds.
 //!
-//! Not here: versions of single rules, timeouts and counters of rules (they belong to the rule), conjunctions (the
-//! translation of a table combines the soft matches), and any lock: publishing is the caller's.
+//! A rule that is one clause of a conjunction is *soft*: [`Classifier::lookup_conjunctive`] returns the soft rules above the best hard
+//! one, with the wildcards of all of them; translation combines them.
+//!
+//! Not here: versions of single rules, timeouts and counters of rules (they belong to the rule), and any lock: publishing is the
+//! caller's.
 #![forbid(unsafe_code)]
 
 mod blocks;
@@ -25,10 +28,13 @@ mod hash;
 mod prefixes;
 mod priorities;
 pub mod reference;
+mod rule;
 mod shape;
+mod sorted;
 mod subtable;
 
-pub use classifier::{Classifier, DEFAULT_PREFIX_FIELDS, Footprint, MAX_PREFIX_FIELDS, Walk};
+pub use classifier::{Classifier, DEFAULT_PREFIX_FIELDS, Footprint, Lookup, MAX_PREFIX_FIELDS, Walk};
+pub use rule::ClsRule;
 
 #[cfg(test)]
 mod tests;

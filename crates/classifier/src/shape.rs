@@ -153,11 +153,6 @@ impl Shape {
         self.packed.words().iter().zip(values).all(|(e, v)| words[usize::from(e.word)] & e.bits == *v)
     }
 
-    /// The match that `values` stand for.
-    pub(crate) fn to_match(&self, values: &[u64]) -> Match {
-        Match::new(&self.packed.flow_of(values), &self.mask)
-    }
-
     /// Whether `values` agree with `other` in the bits that both masks have.
     pub(crate) fn agrees(&self, values: &[u64], other: &Match) -> bool {
         let (flow, mask) = (other.flow().words(), other.mask().words());

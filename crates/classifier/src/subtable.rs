@@ -3,8 +3,9 @@
 //! Invariants: `indices[i]` counts, for each hash over the first `i + 1` steps, the rules that have it; the last step has no
 //! index, it looks into `rules`. `ports` holds the ports of all rules if the mask has bits there.
 
+use crate::ClsRule;
 use crate::blocks::BlockMap;
-use crate::bucket::{Bucket, Key};
+use crate::bucket::Bucket;
 use crate::classifier::{MAX_PREFIX_FIELDS, PrefixField, PrefixesOfFlow};
 use crate::hash::Running;
 use crate::prefixes::PrefixSet;
@@ -53,7 +54,7 @@ impl<'a> PrefixLookup<'a> {
     }
 }
 
-impl<R: Clone> Subtable<R> {
+impl<R: ClsRule + Clone> Subtable<R> {
     pub(crate) fn new(
         seed: u64,
         mask: &PackedMask,
@@ -67,7 +68,7 @@ impl<R: Clone> Subtable<R> {
             len: 0,
             rules: BlockMap::default(),
             indices: Default::default(),
-            ports: PrefixSet::default(),
+            ports: PrefixSet::new(u32::BITS as u8),
         };
         table.use_prefixes(fields);
         table
@@ -126,27 +127,30 @@ impl<R: Clone> Subtable<R> {
         (steps, hash.value())
     }
 
-    /// Adds a rule; returns the one that it replaces. `m` has this subtable's mask.
-    pub(crate) fn insert(&mut self, m: &PackedMatch, priority: i32, rule: R) -> Option<R> {
-        let key = Key::new(priority, m.values().clone());
-        let (steps, hash) = self.hashes(m.values());
+    /// Adds a rule, whose match has this subtable's mask; returns the one that it replaces.
+    pub(crate) fn insert(&mut self, rule: R) -> Option<R> {
+        let (steps, hash) = self.hashes(rule.matching().values());
+        let priority = rule.priority();
+        let ports = (self.shape.ports() != 0).then(|| self.ports_of(rule.matching()));
         if let Some(bucket) = self.rules.get_mut(hash) {
-            let replaced = bucket.insert(key, rule);
+            let replaced = bucket.insert(rule);
             if replaced.is_some() {
                 return replaced;
             }
         } else {
-            self.rules.insert(hash, Bucket::new(key, rule));
+            self.rules.insert(hash, Bucket::One(rule));
         }
         self.len += 1;
         self.priorities.add(priority);
         for (index, hash) in self.indices.iter_mut().zip(steps).take(self.shape.steps() - 1) {
-            if let Some(n) = index.insert(hash, 1) {
-                index.insert(hash, n + 1);
+            if let Some(n) = index.get_mut(hash) {
+                *n += 1;
+            } else {
+                index.insert(hash, 1);
             }
         }
-        if self.shape.ports() != 0 {
-            self.ports.insert(self.ports_of(m), self.shape.ports_len());
+        if let Some(ports) = ports {
+            self.ports.insert(ports, self.shape.ports_len());
         }
         None
     }
@@ -164,9 +168,10 @@ impl<R: Clone> Subtable<R> {
     /// Removes the rule that [`Subtable::locate`] found.
     pub(crate) fn remove(&mut self, at: &Located, m: &PackedMatch, priority: i32) -> Option<R> {
         let rule = match self.rules.get(at.hash)? {
-            Bucket::One(..) => match self.rules.remove(at.hash)? {
-                Bucket::One(_, rule) => rule,
-                Bucket::Many(_) => unreachable!("the bucket holds one rule"),
+            Bucket::Empty => return None,
+            Bucket::One(_) => match self.rules.remove(at.hash)? {
+                Bucket::One(rule) => rule,
+                Bucket::Empty | Bucket::Many(_) => unreachable!("the bucket holds one rule"),
             },
             Bucket::Many(_) => self.rules.get_mut(at.hash)?.remove(priority, m.values())?,
         };
@@ -184,35 +189,35 @@ impl<R: Clone> Subtable<R> {
         Some(rule)
     }
 
-    /// The best rule for `flow`, whatever it takes.
-    pub(crate) fn find(&self, flow: &Flow) -> Option<(i32, &R)> {
-        self.rules.get(self.hash(flow))?.best(|values| self.shape.equals(values, flow))
+    /// The rules of the hash of `flow`.
+    pub(crate) fn find(&self, flow: &Flow) -> Candidates<'_, R> {
+        Candidates { shape: &self.shape, bucket: self.rules.get(self.hash(flow)) }
     }
 
-    /// The best rule for `flow`; adds to `wc` the bits that showed it, or showed that there is none.
+    /// The rules of the hash of `flow`; adds to `wc` the bits that decide whether they match it, or that there are none.
     pub(crate) fn find_staged(
         &self,
         flow: &Flow,
         tries: &mut PrefixLookup<'_>,
         wc: &mut Mask,
-    ) -> Option<(i32, &R)> {
+    ) -> Candidates<'_, R> {
+        let nothing = Candidates { shape: &self.shape, bucket: None };
         let words = flow.words();
         let mut hash = Running::new(self.seed);
         let last = self.shape.steps() - 1;
         for step in 0..=last {
             if self.excluded_by_prefix(step, flow, tries, wc) {
                 self.shape.add_steps_before(step, wc);
-                return None;
+                return nothing;
             }
             self.shape.step(step).iter().for_each(|e| hash.add(words[usize::from(e.word)] & e.bits));
             if step < last && !self.indices[step].contains(hash.value()) {
                 self.shape.add_steps_before(step + 1, wc);
-                return None;
+                return nothing;
             }
         }
-        let bucket = self.rules.get(hash.value());
-        let found = bucket.and_then(|b| b.best(|values| self.shape.equals(values, flow)));
-        if found.is_none() && self.shape.ports() != 0 {
+        let found = Candidates { shape: &self.shape, bucket: self.rules.get(hash.value()) };
+        if self.shape.ports() != 0 && found.matching(flow).next().is_none() {
             let ports = align_ports(ports_of(flow) & self.shape.ports());
             self.shape.add_with_ports_prefix(self.ports.deciding_bits(ports), wc);
         } else {
@@ -253,23 +258,21 @@ impl<R: Clone> Subtable<R> {
         self.rules.values()
     }
 
-    fn keys_near(&self, m: &Match, exact: bool) -> impl Iterator<Item = (&Key, &R)> + use<'_, R> {
+    fn rules_near(&self, m: &Match, exact: bool) -> impl Iterator<Item = &R> + use<'_, R> {
         let one = exact.then(|| self.rules.get(self.hash(m.flow()))).flatten();
         let all = (!exact).then(|| self.buckets());
         one.into_iter().chain(all.into_iter().flatten()).flat_map(Bucket::iter)
     }
 
     /// All rules.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Match, i32, &R)> {
-        self.buckets()
-            .flat_map(Bucket::iter)
-            .map(|(key, rule)| (self.shape.to_match(key.values()), key.priority(), rule))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &R> {
+        self.buckets().flat_map(Bucket::iter)
     }
 
     /// The rules whose match is within `m`.
     pub(crate) fn within(&self, m: Match) -> impl Iterator<Item = &R> {
-        let near = self.keys_near(&m, self.mask() == m.mask());
-        near.filter(move |(key, _)| self.shape.agrees(key.values(), &m)).map(|(_, rule)| rule)
+        let near = self.rules_near(&m, self.mask() == m.mask());
+        near.filter(move |rule| self.shape.agrees(rule.matching().values(), &m))
     }
 
     /// Rules whose match is within `m`, from those of hash `from` on, in the order of their hashes; some `max` of them. Returns the
@@ -292,9 +295,7 @@ impl<R: Clone> Subtable<R> {
                 return (Some(hash), looked);
             }
             let near = bucket.iter().inspect(|_| looked += 1);
-            out.extend(
-                near.filter(|(key, _)| self.shape.agrees(key.values(), m)).map(|(_, rule)| rule.clone()),
-            );
+            out.extend(near.filter(|rule| self.shape.agrees(rule.matching().values(), m)).cloned());
         }
         (None, looked)
     }
@@ -303,13 +304,29 @@ impl<R: Clone> Subtable<R> {
     pub(crate) fn overlaps(&self, m: &Match, priority: i32) -> bool {
         self.priorities.contains(priority)
             && self
-                .keys_near(m, m.mask().contains(self.mask()))
-                .any(|(key, _)| key.priority() == priority && self.shape.agrees(key.values(), m))
+                .rules_near(m, m.mask().contains(self.mask()))
+                .any(|rule| rule.priority() == priority && self.shape.agrees(rule.matching().values(), m))
     }
 
     /// Numbers of rules, index entries, port prefixes.
     pub(crate) fn footprint(&self) -> (usize, usize, usize) {
         (self.len, self.indices.iter().map(BlockMap::len).sum(), self.ports.len())
+    }
+}
+
+/// Rules of one hash, which one or none of the values match.
+pub(crate) struct Candidates<'a, R> {
+    shape: &'a Shape,
+    bucket: Option<&'a Bucket<R>>,
+}
+
+impl<'a, R: ClsRule + Clone> Candidates<'a, R> {
+    /// Those that match `flow`, highest priority first.
+    #[inline]
+    pub(crate) fn matching(&self, flow: &Flow) -> impl Iterator<Item = &'a R> {
+        let shape = self.shape;
+        let all = self.bucket.into_iter().flat_map(Bucket::iter);
+        all.filter(move |rule| shape.equals(rule.matching().values(), flow))
     }
 }
 

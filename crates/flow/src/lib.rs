@@ -34,7 +34,7 @@ pub use key::{ArpBlock, BaseBlock, CtBlock, FlowKey, Ipv6Block, KeyMask, shape};
 pub use matching::Match;
 pub use nlkey::key_attributes;
 pub use packed::{PackedFlow, PackedKey};
-pub use packed_match::{MaskWord, PackedMask, PackedMatch};
+pub use packed_match::{MaskWord, MaskedWords, PackedMask, PackedMatch};
 pub use subfield::SubField;
 pub use tunnel::{Tunnel, tunnel_flags};
 pub use types::{DpPort, MacAddr, OfPort, RecircId, TableId, Ufid, VlanId};

@@ -9,6 +9,7 @@ use crate::recirc::FrozenState;
 use crate::rule::Rule;
 use dpif::ControllerCookie;
 use flow::FlowKey;
+use openflow::msg::flow_mod::FlowModFlags;
 use packet::Packet;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ pub struct RemovedRules {
 impl RemovedRules {
     /// Tells of a rule that ended, if it asked for that.
     pub(crate) fn push(&self, bridge: BridgeId, rule: &Arc<Rule>, reason: RemovedReason) {
-        if rule.flags.send_flow_rem && !rule.is_hidden() {
+        if rule.flags.contains(FlowModFlags::SEND_FLOW_REM) && !rule.is_hidden() {
             let event = RemovedEvent { rule: rule.clone(), reason };
             lock(&self.waiting).entry(bridge).or_default().push_back(event);
         }

@@ -15,7 +15,7 @@ pub use queue::{ModQueue, Step};
 use crate::backer::Backer;
 use crate::events::RemovedReason;
 use crate::ports::BridgeId;
-use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
+use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::rule_index::learners;
 use crate::tables::{Selected, Selection, Tables};
 use flow::{OfPort, TableId};
@@ -222,16 +222,9 @@ fn add(
     Ok(there.into_iter().collect())
 }
 
-fn rule_flags(fm: &FlowMod, version: Version) -> RuleFlags {
-    let has = |flag| fm.flags.contains(flag);
+fn rule_flags(fm: &FlowMod, version: Version) -> FlowModFlags {
     let old_add = version < Version::V12 && fm.command == FlowModCommand::Add;
-    RuleFlags {
-        send_flow_rem: has(FlowModFlags::SEND_FLOW_REM),
-        no_packet_counts: has(FlowModFlags::NO_PKT_COUNTS),
-        no_byte_counts: has(FlowModFlags::NO_BYT_COUNTS),
-        check_overlap: has(FlowModFlags::CHECK_OVERLAP),
-        reset_counts: old_add || has(FlowModFlags::RESET_COUNTS),
-    }
+    fm.flags | if old_add { FlowModFlags::RESET_COUNTS } else { FlowModFlags::empty() }
 }
 
 /// Whether a modification adds a rule when there is none to modify.

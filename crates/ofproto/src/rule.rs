@@ -1,7 +1,9 @@
 //! OpenFlow rules as the tables hold them: immutable, with counters shared by all versions of a rule.
 
+use classifier::ClsRule;
 use flow::{PackedMatch, TableId};
 use ofp_actions::{Action, Reference};
+use openflow::msg::flow_mod::FlowModFlags;
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering};
 
@@ -30,21 +32,6 @@ impl RuleStats {
     pub fn used_ms(&self) -> u64 {
         self.used_ms.load(Ordering::Relaxed)
     }
-}
-
-/// Flags of a rule (`OFPFF_*`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RuleFlags {
-    /// Tell the controllers when the rule ends.
-    pub send_flow_rem: bool,
-    /// Do not show packet counts.
-    pub no_packet_counts: bool,
-    /// Do not show byte counts.
-    pub no_byte_counts: bool,
-    /// It was added on condition that it overlapped with no other; told again.
-    pub check_overlap: bool,
-    /// It was added with new counters (before OpenFlow 1.2 always); told again.
-    pub reset_counts: bool,
 }
 
 /// The timeouts of a rule.
@@ -159,8 +146,8 @@ pub struct Rule {
     pub timeouts: RuleTimeouts,
     /// For eviction (OpenFlow 1.4).
     pub importance: u16,
-    /// Flags.
-    pub flags: RuleFlags,
+    /// Flags; before OpenFlow 1.2 an add sets `RESET_COUNTS`.
+    pub flags: FlowModFlags,
     /// Actions and instructions.
     pub actions: Arc<[Action]>,
     /// When it was added, in milliseconds.
@@ -169,6 +156,21 @@ pub struct Rule {
     pub modified_ms: u64,
     /// Counters.
     pub stats: Arc<RuleStats>,
+}
+
+impl ClsRule for Rule {
+    fn matching(&self) -> &PackedMatch {
+        &self.matching
+    }
+
+    fn priority(&self) -> i32 {
+        self.priority
+    }
+
+    /// No action makes a rule a clause of a conjunction: `conjunction` is refused.
+    fn is_soft(&self) -> bool {
+        false
+    }
 }
 
 impl Rule {
@@ -230,4 +232,17 @@ pub(crate) fn refers_to(actions: &[Action], wanted: Reference) -> bool {
     let mut found = false;
     actions.iter().for_each(|a| a.references(&mut |reference| found |= reference == wanted));
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables hold hundreds of thousands; with its reference counts a rule fits a block of 128 bytes of the allocator.
+    #[test]
+    fn a_rule_is_small() {
+        let counts = 2 * size_of::<usize>();
+        assert!(size_of::<Rule>() + counts <= 128, "{} bytes", size_of::<Rule>());
+        assert!(size_of::<RuleStats>() + counts <= 48);
+    }
 }

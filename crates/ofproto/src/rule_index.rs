@@ -9,6 +9,7 @@ use flow::{OfPort, TableId};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use ofp_actions::Reference;
+use openflow::msg::flow_mod::FlowModFlags;
 use rapidhash::RapidHashMap;
 use std::collections::BTreeMap;
 use std::hash::Hash;
@@ -198,7 +199,7 @@ impl RuleIndex {
             }
         }
         self.hidden += usize::from(rule.is_hidden());
-        if rule.flags.send_flow_rem {
+        if rule.flags.contains(FlowModFlags::SEND_FLOW_REM) {
             self.told.insert(rule);
         }
         match &rule.timeouts {
@@ -222,7 +223,7 @@ impl RuleIndex {
             }
         }
         self.hidden -= usize::from(rule.is_hidden());
-        if rule.flags.send_flow_rem {
+        if rule.flags.contains(FlowModFlags::SEND_FLOW_REM) {
             self.told.remove(rule);
         }
         if rule.has_timeout() {

@@ -263,7 +263,7 @@ impl Tables {
     /// Adds a rule; one with the same match and priority in its table is replaced and returned.
     pub fn insert(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
         let table = self.table_mut(rule.table)?;
-        let replaced = table.rules.insert(&rule.matching, rule.priority, rule.clone());
+        let replaced = table.rules.insert(rule.clone());
         self.record(RuleChange { before: replaced.clone(), after: Some(rule) });
         replaced
     }
@@ -440,7 +440,7 @@ impl Tables {
 
     /// Every rule of every table, hidden ones included.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Rule>> {
-        self.all().flat_map(|t| t.rules.iter().map(|(_, _, r)| r))
+        self.all().flat_map(|t| t.rules.iter())
     }
 
     /// Number of rules in a table.

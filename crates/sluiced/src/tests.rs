@@ -10,7 +10,8 @@ use flow::{DpPort, MacAddr, Match, OfPort, TableId};
 use ofp_actions::{Action, Output};
 use ofproto::backer::Backer;
 use ofproto::ports::{Bundle, BundleId, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode};
-use ofproto::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
+use ofproto::rule::{Rule, RuleStats, RuleTimeouts};
+use openflow::msg::flow_mod::FlowModFlags;
 use std::sync::Arc;
 use sync::{Mutex, lock};
 use testkit::{Topology, require_netns};
@@ -63,7 +64,7 @@ fn normal_rule() -> Rule {
         cookie: 0,
         timeouts: RuleTimeouts::new(0, 0, &[]),
         importance: 0,
-        flags: RuleFlags::default(),
+        flags: FlowModFlags::empty(),
         actions: vec![Action::Output(Output { port: OfPort::NORMAL, max_len_bytes: 0 })].into(),
         created_ms: 0,
         modified_ms: 0,

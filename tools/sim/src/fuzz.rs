@@ -16,8 +16,9 @@ use ofp_actions::{CheckContext, check_actions};
 use ofproto::backer::Backer;
 use ofproto::connmgr::{BridgeCtx, ConnKind, Connmgr};
 use ofproto::ports::BridgeId;
-use ofproto::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
+use ofproto::rule::{Rule, RuleStats, RuleTimeouts};
 use ofproto::upcall;
+use openflow::msg::flow_mod::FlowModFlags;
 use openflow::msg::stats::SwitchDesc;
 use openflow::{Version, VersionSet};
 use ovsdb::client::{Client, ClientConfig};
@@ -124,7 +125,7 @@ impl Rig {
             cookie: 0,
             timeouts: RuleTimeouts::new(m.idle_timeout_s, m.hard_timeout_s, &m.actions),
             importance: 0,
-            flags: RuleFlags::default(),
+            flags: FlowModFlags::empty(),
             actions: m.actions.into(),
             created_ms: 0,
             modified_ms: 0,

@@ -12,7 +12,8 @@ use ofp_actions::{
     Resubmit, SetEthDst, SetField, SetIpDscp, SetIpTtl, SetIpv4Src, SetL4Dst, SetStyle, SetVlanPcp,
     SetVlanVid, StackPop, StackPush, StripVlan, WriteActions, WriteMetadata,
 };
-use ofproto::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
+use ofproto::rule::{Rule, RuleStats, RuleTimeouts};
+use openflow::msg::flow_mod::FlowModFlags;
 use packet::headers as h;
 use std::sync::Arc;
 
@@ -308,7 +309,7 @@ pub(crate) fn rule(table: TableId, priority: i32, m: Match, actions: Vec<Action>
         cookie: 0,
         timeouts: RuleTimeouts::new(0, 0, &actions),
         importance: 0,
-        flags: RuleFlags::default(),
+        flags: FlowModFlags::empty(),
         actions: actions.into(),
         created_ms: now_ms,
         modified_ms: now_ms,

@@ -1,7 +1,8 @@
 //! The laws of the classifier, on random rules and packets of a small world, so that they meet.
 
+use super::plain::Plain;
+use crate::Footprint;
 use crate::reference::lookup_linear;
-use crate::{Classifier, Footprint};
 use flow::fields::FieldId::{self, *};
 use flow::{Flow, Mask, Match};
 use proptest::prelude::*;
@@ -88,8 +89,8 @@ fn tries() -> impl Strategy<Value = &'static [FieldId]> {
     ])
 }
 
-fn build(rules: &[(Match, i32)], prefixes: &[FieldId]) -> Classifier<usize> {
-    let mut c = Classifier::new(0x1234_5678);
+fn build(rules: &[(Match, i32)], prefixes: &[FieldId]) -> Plain<usize> {
+    let mut c = Plain::new(0x1234_5678);
     // Half of the rules come before the tries are set, half after.
     for (i, (m, priority)) in rules.iter().enumerate() {
         if i == rules.len() / 2 {
@@ -166,13 +167,50 @@ proptest! {
     }
 
     #[test]
+    fn conjunctive_law(
+        rules in rules(),
+        tries in tries(),
+        soft in prop::collection::vec(any::<bool>(), 40),
+        flow in flows(),
+        others in prop::collection::vec(flows(), 1..40),
+    ) {
+        let mut c = Plain::new(5);
+        c.set_prefix_fields(tries);
+        // Later rules replace earlier ones of the same match and priority.
+        let mut model = BTreeMap::new();
+        for (i, (m, priority)) in rules.iter().enumerate() {
+            if soft[i] {
+                c.insert_soft(&m.into(), *priority, i);
+            } else {
+                c.insert(&m.into(), *priority, i);
+            }
+            model.insert((*m.flow().words(), *m.mask().words(), *priority), i);
+        }
+        let mut wc = Mask::none();
+        let found = c.lookup_conjunctive(&flow, &mut wc);
+        let matching = || model.values().copied().filter(|i| rules[*i].0.matches(&flow));
+        let best = matching().filter(|i| !soft[*i]).map(|i| rules[i].1).max();
+        prop_assert_eq!(found.0.map(|i| rules[*i].1), best);
+        let mut expect: Vec<usize> =
+            matching().filter(|i| soft[*i] && best.is_none_or(|best| rules[*i].1 > best)).collect();
+        expect.sort_unstable();
+        let mut got: Vec<usize> = found.1.iter().map(|i| **i).collect();
+        prop_assert!(got.is_sorted_by_key(|i| -rules[*i].1));
+        got.sort_unstable();
+        prop_assert_eq!(got, expect);
+        for other in &others {
+            prop_assert_eq!(&c.lookup_conjunctive(&mix(&flow, other, &wc), &mut Mask::none()), &found);
+        }
+    }
+
+    #[test]
     fn model_and_snapshot_law(
         pool in rules(),
         tries in tries(),
         steps in prop::collection::vec((any::<bool>(), 0usize..40, -1i32..3), 1..120),
         cut in 0usize..120,
     ) {
-        let mut c = Classifier::new(99);
+        let mut c = Plain::new(99);
         c.set_prefix_fields(tries);
         let mut model = BTreeMap::new();
         let mut snapshot = (c.clone(), model.clone());

@@ -4,8 +4,8 @@
 //! EtherType and so on) or never puts in a megaflow (registers, metadata), and the high bytes of ICMP's type and code. An
 //! untagged packet's VLAN bits are not compared either: the trace does not print them.
 
+use super::plain::Plain;
 use super::text::{parse_match, parse_rule};
-use crate::Classifier;
 use flow::Mask;
 use flow::fields::FieldId;
 
@@ -33,8 +33,8 @@ fn comparable(mask: &Mask, packet: &str) -> Mask {
     out
 }
 
-fn build(prefixes: &[FieldId], rules: &[&str]) -> Classifier<i32> {
-    let mut classifier = Classifier::new(1);
+fn build(prefixes: &[FieldId], rules: &[&str]) -> Plain<i32> {
+    let mut classifier = Plain::new(1);
     classifier.set_prefix_fields(prefixes);
     for rule in rules {
         if let Some(rule) = rule.strip_prefix('-') {
@@ -48,7 +48,7 @@ fn build(prefixes: &[FieldId], rules: &[&str]) -> Classifier<i32> {
     classifier
 }
 
-fn check(classifier: &Classifier<i32>, rules: &[&str], (packet, winner, megaflow): Packet) {
+fn check(classifier: &Plain<i32>, rules: &[&str], (packet, winner, megaflow): Packet) {
     let mut wc = Mask::none();
     let found = classifier.lookup(parse_match(packet).flow(), Some(&mut wc)).copied();
     assert_eq!(found, winner, "{packet} of {rules:?}");
@@ -67,7 +67,7 @@ fn masks_are_those_of_open_vswitch() {
 #[test]
 fn masks_of_random_rules_are_those_of_open_vswitch() {
     let mut rules = Vec::new();
-    let mut classifier = Classifier::new(1);
+    let mut classifier = Plain::new(1);
     let mut packets = 0;
     for line in include_str!("observed_random.txt").lines().filter(|line| !line.starts_with('#')) {
         if let Some(list) = line.strip_prefix("rules ") {

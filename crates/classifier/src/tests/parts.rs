@@ -1,8 +1,9 @@
 //! The parts one by one: what the laws would find late or not at all.
 
+use super::plain::Plain;
 use super::text::parse_match;
+use crate::Footprint;
 use crate::prefixes::{PrefixSet, leading};
-use crate::{Classifier, Footprint};
 use flow::fields::FieldId;
 use flow::{Flow, Mask};
 use proptest::prelude::*;
@@ -18,25 +19,30 @@ fn plain_lookup(prefixes: &[(u128, u8)], value: u128) -> (u8, Vec<u8>) {
 proptest! {
     #[test]
     fn trie_knows_lengths_and_bits(
-        mut prefixes in prop::collection::vec((any::<u8>(), 1u8..=12, 1u8..=128), 0..40),
+        prefixes in prop::collection::vec((any::<u8>(), 1u8..=12, 1u8..=128), 0..40),
         values in prop::collection::vec((any::<u8>(), 1u8..=12), 1..20),
         keep in 0usize..20,
     ) {
         // Few distinct bits in different places, so that prefixes nest and part late.
         let spread = |b: u8, by: u8| u128::from(b).wrapping_mul(0x0101_0101_0101_0101_0101_0101_0101_0101).rotate_left(by.into()) & 0xf0f0_0ff0_00f0_000f_0f0f_0000_0000_00ff;
-        let mut trie = PrefixSet::default();
+        // Of narrow fields, the leading bits alone.
+        for width in [56, 128u8] {
+        let prefixes: Vec<_> = prefixes.iter().map(|(b, by, len)| (*b, *by, *len.min(&width))).collect();
+        let spread = |b: u8, by: u8| spread(b, by) & leading(width);
+        let mut trie = PrefixSet::new(width);
         for (b, by, len) in &prefixes {
             trie.insert(spread(*b, *by), *len);
         }
-        for (b, by, len) in prefixes.drain(keep.min(prefixes.len())..) {
-            trie.remove(spread(b, by), len);
+        let (kept, gone) = prefixes.split_at(keep.min(prefixes.len()));
+        for (b, by, len) in gone {
+            trie.remove(spread(*b, *by), *len);
         }
-        let left: Vec<_> = prefixes.iter().map(|(b, by, len)| (spread(*b, *by) & leading(*len), *len)).collect();
-        for (b, by) in values {
-            let value = spread(b, by);
+        let left: Vec<_> = kept.iter().map(|(b, by, len)| (spread(*b, *by) & leading(*len), *len)).collect();
+        for (b, by) in &values {
+            let value = spread(*b, *by);
             let (bits, matching) = plain_lookup(&left, value);
             prop_assert_eq!(trie.deciding_bits(value), bits);
-            for len in 1..=128 {
+            for len in 1..=width {
                 prop_assert_eq!(trie.contains(value, len), matching.contains(&len), "length {}", len);
             }
         }
@@ -44,13 +50,14 @@ proptest! {
             trie.remove(value, len);
         }
         prop_assert_eq!(trie.len(), 0);
+        }
     }
 }
 
 #[test]
 fn many_priorities_of_one_match() {
     let m = parse_match("tcp,tp_dst=80");
-    let mut c = Classifier::new(7);
+    let mut c = Plain::new(7);
     for priority in (0..20_000).rev().chain(20_000..40_000) {
         assert_eq!(c.insert(&m.into(), priority, priority), None);
     }
@@ -66,7 +73,7 @@ fn many_priorities_of_one_match() {
 
 #[test]
 fn catchall_looks_at_nothing() {
-    let mut c = Classifier::new(7);
+    let mut c = Plain::new(7);
     c.insert(&parse_match("").into(), i32::MIN, 'a');
     let mut wc = Mask::none();
     assert_eq!(c.lookup(parse_match("tcp,tp_dst=80").flow(), Some(&mut wc)), Some(&'a'));
@@ -77,7 +84,7 @@ fn catchall_looks_at_nothing() {
 
 #[test]
 fn a_lookup_adds_to_the_wildcards_and_takes_nothing_away() {
-    let mut c = Classifier::new(7);
+    let mut c = Plain::new(7);
     c.insert(&parse_match("tcp,tp_dst=80").into(), 1, ());
     let before = *parse_match("udp,tp_src=0xffff,tp_dst=0xf/0xf,eth_src=00:00:00:00:00:01").mask();
     let mut wc = before;
@@ -88,8 +95,8 @@ fn a_lookup_adds_to_the_wildcards_and_takes_nothing_away() {
 
 #[test]
 fn prefix_fields_are_checked() {
-    let mut c = Classifier::<()>::new(7);
-    let now = |c: &Classifier<()>| c.prefix_fields().collect::<Vec<_>>();
+    let mut c = Plain::<()>::new(7);
+    let now = |c: &Plain<()>| c.prefix_fields().collect::<Vec<_>>();
     use FieldId::{DlVlan, InPort, IpDst, IpSrc, Ipv6Dst, Ipv6Src, NwTos, TcpDst, TcpSrc};
     assert_eq!(now(&c), [IpDst, IpSrc, Ipv6Dst, Ipv6Src]);
     c.set_prefix_fields(&[DlVlan, Ipv6Dst, NwTos, Ipv6Dst, InPort, TcpSrc, TcpDst, Ipv6Src, IpDst]);
@@ -102,7 +109,7 @@ fn prefix_fields_are_checked() {
 fn tries_come_and_go_with_rules_in_place() {
     let rules = ["ip,nw_dst=10.0.0.0/8", "ip,nw_src=10.1.0.0/16", "ipv6,ipv6_dst=2001:db8::/32"];
     let packets = ["tcp,nw_dst=11.1.1.1,nw_src=12.1.1.1", "tcp6,ipv6_dst=3001::1"];
-    let masks = |c: &Classifier<()>| {
+    let masks = |c: &Plain<()>| {
         packets.map(|packet| {
             let mut wc = Mask::none();
             c.lookup(parse_match(packet).flow(), Some(&mut wc));
@@ -110,7 +117,7 @@ fn tries_come_and_go_with_rules_in_place() {
         })
     };
     let filled = |fields: &[FieldId]| {
-        let mut c = Classifier::<()>::new(7);
+        let mut c = Plain::<()>::new(7);
         c.set_prefix_fields(fields);
         rules.iter().for_each(|rule| assert!(c.insert(&parse_match(rule).into(), 1, ()).is_none()));
         c
@@ -130,7 +137,7 @@ fn tries_come_and_go_with_rules_in_place() {
 
 #[test]
 fn overlap_and_selection() {
-    let mut c = Classifier::new(7);
+    let mut c = Plain::new(7);
     let rules = [
         "ip,nw_dst=10.0.0.0/8",
         "ip,nw_dst=10.1.0.0/16",
@@ -162,10 +169,37 @@ fn overlap_and_selection() {
 
 #[test]
 fn the_connections_addresses_belong_to_layer_3() {
-    let mut c = Classifier::new(7);
+    let mut c = Plain::new(7);
     c.insert(&parse_match("ct_nw_src=10.0.0.1,eth_src=00:00:00:00:00:01,tcp").into(), 1, ());
     let mut wc = Mask::none();
     assert!(c.lookup(&Flow::default(), Some(&mut wc)).is_none());
     assert_eq!(wc.0.ct_nw_src, 0);
     assert_eq!(wc, *parse_match("eth_src=00:00:00:00:00:00,eth_type=0").mask());
+}
+
+#[test]
+fn soft_rules_above_the_best_hard_rule_come_out_with_their_wildcards() {
+    let mut c = Plain::new(7);
+    c.set_prefix_fields(&[]);
+    c.insert_soft(&parse_match("ip,nw_src=10.0.0.1").into(), 20, "src");
+    c.insert_soft(&parse_match("ip,nw_dst=10.0.0.2").into(), 20, "dst");
+    c.insert_soft(&parse_match("ip,nw_dst=10.0.0.3").into(), 30, "other");
+    c.insert_soft(&parse_match("tcp,tp_dst=80").into(), 9, "below");
+    c.insert(&parse_match("ip").into(), 10, "hard");
+    // One match at several priorities: a hard rule hides the soft ones below it alone.
+    c.insert_soft(&parse_match("ip").into(), 15, "same");
+    c.insert_soft(&parse_match("ip").into(), 5, "hidden");
+    let packet = parse_match("tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80");
+    let mut wc = Mask::none();
+    let (hard, mut soft) = c.lookup_conjunctive(packet.flow(), &mut wc);
+    assert!(soft[2] == &"same" && soft.len() == 3);
+    soft.sort_unstable();
+    assert_eq!((hard, soft), (Some(&"hard"), vec![&"dst", &"same", &"src"]));
+    // Addresses that no clause has are looked at, too; what cannot beat the hard rule is not.
+    assert_eq!((wc.0.nw_src, wc.0.nw_dst, wc.0.tp_dst), (u32::MAX, u32::MAX, 0));
+    // Without a hard rule, all soft rules that match.
+    c.remove(&parse_match("ip").into(), 10);
+    let mut wc = Mask::none();
+    let (hard, soft) = c.lookup_conjunctive(packet.flow(), &mut wc);
+    assert_eq!((hard, soft.len(), wc.0.tp_dst), (None, 5, u16::MAX));
 }

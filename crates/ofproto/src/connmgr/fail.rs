@@ -6,9 +6,10 @@
 
 use super::{BridgeCtx, Connmgr};
 use crate::flow_mod;
-use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
+use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use flow::{Match, OfPort, TableId};
 use ofp_actions::{Action, Output};
+use openflow::msg::flow_mod::FlowModFlags;
 use std::sync::Arc;
 
 /// Priority of the rule of a bridge that lost its controllers; above every priority of OpenFlow.
@@ -98,7 +99,7 @@ fn normal_rule(priority: i32, now_ms: u64) -> Rule {
         cookie: 0,
         timeouts: RuleTimeouts::new(0, 0, &[]),
         importance: 0,
-        flags: RuleFlags::default(),
+        flags: FlowModFlags::empty(),
         actions: [Action::Output(Output { port: OfPort::NORMAL, max_len_bytes: 0 })].into(),
         created_ms: now_ms,
         modified_ms: now_ms,

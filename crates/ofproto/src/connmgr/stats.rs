@@ -8,7 +8,6 @@ use crate::flow_mod::{LOOKS_PER_CHANGE, TABLE_MAX_RULES};
 use crate::rule::Rule;
 use crate::tables::{Selected, Selection};
 use flow::{OfPort, TableId};
-use openflow::msg::flow_mod::FlowModFlags;
 use openflow::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
 use openflow::msg::stats::{QUEUE_ALL, QueueConfig, QueueStatsRequest, TableStats};
 use openflow::{ErrorKind, Format, GROUP_ANY, Message, Multi};
@@ -47,12 +46,6 @@ fn told(rule: &Rule, now_ms: u64) -> FlowStats {
     let age_ms = now_ms.saturating_sub(rule.created_ms);
     let seconds_since =
         |then_ms: u64| Some((now_ms.saturating_sub(then_ms) / 1000).min(u64::from(u32::MAX)) as u32);
-    let mut flags = FlowModFlags::empty();
-    flags.set(FlowModFlags::SEND_FLOW_REM, rule.flags.send_flow_rem);
-    flags.set(FlowModFlags::CHECK_OVERLAP, rule.flags.check_overlap);
-    flags.set(FlowModFlags::RESET_COUNTS, rule.flags.reset_counts);
-    flags.set(FlowModFlags::NO_PKT_COUNTS, rule.flags.no_packet_counts);
-    flags.set(FlowModFlags::NO_BYT_COUNTS, rule.flags.no_byte_counts);
     FlowStats {
         table: rule.table,
         duration_s: (age_ms / 1000) as u32,
@@ -62,7 +55,7 @@ fn told(rule: &Rule, now_ms: u64) -> FlowStats {
         hard_timeout_s: rule.timeouts.hard_s(),
         idle_age_s: seconds_since(rule.stats.used_ms()),
         hard_age_s: seconds_since(rule.modified_ms),
-        flags,
+        flags: rule.flags,
         cookie: rule.cookie,
         packet_count,
         byte_count,

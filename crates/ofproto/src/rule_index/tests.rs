@@ -1,10 +1,11 @@
-use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
+use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::tables::{Selection, Tables};
 use flow::fields::FieldId;
 use flow::text::NoPortNames;
 use flow::{Match, OfPort, TableId};
 use ofp_actions::text::parse_actions;
 use ofp_actions::{Action, FinTimeout, Meter, Output};
+use openflow::msg::flow_mod::FlowModFlags;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ fn rule(tables: &Tables, (place, cookie, output, timeout): Draw, now_ms: u64) ->
         cookie: u64::from(cookie % 5),
         timeouts: RuleTimeouts::new(idle_s, hard_s, &actions),
         importance: 0,
-        flags: RuleFlags { send_flow_rem: output & 0x40 != 0, ..RuleFlags::default() },
+        flags: if output & 0x40 != 0 { FlowModFlags::SEND_FLOW_REM } else { FlowModFlags::empty() },
         actions: tables.intern(&actions),
         created_ms: now_ms,
         modified_ms: now_ms,
@@ -116,7 +117,7 @@ proptest! {
             open.insert(rule(&open, (n * 13, n, n, n), 5));
             if n % 8 == 7 {
                 let wanted = open.within(TableId(1), &Match::catchall()).into_iter();
-                let wanted = ids(wanted.filter(|r| r.flags.send_flow_rem));
+                let wanted = ids(wanted.filter(|r| r.flags.contains(FlowModFlags::SEND_FLOW_REM)));
                 prop_assert_eq!(ids(open.clear(TableId(1), &mut BTreeSet::new())), wanted);
                 prop_assert_eq!(open.rule_count(TableId(1)), 0);
                 check(&open)?;
@@ -196,7 +197,7 @@ fn a_change_that_no_packet_sees_affects_no_translation() {
         journal.affects_translation()
     };
     assert!(!affects(&first, &|r| r.cookie = 9));
-    assert!(!affects(&first, &|r| r.flags.send_flow_rem = true));
+    assert!(!affects(&first, &|r| r.flags = FlowModFlags::SEND_FLOW_REM));
     assert!(!affects(&first, &|r| r.timeouts = RuleTimeouts::new(5, 6, &[])));
     assert!(affects(&first, &|r| r.actions = controller.clone().into()));
     assert!(affects(&first, &|r| r.stats = Arc::default()));

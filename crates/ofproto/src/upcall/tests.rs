@@ -4,11 +4,12 @@ use super::*;
 use crate::ports::{
     BridgeId, Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode,
 };
-use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
+use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use flow::extract::{Metadata, extract};
 use flow::text::NoPortNames;
 use flow::{DpPort, MacAddr, OfPort, TableId, Ufid};
 use ofp_actions::text::{FlowModCommand, parse_flow_mod};
+use openflow::msg::flow_mod::FlowModFlags;
 use packet::Packet;
 use sync::Ordering;
 
@@ -62,7 +63,7 @@ pub(crate) fn add_rule(backer: &Backer, bridge: BridgeId, line: &str) {
         cookie: 0,
         timeouts: RuleTimeouts::new(m.idle_timeout_s, m.hard_timeout_s, &m.actions),
         importance: 0,
-        flags: RuleFlags::default(),
+        flags: FlowModFlags::empty(),
         actions: m.actions.into(),
         created_ms: 0,
         modified_ms: 0,

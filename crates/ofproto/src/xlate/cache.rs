@@ -2,11 +2,12 @@
 
 use crate::mac_table::{Learned, MacTable};
 use crate::ports::{BridgeId, BundleId, PortCounters};
-use crate::rule::{Rule, RuleFlags, SharedTimeouts};
+use crate::rule::{Rule, SharedTimeouts};
 use crate::tables::TableCounters;
 use dpif::FlowStats;
 use flow::{MacAddr, Match, TableId};
 use ofp_actions::Action;
+use openflow::msg::flow_mod::FlowModFlags;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, Ordering};
 
@@ -26,7 +27,7 @@ pub struct LearnedFlow {
     /// Hard timeout.
     pub hard_timeout_s: u16,
     /// Flags.
-    pub flags: RuleFlags,
+    pub flags: FlowModFlags,
     /// Actions.
     pub actions: Vec<Action>,
     /// At most so many rules of this cookie in this table; 0: no limit.

@@ -2,12 +2,12 @@
 
 use super::cache::{LearnedFlow, XlateEffect};
 use super::ctx::XlateCtx;
-use crate::rule::RuleFlags;
 use crate::rule::RuleTimeouts;
 use flow::text::{NoPortNames, format_match};
 use flow::{Flow, Match, OfPort};
 use ofp_actions::text::format_actions;
 use ofp_actions::{FinTimeout, LearnAction, LearnDest, LearnSource, Output, SetField, SetStyle};
+use openflow::msg::flow_mod::FlowModFlags;
 
 impl XlateCtx<'_> {
     /// Adds or refreshes a learned rule; whether it is there.
@@ -46,7 +46,7 @@ fn story(l: &LearnedFlow) -> String {
     for (name, _, value) in fields.iter().filter(|(_, n, _)| *n != 0) {
         out += &format!(" {name}={value}");
     }
-    if l.flags.send_flow_rem {
+    if l.flags.contains(FlowModFlags::SEND_FLOW_REM) {
         out += " send_flow_rem";
     }
     out + " actions=" + &format_actions(&l.actions, &NoPortNames)
@@ -90,7 +90,7 @@ fn learned_flow(learn: &LearnAction, flow: &Flow) -> LearnedFlow {
         cookie: learn.cookie,
         idle_timeout_s: learn.idle_timeout_s,
         hard_timeout_s: learn.hard_timeout_s,
-        flags: RuleFlags { send_flow_rem: learn.send_flow_rem, ..RuleFlags::default() },
+        flags: if learn.send_flow_rem { FlowModFlags::SEND_FLOW_REM } else { FlowModFlags::empty() },
         actions,
         limit: learn.limit,
     }

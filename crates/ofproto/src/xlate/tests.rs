@@ -16,11 +16,12 @@ use crate::ports::{
     Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, SpanningTree, VlanMode,
     VlanSet,
 };
-use crate::rule::{Rule, RuleFlags, RuleStats, RuleTimeouts};
+use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use dpif::{FlowStats, SetAction};
 use flow::text::{NoPortNames, format_megaflow, parse_exact_flow};
 use flow::{DpPort, MacAddr, OfPort, TableId};
 use ofp_actions::text::{FlowModCommand, parse_flow_mod};
+use openflow::msg::flow_mod::FlowModFlags;
 
 const PATCH: OfPort = OfPort(9);
 
@@ -118,7 +119,7 @@ impl Rig {
                 cookie: m.new_cookie.unwrap_or(0),
                 timeouts: RuleTimeouts::new(m.idle_timeout_s, m.hard_timeout_s, &m.actions),
                 importance: 0,
-                flags: RuleFlags::default(),
+                flags: FlowModFlags::empty(),
                 actions: m.actions.into(),
                 created_ms: 0,
                 modified_ms: 0,

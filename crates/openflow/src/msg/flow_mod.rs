@@ -15,7 +15,7 @@ use ofp_wire::{Reader, Res, Writer};
 bitflags::bitflags! {
     /// `OFPFF_*`.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-    pub struct FlowModFlags: u16 {
+    pub struct FlowModFlags: u8 {
         /// Tell when the rule ends.
         const SEND_FLOW_REM = 1;
         /// Refuse a rule that overlaps with another of its priority.
@@ -104,11 +104,10 @@ fn flags(n: u16, version: Version, timeouts: (u16, u16)) -> Res<FlowModFlags> {
             let forever = timeouts == (0, 0);
             return Err(if forever { ErrorKind::FmfcTableFull } else { ErrorKind::FmfcBadEmergTimeout });
         }
-        return FlowModFlags::from_bits(n & !EMERG_10)
-            .filter(|f| f.bits() & !3 == 0)
-            .ok_or(ErrorKind::FmfcBadFlags);
     }
-    FlowModFlags::from_bits(n).ok_or(ErrorKind::FmfcBadFlags)
+    let known = u8::try_from(n).ok().and_then(FlowModFlags::from_bits);
+    let is_of_version = |f: &FlowModFlags| version > Version::V10 || f.bits() & !3 == 0;
+    known.filter(is_of_version).ok_or(ErrorKind::FmfcBadFlags)
 }
 
 /// A connection's addresses are those of the rule's own protocol: OVS refuses rules, not questions, where they are not.
@@ -241,7 +240,7 @@ pub(crate) fn encode_mod(m: &FlowMod, w: &mut Writer) {
         put_command(w, m);
         put_timeouts(w, m);
         w.u16(m.out_port.to_of10().unwrap_or(0xffff));
-        w.u16(m.flags.bits() & 3);
+        w.u16((m.flags.bits() & 3).into());
         put_actions(w, m.actions.iter(), &matching);
         return;
     }
@@ -253,7 +252,7 @@ pub(crate) fn encode_mod(m: &FlowMod, w: &mut Writer) {
     put_timeouts(w, m);
     w.u32(m.out_port.0);
     w.u32(m.out_group);
-    w.u16(m.flags.bits());
+    w.u16(m.flags.bits().into());
     w.zeros(2);
     nxm::put_oxm_match(w, &matching);
     put_instructions(w, &m.actions, &matching);
@@ -265,7 +264,7 @@ pub(crate) fn encode_mod_nxt(m: &FlowMod, w: &mut Writer) {
     put_command(w, m);
     put_timeouts(w, m);
     w.u16(m.out_port.to_of10().unwrap_or(0xffff));
-    w.u16(m.flags.bits() & 3);
+    w.u16((m.flags.bits() & 3).into());
     let len_at = w.mark();
     w.zeros(8);
     let len = nxm::put_nxm_match(w, &matching, (m.cookie, m.cookie_mask));

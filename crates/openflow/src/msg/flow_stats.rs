@@ -177,7 +177,7 @@ pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<FlowStats> {
         hard_timeout_s,
         idle_age_s: None,
         hard_age_s: None,
-        flags: if old { FlowModFlags::empty() } else { FlowModFlags::from_bits_truncate(flags) },
+        flags: if old { FlowModFlags::empty() } else { FlowModFlags::from_bits_truncate(flags as u8) },
         cookie,
         packet_count,
         byte_count,
@@ -201,7 +201,7 @@ pub(crate) fn put_stats(w: &mut Writer, s: &FlowStats) {
     w.u16(s.priority);
     w.u16(s.idle_timeout_s);
     w.u16(s.hard_timeout_s);
-    w.u16(if old { 0 } else { s.flags.bits() });
+    w.u16(if old { 0 } else { s.flags.bits().into() });
     w.zeros(4);
     w.u64(s.cookie);
     w.u64(s.packet_count);

@@ -6,6 +6,7 @@ use dpif::{Datapath, MeterBand, MeterConfig};
 use flow::{Match, TableId};
 use ofproto::ports::BundleId;
 use ofproto::rule::RuleTimeouts;
+use openflow::msg::flow_mod::FlowModFlags;
 use std::sync::Arc;
 
 impl World {
@@ -57,7 +58,7 @@ impl World {
         let mut rule = rules::rule(TableId(table), priority, m, actions, now_ms);
         rule.cookie = self.rng.below(4);
         if self.rng.one_in(5) {
-            rule.flags.send_flow_rem = true;
+            rule.flags = FlowModFlags::SEND_FLOW_REM;
             let idle_s = self.rng.range(1, 5) as u16;
             let hard_s = if self.rng.one_in(2) { self.rng.range(1, 8) as u16 } else { 0 };
             rule.timeouts = RuleTimeouts::new(idle_s, hard_s, &rule.actions);

@@ -172,7 +172,7 @@ fn rules_of_the_switch_itself_are_never_touched() {
             cookie: 0,
             timeouts: RuleTimeouts::new(0, 0, &[]),
             importance: 0,
-            flags: RuleFlags::default(),
+            flags: FlowModFlags::empty(),
             actions: [].into(),
             created_ms: 0,
             modified_ms: 0,

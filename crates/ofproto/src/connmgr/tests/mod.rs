@@ -15,7 +15,7 @@ use super::*;
 use crate::events::PacketInEvent;
 use crate::flow_mod::ModContext;
 use crate::ports::{Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode};
-use crate::rule::{Rule, RuleFlags, RuleTimeouts};
+use crate::rule::{Rule, RuleTimeouts};
 use dpif::{DpAction, DpifError, PortStats, UserCookie};
 use flow::text::NoPortNames;
 use flow::{DpPort, MacAddr, OfPort, TableId};
