@@ -19,8 +19,9 @@ use dpif::{Capabilities, DpAction, PmdId, Upcall, slow_reason};
 use flow::nlkey::{kernel_mask, mask_fits};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, PackedMatch, RecircId, Ufid};
 use packet::Packet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, Ordering, Reclaimer, Snapshot, lock};
+use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, MutexGuard, Ordering, Reclaimer, Snapshot, lock};
 
 /// How many packets may wait for the controllers of all bridges together.
 const PACKET_IN_QUEUE: usize = 1024;
@@ -32,6 +33,8 @@ const FAULT_QUEUE: usize = 16;
 const DUE_AT_A_TIME: usize = 65_536;
 /// Rules that end by time under one change of the tables.
 const EXPIRED_AT_A_TIME: usize = 1024;
+/// Learned rules that wait for the end of a bridge's transaction, at most.
+const LEARNED_LATER_MAX: usize = 4096;
 
 /// Tunables of the slow path (`other_config` of the `Open_vSwitch` row).
 #[derive(Debug)]
@@ -190,6 +193,8 @@ pub struct Backer {
     next_bridge: AtomicU64,
     /// Drops old versions of many rules.
     pub reclaimer: Reclaimer,
+    /// Bridges whose tables a transaction changes, with the rules that are learned meanwhile.
+    open: Mutex<BTreeMap<BridgeId, Vec<(LearnedFlow, u64)>>>,
 }
 
 impl Backer {
@@ -228,6 +233,7 @@ impl Backer {
             hash_seed,
             next_bridge: AtomicU64::new(1),
             reclaimer: Reclaimer::default(),
+            open: Mutex::default(),
         }
     }
 
@@ -318,6 +324,7 @@ impl Backer {
             view.dp_ports.retain(|_, (bridge, _)| *bridge != id);
             view.tunnels.set(id, std::iter::empty());
         });
+        lock(&self.open).remove(&id);
         self.removed.forget(id);
     }
 
@@ -341,9 +348,22 @@ impl Backer {
         })
     }
 
-    /// Changes rules of one bridge; `None` when it is not there. An epoch starts only if a translation may come out differently.
+    /// Changes rules of one bridge; `None` when it is not there or a transaction changes them. An epoch starts only if a translation
+    /// may come out differently.
     pub fn change_tables<R>(&self, id: BridgeId, f: impl FnOnce(&mut Tables) -> R) -> Option<R> {
         let order = lock(&self.writer);
+        if self.is_changing(id) {
+            return None;
+        }
+        self.publish(order, id, f)
+    }
+
+    fn publish<R>(
+        &self,
+        order: MutexGuard<'_, ()>,
+        id: BridgeId,
+        f: impl FnOnce(&mut Tables) -> R,
+    ) -> Option<R> {
         let mut view = View::clone(&self.view.load());
         let tables = &mut Arc::make_mut(view.bridges.get_mut(&id)?).tables;
         let result = f(tables);
@@ -357,6 +377,44 @@ impl Backer {
         drop(order);
         journal.discard(&self.reclaimer);
         Some(result)
+    }
+
+    /// Whether a transaction changes the tables of a bridge. Rules of other origin wait for its end.
+    pub fn is_changing(&self, id: BridgeId) -> bool {
+        lock(&self.open).contains_key(&id)
+    }
+
+    /// Opens the tables of a bridge for a transaction; `None` when it is not there or another one is open.
+    pub(crate) fn open_tables(&self, id: BridgeId) -> Option<Tables> {
+        let _order = lock(&self.writer);
+        let view = self.view();
+        let bridge = view.bridge(id)?;
+        if self.is_changing(id) {
+            return None;
+        }
+        lock(&self.open).insert(id, Vec::new());
+        Some(bridge.tables.open())
+    }
+
+    /// Publishes the tables of a transaction.
+    pub(crate) fn publish_tables(&self, id: BridgeId, mut tables: Tables) {
+        let old = self.publish(lock(&self.writer), id, |there| {
+            tables.adopt_prefixes(there);
+            std::mem::replace(there, tables)
+        });
+        if let Some(old) = old {
+            self.close_tables(id, old);
+        }
+    }
+
+    /// Ends a transaction: drops tables that were undone or that others have replaced, and learns what waited.
+    pub(crate) fn close_tables(&self, id: BridgeId, unused: Tables) {
+        unused.close();
+        unused.retire();
+        let learned = lock(&self.open).remove(&id).unwrap_or_default();
+        for (flow, used_ms) in learned {
+            self.learn_rule(id, &flow, used_ms);
+        }
     }
 
     /// Replaces the ports of a bridge and the mapping of its datapath ports.
@@ -452,6 +510,9 @@ impl Backer {
             if lock(&bridge.macs).expire(dumped_ms) {
                 self.bump_epoch();
             }
+            if self.is_changing(*id) {
+                continue;
+            }
             let due = bridge.tables.take_due(now_ms, DUE_AT_A_TIME).into_iter();
             let over: Vec<(Arc<Rule>, Expiry)> =
                 due.filter_map(|r| r.expired(now_ms, dumped_ms).map(|expiry| (r, expiry))).collect();
@@ -533,7 +594,7 @@ impl Backer {
                 return true;
             }
         }
-        self.change_tables(bridge, |tables| {
+        let learned = self.change_tables(bridge, |tables| {
             if !has_room(tables, &matching, l) {
                 return false;
             }
@@ -548,8 +609,21 @@ impl Backer {
             }
             tables.insert(Arc::new(rule));
             true
-        })
-        .unwrap_or(false)
+        });
+        learned.unwrap_or_else(|| self.learn_later(bridge, l, used_ms))
+    }
+
+    /// Keeps a learned rule until the open transaction ends; returns whether there is room for it.
+    fn learn_later(&self, bridge: BridgeId, l: &LearnedFlow, used_ms: u64) -> bool {
+        if let Some(waiting) = lock(&self.open).get_mut(&bridge) {
+            let has_room = waiting.len() < LEARNED_LATER_MAX;
+            if has_room {
+                waiting.push((l.clone(), used_ms));
+            }
+            return has_room;
+        }
+        // The transaction ended meanwhile, or the bridge.
+        self.view().bridge(bridge).is_some() && self.learn_rule(bridge, l, used_ms)
     }
 
     /// The host of a translation; `effects` lets it add learned rules.

@@ -1,16 +1,18 @@
 //! Flow-mods: what OpenFlow's five commands do to the tables of a bridge.
 //!
-//! [`apply_all`] carries out a list in order, under one change of the view: packets see the tables before it or behind it,
-//! and when one fails none has happened. [`ModQueue`] carries out those that came together, each for itself and a bounded
-//! number of rules at a time. Rules of the switch itself (priority outside 0 to 65535, table 254) are never touched. Sources:
+//! [`ModQueue`] carries out those that came together, each for itself and a bounded number of rules at a time. [`Transaction`] carries
+//! out a list in slices, too, under one change of the view: packets see the tables before it or behind it, and when one fails none
+//! has happened. Rules of the switch itself (priority outside 0 to 65535, table 254) are never touched. Sources:
 //! OpenFlow 1.0 §4.6, §5.3.3; 1.3 §6.4, §6.5, §7.3.4.1; where they leave room, what Open vSwitch does.
 //!
 //! It decodes nothing and answers nobody: the connection manager does.
 
 mod queue;
+mod transaction;
 
 pub(crate) use queue::LOOKS_PER_CHANGE;
 pub use queue::{ModQueue, Step};
+pub use transaction::{Progress, Transaction};
 
 use crate::backer::Backer;
 use crate::events::RemovedReason;
@@ -29,9 +31,6 @@ use std::sync::Arc;
 pub const TABLE_MAX_RULES: u32 = 1_000_000;
 /// Ports have numbers below this.
 pub const MAX_PORTS: u32 = OfPort::MAX_OF10 as u32;
-
-/// Rules that end with a meter under one change of the tables.
-const METER_USERS_AT_A_TIME: usize = 1024;
 
 /// What flow-mods are held against.
 #[derive(Clone, Copy)]
@@ -63,54 +62,37 @@ impl ModContext<'_> {
 /// Rules that ended, with the reason.
 type Ended = Vec<(Arc<Rule>, RemovedReason)>;
 
-/// What flow-mods do beyond the new tables, to be carried out when none of those that belong together has failed.
+/// Results of flow-mods beside the new tables. Nothing is told or counted before the tables are published.
 #[derive(Default)]
-struct Done {
+struct Effects {
     ended: Ended,
-    /// Tables and cookies of what rules that are gone had learned.
+    /// Tables and cookies under which rules that are gone had learned.
     orphans: BTreeSet<(TableId, u64)>,
-    /// Counters of rules that stay with them, and count as used now. Rules of the old tables have the same.
+    /// Counters of rules that count as used now. Rules of the old tables have the same.
     used: Vec<Arc<RuleStats>>,
+    /// Flow-mods that failed, with their messages.
+    failed: Vec<(ErrorKind, Box<[u8]>)>,
 }
 
-impl Done {
-    /// The rules that ended.
-    fn finish(mut self, tables: &mut Tables, now_ms: u64) -> Ended {
-        end_learned(tables, self.orphans, &mut self.ended);
-        self.used.iter().for_each(|stats| stats.credit(0, 0, now_ms));
-        self.ended
-    }
-}
-
-/// Carries out flow-mods in order: all, at one moment, or none.
-///
-/// # Errors
-/// The first that fails, by its place in `mods`, and why.
-pub fn apply_all(
-    backer: &Backer,
-    bridge: BridgeId,
-    mods: &[FlowMod],
-    cx: &ModContext<'_>,
-) -> Result<(), (usize, ErrorKind)> {
-    for (i, fm) in mods.iter().enumerate() {
-        check(fm, cx).map_err(|kind| (i, kind))?;
-    }
-    let outcome = backer.change_tables(bridge, |tables| {
-        let mut open = tables.clone();
-        let mut done = Done::default();
-        for (i, fm) in mods.iter().enumerate() {
-            if let Err(kind) = apply_one(&mut open, fm, cx, &mut done) {
-                open.abort();
-                return Err((i, kind));
+impl Effects {
+    /// Ends the rules that were learned by rules that are gone.
+    fn end_learned(&mut self, tables: &mut Tables) {
+        while !self.orphans.is_empty() {
+            for r in tables.take_orphans(&mut self.orphans) {
+                if tables.remove(r.table, &r.matching, r.priority).is_some() {
+                    self.orphans.extend(learners(&r));
+                    self.ended.push((r, RemovedReason::Delete));
+                }
             }
         }
-        *tables = open;
-        Ok(done.finish(tables, cx.now_ms))
-    });
-    for (rule, reason) in outcome.unwrap_or(Err((0, ErrorKind::FmfcUnknown)))? {
-        backer.removed.push(bridge, &rule, reason);
     }
-    Ok(())
+
+    /// Tells and counts after the tables were published; returns the flow-mods that failed.
+    fn publish(self, backer: &Backer, bridge: BridgeId, now_ms: u64) -> Vec<(ErrorKind, Box<[u8]>)> {
+        self.used.iter().for_each(|stats| stats.credit(0, 0, now_ms));
+        self.ended.iter().for_each(|(rule, reason)| backer.removed.push(bridge, rule, *reason));
+        self.failed
+    }
 }
 
 /// Removes all rules but those of the internal table, as when the bridge's controllers change.
@@ -122,15 +104,18 @@ pub fn flush(backer: &Backer, bridge: BridgeId) {
     told.iter().flatten().for_each(|rule| backer.removed.push(bridge, rule, RemovedReason::Delete));
 }
 
-/// Removes the rules that pass a meter, in slices.
-pub fn remove_users_of_meter(backer: &Backer, bridge: BridgeId, id: u32) {
-    while let Some(ended) = backer.change_tables(bridge, |tables| {
-        let users = tables.of_meter(id, METER_USERS_AT_A_TIME);
-        users.iter().filter_map(|r| tables.remove(r.table, &r.matching, r.priority)).collect::<Vec<_>>()
-    }) && !ended.is_empty()
-    {
-        ended.iter().for_each(|rule| backer.removed.push(bridge, rule, RemovedReason::Delete));
-    }
+/// Removes up to `max` rules that pass a meter, fewer if there is no room to tell of more. Returns how many, and whether others are left.
+pub fn remove_users_of_meter(backer: &Backer, bridge: BridgeId, id: u32, max: usize) -> (usize, bool) {
+    let max = max.min(backer.removed.room(bridge));
+    let (ended, more) = backer
+        .change_tables(bridge, |tables| {
+            let users = tables.of_meter(id, max);
+            let gone = users.iter().filter_map(|r| tables.remove(r.table, &r.matching, r.priority));
+            (gone.collect::<Vec<_>>(), tables.len_of_meter(id) > 0)
+        })
+        .unwrap_or_default();
+    ended.iter().for_each(|rule| backer.removed.push(bridge, rule, RemovedReason::Delete));
+    (ended.len(), more)
 }
 
 /// What can be said without the tables.
@@ -152,39 +137,13 @@ fn check(fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
     Ok(())
 }
 
-fn apply_one(
-    tables: &mut Tables,
-    fm: &FlowMod,
-    cx: &ModContext<'_>,
-    done: &mut Done,
-) -> Result<(), ErrorKind> {
-    let replaced = match fm.command {
-        FlowModCommand::Add => add(tables, fm, cx, &mut done.used)?,
-        FlowModCommand::Modify
-        | FlowModCommand::ModifyStrict
-        | FlowModCommand::Delete
-        | FlowModCommand::DeleteStrict => {
-            clear(tables, fm, &mut done.ended, &mut done.orphans);
-            let found = collect(tables, fm);
-            if found.is_empty() && modify_adds(fm) {
-                add(tables, fm, cx, &mut done.used)?
-            } else {
-                found.iter().for_each(|r| change(tables, fm, cx, r.clone(), &mut done.ended));
-                found
-            }
-        }
-    };
-    done.orphans.extend(replaced.iter().flat_map(|r| learners(r)));
-    Ok(())
-}
-
-/// Adds the rule; the one that it replaces, if any. Its counters are added to `used`: see [`Done::used`].
+/// Adds the rule.
 fn add(
     tables: &mut Tables,
     fm: &FlowMod,
     cx: &ModContext<'_>,
-    used: &mut Vec<Arc<RuleStats>>,
-) -> Result<Vec<Arc<Rule>>, ErrorKind> {
+    effects: &mut Effects,
+) -> Result<(), ErrorKind> {
     let table = if fm.table == TableId::ALL { TableId(0) } else { fm.table };
     let priority = i32::from(fm.priority);
     let matching = tables.share(table, &fm.matching);
@@ -205,7 +164,8 @@ fn add(
         Some(old) if keep_counts => old.stats.clone(),
         _ => Arc::new(RuleStats::default()),
     };
-    used.push(stats.clone());
+    effects.used.push(stats.clone());
+    effects.orphans.extend(there.iter().flat_map(|r| learners(r)));
     tables.insert(Arc::new(Rule {
         table,
         matching,
@@ -219,7 +179,7 @@ fn add(
         modified_ms: cx.now_ms,
         stats,
     }));
-    Ok(there.into_iter().collect())
+    Ok(())
 }
 
 fn rule_flags(fm: &FlowMod, version: Version) -> FlowModFlags {
@@ -232,13 +192,8 @@ fn modify_adds(fm: &FlowMod) -> bool {
     !fm.command.deletes() && fm.cookie_mask == 0 && fm.new_cookie != u64::MAX
 }
 
-/// Deletes or modifies a rule that is there.
-fn change(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, old: Arc<Rule>, ended: &mut Ended) {
-    if fm.command.deletes() {
-        tables.remove(old.table, &old.matching, old.priority);
-        ended.push((old, RemovedReason::Delete));
-        return;
-    }
+/// Modifies a rule that is there.
+fn modify(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, old: &Rule) {
     let stats = if fm.flags.contains(FlowModFlags::RESET_COUNTS) {
         let stats = RuleStats::default();
         stats.credit(0, 0, cx.now_ms);
@@ -262,7 +217,7 @@ fn change(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, old: Arc<Rule>
 }
 
 /// Empties those tables that a deletion of all rules is about, where that is one step.
-fn clear(tables: &mut Tables, fm: &FlowMod, ended: &mut Ended, orphans: &mut BTreeSet<(TableId, u64)>) {
+fn clear(tables: &mut Tables, fm: &FlowMod, effects: &mut Effects) {
     if fm.command != FlowModCommand::Delete || fm.out_group != GROUP_ANY || !selection(fm).is_everything() {
         return;
     }
@@ -272,7 +227,8 @@ fn clear(tables: &mut Tables, fm: &FlowMod, ended: &mut Ended, orphans: &mut BTr
     };
     for id in ids.map(TableId).filter(|id| *id != TableId::INTERNAL) {
         if tables.clears(id) {
-            ended.extend(tables.clear(id, orphans).into_iter().map(|rule| (rule, RemovedReason::Delete)));
+            let told = tables.clear(id, &mut effects.orphans);
+            effects.ended.extend(told.into_iter().map(|rule| (rule, RemovedReason::Delete)));
         }
     }
 }
@@ -288,13 +244,6 @@ fn begin_selection(tables: &Tables, fm: &FlowMod) -> Selected {
         t => in_table(t.0).into_iter().collect(),
     };
     Selected::of(&selection(fm), found)
-}
-
-/// The rules that a modification or deletion is about.
-fn collect(tables: &Tables, fm: &FlowMod) -> Vec<Arc<Rule>> {
-    let mut found = begin_selection(tables, fm).rest();
-    found.retain(|r| selects(fm, r));
-    found
 }
 
 /// The rules that a non-strict flow-mod is about, hidden ones and groups aside.
@@ -317,16 +266,4 @@ fn selects(fm: &FlowMod, r: &Rule) -> bool {
         && (r.cookie ^ fm.cookie) & fm.cookie_mask == 0
         && r.outputs_to(out_port)
         && out_group == GROUP_ANY
-}
-
-/// Ends what the rules that are gone had learned, when no other rule learns under the same cookie.
-fn end_learned(tables: &mut Tables, mut orphans: BTreeSet<(TableId, u64)>, ended: &mut Ended) {
-    while !orphans.is_empty() {
-        for r in tables.take_orphans(&mut orphans) {
-            if tables.remove(r.table, &r.matching, r.priority).is_some() {
-                orphans.extend(learners(&r));
-                ended.push((r, RemovedReason::Delete));
-            }
-        }
-    }
 }

@@ -1,8 +1,8 @@
 //! [`RuleIndex`]: the rules of a table by cookie, output port, meter and deadline. The writer of the tables reads it; translation
 //! never does.
 //!
-//! It follows each change of the newest version of its table ([`RuleChange`]), those of an open transaction included; an abort undoes
-//! them. A reader of another version looks each rule up there, since the index may hold other rules.
+//! It follows each change of the newest version of its table ([`RuleChange`]), those of an open transaction included, which undoes
+//! them when it fails. A reader of another version looks each rule up there, since the index may hold other rules.
 
 use crate::rule::{Rule, RuleTimeouts};
 use flow::{OfPort, TableId};

@@ -12,7 +12,7 @@ use flow::{Flow, Mask, Match, OfPort, PackedMatch, TableId};
 use ofp_actions::Action;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use sync::{AtomicU64, Garbage, Mutex, Ordering, Reclaimer, lock};
+use sync::{AtomicBool, AtomicU64, Garbage, Mutex, Ordering, Reclaimer, lock};
 
 /// A field that a table cannot be looked up by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,6 +132,8 @@ pub struct Tables {
     actions: Arc<Mutex<ActionPool>>,
     /// The rules of the newest version by table, which its writer changes; see [`Tables::commit`].
     index: Arc<Mutex<BTreeMap<TableId, RuleIndex>>>,
+    /// The index follows a version that is not published.
+    is_open: Arc<AtomicBool>,
     /// Changes of this version that are not committed.
     journal: Vec<Change>,
     reclaimer: Reclaimer,
@@ -143,6 +145,7 @@ impl Clone for Tables {
             tables: self.tables.clone(),
             actions: self.actions.clone(),
             index: self.index.clone(),
+            is_open: self.is_open.clone(),
             journal: Vec::new(),
             reclaimer: self.reclaimer.clone(),
         }
@@ -198,6 +201,7 @@ impl Tables {
             tables: Arc::new(std::array::from_fn(row)),
             actions: Arc::default(),
             index: Arc::default(),
+            is_open: Arc::default(),
             journal: Vec::new(),
             reclaimer: reclaimer.clone(),
         }
@@ -230,13 +234,16 @@ impl Tables {
     /// whose fields stay costs one comparison.
     pub fn set_prefixes(&mut self, by_table: &BTreeMap<u8, Vec<FieldId>>) {
         for id in Tables::ids() {
-            let fields = by_table.get(&id.0).map_or(&DEFAULT_PREFIX_FIELDS[..], Vec::as_slice);
-            let stays = |t: &Arc<Table>| t.rules.prefix_fields().eq(fields.iter().copied());
-            if !self.table(id).is_none_or(stays)
-                && let Some(table) = self.table_mut(id)
-            {
-                table.rules.set_prefix_fields(fields);
-            }
+            self.set_prefixes_of(id, by_table.get(&id.0).map_or(&DEFAULT_PREFIX_FIELDS[..], Vec::as_slice));
+        }
+    }
+
+    fn set_prefixes_of(&mut self, id: TableId, fields: &[FieldId]) {
+        let stays = |t: &Arc<Table>| t.rules.prefix_fields().eq(fields.iter().copied());
+        if !self.table(id).is_none_or(stays)
+            && let Some(table) = self.table_mut(id)
+        {
+            table.rules.set_prefix_fields(fields);
         }
     }
 
@@ -316,10 +323,26 @@ impl Tables {
         Journal(std::mem::take(&mut self.journal))
     }
 
-    /// Ends a change whose version is not published. A changed version must not be dropped otherwise: all versions share one index.
-    pub fn abort(mut self) {
+    /// A version that is changed while readers ask this one; until [`Tables::close`], no other version may be changed.
+    pub(crate) fn open(&self) -> Tables {
+        self.is_open.store(true, Ordering::Relaxed);
+        self.clone()
+    }
+
+    /// Ends what [`Tables::open`] began. A version that is not published must have been undone.
+    pub(crate) fn close(&self) {
+        self.is_open.store(false, Ordering::Relaxed);
+    }
+
+    /// Takes back up to `max` changes of the index, the last ones first; returns how many. The rules stay as they are: a version whose
+    /// changes are undone is to be dropped. A changed version must not be dropped otherwise: all versions share one index.
+    pub(crate) fn undo(&mut self, max: usize) -> usize {
         let mut index = lock(&self.index);
-        for change in self.journal.drain(..).rev() {
+        let mut undone = 0;
+        while undone < max
+            && let Some(change) = self.journal.pop()
+        {
+            undone += 1;
             match change {
                 Change::Rule(RuleChange { before, after }) => {
                     apply(&mut index, &RuleChange { before: after, after: before });
@@ -327,6 +350,22 @@ impl Tables {
                 Change::Cleared(cleared) => drop(index.insert(cleared.id, cleared.index)),
             }
         }
+        undone
+    }
+
+    /// Takes over the prefix fields of another version.
+    pub(crate) fn adopt_prefixes(&mut self, from: &Tables) {
+        for id in Tables::ids() {
+            let Some(theirs) = from.table(id).map(|t| t.rules.prefix_fields().collect::<Vec<_>>()) else {
+                continue;
+            };
+            self.set_prefixes_of(id, &theirs);
+        }
+    }
+
+    /// Drops it, elsewhere if there is a thread for it.
+    pub(crate) fn retire(self) {
+        self.reclaimer.give(OldRows(self.tables.clone()));
     }
 
     /// The rule with exactly this match and priority.
@@ -350,6 +389,9 @@ impl Tables {
 
     /// Begins a non-strict selection among the rules of this version, to go on in slices.
     pub fn select(&self, by: &Selection) -> Selected {
+        if self.is_open.load(Ordering::Relaxed) {
+            return self.begin_walk(by, self.ids_of(by));
+        }
         let mut selected = self.select_newest(by);
         // The index may be of another version.
         let is_here = |r: &Arc<Rule>| {
@@ -361,10 +403,7 @@ impl Tables {
 
     /// As [`Tables::select`], for who changes the newest version, which this is.
     pub fn select_newest(&self, by: &Selection) -> Selected {
-        let ids: Vec<TableId> = match by.table {
-            TableId::ALL => Tables::ids().filter(|id| self.rule_count(*id) > 0).collect(),
-            id => vec![id],
-        };
+        let ids = self.ids_of(by);
         let index = lock(&self.index);
         let indexed = || ids.iter().filter_map(|id| index.get(id));
         let wanted = |r: &&Arc<Rule>| by.selects(r);
@@ -373,14 +412,24 @@ impl Tables {
             Plan::Output => {
                 indexed().flat_map(|i| i.of_output(by.out_port)).filter(wanted).cloned().collect()
             }
-            Plan::Walk => {
-                let left = ids.into_iter().rev().collect();
-                let (rows, reclaimer) = (self.tables.clone(), self.reclaimer.clone());
-                let walk = SelectionWalk { rows: OldRows(rows), left, current: None, reclaimer };
-                return Selected { by: *by, found: Vec::new(), walk: Some(walk) };
-            }
+            Plan::Walk => return self.begin_walk(by, ids),
         };
         Selected { by: *by, found, walk: None }
+    }
+
+    /// Tables of a selection that have rules.
+    fn ids_of(&self, by: &Selection) -> Vec<TableId> {
+        match by.table {
+            TableId::ALL => Tables::ids().filter(|id| self.rule_count(*id) > 0).collect(),
+            id => vec![id],
+        }
+    }
+
+    fn begin_walk(&self, by: &Selection, ids: Vec<TableId>) -> Selected {
+        let left = ids.into_iter().rev().collect();
+        let (rows, reclaimer) = (self.tables.clone(), self.reclaimer.clone());
+        let walk = SelectionWalk { rows: OldRows(rows), left, current: None, reclaimer };
+        Selected { by: *by, found: Vec::new(), walk: Some(walk) }
     }
 
     fn plan(&self, by: &Selection, ids: &[TableId], index: &BTreeMap<TableId, RuleIndex>) -> Plan {

@@ -1,19 +1,22 @@
 //! Bundles: messages kept until they are carried out together (OpenFlow 1.4 §6.8, §7.3.9; ONF EXT-230 for 1.3).
 //!
-//! A bundle keeps the messages as bytes, checked when they came. All are flow-mods, so every bundle is atomic and ordered,
-//! whatever its flags ask. Bounds: [`MAX_BUNDLES`], [`MAX_BUNDLE_BYTES`], [`IDLE_MS`]; what bundles keep counts as input that is not
-//! carried out, of which all connections have a bound.
+//! A bundle keeps decoded messages, and their bytes for an error about them. All are flow-mods, so every bundle is atomic and ordered,
+//! whatever its flags ask. A commit is a [`Transaction`], which goes on in slices; its connection waits for it. Bounds:
+//! [`MAX_BUNDLES`], [`MAX_BUNDLE_BYTES`], [`IDLE_MS`]; bundles count as input that is not carried out, of which all connections have a
+//! bound.
 
 use super::conn::Conn;
 use super::requests::Request;
-use super::{BridgeCtx, Shared};
-use crate::flow_mod::{self, ModContext};
+use super::{BridgeCtx, ConnId, Connmgr, Shared};
+use crate::flow_mod::{ModContext, Progress, Transaction};
+use ofp_actions::Action;
 use openflow::msg::control::{BundleAdd, BundleControl, BundleControlType};
-use openflow::{ErrorKind, HEADER_BYTES, Message, OfError, decode};
+use openflow::msg::flow_mod::FlowMod;
+use openflow::{ErrorKind, HEADER_BYTES, Message, Version};
 
 /// How many bundles a connection may have at a time.
 pub(super) const MAX_BUNDLES: usize = 64;
-/// How many bytes the messages of a connection's bundles may have together.
+/// How many bytes a connection's bundles may hold together.
 pub(super) const MAX_BUNDLE_BYTES: usize = 256 << 20;
 /// A bundle ends when nothing is added to it for so long.
 pub(super) const IDLE_MS: u64 = 10_000;
@@ -23,7 +26,8 @@ const INNER_AT: usize = HEADER_BYTES + 16;
 pub(super) struct Bundle {
     flags: u16,
     closed: bool,
-    messages: Vec<Box<[u8]>>,
+    mods: Vec<(FlowMod, Box<[u8]>)>,
+    /// Held by `mods`.
     bytes: usize,
     used_ms: u64,
     /// Beginning of the message that opened it, for an error about it.
@@ -36,7 +40,7 @@ impl Bundle {
         Bundle {
             flags,
             closed: false,
-            messages: Vec::new(),
+            mods: Vec::new(),
             bytes: 0,
             used_ms: request.now_ms,
             opened_by: head.into(),
@@ -46,6 +50,18 @@ impl Bundle {
     pub(super) fn expires_ms(&self) -> u64 {
         self.used_ms + IDLE_MS
     }
+}
+
+/// A bundle that is being carried out.
+pub(super) struct Commit {
+    /// The connection that asked for it.
+    conn: ConnId,
+    bundle_id: u32,
+    xid: u32,
+    /// The request, for an error about it.
+    frame: Box<[u8]>,
+    version: Version,
+    transaction: Transaction,
 }
 
 impl Conn {
@@ -77,8 +93,7 @@ impl Conn {
                 if bundle.flags != m.flags {
                     return Err(ErrorKind::BfcBadFlags);
                 }
-                self.commit(&bundle, shared, ctx, request.now_ms)?;
-                BundleControlType::CommitReply
+                return self.begin_commit(m.bundle_id, bundle, request, shared, ctx);
             }
             BundleControlType::DiscardRequest => {
                 self.bundles.remove(&m.bundle_id).ok_or(ErrorKind::BfcBadId)?;
@@ -105,10 +120,12 @@ impl Conn {
     }
 
     /// Adds a message; to a bundle that is not there, opens it.
-    pub(super) fn bundle_add(&mut self, m: &BundleAdd, request: &Request<'_>) -> Result<(), ErrorKind> {
-        if !matches!(*m.message, Message::FlowMod(_)) {
-            return Err(ErrorKind::BfcMsgUnsup);
-        }
+    pub(super) fn bundle_add(&mut self, m: BundleAdd, request: &Request<'_>) -> Result<(), ErrorKind> {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "bundles take flow-mods alone")]
+        let fm = match *m.message {
+            Message::FlowMod(fm) => fm,
+            _ => return Err(ErrorKind::BfcMsgUnsup),
+        };
         let inner = request.frame.get(INNER_AT..).ok_or(ErrorKind::BfcMsgBadLen)?;
         let len = inner.get(2..4).map_or(0, |b| usize::from(u16::from_be_bytes([b[0], b[1]])));
         let inner = inner.get(..len).ok_or(ErrorKind::BfcMsgBadLen)?;
@@ -121,11 +138,11 @@ impl Conn {
             ErrorKind::BfcBundleClosed
         } else if bundle.flags != m.flags {
             ErrorKind::BfcBadFlags
-        } else if all_bytes + inner.len() > MAX_BUNDLE_BYTES {
+        } else if all_bytes + held_bytes(&fm, inner) > MAX_BUNDLE_BYTES {
             ErrorKind::BfcMsgTooMany
         } else {
-            bundle.messages.push(inner.into());
-            bundle.bytes += inner.len();
+            bundle.bytes += held_bytes(&fm, inner);
+            bundle.mods.push((fm, inner.into()));
             bundle.used_ms = request.now_ms;
             return Ok(());
         };
@@ -138,39 +155,27 @@ impl Conn {
         self.bundles.values().map(|b| b.bytes).sum()
     }
 
-    fn commit(
+    /// Begins to carry a bundle out. No other transaction of the bridge is open.
+    fn begin_commit(
         &mut self,
-        bundle: &Bundle,
-        shared: &Shared,
+        bundle_id: u32,
+        bundle: Bundle,
+        request: &Request<'_>,
+        shared: &mut Shared,
         ctx: &BridgeCtx<'_>,
-        now_ms: u64,
     ) -> Result<(), ErrorKind> {
-        self.spent += bundle.messages.len();
-        let mut mods = Vec::with_capacity(bundle.messages.len());
-        for bytes in &bundle.messages {
-            match decode(bytes) {
-                Ok((_, _, Message::FlowMod(fm))) => mods.push(fm),
-                Ok(_) => return Err(ErrorKind::BfcMsgUnsup),
-                Err(OfError { kind, .. }) => {
-                    self.refuse(kind, bytes);
-                    return Err(ErrorKind::BfcMsgFailed);
-                }
-            }
-        }
-        let has_meter = |id| shared.meters.has(id);
-        let cx = ModContext {
+        let transaction =
+            Transaction::begin(ctx.backer, ctx.bridge, bundle.mods).ok_or(ErrorKind::BfcMsgFailed)?;
+        shared.commit = Some(Commit {
+            conn: self.id,
+            bundle_id,
+            xid: request.xid,
+            frame: request.frame.into(),
             version: self.version(),
-            now_ms,
-            debug_actions: ctx.backer.debug_actions,
-            has_meter: &has_meter,
-        };
-        flow_mod::apply_all(ctx.backer, ctx.bridge, &mods, &cx).map_err(|(i, kind)| {
-            // First what is wrong with the message, then that the bundle failed for it.
-            if let Some(bytes) = bundle.messages.get(i) {
-                self.refuse(kind, bytes);
-            }
-            ErrorKind::BfcMsgFailed
-        })
+            transaction,
+        });
+        self.waits = true;
+        Ok(())
     }
 
     /// Ends bundles that nothing was added to for too long.
@@ -182,6 +187,58 @@ impl Conn {
                 self.refuse(ErrorKind::BfcTimeout, &bundle.opened_by);
             }
             self.count_kept();
+        }
+    }
+}
+
+/// Memory that a flow-mod of a bundle takes.
+fn held_bytes(fm: &FlowMod, message: &[u8]) -> usize {
+    size_of::<FlowMod>() + fm.actions.len() * size_of::<Action>() + message.len()
+}
+
+impl Connmgr {
+    /// Goes on with the bundle that is being carried out, and answers when it is.
+    pub(super) fn run_commit(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
+        let Some(commit) = &mut self.shared.commit else { return };
+        let meters = &self.shared.meters;
+        let has_meter = |id| meters.has(id);
+        let cx = ModContext {
+            version: commit.version,
+            now_ms,
+            debug_actions: ctx.backer.debug_actions,
+            has_meter: &has_meter,
+        };
+        let progress = commit.transaction.step(ctx.backer, &cx, work);
+        if matches!(progress, Progress::More) {
+            return;
+        }
+        let Some(commit) = self.shared.commit.take() else { return };
+        let Some(conn) = self.conns.get_mut(&commit.conn) else { return };
+        conn.waits = false;
+        if let Progress::Failed(kind, message) = progress {
+            // First the message that is wrong, then the bundle that fails for it.
+            conn.refuse(kind, &message);
+            conn.refuse(ErrorKind::BfcMsgFailed, &commit.frame);
+            return;
+        }
+        let reply =
+            BundleControl { bundle_id: commit.bundle_id, ty: BundleControlType::CommitReply, flags: 0 };
+        if let Err(kind) = conn.reply(&Message::BundleControl(reply), commit.xid) {
+            conn.refuse(kind, &commit.frame);
+        }
+    }
+
+    /// Undoes the bundle of a connection that is gone.
+    pub(super) fn give_up_commit(&mut self, of: ConnId) {
+        if let Some(commit) = self.shared.commit.as_mut().filter(|commit| commit.conn == of) {
+            commit.transaction.give_up();
+        }
+    }
+
+    /// Carries out what is left of an open bundle, before all rules are flushed.
+    pub(super) fn finish_commit(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64) {
+        while self.shared.commit.is_some() {
+            self.run_commit(ctx, now_ms, &mut usize::MAX.clone());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bundle::Bundle;
 use super::stats::Dump;
-use super::{BridgeCtx, Shared};
+use super::{BridgeCtx, ConnId, Shared};
 use crate::flow_mod::{ModContext, ModQueue};
 use crate::ports::Port;
 use openflow::budget::{Budgets, Share};
@@ -88,6 +88,7 @@ pub(super) struct Outcome {
 }
 
 pub(super) struct Conn {
+    pub(super) id: ConnId,
     pub(super) kind: ConnKind,
     pub(super) session: Session,
     pub(super) over: Option<CloseReason>,
@@ -109,10 +110,10 @@ pub(super) struct Conn {
     pub(super) mods_bytes: usize,
     /// Input came that was not looked at.
     fresh: bool,
-    /// It ends rules, and cannot go on until others that ended have been told.
+    /// It changes rules, and cannot go on until others that ended have been told, or until the change of another connection is done.
     pub(super) blocked: bool,
-    /// Work of the present request beside the one of each request.
-    pub(super) spent: usize,
+    /// A request of its own goes on beside it.
+    pub(super) waits: bool,
     /// Bytes of output taken so far.
     taken_bytes: u64,
     /// Since when there is no room to tell it of ended rules, and how much it had taken then.
@@ -120,7 +121,13 @@ pub(super) struct Conn {
 }
 
 impl Conn {
-    pub(super) fn new(kind: ConnKind, versions: VersionSet, now_ms: u64, budgets: &Budgets) -> Conn {
+    pub(super) fn new(
+        id: ConnId,
+        kind: ConnKind,
+        versions: VersionSet,
+        now_ms: u64,
+        budgets: &Budgets,
+    ) -> Conn {
         let (probe_interval_ms, miss_send_len_bytes) = match kind {
             ConnKind::Service | ConnKind::Snoop => (0, 0),
             ConnKind::Controller { probe_interval_ms } => (probe_interval_ms, DEFAULT_MISS_SEND_LEN_BYTES),
@@ -132,6 +139,7 @@ impl Conn {
             ..Config::default()
         };
         Conn {
+            id,
             kind,
             session: Session::sharing(config, now_ms, budgets),
             over: None,
@@ -149,7 +157,7 @@ impl Conn {
             mods_bytes: 0,
             fresh: false,
             blocked: false,
-            spent: 0,
+            waits: false,
             taken_bytes: 0,
             full: None,
         }
@@ -188,7 +196,7 @@ impl Conn {
     /// Whether requests can be worked on as far as the peer is concerned.
     pub(super) fn has_requests(&self) -> bool {
         let has = self.dump.is_some() || self.fresh || self.held.is_some() || !self.mods.is_empty();
-        has && !self.is_over() && !self.is_behind() && !self.blocked
+        has && !self.is_over() && !self.is_behind() && !self.blocked && !self.waits
     }
 
     /// Whether it has something to do and nothing to wait for.
@@ -233,6 +241,10 @@ impl Conn {
         self.taken_bytes += n as u64;
     }
 
+    fn may_go_on(&self) -> bool {
+        !self.is_over() && !self.is_behind() && !self.blocked && !self.waits
+    }
+
     /// Works on what waits until the reader is behind, `work` is used up, or rules that ended must be told first.
     pub(super) fn serve(
         &mut self,
@@ -243,7 +255,7 @@ impl Conn {
     ) -> Outcome {
         let mut outcome = Outcome::default();
         self.blocked = false;
-        while *work > 0 && !self.is_over() && !self.is_behind() && !self.blocked && !self.waits_for_memory() {
+        while *work > 0 && self.may_go_on() && !self.waits_for_memory() {
             if self.dump.is_some() {
                 *work = work.saturating_sub(self.continue_dump(now_ms));
                 continue;
@@ -258,13 +270,12 @@ impl Conn {
                 continue;
             }
             let Some(event) = event else { break };
-            if is_commit(&event) && ctx.backer.removed.room(ctx.bridge) == 0 {
+            if is_exclusive(&event) && shared.is_busy(ctx) {
                 (self.held, self.blocked) = (Some(event), true);
                 break;
             }
             *work -= usize::from(!gathers);
             self.take_event(event, shared, ctx, now_ms, &mut outcome);
-            *work = work.saturating_sub(std::mem::take(&mut self.spent));
         }
         self.count_kept();
         outcome
@@ -420,10 +431,11 @@ fn is_flow_mod(event: &Event) -> bool {
     matches!(event, Event::Message { message, .. } if matches!(**message, Message::FlowMod(_)))
 }
 
-/// Whether it carries a bundle out.
-fn is_commit(event: &Event) -> bool {
+/// Whether it waits until no other such request of the bridge is under way: it commits a bundle or changes meters.
+fn is_exclusive(event: &Event) -> bool {
     let Event::Message { message, .. } = event else { return false };
-    matches!(&**message, Message::BundleControl(m) if m.ty == BundleControlType::CommitRequest)
+    let commits = matches!(&**message, Message::BundleControl(m) if m.ty == BundleControlType::CommitRequest);
+    commits || matches!(**message, Message::MeterMod(_))
 }
 
 /// What a connection is told until it asks for something else.

@@ -118,6 +118,9 @@ impl Connmgr {
         let was = self.fail.config.replace(config);
         let now = config.governance();
         let changed = was.is_none_or(|was| was.governance() != now);
+        if changed {
+            self.finish_commit(ctx, now_ms);
+        }
         if was.is_some() && changed {
             flow_mod::flush(ctx.backer, ctx.bridge);
             self.fail.open = false;
@@ -139,6 +142,7 @@ impl Connmgr {
     /// The bridge ends: its meters leave the datapath.
     pub fn shut_down(&mut self, ctx: &BridgeCtx<'_>) {
         self.conns.clear();
+        self.shared.commit = None;
         self.shared.meters.clear(ctx);
     }
 
@@ -147,6 +151,7 @@ impl Connmgr {
         if failed == self.fail.open {
             return;
         }
+        self.finish_commit(ctx, now_ms);
         self.fail.open = failed;
         if failed {
             flow_mod::flush(ctx.backer, ctx.bridge);

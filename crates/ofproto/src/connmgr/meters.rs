@@ -27,6 +27,8 @@ struct Entry {
 #[derive(Default)]
 pub(super) struct MeterTable {
     meters: BTreeMap<u32, Entry>,
+    /// Deleted meters, the rules of which are being removed.
+    ending: Vec<Entry>,
 }
 
 /// What meters can do: drop, in both units, with bursts and statistics.
@@ -49,11 +51,8 @@ impl MeterTable {
     pub(super) fn change(&mut self, m: &MeterMod, ctx: &BridgeCtx<'_>, now_ms: u64) -> Result<(), ErrorKind> {
         let id = m.meter.id;
         if m.command == MeterModCommand::Delete {
-            let gone: Vec<u32> =
-                self.meters.keys().copied().filter(|n| id == METER_ALL || *n == id).collect();
-            for n in gone {
-                self.delete(n, ctx);
-            }
+            let gone = self.meters.extract_if(.., |n, _| id == METER_ALL || *n == id);
+            self.ending.extend(gone.map(|(_, entry)| entry));
             return Ok(());
         }
         let meter = checked(&m.meter)?;
@@ -85,21 +84,41 @@ impl MeterTable {
         Ok(())
     }
 
-    /// Removes a meter and the rules that use it (1.3 §6.5).
-    fn delete(&mut self, id: u32, ctx: &BridgeCtx<'_>) {
-        let Some(entry) = self.meters.remove(&id) else { return };
-        flow_mod::remove_users_of_meter(ctx.backer, ctx.bridge, id);
-        ctx.backer.set_meter(ctx.bridge, id, None);
+    /// Whether rules of deleted meters are being removed.
+    pub(super) fn is_ending(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
+    /// Goes on with removing the rules that use deleted meters (1.3 §6.5), until `work`, in rules, is used up or too many rules wait to
+    /// be told.
+    pub(super) fn run_ending(&mut self, ctx: &BridgeCtx<'_>, work: &mut usize) {
+        while *work > 0
+            && let Some(entry) = self.ending.last()
+        {
+            let (ended, more) =
+                flow_mod::remove_users_of_meter(ctx.backer, ctx.bridge, entry.meter.id, *work);
+            *work = work.saturating_sub(ended.max(1));
+            if more {
+                return;
+            }
+            if let Some(entry) = self.ending.pop() {
+                MeterTable::release(&entry, ctx);
+            }
+        }
+    }
+
+    /// Takes a meter out of the datapath.
+    fn release(entry: &Entry, ctx: &BridgeCtx<'_>) {
+        ctx.backer.set_meter(ctx.bridge, entry.meter.id, None);
         // A datapath that does not know it has nothing to remove.
         let _ = ctx.datapath.meter_del(entry.dp_id);
         ctx.backer.meter_release(entry.dp_id);
     }
 
-    /// Removes all meters, when the bridge ends.
+    /// Takes all meters out of the datapath, when the bridge ends.
     pub(super) fn clear(&mut self, ctx: &BridgeCtx<'_>) {
-        while let Some(id) = self.meters.keys().next().copied() {
-            self.delete(id, ctx);
-        }
+        let all = std::mem::take(&mut self.meters).into_values().chain(self.ending.drain(..));
+        all.for_each(|entry| MeterTable::release(&entry, ctx));
     }
 
     fn chosen(&self, id: u32) -> Result<Vec<&Entry>, ErrorKind> {

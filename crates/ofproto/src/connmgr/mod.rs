@@ -21,7 +21,8 @@
 //!
 //! Who watches a bridge's controllers ([`ConnKind::Snoop`]) gets copies of what they say and are told.
 //!
-//! Requests of one connection are carried out in order, each before the next begins, so a barrier waits for nothing else.
+//! Requests of one connection are carried out in order, each before the next begins, so a barrier waits for nothing else. A bundle that
+//! is committed, and the rules of a deleted meter, go on over several runs; flow-mods, bundles and meters of other connections wait.
 
 mod bundle;
 mod config;
@@ -91,10 +92,20 @@ impl BridgeCtx<'_> {
 #[derive(Default)]
 struct Shared {
     meters: MeterTable,
+    /// A bundle that is being carried out.
+    commit: Option<bundle::Commit>,
     /// The highest generation of a master's election so far.
     generation_id: Option<u64>,
     /// When each port was first seen.
     port_since_ms: BTreeMap<OfPort, u64>,
+}
+
+impl Shared {
+    /// Whether a request has to wait that changes rules by itself alone: another one is under way, or too many ended rules wait to be
+    /// told.
+    fn is_busy(&self, ctx: &BridgeCtx<'_>) -> bool {
+        self.commit.is_some() || self.meters.is_ending() || ctx.backer.removed.room(ctx.bridge) == 0
+    }
 }
 
 /// The connections of one bridge.
@@ -175,7 +186,7 @@ impl Connmgr {
     pub fn open(&mut self, kind: ConnKind, versions: VersionSet, now_ms: u64) -> ConnId {
         let id = ConnId(self.next_id);
         self.next_id += 1;
-        self.conns.insert(id, Conn::new(kind, versions, now_ms, &self.budgets));
+        self.conns.insert(id, Conn::new(id, kind, versions, now_ms, &self.budgets));
         self.watchers_changed();
         id
     }
@@ -185,6 +196,7 @@ impl Connmgr {
         if let Some(conn) = self.conns.remove(&id) {
             self.gone.add(&conn.counters);
         }
+        self.give_up_commit(id);
         self.watchers_changed();
         self.connections_changed(ctx, now_ms);
     }
@@ -290,6 +302,7 @@ impl Connmgr {
             conn.expire_bundles(now_ms);
         }
         self.tell_removed(ctx, now_ms, work);
+        self.run_exclusive(ctx, now_ms, work);
         let able = |(id, c): (&ConnId, &Conn)| (c.blocked || c.has_work()).then_some(*id);
         let (first, second): (Vec<ConnId>, Vec<ConnId>) =
             self.conns.iter().filter_map(able).partition(|id| Some(*id) > self.served);
@@ -303,14 +316,32 @@ impl Connmgr {
             *work += share;
             self.served = Some(id);
         }
+        self.run_exclusive(ctx, now_ms, work);
         self.tell_removed(ctx, now_ms, work);
         self.connections_changed(ctx, now_ms);
         self.run_fail_open(ctx, now_ms);
         self.relay();
     }
 
+    /// Goes on with a bundle, or with the rules of deleted meters.
+    fn run_exclusive(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
+        let mut share = (*work).min(WORK_PER_CONN);
+        *work -= share;
+        if self.shared.meters.is_ending() {
+            self.shared.meters.run_ending(ctx, &mut share);
+            if !self.shared.meters.is_ending() {
+                self.conns.values_mut().for_each(|conn| conn.waits = false);
+            }
+        }
+        self.run_commit(ctx, now_ms, &mut share);
+        *work += share;
+    }
+
     /// When [`Connmgr::run`] has something to do, output aside; 0 for at once.
     pub fn next_wakeup_ms(&self) -> Option<u64> {
+        if self.shared.commit.is_some() || self.shared.meters.is_ending() && self.removed_again_ms.is_none() {
+            return Some(0);
+        }
         // A connection that waits until ended rules have been told goes on.
         let unblocked = |c: &Conn| c.blocked && self.removed_again_ms.is_none();
         if self.conns.values().any(|c| c.has_work() || unblocked(c)) {

@@ -5,19 +5,18 @@
 //! that another connection changes meanwhile counts if the flow-mod still selects it; one that is added meanwhile came after it.
 //! Deleting all rules of a table is one step.
 //!
-//! Steps pause while too many ended rules wait to be told ([`crate::events`]).
+//! Steps pause while too many ended rules wait to be told ([`crate::events`]), and while a transaction is open.
 
-use super::{Ended, ModContext, add, begin_selection, change, check, clear, end_learned};
+use super::{Effects, ModContext, add, begin_selection, check, clear, modify, modify_adds};
 use crate::backer::Backer;
 use crate::events::RemovedReason;
 use crate::ports::BridgeId;
 use crate::rule::Rule;
 use crate::rule_index::learners;
 use crate::tables::{Selected, Tables};
-use flow::TableId;
 use openflow::ErrorKind;
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// So many rules looked at cost as much as one changed.
@@ -41,7 +40,6 @@ struct UnderWay {
     left: Selected,
     /// Rules that are found and not changed.
     found: std::vec::IntoIter<Arc<Rule>>,
-    orphans: BTreeSet<(TableId, u64)>,
 }
 
 /// What a step came to.
@@ -49,8 +47,14 @@ struct UnderWay {
 pub struct Step {
     /// Flow-mods that failed, with their messages.
     pub failed: Vec<(ErrorKind, Box<[u8]>)>,
-    /// There was no room to tell of ended rules.
+    /// There was no room to tell of ended rules, or a transaction is open.
     pub paused: bool,
+}
+
+impl FromIterator<Request> for ModQueue {
+    fn from_iter<I: IntoIterator<Item = Request>>(mods: I) -> ModQueue {
+        ModQueue { requests: mods.into_iter().collect(), under_way: None }
+    }
 }
 
 impl ModQueue {
@@ -72,97 +76,78 @@ impl ModQueue {
     /// Goes on, with each flow-mod for itself, until `work`, in rules changed, is used up. What is done in one step packets see
     /// at once.
     pub fn step(&mut self, backer: &Backer, bridge: BridgeId, cx: &ModContext<'_>, work: &mut usize) -> Step {
-        let mut step = Step::default();
-        if backer.removed.room(bridge) == 0 {
-            step.paused = true;
-            return step;
+        if backer.is_changing(bridge) || backer.removed.room(bridge) == 0 {
+            return Step { failed: Vec::new(), paused: true };
         }
-        let ended = backer.change_tables(bridge, |tables| {
-            let mut ended = Ended::new();
+        let effects = backer.change_tables(bridge, |tables| {
+            let mut effects = Effects::default();
             while *work > 0 && !self.is_empty() {
-                match self.under_way.take() {
-                    Some(under_way) => self.under_way = under_way.slice(tables, cx, work, &mut ended),
-                    None => self.begin(tables, cx, work, &mut step, &mut ended),
+                self.work(tables, cx, work, &mut effects);
+                if self.under_way.is_none() {
+                    effects.end_learned(tables);
                 }
             }
-            ended
+            effects
         });
-        match ended {
-            Some(ended) => ended.iter().for_each(|(rule, reason)| backer.removed.push(bridge, rule, *reason)),
+        let failed = match effects {
+            Some(effects) => effects.publish(backer, bridge, cx.now_ms),
             None => {
-                let all = std::mem::take(&mut self.requests);
-                step.failed.extend(all.into_iter().map(|(_, frame)| (ErrorKind::FmfcUnknown, frame)));
                 self.under_way = None;
+                let all = std::mem::take(&mut self.requests);
+                all.into_iter().map(|(_, frame)| (ErrorKind::FmfcUnknown, frame)).collect()
             }
-        }
-        step
+        };
+        Step { failed, paused: false }
     }
 
-    /// Begins with the next flow-mod; one that only adds is done with that. One that fails has changed nothing.
-    fn begin(
+    /// Goes on with the flow-mod that is under way, or begins with the next one; one that only adds is done with that.
+    pub(super) fn work(
         &mut self,
         tables: &mut Tables,
         cx: &ModContext<'_>,
         work: &mut usize,
-        step: &mut Step,
-        ended: &mut Ended,
+        effects: &mut Effects,
     ) {
+        if let Some(under_way) = self.under_way.take() {
+            self.under_way = under_way.slice(tables, cx, work, effects);
+            return;
+        }
         let Some((fm, frame)) = self.requests.pop_front() else { return };
         *work = work.saturating_sub(1);
         if let Err(kind) = check(&fm, cx) {
-            step.failed.push((kind, frame));
+            effects.failed.push((kind, frame));
             return;
         }
-        let mut orphans = BTreeSet::new();
         if fm.command != FlowModCommand::Add {
-            clear(tables, &fm, ended, &mut orphans);
+            clear(tables, &fm, effects);
             let mut under_way =
-                UnderWay { left: begin_selection(tables, &fm), fm, found: Vec::new().into_iter(), orphans };
+                UnderWay { left: begin_selection(tables, &fm), fm, found: Vec::new().into_iter() };
             // A modification that finds none may be an add: the first rule decides.
             under_way.find(work);
             if under_way.fm.command.deletes() || !under_way.is_found_out() {
                 self.under_way = Some(under_way);
                 return;
             }
-            return self.add(under_way.fm, frame, tables, cx, step);
-        }
-        self.add(fm, frame, tables, cx, step);
-    }
-
-    /// Adds the rule of a flow-mod.
-    fn add(
-        &mut self,
-        fm: FlowMod,
-        frame: Box<[u8]>,
-        tables: &mut Tables,
-        cx: &ModContext<'_>,
-        step: &mut Step,
-    ) {
-        match add_or_nothing(tables, &fm, cx) {
-            Ok(replaced) => {
-                let orphans: BTreeSet<_> = replaced.iter().flat_map(|r| learners(r)).collect();
-                if !orphans.is_empty() {
-                    let left = Selected::of(&super::selection(&fm), Vec::new());
-                    self.under_way = Some(UnderWay { fm, left, found: Vec::new().into_iter(), orphans });
-                }
+            if modify_adds(&under_way.fm)
+                && let Err(kind) = add(tables, &under_way.fm, cx, effects)
+            {
+                effects.failed.push((kind, frame));
             }
-            Err(kind) => step.failed.push((kind, frame)),
+        } else if let Err(kind) = add(tables, &fm, cx, effects) {
+            effects.failed.push((kind, frame));
         }
     }
-}
 
-fn add_or_nothing(
-    tables: &mut Tables,
-    fm: &FlowMod,
-    cx: &ModContext<'_>,
-) -> Result<Vec<Arc<Rule>>, ErrorKind> {
-    if fm.command != FlowModCommand::Add && !super::modify_adds(fm) {
-        return Ok(Vec::new());
+    /// The first flow-mod that is wrong whatever the tables hold, among `max` from number `from` on.
+    pub(super) fn check(
+        &self,
+        from: usize,
+        max: usize,
+        cx: &ModContext<'_>,
+    ) -> Option<(ErrorKind, Box<[u8]>)> {
+        let some = self.requests.iter().skip(from).take(max);
+        some.filter_map(|(fm, frame)| check(fm, cx).err().map(|kind| (kind, frame.clone()))).next()
     }
-    let mut used = Vec::new();
-    let replaced = add(tables, fm, cx, &mut used)?;
-    used.iter().for_each(|stats| stats.credit(0, 0, cx.now_ms));
-    Ok(replaced)
 }
 
 impl UnderWay {
@@ -189,7 +174,7 @@ impl UnderWay {
         tables: &mut Tables,
         cx: &ModContext<'_>,
         work: &mut usize,
-        ended: &mut Ended,
+        effects: &mut Effects,
     ) -> Option<UnderWay> {
         while *work > 0 && !self.is_found_out() {
             let Some(found) = self.found.next() else {
@@ -197,29 +182,25 @@ impl UnderWay {
                 continue;
             };
             *work = work.saturating_sub(1);
-            self.change(tables, cx, &found, ended);
+            self.change(tables, cx, &found, effects);
         }
-        if !self.is_found_out() {
-            return Some(self);
-        }
-        end_learned(tables, self.orphans, ended);
-        None
+        (!self.is_found_out()).then_some(self)
     }
 
     /// Changes one rule, if it is there as it was found, or as the flow-mod still selects it.
-    fn change(&mut self, tables: &mut Tables, cx: &ModContext<'_>, found: &Arc<Rule>, ended: &mut Ended) {
+    fn change(&self, tables: &mut Tables, cx: &ModContext<'_>, found: &Arc<Rule>, effects: &mut Effects) {
         let same = |now: &Arc<Rule>| Arc::ptr_eq(now, found) || super::selects(&self.fm, now);
         if self.fm.command.deletes() {
             if let Some(gone) = tables.remove_if(found.table, &found.matching, found.priority, same) {
-                self.orphans.extend(learners(&gone));
-                ended.push((gone, RemovedReason::Delete));
+                effects.orphans.extend(learners(&gone));
+                effects.ended.push((gone, RemovedReason::Delete));
             }
             return;
         }
         let there = tables.find_exactly(found.table, &found.matching, found.priority).cloned();
         if let Some(now) = there.filter(same) {
-            self.orphans.extend(learners(&now));
-            change(tables, &self.fm, cx, now, ended);
+            effects.orphans.extend(learners(&now));
+            modify(tables, &self.fm, cx, &now);
         }
     }
 }

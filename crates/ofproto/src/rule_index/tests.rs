@@ -123,7 +123,7 @@ proptest! {
                 check(&open)?;
             }
         }
-        open.abort();
+        open.undo(usize::MAX);
         check(&before)?;
     }
 

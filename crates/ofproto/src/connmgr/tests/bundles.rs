@@ -131,3 +131,139 @@ fn bundles_are_bounded_in_number_and_time() {
     );
     done(&mut c, &mut s, &open(1000), BundleControlType::OpenReply);
 }
+
+const MANY: u32 = 20_000;
+
+/// Opens bundle 1 of a connection, which adds `MANY` rules between others, and hands in the commit under transaction id 900.
+fn begin_large(s: &mut Switch, c: &mut Client, first: &[&str], last: &[&str]) {
+    done(c, s, &open(1), BundleControlType::OpenReply);
+    for text in first {
+        c.silent(s, &add_flow(1, text));
+    }
+    let mut bytes = Vec::new();
+    for n in 0..MANY {
+        let text = format!("cookie=7,table=3,ip,nw_dst=10.1.{}.{},actions=1", n >> 8, n & 255);
+        bytes.extend(encode(&add_flow(1, &text), c.version, 800).unwrap());
+    }
+    for text in last {
+        bytes.extend(encode(&add_flow(1, text), c.version, 801).unwrap());
+    }
+    bytes.extend(encode(&commit(1), c.version, 900).unwrap());
+    c.received.clear();
+    s.manager.input(c.id, &bytes, s.now_ms);
+    while s.manager.shared.commit.is_none() {
+        turn(s);
+    }
+}
+
+fn turn(s: &mut Switch) {
+    s.with(|m, ctx, now| m.run(ctx, now));
+}
+
+/// Turns until the open bundle is done.
+fn finish(s: &mut Switch) -> usize {
+    let mut turns = 0;
+    while s.manager.shared.commit.is_some() {
+        assert_eq!(s.manager.next_wakeup_ms(), Some(0));
+        turn(s);
+        turns += 1;
+    }
+    turns
+}
+
+fn count(s: &Switch) -> usize {
+    s.backer.view().bridge(s.bridge).unwrap().tables.iter().count()
+}
+
+/// Rules of a cookie, as the index has them.
+fn of_cookie(s: &Switch, cookie: u64) -> usize {
+    let all = crate::tables::Selection {
+        table: TableId::ALL,
+        matching: flow::Match::catchall(),
+        cookie,
+        cookie_mask: u64::MAX,
+        out_port: OfPort::NONE,
+    };
+    s.backer.view().bridge(s.bridge).unwrap().tables.select(&all).rest().len()
+}
+
+#[test]
+fn a_large_bundle_goes_in_turns_and_changes_of_others_wait() {
+    let mut s = Switch::new();
+    let (mut a, mut b) = (s.service(Version::V13), s.service(Version::V13));
+    b.add(&mut s, "cookie=5,table=1,tcp,idle_timeout=1,actions=1");
+    let before = s.rules();
+    begin_large(&mut s, &mut a, &["table=2,udp,actions=2"], &[]);
+    // Requests are answered by the tables as they were; selections by cookie, too.
+    assert_eq!((s.rules(), of_cookie(&s, 5), of_cookie(&s, 7)), (before.clone(), 1, 0));
+    let echo = b.one(&mut s, &Message::EchoRequest(b"?".to_vec()));
+    assert!(matches!(echo, Message::EchoReply(_)) && s.manager.shared.commit.is_some());
+    // Rules that are learned, end by time, or come from another connection wait.
+    let learned = crate::xlate::LearnedFlow {
+        table: TableId(4),
+        matching: flow::Match::catchall(),
+        priority: 1,
+        cookie: 9,
+        idle_timeout_s: 0,
+        hard_timeout_s: 0,
+        flags: FlowModFlags::empty(),
+        actions: Vec::new(),
+        limit: 0,
+    };
+    assert!(s.backer.learn_rule(s.bridge, &learned, s.now_ms));
+    s.backer.dump_completed(s.now_ms + 5000);
+    s.backer.expire(s.now_ms + 5000);
+    let delete = flow_mod(TextCommand::Delete, "table=3,ip,nw_dst=10.1.0.0/24");
+    let mut bytes = encode(&Message::FlowMod(delete), b.version, 901).unwrap();
+    bytes.extend(encode(&Message::BarrierRequest, b.version, 902).unwrap());
+    s.manager.input(b.id, &bytes, s.now_ms);
+    let fields = std::collections::BTreeMap::from([(3, vec![flow::fields::FieldId::IpSrc])]);
+    s.backer.change_bridge(s.bridge, |bridge| bridge.tables.set_prefixes(&fields));
+    assert_eq!(s.rules(), before);
+    assert!(finish(&mut s) > 5);
+    while s.manager.is_busy(b.id) {
+        turn(&mut s);
+    }
+    assert_eq!(count(&s), 3 + MANY as usize - 256);
+    assert_eq!((of_cookie(&s, 7), of_cookie(&s, 9), of_cookie(&s, 5)), (MANY as usize - 256, 1, 1));
+    let mut again = s.backer.view().bridge(s.bridge).unwrap().tables.clone();
+    again.set_prefixes(&fields);
+    assert!(again.commit().is_empty(), "prefixes that were set meanwhile stay");
+    s.backer.expire(s.now_ms + 5000);
+    assert_eq!(of_cookie(&s, 5), 0);
+}
+
+#[test]
+fn a_large_bundle_that_fails_or_loses_its_connection_is_undone_in_turns() {
+    for fails in [true, false] {
+        let mut s = Switch::new();
+        let (mut a, mut b) = (s.service(Version::V13), s.service(Version::V13));
+        b.add(&mut s, "cookie=5,table=1,tcp,actions=1");
+        b.add(&mut s, "cookie=7,table=3,priority=5,ip,nw_dst=10.1.0.0/16,actions=1");
+        let before = s.rules();
+        let first = ["cookie=7,table=1,tcp,actions=2", "cookie=6,table=9,priority=3,udp,actions=1"];
+        let last = ["table=9,check_overlap,priority=3,udp,tp_dst=5,actions=1"];
+        begin_large(&mut s, &mut a, &first, if fails { &last } else { &[] });
+        turn(&mut s);
+        assert_eq!(s.rules(), before);
+        if !fails {
+            let id = a.id;
+            s.with(|m, ctx, now| m.close(id, ctx, now));
+        }
+        assert!(finish(&mut s) > if fails { 8 } else { 0 });
+        if fails {
+            let errors: Vec<_> = a
+                .events(&mut s)
+                .into_iter()
+                .map(|m| match m {
+                    Message::Error(e) => e.error,
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            assert_eq!(errors, [ErrorKind::FmfcOverlap, ErrorKind::BfcMsgFailed].map(ErrorCode::Known));
+        }
+        assert_eq!((s.rules(), of_cookie(&s, 5), of_cookie(&s, 7)), (before, 1, 1));
+        b.flow(&mut s, TextCommand::Delete, "cookie=7/-1");
+        assert_eq!((count(&s), of_cookie(&s, 7)), (1, 0));
+    }
+}

@@ -221,13 +221,13 @@ fn a_batch_is_all_or_nothing_and_says_which_failed() {
         "priority=6,udp,actions=1",
         "check_overlap,priority=5,ip,actions=1",
     ]);
-    let refused = crate::flow_mod::apply_all(&s.backer, s.bridge, &bad, &cx);
+    let refused = apply_all(&s, &bad, &cx);
     assert_eq!(refused, Err((2, ErrorKind::FmfcOverlap)));
     assert!(s.rules().is_empty());
-    let gone = crate::flow_mod::apply_all(&s.backer, crate::ports::BridgeId(99), &bad[..1], &cx);
-    assert_eq!(gone, Err((0, ErrorKind::FmfcUnknown)));
+    let numbered = || bad[..1].iter().map(|fm| (fm.clone(), Box::default()));
+    assert!(Transaction::begin(&s.backer, crate::ports::BridgeId(99), numbered()).is_none());
     let epoch = s.backer.epoch();
-    assert_eq!(crate::flow_mod::apply_all(&s.backer, s.bridge, &bad[..2], &cx), Ok(()));
+    assert_eq!(apply_all(&s, &bad[..2], &cx), Ok(()));
     assert_eq!((s.rules().len(), s.backer.epoch()), (2, epoch + 1), "one change of the view");
 }
 
@@ -251,10 +251,10 @@ fn a_batch_that_fails_leaves_the_timers_of_rules_alone() {
         flow_mod(Modify, "tcp,actions=2"),
         flow_mod(Add, "check_overlap,priority=5,ip,actions=1"),
     ];
-    let refused = crate::flow_mod::apply_all(&s.backer, s.bridge, &bad, &cx);
+    let refused = apply_all(&s, &bad, &cx);
     assert_eq!(refused, Err((2, ErrorKind::FmfcOverlap)));
     assert_eq!((times(&s), s.rules()), (before, rules));
-    assert_eq!(crate::flow_mod::apply_all(&s.backer, s.bridge, &bad[..1], &cx), Ok(()));
+    assert_eq!(apply_all(&s, &bad[..1], &cx), Ok(()));
     assert_eq!(times(&s).0, s.now_ms, "the one that is carried out counts as used");
 }
 

@@ -116,3 +116,41 @@ fn meters_that_cannot_be_are_refused() {
     s.with(|m, ctx, _| m.shut_down(ctx));
     assert!(s.datapath.meters.lock().unwrap().is_empty());
 }
+
+#[test]
+fn the_rules_of_a_deleted_meter_end_in_turns() {
+    const RULES: u32 = 12_000;
+    let mut s = Switch::new();
+    let (mut a, mut b) = (s.service(Version::V13), s.service(Version::V13));
+    a.silent(&mut s, &meter_mod(Add, 5, flags::PKTPS, &[DROP]));
+    a.silent(&mut s, &meter_mod(Add, 6, flags::PKTPS, &[DROP]));
+    for n in 0..RULES {
+        let meter = 5 + n % 2;
+        a.add(
+            &mut s,
+            &format!("table=1,ip,nw_dst=10.1.{}.{},actions=meter:{meter},output:1", n >> 8, n & 255),
+        );
+    }
+    let mut bytes = encode(&meter_mod(Delete, METER_ALL, 0, &[]), a.version, 900).unwrap();
+    bytes.extend(encode(&Message::BarrierRequest, a.version, 901).unwrap());
+    a.received.clear();
+    s.manager.input(a.id, &bytes, s.now_ms);
+    let mut turns = 0;
+    loop {
+        s.with(|m, ctx, now| m.run(ctx, now));
+        turns += 1;
+        if !s.manager.shared.meters.is_ending() {
+            break;
+        }
+        assert!(s.manager.output(a.id).is_empty(), "the barrier waits");
+        assert_eq!(s.manager.next_wakeup_ms(), Some(0));
+        // A rule that uses it is refused; a meter of that number waits.
+        let refused = flow_mod(TextCommand::Add, "table=2,actions=meter:5,output:1");
+        assert_eq!(b.refused(&mut s, &Message::FlowMod(refused)), ErrorKind::MmfcInvalidMeter);
+    }
+    assert!(turns > 2, "{turns}");
+    assert!(s.rules().is_empty() && s.datapath.meters.lock().unwrap().is_empty());
+    let told = a.events(&mut s);
+    assert!(matches!(told[..], [Message::BarrierReply]), "{told:?}");
+    b.silent(&mut s, &meter_mod(Add, 5, flags::PKTPS, &[DROP]));
+}

@@ -13,7 +13,7 @@ mod turns;
 
 use super::*;
 use crate::events::PacketInEvent;
-use crate::flow_mod::ModContext;
+use crate::flow_mod::{ModContext, Progress, Transaction};
 use crate::ports::{Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode};
 use crate::rule::{Rule, RuleTimeouts};
 use dpif::{DpAction, DpifError, PortStats, UserCookie};
@@ -270,6 +270,21 @@ impl Client {
 
     pub(super) fn add(&mut self, switch: &mut Switch, text: &str) {
         self.flow(switch, TextCommand::Add, text);
+    }
+}
+
+/// Carries flow-mods out together; the first that fails by its place.
+pub(super) fn apply_all(s: &Switch, mods: &[FlowMod], cx: &ModContext<'_>) -> Result<(), (usize, ErrorKind)> {
+    let numbered = mods.iter().enumerate().map(|(i, fm)| (fm.clone(), i.to_string().into_bytes().into()));
+    let mut transaction = Transaction::begin(&s.backer, s.bridge, numbered).unwrap();
+    loop {
+        match transaction.step(&s.backer, cx, &mut 100) {
+            Progress::More => {}
+            Progress::Done => return Ok(()),
+            Progress::Failed(kind, number) => {
+                return Err((String::from_utf8(number.into()).unwrap().parse().unwrap(), kind));
+            }
+        }
     }
 }
 

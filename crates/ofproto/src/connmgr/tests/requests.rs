@@ -371,7 +371,7 @@ fn a_reader_that_does_not_read_is_not_served_further() {
     let mods: Vec<FlowMod> = (0..15_000u16)
         .map(|n| flow_mod(TextCommand::Add, &format!("priority={n},tcp,tcp_dst={n},actions=1")))
         .collect();
-    crate::flow_mod::apply_all(&s.backer, s.bridge, &mods, &cx).unwrap();
+    apply_all(&s, &mods, &cx).unwrap();
     let request = encode(&Message::FlowStatsRequest(all_flows(Format::Standard)), c.version, 9).unwrap();
     let features = Message::TableFeaturesRequest(Multi::all(Vec::new()));
     let features = encode(&features, c.version, 10).unwrap();

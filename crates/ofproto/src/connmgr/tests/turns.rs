@@ -15,7 +15,7 @@ fn fill(s: &Switch, numbers: std::ops::Range<u32>, flags: &str) {
             fm.clone()
         })
         .collect();
-    crate::flow_mod::apply_all(&s.backer, s.bridge, &mods, &cx).unwrap();
+    apply_all(s, &mods, &cx).unwrap();
 }
 
 fn rule_count(s: &Switch) -> usize {
@@ -151,7 +151,7 @@ fn a_bundle_is_carried_out_at_once_however_many_rules_end() {
     fill(&s, 0..RULES, "send_flow_rem,");
     let cx = ModContext { version: Version::V13, now_ms: 5, debug_actions: true, has_meter: &|_| false };
     let delete = [flow_mod(TextCommand::Delete, "")];
-    crate::flow_mod::apply_all(&s.backer, s.bridge, &delete, &cx).unwrap();
+    apply_all(&s, &delete, &cx).unwrap();
     assert_eq!((rule_count(&s), s.backer.removed.len(s.bridge)), (0, RULES as usize));
     // The next change waits for room.
     fill(&s, 0..1, "");

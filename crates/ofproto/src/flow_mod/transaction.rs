@@ -1,0 +1,98 @@
+//! Flow-mods that are carried out together: all, at one moment, or none.
+//!
+//! A [`Transaction`] works on an open version of a bridge's tables, a bounded amount a step, and publishes it at its end. While it is
+//! open, no other change of the bridge's rules is made: [`Backer::is_changing`] tells those who wait, and learned rules wait in a
+//! queue. A flow-mod that fails undoes all, in slices as well.
+
+use super::queue::ModQueue;
+use super::{Effects, ModContext};
+use crate::backer::Backer;
+use crate::ports::BridgeId;
+use crate::tables::Tables;
+use openflow::ErrorKind;
+use openflow::msg::flow_mod::FlowMod;
+
+/// Flow-mods checked for the work of one rule changed.
+const CHECKS_PER_CHANGE: usize = 4;
+/// Changes undone for the work of one rule changed.
+const UNDONE_PER_CHANGE: usize = 4;
+
+/// See the module.
+pub struct Transaction {
+    bridge: BridgeId,
+    queue: ModQueue,
+    /// Flow-mods that are right by themselves; the tables are looked at when all are.
+    checked: usize,
+    /// The open version; `None` once it is published or given up.
+    open: Option<Tables>,
+    effects: Effects,
+    is_given_up: bool,
+}
+
+/// State of a [`Transaction`] after a step.
+#[derive(Debug)]
+pub enum Progress {
+    /// There is more to do.
+    More,
+    /// All is done, and packets see it.
+    Done,
+    /// Nothing has happened, for this error about this message.
+    Failed(ErrorKind, Box<[u8]>),
+}
+
+impl Transaction {
+    /// Begins with flow-mods and their messages; `None` if the bridge is not there, or another transaction of it is open. It must be
+    /// stepped to its end.
+    pub fn begin(
+        backer: &Backer,
+        bridge: BridgeId,
+        mods: impl IntoIterator<Item = (FlowMod, Box<[u8]>)>,
+    ) -> Option<Transaction> {
+        let open = Some(backer.open_tables(bridge)?);
+        let queue = mods.into_iter().collect();
+        Some(Transaction { bridge, queue, checked: 0, open, effects: Effects::default(), is_given_up: false })
+    }
+
+    /// Goes on until `work`, in rules changed, is used up.
+    pub fn step(&mut self, backer: &Backer, cx: &ModContext<'_>, work: &mut usize) -> Progress {
+        while *work > 0 && self.checked < self.queue.len() && !self.is_ending() {
+            let max = work.saturating_mul(CHECKS_PER_CHANGE).min(self.queue.len() - self.checked);
+            self.effects.failed.extend(self.queue.check(self.checked, max, cx));
+            self.checked += max;
+            *work = work.saturating_sub(max.div_ceil(CHECKS_PER_CHANGE));
+        }
+        let Some(mut tables) = self.open.take() else { return Progress::Done };
+        while *work > 0 && !self.queue.is_empty() && !self.is_ending() {
+            self.queue.work(&mut tables, cx, work, &mut self.effects);
+        }
+        if !self.is_ending() && self.queue.is_empty() {
+            self.effects.end_learned(&mut tables);
+            backer.publish_tables(self.bridge, tables);
+            std::mem::take(&mut self.effects).publish(backer, self.bridge, cx.now_ms);
+            return Progress::Done;
+        }
+        if self.is_ending() {
+            let undone = tables.undo(work.saturating_mul(UNDONE_PER_CHANGE));
+            *work = work.saturating_sub(undone.div_ceil(UNDONE_PER_CHANGE));
+        }
+        if *work == 0 {
+            self.open = Some(tables);
+            return Progress::More;
+        }
+        backer.close_tables(self.bridge, tables);
+        match std::mem::take(&mut self.effects.failed).pop() {
+            Some((kind, message)) => Progress::Failed(kind, message),
+            None => Progress::Done,
+        }
+    }
+
+    /// Whether all is to be undone.
+    fn is_ending(&self) -> bool {
+        self.is_given_up || !self.effects.failed.is_empty()
+    }
+
+    /// Undoes all from the next step on: nothing has happened when it is done.
+    pub fn give_up(&mut self) {
+        self.is_given_up = true;
+    }
+}
