@@ -523,24 +523,35 @@ impl Backer {
                 }
                 self.end_expired(*id, some);
             }
+            while bridge.tables.has_orphans() && self.removed.room(*id) > 0 {
+                if self.end_expired(*id, &[]) == 0 {
+                    break;
+                }
+            }
         }
     }
 
-    /// Ends rules whose time is over, as far as they are still there as they were seen.
-    fn end_expired(&self, bridge: BridgeId, over: &[(Arc<Rule>, Expiry)]) {
+    /// Ends rules whose time is over, as far as they are still there as they were seen, and some of what they had learned; returns
+    /// how many.
+    fn end_expired(&self, bridge: BridgeId, over: &[(Arc<Rule>, Expiry)]) -> usize {
         let ended = self.change_tables(bridge, |tables| {
             let mut end = |r: &Arc<Rule>| {
                 tables.remove_if(r.table, &r.matching, r.priority, |now| Arc::ptr_eq(now, r)).is_some()
             };
-            over.iter().filter(|(r, _)| end(r)).collect::<Vec<_>>()
+            let over = over.iter().filter(|(r, _)| end(r)).collect::<Vec<_>>();
+            (over, tables.end_orphans(EXPIRED_AT_A_TIME))
         });
-        for (rule, expiry) in ended.unwrap_or_default() {
+        let (over, orphans) = ended.unwrap_or_default();
+        let ended = over.len() + orphans.len();
+        for (rule, expiry) in over {
             let reason = match expiry {
                 Expiry::Idle => RemovedReason::Idle,
                 Expiry::Hard => RemovedReason::Hard,
             };
             self.removed.push(bridge, rule, reason);
         }
+        orphans.iter().for_each(|rule| self.removed.push(bridge, rule, RemovedReason::Delete));
+        ended
     }
 }
 

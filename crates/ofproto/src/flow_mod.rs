@@ -18,13 +18,11 @@ use crate::backer::Backer;
 use crate::events::RemovedReason;
 use crate::ports::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
-use crate::rule_index::learners;
 use crate::tables::{Selected, Selection, Tables};
 use flow::{OfPort, TableId};
 use ofp_actions::{CheckContext, check_actions};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::{ErrorKind, GROUP_ANY, NO_BUFFER, Version};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// How many rules a table holds, as told in table statistics and features.
@@ -66,8 +64,6 @@ type Ended = Vec<(Arc<Rule>, RemovedReason)>;
 #[derive(Default)]
 struct Effects {
     ended: Ended,
-    /// Tables and cookies under which rules that are gone had learned.
-    orphans: BTreeSet<(TableId, u64)>,
     /// Counters of rules that count as used now. Rules of the old tables have the same.
     used: Vec<Arc<RuleStats>>,
     /// Flow-mods that failed, with their messages.
@@ -75,16 +71,11 @@ struct Effects {
 }
 
 impl Effects {
-    /// Ends the rules that were learned by rules that are gone.
-    fn end_learned(&mut self, tables: &mut Tables) {
-        while !self.orphans.is_empty() {
-            for r in tables.take_orphans(&mut self.orphans) {
-                if tables.remove(r.table, &r.matching, r.priority).is_some() {
-                    self.orphans.extend(learners(&r));
-                    self.ended.push((r, RemovedReason::Delete));
-                }
-            }
-        }
+    /// Ends rules that were learned by rules that are gone, as far as `work` goes.
+    fn end_orphans(&mut self, tables: &mut Tables, work: &mut usize) {
+        let ended = tables.end_orphans(*work);
+        *work = work.saturating_sub(ended.len());
+        self.ended.extend(ended.into_iter().map(|rule| (rule, RemovedReason::Delete)));
     }
 
     /// Tells and counts after the tables were published; returns the flow-mods that failed.
@@ -99,19 +90,22 @@ impl Effects {
 pub fn flush(backer: &Backer, bridge: BridgeId) {
     let told = backer.change_tables(bridge, |tables| {
         let all = (0..TableId::INTERNAL.0).map(TableId);
-        all.flat_map(|id| tables.clear(id, &mut BTreeSet::new())).collect::<Vec<_>>()
+        all.flat_map(|id| tables.clear(id)).collect::<Vec<_>>()
     });
     told.iter().flatten().for_each(|rule| backer.removed.push(bridge, rule, RemovedReason::Delete));
 }
 
-/// Removes up to `max` rules that pass a meter, fewer if there is no room to tell of more. Returns how many, and whether others are left.
+/// Removes up to `max` rules that pass a meter, and what they learned; fewer if there is no room to tell of more. Returns how many,
+/// and whether others are left.
 pub fn remove_users_of_meter(backer: &Backer, bridge: BridgeId, id: u32, max: usize) -> (usize, bool) {
     let max = max.min(backer.removed.room(bridge));
     let (ended, more) = backer
         .change_tables(bridge, |tables| {
             let users = tables.of_meter(id, max);
-            let gone = users.iter().filter_map(|r| tables.remove(r.table, &r.matching, r.priority));
-            (gone.collect::<Vec<_>>(), tables.len_of_meter(id) > 0)
+            users.iter().for_each(|r| drop(tables.remove(r.table, &r.matching, r.priority)));
+            let mut ended = users;
+            ended.extend(tables.end_orphans(max - ended.len()));
+            (ended, tables.len_of_meter(id) > 0 || tables.has_orphans())
         })
         .unwrap_or_default();
     ended.iter().for_each(|rule| backer.removed.push(bridge, rule, RemovedReason::Delete));
@@ -165,7 +159,6 @@ fn add(
         _ => Arc::new(RuleStats::default()),
     };
     effects.used.push(stats.clone());
-    effects.orphans.extend(there.iter().flat_map(|r| learners(r)));
     tables.insert(Arc::new(Rule {
         table,
         matching,
@@ -227,7 +220,7 @@ fn clear(tables: &mut Tables, fm: &FlowMod, effects: &mut Effects) {
     };
     for id in ids.map(TableId).filter(|id| *id != TableId::INTERNAL) {
         if tables.clears(id) {
-            let told = tables.clear(id, &mut effects.orphans);
+            let told = tables.clear(id);
             effects.ended.extend(told.into_iter().map(|rule| (rule, RemovedReason::Delete)));
         }
     }

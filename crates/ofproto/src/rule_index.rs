@@ -11,7 +11,7 @@ use hashbrown::hash_table::Entry;
 use ofp_actions::Reference;
 use openflow::msg::flow_mod::FlowModFlags;
 use rapidhash::RapidHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -157,14 +157,6 @@ fn references(rule: &Rule) -> Vec<Reference> {
     all
 }
 
-/// Tables and cookies of the rules that a rule learns and deletes with itself.
-pub(crate) fn learners(rule: &Rule) -> impl Iterator<Item = (TableId, u64)> {
-    references(rule).into_iter().filter_map(|reference| match reference {
-        Reference::Learned(table, cookie) => Some((table, cookie)),
-        Reference::Output(_) | Reference::Meter(_) | Reference::OwnTimeouts | Reference::OwnCookie => None,
-    })
-}
-
 /// When a rule may end at the earliest, in milliseconds, as far as its counters tell now.
 fn deadline_ms(rule: &Rule) -> Option<u64> {
     let timeouts = rule.timeouts.now();
@@ -180,10 +172,10 @@ fn id_of(rule: &Arc<Rule>) -> usize {
 }
 
 impl RuleIndex {
-    /// Follows a change of the tables.
-    pub(crate) fn apply(&mut self, change: &RuleChange) {
-        change.before.iter().for_each(|rule| self.remove(rule));
+    /// Follows a change of the tables. Adds tables and cookies to `orphans` under which the last rule that learned is gone.
+    pub(crate) fn apply(&mut self, change: &RuleChange, orphans: &mut BTreeSet<(TableId, u64)>) {
         change.after.iter().for_each(|rule| self.insert(rule));
+        change.before.iter().for_each(|rule| self.remove(rule, orphans));
     }
 
     fn insert(&mut self, rule: &Arc<Rule>) {
@@ -212,13 +204,15 @@ impl RuleIndex {
         }
     }
 
-    fn remove(&mut self, rule: &Arc<Rule>) {
+    fn remove(&mut self, rule: &Arc<Rule>, orphans: &mut BTreeSet<(TableId, u64)>) {
         self.by_cookie.remove(&rule.cookie, rule);
         for reference in references(rule) {
             match reference {
                 Reference::Output(port) => self.by_output.remove(&port, rule),
                 Reference::Meter(id) => self.by_meter.remove(&id, rule),
-                Reference::Learned(table, cookie) => self.remove_learner((table, cookie)),
+                Reference::Learned(table, cookie) => {
+                    orphans.extend(self.remove_learner((table, cookie)));
+                }
                 Reference::OwnTimeouts | Reference::OwnCookie => {}
             }
         }
@@ -234,13 +228,15 @@ impl RuleIndex {
         }
     }
 
-    fn remove_learner(&mut self, key: (TableId, u64)) {
-        if let Some(n) = self.learners.get_mut(&key) {
-            *n -= 1;
-            if *n == 0 {
-                self.learners.remove(&key);
-            }
+    /// Counts a rule out that learns under this key; returns the key if it was the last one.
+    fn remove_learner(&mut self, key: (TableId, u64)) -> Option<(TableId, u64)> {
+        let n = self.learners.get_mut(&key)?;
+        *n -= 1;
+        if *n > 0 {
+            return None;
         }
+        self.learners.remove(&key);
+        Some(key)
     }
 
     /// Enters a rule under a time.

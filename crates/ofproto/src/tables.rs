@@ -125,13 +125,29 @@ pub struct Cleared {
     rules: Arc<Table>,
 }
 
+/// The rules of a version by table.
+#[derive(Default)]
+struct Index {
+    tables: BTreeMap<TableId, RuleIndex>,
+    /// Tables and cookies of learned rules that end, unless a rule learns under them again: the last one that did is gone.
+    orphans: BTreeSet<(TableId, u64)>,
+}
+
+impl Index {
+    /// Follows a change of one rule.
+    fn apply(&mut self, change: &RuleChange) {
+        let Some(rule) = change.after.as_ref().or(change.before.as_ref()) else { return };
+        self.tables.entry(rule.table).or_default().apply(change, &mut self.orphans);
+    }
+}
+
 /// All tables of a bridge, number 255 excepted. A clone begins a journal of its own.
 pub struct Tables {
     tables: Arc<Rows>,
     /// Actions of all versions.
     actions: Arc<Mutex<ActionPool>>,
-    /// The rules of the newest version by table, which its writer changes; see [`Tables::commit`].
-    index: Arc<Mutex<BTreeMap<TableId, RuleIndex>>>,
+    /// Of the newest version, which its writer changes; see [`Tables::commit`].
+    index: Arc<Mutex<Index>>,
     /// The index follows a version that is not published.
     is_open: Arc<AtomicBool>,
     /// Changes of this version that are not committed.
@@ -296,15 +312,17 @@ impl Tables {
     /// Whether [`Tables::clear`] does what deleting the table's rules one by one does, at once: it has no hidden rules, and
     /// controllers are to be told of few.
     pub fn clears(&self, id: TableId) -> bool {
-        lock(&self.index).get(&id).is_none_or(|i| i.hidden() == 0 && i.len_of_told() <= TOLD_AT_ONCE)
+        lock(&self.index).tables.get(&id).is_none_or(|i| i.hidden() == 0 && i.len_of_told() <= TOLD_AT_ONCE)
     }
 
     /// Removes all rules of a table, hidden ones too, in a time that does not depend on their number. Returns those whose end
-    /// controllers asked to be told; adds tables and cookies under which rules of the table learned to `orphans`.
-    pub fn clear(&mut self, id: TableId, orphans: &mut BTreeSet<(TableId, u64)>) -> Vec<Arc<Rule>> {
-        let Some(index) = lock(&self.index).remove(&id) else { return Vec::new() };
+    /// controllers asked to be told.
+    pub fn clear(&mut self, id: TableId) -> Vec<Arc<Rule>> {
+        let mut all = lock(&self.index);
+        let Some(index) = all.tables.remove(&id) else { return Vec::new() };
         let told = index.told().cloned().collect();
-        orphans.extend(index.learners());
+        all.orphans.extend(index.learners());
+        drop(all);
         if let Some(slot) = self.slot(id) {
             let empty = Table { rules: slot.rules.emptied(), counters: slot.counters.clone() };
             let old = std::mem::replace(slot, Arc::new(empty));
@@ -314,7 +332,7 @@ impl Tables {
     }
 
     fn record(&mut self, change: RuleChange) {
-        apply(&mut lock(&self.index), &change);
+        lock(&self.index).apply(&change);
         self.journal.push(Change::Rule(change));
     }
 
@@ -345,9 +363,9 @@ impl Tables {
             undone += 1;
             match change {
                 Change::Rule(RuleChange { before, after }) => {
-                    apply(&mut index, &RuleChange { before: after, after: before });
+                    index.apply(&RuleChange { before: after, after: before });
                 }
-                Change::Cleared(cleared) => drop(index.insert(cleared.id, cleared.index)),
+                Change::Cleared(cleared) => drop(index.tables.insert(cleared.id, cleared.index)),
             }
         }
         undone
@@ -404,10 +422,10 @@ impl Tables {
     /// As [`Tables::select`], for who changes the newest version, which this is.
     pub fn select_newest(&self, by: &Selection) -> Selected {
         let ids = self.ids_of(by);
-        let index = lock(&self.index);
+        let index = &lock(&self.index).tables;
         let indexed = || ids.iter().filter_map(|id| index.get(id));
         let wanted = |r: &&Arc<Rule>| by.selects(r);
-        let found = match self.plan(by, &ids, &index) {
+        let found = match self.plan(by, &ids, index) {
             Plan::Cookie => indexed().flat_map(|i| i.of_cookie(by.cookie)).filter(wanted).cloned().collect(),
             Plan::Output => {
                 indexed().flat_map(|i| i.of_output(by.out_port)).filter(wanted).cloned().collect()
@@ -452,36 +470,57 @@ impl Tables {
 
     /// Number of rules of a cookie in a table.
     pub(crate) fn len_of_cookie(&self, table: TableId, cookie: u64) -> usize {
-        lock(&self.index).get(&table).map_or(0, |i| i.len_of_cookie(cookie))
+        lock(&self.index).tables.get(&table).map_or(0, |i| i.len_of_cookie(cookie))
     }
 
     /// Number of rules that pass a meter.
     pub(crate) fn len_of_meter(&self, id: u32) -> usize {
-        lock(&self.index).values().map(|i| i.len_of_meter(id)).sum()
+        lock(&self.index).tables.values().map(|i| i.len_of_meter(id)).sum()
     }
 
     /// Rules that pass a meter, at most `max` of them.
     pub(crate) fn of_meter(&self, id: u32, max: usize) -> Vec<Arc<Rule>> {
-        lock(&self.index).values().flat_map(|i| i.of_meter(id)).take(max).cloned().collect()
+        lock(&self.index).tables.values().flat_map(|i| i.of_meter(id)).take(max).cloned().collect()
     }
 
-    /// Rules that were learned under one of these tables and cookies, by which no rule learns any more. Takes them all out.
-    pub(crate) fn take_orphans(&self, keys: &mut BTreeSet<(TableId, u64)>) -> Vec<Arc<Rule>> {
-        let index = lock(&self.index);
-        let mut orphans = Vec::new();
-        for (table, cookie) in std::mem::take(keys) {
-            if !index.values().any(|i| i.has_learner(&(table, cookie))) {
-                let rules = index.get(&table).into_iter().flat_map(|i| i.of_cookie(cookie));
-                orphans.extend(rules.filter(|r| !r.is_hidden()).cloned());
+    /// Whether learned rules are to end.
+    pub(crate) fn has_orphans(&self) -> bool {
+        !lock(&self.index).orphans.is_empty()
+    }
+
+    /// Removes up to `max` learned rules of whose kind no rule learns any more, as their actions asked (`delete_learned`); returns them.
+    pub(crate) fn end_orphans(&mut self, max: usize) -> Vec<Arc<Rule>> {
+        let mut ended = Vec::new();
+        while ended.len() < max {
+            let rules = self.next_orphans(max - ended.len());
+            let before = ended.len();
+            ended.extend(rules.iter().filter_map(|r| self.remove(r.table, &r.matching, r.priority)));
+            if ended.len() == before {
+                break;
             }
         }
-        orphans
+        ended
+    }
+
+    /// Some orphans of one table and cookie, `max` at most; none if there are none.
+    fn next_orphans(&self, max: usize) -> Vec<Arc<Rule>> {
+        let index = &mut *lock(&self.index);
+        while let Some(key) = index.orphans.first().copied() {
+            let learns = index.tables.values().any(|i| i.has_learner(&key));
+            let rules = index.tables.get(&key.0).into_iter().flat_map(|i| i.of_cookie(key.1));
+            let orphans: Vec<_> = rules.filter(|r| !learns && !r.is_hidden()).take(max).cloned().collect();
+            if !orphans.is_empty() {
+                return orphans;
+            }
+            index.orphans.remove(&key);
+        }
+        Vec::new()
     }
 
     /// Rules whose timeouts may be over; see [`RuleIndex::take_due`].
     pub(crate) fn take_due(&self, now_ms: u64, max: usize) -> Vec<Arc<Rule>> {
         let mut due = Vec::new();
-        for index in lock(&self.index).values_mut() {
+        for index in lock(&self.index).tables.values_mut() {
             due.extend(index.take_due(now_ms, max.saturating_sub(due.len())));
         }
         due
@@ -496,12 +535,6 @@ impl Tables {
     pub fn rule_count(&self, id: TableId) -> usize {
         self.table(id).map_or(0, |t| t.rules.len())
     }
-}
-
-/// Follows a change of one rule.
-fn apply(index: &mut BTreeMap<TableId, RuleIndex>, change: &RuleChange) {
-    let Some(rule) = change.after.as_ref().or(change.before.as_ref()) else { return };
-    index.entry(rule.table).or_default().apply(change);
 }
 
 impl Selection {

@@ -12,7 +12,6 @@ use crate::backer::Backer;
 use crate::events::RemovedReason;
 use crate::ports::BridgeId;
 use crate::rule::Rule;
-use crate::rule_index::learners;
 use crate::tables::{Selected, Tables};
 use openflow::ErrorKind;
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand};
@@ -32,6 +31,8 @@ type Request = (FlowMod, Box<[u8]>);
 pub struct ModQueue {
     requests: VecDeque<Request>,
     under_way: Option<UnderWay>,
+    /// What rules had learned that are gone ends before the next flow-mod begins.
+    ends_orphans: bool,
 }
 
 /// A flow-mod that changes rules that are there.
@@ -53,7 +54,7 @@ pub struct Step {
 
 impl FromIterator<Request> for ModQueue {
     fn from_iter<I: IntoIterator<Item = Request>>(mods: I) -> ModQueue {
-        ModQueue { requests: mods.into_iter().collect(), under_way: None }
+        ModQueue { requests: mods.into_iter().collect(), ..ModQueue::default() }
     }
 }
 
@@ -70,7 +71,7 @@ impl ModQueue {
 
     /// Whether nothing is left to do.
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty() && self.under_way.is_none()
+        self.requests.is_empty() && self.under_way.is_none() && !self.ends_orphans
     }
 
     /// Goes on, with each flow-mod for itself, until `work`, in rules changed, is used up. What is done in one step packets see
@@ -83,8 +84,10 @@ impl ModQueue {
             let mut effects = Effects::default();
             while *work > 0 && !self.is_empty() {
                 self.work(tables, cx, work, &mut effects);
-                if self.under_way.is_none() {
-                    effects.end_learned(tables);
+                self.ends_orphans = self.under_way.is_none() && tables.has_orphans();
+                if self.ends_orphans {
+                    effects.end_orphans(tables, work);
+                    self.ends_orphans = tables.has_orphans();
                 }
             }
             effects
@@ -92,7 +95,7 @@ impl ModQueue {
         let failed = match effects {
             Some(effects) => effects.publish(backer, bridge, cx.now_ms),
             None => {
-                self.under_way = None;
+                (self.under_way, self.ends_orphans) = (None, false);
                 let all = std::mem::take(&mut self.requests);
                 all.into_iter().map(|(_, frame)| (ErrorKind::FmfcUnknown, frame)).collect()
             }
@@ -110,6 +113,9 @@ impl ModQueue {
     ) {
         if let Some(under_way) = self.under_way.take() {
             self.under_way = under_way.slice(tables, cx, work, effects);
+            return;
+        }
+        if self.ends_orphans {
             return;
         }
         let Some((fm, frame)) = self.requests.pop_front() else { return };
@@ -192,14 +198,12 @@ impl UnderWay {
         let same = |now: &Arc<Rule>| Arc::ptr_eq(now, found) || super::selects(&self.fm, now);
         if self.fm.command.deletes() {
             if let Some(gone) = tables.remove_if(found.table, &found.matching, found.priority, same) {
-                effects.orphans.extend(learners(&gone));
                 effects.ended.push((gone, RemovedReason::Delete));
             }
             return;
         }
         let there = tables.find_exactly(found.table, &found.matching, found.priority).cloned();
         if let Some(now) = there.filter(same) {
-            effects.orphans.extend(learners(&now));
             modify(tables, &self.fm, cx, &now);
         }
     }

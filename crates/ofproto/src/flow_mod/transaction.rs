@@ -66,7 +66,9 @@ impl Transaction {
             self.queue.work(&mut tables, cx, work, &mut self.effects);
         }
         if !self.is_ending() && self.queue.is_empty() {
-            self.effects.end_learned(&mut tables);
+            self.effects.end_orphans(&mut tables, work);
+        }
+        if !self.is_ending() && self.queue.is_empty() && !tables.has_orphans() {
             backer.publish_tables(self.bridge, tables);
             std::mem::take(&mut self.effects).publish(backer, self.bridge, cx.now_ms);
             return Progress::Done;

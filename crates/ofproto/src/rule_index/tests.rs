@@ -7,7 +7,6 @@ use ofp_actions::text::parse_actions;
 use ofp_actions::{Action, FinTimeout, Meter, Output};
 use openflow::msg::flow_mod::FlowModFlags;
 use proptest::prelude::*;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use sync::Reclaimer;
 
@@ -118,7 +117,7 @@ proptest! {
             if n % 8 == 7 {
                 let wanted = open.within(TableId(1), &Match::catchall()).into_iter();
                 let wanted = ids(wanted.filter(|r| r.flags.contains(FlowModFlags::SEND_FLOW_REM)));
-                prop_assert_eq!(ids(open.clear(TableId(1), &mut BTreeSet::new())), wanted);
+                prop_assert_eq!(ids(open.clear(TableId(1))), wanted);
                 prop_assert_eq!(open.rule_count(TableId(1)), 0);
                 check(&open)?;
             }
@@ -173,12 +172,16 @@ fn learned_rules_are_orphans_when_their_last_learner_is_gone() {
     let learned = rule(&tables, (0x04, 3, 0, 0), 0);
     tables.insert(learned.clone());
     tables.insert(rule(&tables, (0x00, 3, 0, 0), 0));
-    let orphans = |tables: &Tables| ids(tables.take_orphans(&mut [(TableId(1), 3)].into()));
-    assert!(orphans(&tables).is_empty());
     tables.remove(a.table, &a.matching, a.priority);
-    assert!(orphans(&tables).is_empty());
+    assert!(!tables.has_orphans());
     tables.remove(b.table, &b.matching, b.priority);
-    assert_eq!(orphans(&tables), ids([learned]));
+    // One that learns again keeps them.
+    tables.insert(a.clone());
+    assert!(tables.end_orphans(9).is_empty() && !tables.has_orphans());
+    tables.remove(a.table, &a.matching, a.priority);
+    assert!(tables.has_orphans() && tables.end_orphans(0).is_empty());
+    assert_eq!(ids(tables.end_orphans(9)), ids([learned]));
+    assert!(tables.end_orphans(9).is_empty() && !tables.has_orphans());
 }
 
 #[test]

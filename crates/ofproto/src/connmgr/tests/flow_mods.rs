@@ -212,6 +212,45 @@ fn what_a_rule_learned_ends_with_it_when_it_says_so() {
 }
 
 #[test]
+fn learned_rules_end_with_a_learner_that_expires_or_loses_its_meter() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    let meter = openflow::msg::meter::Meter {
+        id: 1,
+        flags: openflow::msg::meter::flags::PKTPS,
+        bands: vec![openflow::msg::meter::Band {
+            ty: openflow::msg::meter::BandType::Drop,
+            rate: 1,
+            burst_size: 0,
+        }],
+    };
+    let meter_mod =
+        |command| Message::MeterMod(openflow::msg::meter::MeterMod { command, meter: meter.clone() });
+    c.silent(&mut s, &meter_mod(openflow::msg::meter::MeterModCommand::Add));
+    let learn = "learn(table=1,delete_learned,cookie=5,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
+    let chain = "learn(table=3,delete_learned,cookie=6,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
+    c.add(&mut s, &format!("hard_timeout=2,actions={learn}"));
+    c.add(&mut s, &format!("table=2,actions=meter:1,{learn}"));
+    // What was learned learns itself.
+    c.add(&mut s, &format!("cookie=5,table=1,tcp,actions={chain}"));
+    for n in 0..3000 {
+        c.add(&mut s, &format!("cookie=6,table=3,ip,nw_dst=10.0.{}.{},actions=drop", n >> 8, n & 255));
+    }
+    s.backer.expire(s.now_ms + 3000);
+    assert_eq!(s.rules().len(), 3002, "another rule learns under this cookie");
+    let delete = meter_mod(openflow::msg::meter::MeterModCommand::Delete);
+    s.manager.input(c.id, &encode(&delete, c.version, 900).unwrap(), s.now_ms);
+    while s.manager.next_wakeup_ms() == Some(0) {
+        s.with(|m, ctx, now| m.run(ctx, now));
+    }
+    assert!(s.rules().is_empty());
+    c.add(&mut s, &format!("hard_timeout=2,actions={learn}"));
+    c.add(&mut s, "cookie=5,table=1,tcp,actions=drop");
+    s.backer.expire(s.now_ms + 3000);
+    assert!(s.rules().is_empty());
+}
+
+#[test]
 fn a_batch_is_all_or_nothing_and_says_which_failed() {
     let s = Switch::new();
     let cx = ModContext { version: Version::V13, now_ms: 5, debug_actions: true, has_meter: &|_| false };
