@@ -28,7 +28,7 @@ mod stages;
 mod tuning;
 
 pub use actions::{
-    ACTION_NESTING_MAX, ACTIONS_MAX, NoHelp, Part, RECIRC_DEPTH_MAX, re_extract, rewrite, with_help,
+    ACTION_NESTING_MAX, ACTIONS_MAX, CannotEmulate, Part, RECIRC_DEPTH_MAX, emulate, re_extract, rewrite,
 };
 pub use ledger::Ledger;
 pub use meter::{DpShared, METER_BANDS_MAX, METERS_MAX};

@@ -5,11 +5,14 @@
 //! [`ReplySink`], so a datapath of threads that share nothing and a kernel behind system calls both fit.
 #![forbid(unsafe_code)]
 
-mod actions;
+pub mod actions;
 mod conntrack;
+pub mod cookie;
 mod drops;
 mod drr;
 mod dummy_mode;
+pub mod fuzz;
+pub mod nlactions;
 mod ops;
 mod provider;
 mod stats;
