@@ -8,6 +8,8 @@
 //! Laws held here: conservation ([`Ledger`]), bounds (every table and queue has a limit and a drop reason or error for
 //! reaching it), oracle (caches and ranking answer as a scan of the flow list would).
 #![forbid(unsafe_code)]
+// Tests match on what they are about.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod actions;
 mod burst;

@@ -15,6 +15,8 @@
 //!
 //! Not here: which flows there should be, threads, polling, what a failed operation means (`dpif-netlink`).
 
+// Tests match on what they are about.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 #![allow(unsafe_code, reason = "system calls; each block says why it is sound")]
 
 mod conntrack;

@@ -352,7 +352,7 @@ impl FlowName {
     fn reply_bytes(&self, parts: FlowParts) -> usize {
         match self {
             FlowName::Ufid(_) if !parts.actions => SMALL_REPLY_BYTES,
-            _ => FULL_REPLY_BYTES,
+            FlowName::Ufid(_) | FlowName::Key(_) => FULL_REPLY_BYTES,
         }
     }
 }
