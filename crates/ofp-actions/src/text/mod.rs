@@ -86,14 +86,13 @@ fn list(text: &str, ports: &dyn PortNames, scope: Scope) -> Parsed<Vec<Action>> 
 
 /// Parses one action; whether its name is known.
 fn parse_into(token: &Token<'_>, ports: &dyn PortNames, scope: Scope, out: &mut Vec<Action>) -> Parsed<bool> {
-    let name = token.key.to_ascii_lowercase();
-    let Some(row) = names::find(&name) else {
+    let Some(row) = names::find(token.key) else {
         return parse_bare_port(token, ports, out);
     };
     if scope == Scope::ActionSet && row.stage > Stage::Apply {
-        return fail(token.key, format!("{name} instruction not allowed here"));
+        return fail(token.key, format!("{} instruction not allowed here", row.name));
     }
-    (row.parse)(&Argument { name: &name, token: *token, ports }, out)?;
+    (row.parse)(&Argument { name: row.name, token: *token, ports }, out)?;
     Ok(true)
 }
 
