@@ -64,7 +64,9 @@ fn list(text: &str, ports: &dyn PortNames, scope: Scope) -> Parsed<Vec<Action>> 
         let before = out.len();
         if token.key.eq_ignore_ascii_case("drop") {
             dropped = Some(token.key);
-        } else if token.attached == Attached::ParensArrow || !parse_into(&token, ports, scope, &mut out)? {
+        } else if matches!(token.attached, Attached::ParensArrow(_))
+            || !parse_into(&token, ports, scope, &mut out)?
+        {
             return refuse_unknown(&token);
         }
         for action in &out[before..] {
