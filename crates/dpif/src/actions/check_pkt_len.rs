@@ -30,25 +30,10 @@ impl Action for CheckPktLen {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
+    kernel_only!("check_pkt_len");
 
     fn lists(&self) -> Lists<'_> {
         [Some(&self.greater), Some(&self.less)]
-    }
-
-    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
-        None
-    }
-
-    fn is_translated(&self) -> bool {
-        false
-    }
-
-    fn userspace_lacks(&self) -> Option<&'static str> {
-        Some("check_pkt_len")
-    }
-
-    fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
-        None
     }
 
     fn format(&self, names: &dyn PortNames) -> String {
@@ -88,9 +73,5 @@ impl Action for CheckPktLen {
             greater: list(attr::IF_GREATER)?,
             less: list(attr::IF_LESS_EQUAL)?,
         })
-    }
-
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
-        x.unsupported(packets)
     }
 }

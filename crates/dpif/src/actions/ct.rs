@@ -112,25 +112,10 @@ impl Action for Box<CtAction> {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::Tracks;
     const ENDS_LIST: bool = false;
+    kernel_only!("ct");
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS
-    }
-
-    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
-        None
-    }
-
-    fn is_translated(&self) -> bool {
-        false
-    }
-
-    fn userspace_lacks(&self) -> Option<&'static str> {
-        Some("ct")
-    }
-
-    fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
-        None
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {
@@ -148,10 +133,6 @@ impl Action for Box<CtAction> {
 
     fn read(attr: &Attr<'_>, _reader: &Reader) -> Result<Box<CtAction>, ActionError> {
         read_attributes(attr.nested()?).map(Box::new)
-    }
-
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
-        x.unsupported(packets)
     }
 }
 

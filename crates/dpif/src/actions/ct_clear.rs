@@ -14,25 +14,10 @@ impl Action for CtClear {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
+    kernel_only!("ct_clear");
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS
-    }
-
-    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
-        None
-    }
-
-    fn is_translated(&self) -> bool {
-        false
-    }
-
-    fn userspace_lacks(&self) -> Option<&'static str> {
-        Some("ct_clear")
-    }
-
-    fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
-        None
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {
@@ -50,9 +35,5 @@ impl Action for CtClear {
 
     fn read(_attr: &Attr<'_>, _reader: &Reader) -> Result<CtClear, ActionError> {
         Ok(CtClear)
-    }
-
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
-        x.unsupported(packets)
     }
 }

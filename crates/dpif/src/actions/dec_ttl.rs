@@ -18,25 +18,10 @@ impl Action for DecTtl {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
+    kernel_only!("dec_ttl");
 
     fn lists(&self) -> Lists<'_> {
         [Some(&self.0), None]
-    }
-
-    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
-        None
-    }
-
-    fn is_translated(&self) -> bool {
-        false
-    }
-
-    fn userspace_lacks(&self) -> Option<&'static str> {
-        Some("dec_ttl")
-    }
-
-    fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
-        None
     }
 
     fn format(&self, names: &dyn PortNames) -> String {
@@ -56,9 +41,5 @@ impl Action for DecTtl {
 
     fn read(attr: &Attr<'_>, reader: &Reader) -> Result<DecTtl, ActionError> {
         reader.list(attr.nested()?.require(ACTION)?.nested()?).map(DecTtl)
-    }
-
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
-        x.unsupported(packets)
     }
 }

@@ -17,25 +17,10 @@ impl Action for Foreign {
     const ATTRS: &'static [u16] = &[];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
+    kernel_only!("(unknown)");
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS
-    }
-
-    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
-        None
-    }
-
-    fn is_translated(&self) -> bool {
-        false
-    }
-
-    fn userspace_lacks(&self) -> Option<&'static str> {
-        Some("(unknown)")
-    }
-
-    fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
-        None
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {
@@ -57,9 +42,5 @@ impl Action for Foreign {
 
     fn read(attr: &Attr<'_>, _reader: &Reader) -> Result<Foreign, ActionError> {
         Ok(Foreign { kind: attr.kind, content: attr.content.into() })
-    }
-
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
-        x.unsupported(packets)
     }
 }

@@ -41,25 +41,10 @@ impl Action for HashAction {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
+    kernel_only!("hash");
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS
-    }
-
-    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
-        None
-    }
-
-    fn is_translated(&self) -> bool {
-        false
-    }
-
-    fn userspace_lacks(&self) -> Option<&'static str> {
-        Some("hash")
-    }
-
-    fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
-        None
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {
@@ -85,9 +70,5 @@ impl Action for HashAction {
         let number = u32::from_ne_bytes([a, b, c, d]);
         let algorithm = HashAlgorithm::ALL.into_iter().find(|a| *a as u32 == number);
         Ok(HashAction { algorithm: algorithm.ok_or(ActionError::Foreign)?, basis: u32::from_ne_bytes(basis) })
-    }
-
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
-        x.unsupported(packets)
     }
 }

@@ -9,6 +9,31 @@
 //! - [`Executor`]: what a datapath offers to actions; the forwarding core, its oracle and the emulation implement it.
 //! - Lists as text: [`format_actions`], [`parse_actions`]; as attributes: [`nlactions`](crate::nlactions).
 
+/// Answers of an action that only the kernel executes: it is no rewrite, translations never make it, userspace drops the packet.
+macro_rules! kernel_only {
+    ($word:literal) => {
+        fn as_rewrite(&self) -> Option<Rewrite<'_>> {
+            None
+        }
+
+        fn is_translated(&self) -> bool {
+            false
+        }
+
+        fn userspace_lacks(&self) -> Option<&'static str> {
+            Some($word)
+        }
+
+        fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
+            None
+        }
+
+        fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+            x.unsupported(packets)
+        }
+    };
+}
+
 mod action;
 mod check_pkt_len;
 mod clone;

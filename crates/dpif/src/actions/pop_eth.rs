@@ -14,25 +14,10 @@ impl Action for PopEth {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
+    kernel_only!("pop_eth");
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS
-    }
-
-    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
-        None
-    }
-
-    fn is_translated(&self) -> bool {
-        false
-    }
-
-    fn userspace_lacks(&self) -> Option<&'static str> {
-        Some("pop_eth")
-    }
-
-    fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
-        None
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {
@@ -50,9 +35,5 @@ impl Action for PopEth {
 
     fn read(_attr: &Attr<'_>, _reader: &Reader) -> Result<PopEth, ActionError> {
         Ok(PopEth)
-    }
-
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
-        x.unsupported(packets)
     }
 }

@@ -18,25 +18,10 @@ impl Action for PopMpls {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
+    kernel_only!("pop_mpls");
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS
-    }
-
-    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
-        None
-    }
-
-    fn is_translated(&self) -> bool {
-        false
-    }
-
-    fn userspace_lacks(&self) -> Option<&'static str> {
-        Some("pop_mpls")
-    }
-
-    fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
-        None
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {
@@ -59,9 +44,5 @@ impl Action for PopMpls {
 
     fn read(attr: &Attr<'_>, _reader: &Reader) -> Result<PopMpls, ActionError> {
         Ok(PopMpls { ethertype: attr.be16()? })
-    }
-
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
-        x.unsupported(packets)
     }
 }

@@ -22,25 +22,10 @@ impl Action for PushEth {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
+    kernel_only!("push_eth");
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS
-    }
-
-    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
-        None
-    }
-
-    fn is_translated(&self) -> bool {
-        false
-    }
-
-    fn userspace_lacks(&self) -> Option<&'static str> {
-        Some("push_eth")
-    }
-
-    fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
-        None
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {
@@ -64,9 +49,5 @@ impl Action for PushEth {
     fn read(attr: &Attr<'_>, _reader: &Reader) -> Result<PushEth, ActionError> {
         let [a, b, c, d, e, f, dst @ ..] = attr.array::<12>()?;
         Ok(PushEth { src: [a, b, c, d, e, f], dst })
-    }
-
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
-        x.unsupported(packets)
     }
 }
