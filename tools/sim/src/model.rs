@@ -360,8 +360,19 @@ impl PlainCore {
                     }
                 }
                 DpAction::Trunc(Trunc(bytes)) => cut = Some(*bytes),
-                // A sample is by chance, a drop the end; the others are refused before ([`DpAction::userspace_lacks`]).
-                _ => return,
+                // A drop ends the list; so does a sample here, which is by chance.
+                DpAction::Sample(_) | DpAction::Drop(_) => return,
+                // A core refuses lists with these ([`DpAction::userspace_lacks`]).
+                DpAction::Hash(_)
+                | DpAction::PushMpls(_)
+                | DpAction::PopMpls(_)
+                | DpAction::Ct(_)
+                | DpAction::CtClear(_)
+                | DpAction::PushEth(_)
+                | DpAction::PopEth(_)
+                | DpAction::CheckPktLen(_)
+                | DpAction::DecTtl(_)
+                | DpAction::Foreign(_) => return,
             }
         }
     }
