@@ -9,6 +9,7 @@
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
+use dpif::actions::{Output, Recirc};
 use dpif::{
     DpAction, DpifOp, EthSet, Execute, FlowPut, Ipv4Set, Masked, OpResult, PmdId, PmdStats, PortsSet,
     PutMode, SetAction, Upcall, UpcallSink,
@@ -482,7 +483,7 @@ impl Attacker {
         let upcall = side.sink.upcalls.pop().expect("it matches nothing");
         let mut mask = mask_of(&SPECS[1], 0);
         mask.base.dl_src = [0xff, 0, 0, 0, (n >> 8) as u8, n as u8];
-        let actions: Arc<[DpAction]> = vec![DpAction::Output(DpPort(2))].into();
+        let actions: Arc<[DpAction]> = vec![DpAction::Output(Output(DpPort(2)))].into();
         let put = FlowPut {
             ufid: upcall.ufid,
             key: upcall.key,
@@ -548,8 +549,8 @@ fn stage_actions(pipeline: &Pipeline, stage: u32, n: u32) -> Vec<DpAction> {
         ]);
     }
     actions.push(match stage < pipeline.recirculations {
-        true => DpAction::Recirc(RecircId(stage + 1)),
-        false => DpAction::Output(DpPort(2 + n % pipeline.ports)),
+        true => DpAction::Recirc(Recirc(RecircId(stage + 1))),
+        false => DpAction::Output(Output(DpPort(2 + n % pipeline.ports))),
     });
     actions
 }

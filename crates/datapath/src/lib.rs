@@ -8,6 +8,8 @@
 //! Laws held here: conservation ([`Ledger`]), bounds (every table and queue has a limit and a drop reason or error for
 //! reaching it), oracle (caches and ranking answer as a scan of the flow list would).
 #![forbid(unsafe_code)]
+// Tests match on what they are about.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod actions;
 mod burst;
@@ -28,7 +30,7 @@ mod stages;
 mod tuning;
 
 pub use actions::{
-    ACTION_NESTING_MAX, ACTIONS_MAX, NoHelp, Part, RECIRC_DEPTH_MAX, re_extract, rewrite, with_help,
+    ACTION_NESTING_MAX, ACTIONS_MAX, CannotEmulate, Part, RECIRC_DEPTH_MAX, emulate, re_extract, rewrite,
 };
 pub use ledger::Ledger;
 pub use meter::{DpShared, METER_BANDS_MAX, METERS_MAX};

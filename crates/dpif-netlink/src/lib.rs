@@ -293,7 +293,7 @@ impl KernelDatapath {
 /// process that made them, and this one gives the same ids to others. Those with actions that no translation makes, too: another
 /// program wants them, and they may name its sockets.
 fn forget_recirculation(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
-    let goes = |a: &DpAction| a.any(|a| matches!(a, DpAction::Recirc(_)) || a.others_only().is_some());
+    let goes = |a: &DpAction| a.any(|a| matches!(a, DpAction::Recirc(_)) || !a.is_translated());
     let mut kept = 0;
     let mut going = Vec::new();
     for flow in ovs.flow_dump(ifindex, FlowParts::ALL)? {

@@ -2,10 +2,10 @@
 
 use super::KernelDatapath;
 use super::source::VLAN_LIMIT;
-use datapath::with_help;
+use datapath::emulate;
+use dpif::nlactions::{ActionContext, ActionError, actions_to_bytes};
 use dpif::{DpAction, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpResult, PmdStats, PutMode};
 use flow::{DpPort, FlowKey, KeyMask, OfPort, Ufid};
-use netlink::actions::{ActionContext, ActionError, actions_to_bytes};
 use netlink::ovs::{self, FlowDel, FlowGet, FlowMode, FlowName, FlowParts, FlowReply, Reply, Request};
 use std::collections::VecDeque;
 use sync::{Ordering, lock};
@@ -130,12 +130,12 @@ impl KernelDatapath {
     /// What is left of a packet's actions when those are done that the kernel lacks; `None` when it lacks none.
     fn parts(&self, op: &DpifOp) -> Option<Vec<datapath::Part>> {
         let DpifOp::Execute(e) = op else { return None };
-        if !e.actions.iter().any(|a| a.needs_help(&self.can)) {
+        if !e.actions.iter().any(|a| a.needs_emulation(&self.can)) {
             return None;
         }
         let mut random = self.random.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // Actions that do not fit the packet drop it.
-        Some(with_help(e.packet.clone(), &e.key, &e.actions, &self.can, &mut random).unwrap_or_default())
+        Some(emulate(e.packet.clone(), &e.key, &e.actions, &self.can, &mut random).unwrap_or_default())
     }
 
     fn request<'a>(&self, op: &'a DpifOp, parts: Option<&'a [datapath::Part]>) -> Sent<'a> {

@@ -4,6 +4,8 @@
 
 use super::source::VLAN_LIMIT;
 use super::{Capabilities, Mode};
+use dpif::actions::{CtClear, Foreign};
+use dpif::nlactions::ActionContext;
 use dpif::text::{NumbersOnly, parse_actions, parse_key_mask};
 use dpif::{
     CtAction, CtCapabilities, CtCommit, CtName, CtNat, DpAction, DpifError, NatAddresses, NatRange,
@@ -13,7 +15,6 @@ use flow::nlattr::AttrWriter;
 use flow::nlkey::KeyLimits;
 use flow::{OfPort, Ufid};
 use netlink::Ovs;
-use netlink::actions::ActionContext;
 use netlink::ovs::{DpName, DpSet, FlowDel, FlowMode, FlowName, FlowPut, Request, features};
 use std::collections::BTreeMap;
 use std::io;
@@ -144,7 +145,7 @@ impl Trial<'_> {
                 "ct_tuple6(src=2001:db8::1,dst=2001:db8::2,proto=6,src_port=1,dst_port=2)",
                 NOBODY_IPV6,
             ),
-            clear: self.takes(NOBODY, &[DpAction::CtClear]),
+            clear: self.takes(NOBODY, &[DpAction::CtClear(CtClear)]),
             event_mask: action(CtAction { event_mask: Some(1), ..commit.clone() }),
             // The policy need not be there.
             timeout: action(CtAction { timeout: CtName::new("sluice_trial"), ..commit.clone() }),
@@ -170,8 +171,9 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
     });
     let nested =
         |n: u8| (0..n).fold("0".to_string(), |inner, _| format!("sample(sample=50.0%,actions({inner}))"));
-    let foreign =
-        |kind, content: &[u8]| trial.takes(NOBODY, &[DpAction::Foreign { kind, content: content.into() }]);
+    let foreign = |kind, content: &[u8]| {
+        trial.takes(NOBODY, &[DpAction::Foreign(Foreign { kind, content: content.into() })])
+    };
     let ct = trial.ct();
     let limits = KeyLimits {
         vlans,

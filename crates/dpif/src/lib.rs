@@ -4,12 +4,17 @@
 //! Everything that crosses the seam is a value. Operations are sent in batches and answered later through a
 //! [`ReplySink`], so a datapath of threads that share nothing and a kernel behind system calls both fit.
 #![forbid(unsafe_code)]
+// Tests match on what they are about.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
-mod actions;
+pub mod actions;
 mod conntrack;
+pub mod cookie;
 mod drops;
 mod drr;
 mod dummy_mode;
+pub mod fuzz;
+pub mod nlactions;
 mod ops;
 mod provider;
 mod stats;

@@ -99,8 +99,15 @@ impl DpifOp {
     /// The flow that it makes, if it is to make one.
     pub fn creates(&self) -> Option<Ufid> {
         match self {
-            DpifOp::FlowPut(put) if put.mode == PutMode::Create => Some(put.ufid),
-            _ => None,
+            DpifOp::FlowPut(put) => (put.mode == PutMode::Create).then_some(put.ufid),
+            DpifOp::FlowDel(_)
+            | DpifOp::FlowGet(_)
+            | DpifOp::FlowDump { .. }
+            | DpifOp::FlowCounters { .. }
+            | DpifOp::FlowFlush
+            | DpifOp::Execute(_)
+            | DpifOp::Stats
+            | DpifOp::ClearStats => None,
         }
     }
 }

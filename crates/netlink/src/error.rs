@@ -102,7 +102,12 @@ impl Error {
             Error::Refused(refusal) => Some(refusal.errno),
             Error::Io { source, .. } => source.raw_os_error(),
             Error::Lost { .. } => Some(libc::ENOBUFS),
-            _ => None,
+            Error::NoModule { .. }
+            | Error::NoConntrack
+            | Error::Unanswered { .. }
+            | Error::Answer { .. }
+            | Error::TooLong { .. }
+            | Error::Invalid { .. } => None,
         }
     }
 

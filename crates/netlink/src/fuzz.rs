@@ -1,13 +1,12 @@
 //! Entry points for fuzzing: any bytes in, no panic out.
 
-use crate::actions::{ActionContext, actions_to_bytes, parse_actions};
-use crate::cookie::{parse_cookie, write_cookie};
 use crate::genl::Family;
 use crate::message::answers;
 use crate::ovs::{self, RawUpcall};
 use crate::socket::{Asked, MessageWriter, flag};
+use dpif::cookie::{parse_cookie, write_cookie};
+use dpif::nlactions::parse_actions;
 use dpif::text::{ConnectionFormat, write_connection};
-use flow::OfPort;
 use flow::nlattr::Attrs;
 
 /// Reads a datagram of the kernel: its messages, and what its errors say of a request.
@@ -52,18 +51,6 @@ pub fn flow_reply(bytes: &[u8]) {
     let _actions = flow.dp_actions();
 }
 
-/// Reads a list of actions; what can be written of it again is read as the same.
-pub fn action_list(bytes: &[u8]) {
-    let Ok(read) = parse_actions(bytes) else { return };
-    let context = ActionContext { upcall_pid: 1, in_port: OfPort(1), bridge: [0; 16], explicit_drop: true };
-    if let Ok(written) = actions_to_bytes(&read, &context) {
-        let again = parse_actions(&written).expect("what was written");
-        // Nothing stands behind a drop.
-        assert!(again.len() <= read.len());
-        assert_eq!(actions_to_bytes(&again, &context), Ok(written));
-    }
-}
-
 /// Reads what the kernel says of a connection, behind the netlink header; it has a line of text.
 pub fn connection(bytes: &[u8]) {
     let Some(connection) = crate::conntrack::fuzz_connection(bytes) else { return };
@@ -87,3 +74,6 @@ pub fn told(bytes: &[u8]) {
     ovs::fuzz_told(which % 5, body);
     let _attrs = Attrs::parse(body);
 }
+
+#[cfg(test)]
+mod tests;

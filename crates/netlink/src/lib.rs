@@ -5,8 +5,8 @@
 //! - [`ovs`]: typed requests and replies of the families `ovs_datapath`, `ovs_vport`, `ovs_flow`, `ovs_packet`, `ovs_meter` and
 //!   `ovs_ct_limit`; [`UpcallSocket`], [`VportMonitor`].
 //! - [`Conntrack`]: the connections that the kernel tracks for its datapaths and for everybody else.
-//! - [`actions`], [`cookie`]: datapath actions and what userspace actions carry, as attributes and back. Keys and masks:
-//!   [`flow::nlkey`]; attributes themselves: [`attr`].
+//! - Attributes: [`attr`]; keys and masks: [`flow::nlkey`]; datapath actions: [`dpif::nlactions`]; cookies of userspace actions:
+//!   [`dpif::cookie`].
 //! - [`socket`], [`genl`]: messages, transactions and dumps of generic netlink and of netfilter.
 //!
 //! Invariants: what the kernel (or anybody) sends is checked at each access, no bytes make it panic; a request is answered exactly
@@ -15,11 +15,11 @@
 //!
 //! Not here: which flows there should be, threads, polling, what a failed operation means (`dpif-netlink`).
 
+// Tests match on what they are about.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 #![allow(unsafe_code, reason = "system calls; each block says why it is sound")]
 
-pub mod actions;
 mod conntrack;
-pub mod cookie;
 mod error;
 pub mod fuzz;
 pub mod genl;

@@ -117,8 +117,8 @@ pub enum Reference {
 /// An action in text, split into name and argument.
 #[derive(Clone, Copy)]
 pub struct Argument<'a> {
-    /// The name in lower case.
-    pub name: &'a str,
+    /// The name in lower case, one of [`OfAction::NAMES`].
+    pub name: &'static str,
     /// Name and argument as written.
     pub token: Token<'a>,
     /// Names of ports.

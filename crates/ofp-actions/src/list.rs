@@ -9,7 +9,7 @@ use crate::check::Checker;
 use crate::put::PutContext;
 use crate::rows::{self, Row};
 use crate::text::check::TextChecker;
-use crate::text::names::{self, NameRow};
+use crate::text::names::{self, Index, NameRow};
 use crate::translate::Translator;
 use flow::text::PortNames;
 use ofp_wire::{Res, Writer};
@@ -36,7 +36,7 @@ macro_rules! actions {
         /// Names by action.
         const NAMES_OF: &[(&[&str], NameRow)] = &[$($(#[$cfg])* (
             <$action as OfAction>::NAMES,
-            NameRow { name: "", start: 0, stage: <$action as OfAction>::STAGE, parse: <$action as OfAction>::parse },
+            NameRow { name: "", stage: <$action as OfAction>::STAGE, parse: <$action as OfAction>::parse },
         ),)*];
 
         impl Action {
@@ -136,7 +136,10 @@ pub(crate) static ROWS: [Row; rows::count(ROWS_OF)] = SORTED_ROWS;
 const SORTED_ROWS: [Row; rows::count(ROWS_OF)] = rows::sorted(ROWS_OF);
 const _: () = assert!(rows::are_distinct(&SORTED_ROWS), "two actions have the same wire form");
 
-/// All names, sorted for [`names::find`].
+/// All names, in alphabetical order.
 pub(crate) static NAMES: [NameRow; names::count(NAMES_OF)] = SORTED_NAMES;
 const SORTED_NAMES: [NameRow; names::count(NAMES_OF)] = names::sorted(NAMES_OF);
 const _: () = assert!(names::are_distinct(&SORTED_NAMES), "two actions have the same name");
+
+/// Where [`names::find`] looks for them.
+pub(crate) static INDEX: Index = names::index(&SORTED_NAMES);

@@ -15,7 +15,7 @@ use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
 use crate::view::{BridgeView, FragHandling, View};
 use crate::xlate::{EffectHost, LearnedFlow, Request, Translation, XlateHost, translate};
-use dpif::{Capabilities, DpAction, PmdId, Upcall, slow_reason};
+use dpif::{Capabilities, PmdId, Upcall, actions, slow_reason};
 use flow::nlkey::{kernel_mask, mask_fits};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, PackedMatch, RecircId, Ufid};
 use packet::Packet;
@@ -147,9 +147,9 @@ pub trait Observer: Send + Sync {
     fn recheck_ends(&self, ufid: Ufid, result: Rechecked);
 }
 
-/// Does to a packet and its key what the datapath does for a set, push or pop action; `false` when the datapath drops the packet
-/// for it, or when that is not known.
-pub type Rewrite = Box<dyn Fn(&mut Packet, &mut FlowKey, &DpAction) -> bool + Send + Sync>;
+/// Does to a packet and its key what the datapath does for a rewrite; `false` when the datapath drops the packet for it, or when that is
+/// not known.
+pub type Rewrite = Box<dyn Fn(&mut Packet, &mut FlowKey, actions::Rewrite<'_>) -> bool + Send + Sync>;
 
 /// What the bridges of one datapath share.
 pub struct Backer {

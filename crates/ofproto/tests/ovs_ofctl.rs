@@ -7,6 +7,7 @@
 #[path = "support/recording.rs"]
 mod recording;
 
+use dpif::actions::Userspace;
 use dpif::{DpAction, DpifError, PortStats, UserCookie};
 use flow::{DpPort, MacAddr, OfPort};
 use ofproto::backer::Backer;
@@ -170,7 +171,7 @@ fn exchange(manager: &mut Connmgr, id: ConnId, stream: &mut UnixStream, now_ms: 
 
 fn hand_up(manager: &mut Connmgr, backer: &Backer, e: &dpif::Execute) {
     for action in e.actions.iter() {
-        if let DpAction::Userspace(UserCookie::Controller(cookie)) = action {
+        if let DpAction::Userspace(Userspace(UserCookie::Controller(cookie))) = action {
             let state = backer.recirc_state(cookie.recirc_id).unwrap();
             manager.deliver_packet_in(&PacketInEvent {
                 state,

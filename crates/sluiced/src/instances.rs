@@ -56,7 +56,7 @@ impl Instance {
         backer.debug_actions = settings.dummies != DummyMode::Off;
         let vlan_limit = VLAN_LIMIT;
         backer.rewrite =
-            Some(Box::new(move |packet, key, action| datapath::rewrite(packet, key, action, vlan_limit)));
+            Some(Box::new(move |packet, key, change| datapath::rewrite(packet, key, change, vlan_limit)));
         let rests = global.is_some_and(|g| g.flow_restore_wait);
         let of_kernel =
             (type_name == "system" && !settings.dummies.is_datapath(type_name)).then(|| kernel(global));

@@ -24,6 +24,7 @@ const OPENFLOW: &[Seeds] = &[
 /// See the module.
 #[rustfmt::skip]
 pub(crate) const TARGETS: &[Target] = &[
+    target("dpif-actions", dpif::fuzz::action_list, &[Seeds::Files("crates/dpif/corpus/action_list")]),
     target("dpif-text", dpif::text::fuzz_text, &[
         Seeds::Lines("crates/dpif/corpus/key/recorded.txt"),
         Seeds::Lines("crates/dpif/corpus/actions/recorded.txt"),
@@ -41,7 +42,6 @@ pub(crate) const TARGETS: &[Target] = &[
     target("openflow-match", openflow::fuzz::roundtrip_match, OPENFLOW),
     target("openflow-session", openflow::fuzz::session, OPENFLOW),
     target("netdev-link", netdev::fuzz::link_messages, &[Seeds::Files("crates/netdev/corpus/link_messages")]),
-    target("netlink-actions", netlink::fuzz::action_list, &[Seeds::Files("crates/netlink/corpus/actions")]),
     target("netlink-connection", netlink::fuzz::connection, &[Seeds::Files("crates/netlink/corpus/connection")]),
     target("netlink-flow", netlink::fuzz::flow_reply, &[Seeds::Files("crates/netlink/corpus/flow_reply")]),
     target("netlink-messages", netlink::fuzz::messages, &[Seeds::Files("crates/netlink/corpus/messages")]),

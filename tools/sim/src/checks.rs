@@ -7,6 +7,7 @@ use crate::report::Law;
 use crate::rng::Rng;
 use crate::rules::{LEARN_LIMIT, LEARN_TABLE, LIMITED_COOKIE};
 use crate::world::World;
+use dpif::actions::CloneAction;
 use dpif::{DpAction, DpifOp, SetAction, Upcall, UpcallKind};
 use flow::extract::Metadata;
 use flow::{DpPort, Flow, FlowKey, KeyMask, Match, OfPort, RecircId, shape};
@@ -278,7 +279,7 @@ fn without_header_sets(actions: &[DpAction]) -> Vec<DpAction> {
     let kept = |a: &DpAction| match a {
         DpAction::Set(SetAction::SkbMark(_) | SetAction::SkbPriority(_)) => Some(a.clone()),
         DpAction::Set(_) => None,
-        DpAction::Clone(inner) => Some(DpAction::Clone(without_header_sets(inner))),
+        DpAction::Clone(CloneAction(inner)) => Some(DpAction::Clone(CloneAction(without_header_sets(inner)))),
         _ => Some(a.clone()),
     };
     actions.iter().filter_map(kept).collect()

@@ -60,7 +60,7 @@ impl Rig {
         };
         let (dp, mut backer) = (SimDatapath::new(config, 1), Backer::new(1));
         backer.rewrite =
-            Some(Box::new(|packet, key, action| datapath::rewrite(packet, key, action, VLAN_LIMIT)));
+            Some(Box::new(|packet, key, change| datapath::rewrite(packet, key, change, VLAN_LIMIT)));
         let bridge = backer.add_bridge("br0");
         for n in 1..=PORTS {
             let spec = PortSpec {
@@ -178,7 +178,7 @@ pub fn actions(bytes: &[u8]) {
 
 /// Sampling is by chance: it cannot be compared.
 fn has_sample(actions: &[DpAction]) -> bool {
-    actions.iter().any(|a| a.any(|a| matches!(a, DpAction::Sample { .. })))
+    actions.iter().any(|a| a.any(|a| matches!(a, DpAction::Sample(_))))
 }
 
 /// What somebody sends on an OpenFlow connection after the hello (the first byte says the version), and a frame afterwards.

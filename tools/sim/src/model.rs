@@ -3,6 +3,7 @@
 
 use crate::frames::{key_of, without_sums};
 use datapath::{ACTION_NESTING_MAX, ACTIONS_MAX, RECIRC_DEPTH_MAX};
+use dpif::actions::{CloneAction, Meter, Output, PopVlan, PushVlan, Recirc, Trunc, Userspace};
 use dpif::{DpAction, FlowPut, Masked, MeterConfig, PortsSet, SetAction, Ticket, UpcallKind};
 use flow::extract::{Layout, Metadata, extract};
 use flow::{DpPort, FlowKey, KeyMask, OfPort, Ufid, VlanTag, nw_frag, shape};
@@ -299,13 +300,13 @@ impl PlainCore {
         let end = actions.iter().rposition(has_effect).map_or(actions.len(), |last| last + 1);
         for action in &actions[..end] {
             match action {
-                DpAction::Output(port) => {
+                DpAction::Output(Output(port)) => {
                     let frame = cut_to(&frame, cut.take());
                     if self.every_port || self.ports.contains(port) {
                         around.effects.sent.push((*port, frame));
                     }
                 }
-                DpAction::Userspace(cookie) => {
+                DpAction::Userspace(Userspace(cookie)) => {
                     let frame = cut_to(&frame, cut.take());
                     let key = key_of(&frame, &metadata(&key), VLAN_LIMIT);
                     let kind = UpcallKind::Action(*cookie);
@@ -313,7 +314,7 @@ impl PlainCore {
                     around.effects.upcalls.push(UpcallSeen { kind, key, frame, rx_port, has_ticket: false });
                     around.accepted.pop_front();
                 }
-                DpAction::Recirc(id) => {
+                DpAction::Recirc(Recirc(id)) => {
                     if depth < RECIRC_DEPTH_MAX && self.deferred.len() < 1024 {
                         let md = Metadata { recirc_id: id.0, ..metadata(&key) };
                         let key = key_of(&frame, &md, VLAN_LIMIT);
@@ -325,14 +326,14 @@ impl PlainCore {
                         });
                     }
                 }
-                DpAction::Clone(inner) => {
+                DpAction::Clone(CloneAction(inner)) => {
                     self.run(Round { frame: frame.clone(), key, rx_port, depth }, cut, inner, around);
                 }
-                DpAction::PushVlan { tpid, tci } => {
+                DpAction::PushVlan(PushVlan { tpid, tci }) => {
                     let tag = [tpid.to_be_bytes(), (tci & !VlanTag::PRESENT).to_be_bytes()].concat();
                     frame.splice(12..12, tag);
                 }
-                DpAction::PopVlan => {
+                DpAction::PopVlan(PopVlan) => {
                     let tagged =
                         matches!(h::be16(&frame, 12), Some(h::ETH_TYPE_VLAN | h::ETH_TYPE_VLAN_8021AD));
                     if !tagged || frame.len() < 18 {
@@ -352,15 +353,26 @@ impl PlainCore {
                         return;
                     }
                 }
-                DpAction::Meter(id) => {
+                DpAction::Meter(Meter(id)) => {
                     let meter = around.meters.get_mut(id);
                     if !meter.is_none_or(|m| m.admit(frame.len(), around.now_us)) {
                         return;
                     }
                 }
-                DpAction::Trunc(bytes) => cut = Some(*bytes),
-                // A sample is by chance, a drop the end; the others are refused before ([`DpAction::others_only`]).
-                _ => return,
+                DpAction::Trunc(Trunc(bytes)) => cut = Some(*bytes),
+                // A drop ends the list; so does a sample here, which is by chance.
+                DpAction::Sample(_) | DpAction::Drop(_) => return,
+                // A core refuses lists with these ([`DpAction::userspace_lacks`]).
+                DpAction::Hash(_)
+                | DpAction::PushMpls(_)
+                | DpAction::PopMpls(_)
+                | DpAction::Ct(_)
+                | DpAction::CtClear(_)
+                | DpAction::PushEth(_)
+                | DpAction::PopEth(_)
+                | DpAction::CheckPktLen(_)
+                | DpAction::DecTtl(_)
+                | DpAction::Foreign(_) => return,
             }
         }
     }
@@ -378,9 +390,7 @@ fn taken(actions: &[DpAction], depth: usize, total: &mut usize) -> bool {
     let mut lists = actions.iter().flat_map(DpAction::lists);
     depth <= ACTION_NESTING_MAX
         && *total <= ACTIONS_MAX
-        && actions
-            .iter()
-            .all(|a| a.others_only().is_none() && !matches!(a, DpAction::Set(SetAction::Tunnel(_))))
+        && actions.iter().all(|a| a.userspace_lacks().is_none())
         && lists.all(|inner| taken(inner, depth + 1, total))
 }
 

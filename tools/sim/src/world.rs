@@ -149,8 +149,8 @@ impl World {
         let mut rng = Rng::new(seed);
         let scenario = scenario(&mut rng, broken);
         let mut backer = Backer::new(seed);
-        backer.rewrite = Some(Box::new(|packet, key, action| {
-            datapath::rewrite(packet, key, action, crate::model::VLAN_LIMIT)
+        backer.rewrite = Some(Box::new(|packet, key, change| {
+            datapath::rewrite(packet, key, change, crate::model::VLAN_LIMIT)
         }));
         if broken == Some(Broken::NoShares) {
             backer.limits.kept_for_ports_percent.store(0, Ordering::Relaxed);

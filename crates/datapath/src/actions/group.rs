@@ -6,15 +6,17 @@
 //! by lane ([`Copied`]), and the dispatch of the burst sends both in the order of packet-wise execution.
 //! Meters admit in order of arrival: where one list has several, or several groups have some, their lanes run one by one.
 
-use super::{Executor, Misfit, has_effect, inner_place, set, truncate, vlan};
+use super::{Executor, Misfit, apply, inner_place, set, truncate};
 use crate::burst::{Arrays, HeaderCtx, LaneMask, Parsed, copy_key};
 use crate::park::Origin;
 use crate::ports::PmdIo;
+use dpif::actions::{self, Goes, Rewrite};
 use dpif::{DpAction, DropReason, SetAction, UserCookie, XlateDrop};
 use flow::extract::Layout;
-use flow::{DpPort, FlowKey};
+use flow::{DpPort, FlowKey, RecircId};
 use packet::headers::{IPPROTO_TCP, IPPROTO_UDP};
 use packet::{BATCH_MAX_PACKETS, Packet};
+use std::convert::Infallible;
 
 /// Where a packet goes when its actions are done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,84 +186,18 @@ impl Executor {
 
 impl Group<'_> {
     fn run(&mut self, mut lanes: LaneMask, actions: &[DpAction], list: u64) {
-        let last = actions.iter().rposition(has_effect);
+        let last = actions.iter().rposition(DpAction::has_effect);
         for (i, action) in actions.iter().enumerate() {
             if lanes.is_empty() {
                 return;
             }
-            lanes = self.step(lanes, action, inner_place(list, i), Some(i) == last);
+            let mut step = Step { group: self, place: inner_place(list, i), is_last: Some(i) == last };
+            let Ok(rest) = action.execute(&mut step, lanes);
+            lanes = rest;
         }
         for lane in lanes {
             let used = self.work.used.has(lane);
             self.work.fates[lane] = if used { Fate::Consumed } else { Fate::Wanted(XlateDrop::Ok) };
-        }
-    }
-
-    /// One action; the lanes that go on with their list.
-    fn step(&mut self, lanes: LaneMask, action: &DpAction, place: u64, is_last: bool) -> LaneMask {
-        match action {
-            DpAction::Output(port) => self.deliver(lanes, Fate::Output(*port), is_last),
-            DpAction::Userspace(cookie) => {
-                self.work.cookies.push(*cookie);
-                let cookie = self.work.cookies.len() as u32 - 1;
-                self.deliver(lanes, Fate::Userspace(cookie), is_last)
-            }
-            DpAction::Recirc(id) => self.recirculate(lanes, id.0, place, is_last),
-            DpAction::Sample { probability, actions } => {
-                let mut taken = LaneMask::NONE;
-                for lane in lanes {
-                    let number = self.arrays.origins[lane].number;
-                    if self.exec.fires(*probability, number, place) {
-                        taken.add(LaneMask::one(lane));
-                    }
-                }
-                let rest = self.nested(taken, actions, place, is_last);
-                LaneMask(lanes.without(taken).0 | rest.0)
-            }
-            DpAction::Clone(actions) => self.nested(lanes, actions, place, is_last),
-            // The usual ones in a loop of their own each.
-            DpAction::Set(SetAction::Eth(m)) => self.rewrite(lanes, |packet, h| set::eth(packet, h, m)),
-            DpAction::Set(SetAction::Ipv4(m)) => self.rewrite(lanes, |packet, h| set::ipv4(packet, h, m)),
-            DpAction::Set(SetAction::Tcp(m)) => {
-                self.rewrite(lanes, |packet, h| set::ports(packet, h, m, IPPROTO_TCP))
-            }
-            DpAction::Set(SetAction::Udp(m)) => {
-                self.rewrite(lanes, |packet, h| set::ports(packet, h, m, IPPROTO_UDP))
-            }
-            DpAction::Set(set) => self.rewrite(lanes, |packet, h| set::apply(set, packet, h)),
-            DpAction::PushVlan { tpid, tci } => {
-                self.rewrite(lanes, |packet, headers| vlan::push(packet, headers, *tpid, *tci))
-            }
-            DpAction::PopVlan => self.rewrite(lanes, vlan::pop),
-            DpAction::Hash { .. }
-            | DpAction::PushMpls { .. }
-            | DpAction::PopMpls { .. }
-            | DpAction::Ct(_)
-            | DpAction::CtClear
-            | DpAction::PushEth { .. }
-            | DpAction::PopEth
-            | DpAction::CheckPktLen { .. }
-            | DpAction::DecTtl(_)
-            | DpAction::Foreign { .. } => {
-                self.work.all(lanes, Fate::Drop(DropReason::BadAction));
-                LaneMask::NONE
-            }
-            DpAction::Trunc(bytes) => {
-                lanes.for_each(|lane| self.work.truncate[lane] = *bytes);
-                self.work.cuts.add(lanes);
-                lanes
-            }
-            DpAction::Meter(id) => {
-                let packets = &self.arrays.packets;
-                let bytes = |lane: usize| packets[lane].len() as u64;
-                let admitted = self.exec.shared.admit_group(*id, lanes, bytes, self.exec.now_us);
-                self.work.all(lanes.without(admitted), Fate::Drop(DropReason::Meter));
-                admitted
-            }
-            DpAction::Drop(reason) => {
-                self.work.all(lanes, Fate::Wanted(*reason));
-                LaneMask::NONE
-            }
         }
     }
 
@@ -342,7 +278,7 @@ impl Group<'_> {
             self.run(lanes, actions, place);
             return LaneMask::NONE;
         }
-        if lanes.is_empty() || !actions.iter().any(has_effect) {
+        if lanes.is_empty() || !actions.iter().any(DpAction::has_effect) {
             return lanes;
         }
         self.work.used.add(lanes);
@@ -365,5 +301,104 @@ impl Group<'_> {
         }
         (self.work.used, self.work.cuts, self.work.truncate) = (used, cuts, truncate);
         lanes
+    }
+}
+
+/// A group before one of its actions.
+struct Step<'a, 'g> {
+    group: &'a mut Group<'g>,
+    /// The action's place among all of the flow.
+    place: u64,
+    /// No action behind it has an effect outside of the packet.
+    is_last: bool,
+}
+
+impl actions::Executor for Step<'_, '_> {
+    type Packets = LaneMask;
+    type End = Infallible;
+
+    #[inline(always)]
+    fn output(&mut self, lanes: LaneMask, port: DpPort) -> Goes<Self> {
+        Ok(self.group.deliver(lanes, Fate::Output(port), self.is_last))
+    }
+
+    #[inline(always)]
+    fn userspace(&mut self, lanes: LaneMask, cookie: &UserCookie) -> Goes<Self> {
+        let cookies = &mut self.group.work.cookies;
+        cookies.push(*cookie);
+        let cookie = cookies.len() as u32 - 1;
+        Ok(self.group.deliver(lanes, Fate::Userspace(cookie), self.is_last))
+    }
+
+    #[inline(always)]
+    fn recirculate(&mut self, lanes: LaneMask, id: RecircId) -> Goes<Self> {
+        Ok(self.group.recirculate(lanes, id.0, self.place, self.is_last))
+    }
+
+    #[inline(always)]
+    fn rewrite(&mut self, lanes: LaneMask, rewrite: Rewrite<'_>) -> Goes<Self> {
+        let group = &mut *self.group;
+        Ok(match rewrite {
+            // The usual ones in a loop of their own each.
+            Rewrite::Set(SetAction::Eth(m)) => group.rewrite(lanes, |packet, h| set::eth(packet, h, m)),
+            Rewrite::Set(SetAction::Ipv4(m)) => group.rewrite(lanes, |packet, h| set::ipv4(packet, h, m)),
+            Rewrite::Set(SetAction::Tcp(m)) => {
+                group.rewrite(lanes, |packet, h| set::ports(packet, h, m, IPPROTO_TCP))
+            }
+            Rewrite::Set(SetAction::Udp(m)) => {
+                group.rewrite(lanes, |packet, h| set::ports(packet, h, m, IPPROTO_UDP))
+            }
+            Rewrite::Set(set) => group.rewrite(lanes, |packet, h| set::apply(set, packet, h)),
+            Rewrite::PushVlan(_) | Rewrite::PopVlan => {
+                group.rewrite(lanes, |packet, h| apply(rewrite, packet, h))
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn truncate(&mut self, lanes: LaneMask, bytes: u32) -> Goes<Self> {
+        let work = &mut *self.group.work;
+        lanes.for_each(|lane| work.truncate[lane] = bytes);
+        work.cuts.add(lanes);
+        Ok(lanes)
+    }
+
+    #[inline(always)]
+    fn meter(&mut self, lanes: LaneMask, id: u32) -> Goes<Self> {
+        let Group { exec, arrays, work } = &mut *self.group;
+        let bytes = |lane: usize| arrays.packets[lane].len() as u64;
+        let admitted = exec.shared.admit_group(id, lanes, bytes, exec.now_us);
+        work.all(lanes.without(admitted), Fate::Drop(DropReason::Meter));
+        Ok(admitted)
+    }
+
+    #[inline(always)]
+    fn on_copies(&mut self, lanes: LaneMask, actions: &[DpAction]) -> Goes<Self> {
+        Ok(self.group.nested(lanes, actions, self.place, self.is_last))
+    }
+
+    #[inline(always)]
+    fn sample(&mut self, lanes: LaneMask, probability: u32, actions: &[DpAction]) -> Goes<Self> {
+        let mut taken = LaneMask::NONE;
+        for lane in lanes {
+            let number = self.group.arrays.origins[lane].number;
+            if self.group.exec.fires(probability, number, self.place) {
+                taken.add(LaneMask::one(lane));
+            }
+        }
+        let rest = self.group.nested(taken, actions, self.place, self.is_last);
+        Ok(LaneMask(lanes.without(taken).0 | rest.0))
+    }
+
+    #[inline(always)]
+    fn drop_packets(&mut self, lanes: LaneMask, reason: XlateDrop) -> Goes<Self> {
+        self.group.work.all(lanes, Fate::Wanted(reason));
+        Ok(LaneMask::NONE)
+    }
+
+    #[inline(always)]
+    fn unsupported(&mut self, lanes: LaneMask) -> Goes<Self> {
+        self.group.work.all(lanes, Fate::Drop(DropReason::BadAction));
+        Ok(LaneMask::NONE)
     }
 }

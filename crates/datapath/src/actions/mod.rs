@@ -12,15 +12,15 @@
 //! - An action that does not fit the packet drops it ([`DropReason::BadAction`]); set actions on the ports of a later
 //!   fragment, which has none, do nothing.
 
+mod emulate;
 mod group;
-mod help;
 mod packet_wise;
 mod set;
 mod sums;
 mod vlan;
 
+pub use emulate::{CannotEmulate, Part, emulate};
 pub(crate) use group::{Fate, Work};
-pub use help::{NoHelp, Part, with_help};
 pub(crate) use packet_wise::PacketCtx;
 #[cfg(test)]
 pub(crate) use sums::{complete, sctp_sum};
@@ -30,7 +30,8 @@ use crate::hash::{KeyHasher, split_mix};
 use crate::meter::DpShared;
 use crate::park::{Origin, new_ufid};
 use crate::ports::{PmdIo, Ports};
-use dpif::{DpAction, DpifError, DropReason, PmdId, SetAction, Upcall, UpcallKind, UserCookie};
+use dpif::actions::Rewrite;
+use dpif::{DpAction, DpifError, DropReason, PmdId, Upcall, UpcallKind, UserCookie};
 use flow::extract::{Layout, Metadata, extract};
 use flow::{DpPort, FlowKey, shape};
 use packet::{Offload, Packet, headers as h};
@@ -67,32 +68,28 @@ pub fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
     layout
 }
 
-/// Whether the action is seen outside of the packet: it sends it, or a copy, somewhere, or charges a meter.
-fn has_effect(action: &DpAction) -> bool {
-    match action {
-        DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_) | DpAction::Meter(_) => true,
-        _ => action.lists().flatten().any(has_effect),
-    }
-}
-
-/// Carries out one rewrite on a packet, as a forwarding core does, and on its key; `vlan_limit` as in
-/// [`crate::PmdConfig`]. `false`: it does not fit the packet, which a core would drop, or is no rewrite.
-pub fn rewrite(packet: &mut Packet, key: &mut FlowKey, action: &DpAction, vlan_limit: u8) -> bool {
+/// Changes a packet and its key as a forwarding core does; `vlan_limit` as in [`crate::PmdConfig`]. `false`: the rewrite does not fit
+/// the packet, which a core would drop.
+pub fn rewrite(packet: &mut Packet, key: &mut FlowKey, rewrite: Rewrite<'_>, vlan_limit: u8) -> bool {
     let mut now = *key;
     let mut layout = re_extract(&mut now, packet.data(), vlan_limit);
     let mut dirty = false;
     let mut headers = HeaderCtx { key: &mut now, layout: &mut layout, dirty: &mut dirty, vlan_limit };
-    let fits = match action {
-        DpAction::Set(set) => set::apply(set, packet, &mut headers),
-        DpAction::PushVlan { tpid, tci } => vlan::push(packet, &mut headers, *tpid, *tci),
-        DpAction::PopVlan => vlan::pop(packet, &mut headers),
-        _ => Err(Misfit),
-    };
+    let fits = apply(rewrite, packet, &mut headers);
     if fits.is_ok() {
         headers.refresh(packet);
         *key = now;
     }
     fits.is_ok()
+}
+
+/// Changes a packet and what is known of its headers.
+fn apply(rewrite: Rewrite<'_>, packet: &mut Packet, headers: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
+    match rewrite {
+        Rewrite::Set(set) => set::apply(set, packet, headers),
+        Rewrite::PushVlan(tag) => vlan::push(packet, headers, tag.tpid, tag.tci),
+        Rewrite::PopVlan => vlan::pop(packet, headers),
+    }
 }
 
 /// Refuses lists that nest too deep, are too long, or have an action that this datapath lacks.
@@ -106,11 +103,7 @@ pub(crate) fn validate(actions: &[DpAction]) -> Result<(), DpifError> {
             return Err(DpifError::Unsupported(format!("more than {ACTIONS_MAX} actions")));
         }
         for action in actions {
-            let lacking = match action {
-                DpAction::Set(SetAction::Tunnel(_)) => Some("set(tunnel)"),
-                _ => action.others_only(),
-            };
-            if let Some(name) = lacking {
+            if let Some(name) = action.userspace_lacks() {
                 return Err(DpifError::Unsupported(format!(
                     "the userspace datapath lacks the action {name}"
                 )));

@@ -1,11 +1,12 @@
 //! Runs a list of actions on one packet: one that comes alone, or each packet of a burst where groups are switched off.
 
-use super::{Executor, Misfit, has_effect, inner_place, set, truncate, vlan};
+use super::{Executor, Misfit, apply, inner_place, truncate};
 use crate::burst::{HeaderCtx, Parsed, copy_key};
 use crate::park::Origin;
 use crate::ports::PmdIo;
-use dpif::{DpAction, DropReason, XlateDrop};
-use flow::FlowKey;
+use dpif::actions::{self, Goes, Rewrite};
+use dpif::{DpAction, DropReason, UserCookie, XlateDrop};
+use flow::{DpPort, FlowKey, RecircId};
 use packet::Packet;
 
 /// What is known of the packet beside its bytes while actions run.
@@ -21,20 +22,6 @@ impl<'a> PacketCtx<'a> {
     pub(crate) fn new(headers: HeaderCtx<'a>, origin: Origin) -> PacketCtx<'a> {
         PacketCtx { headers, origin, truncate: None, used: false }
     }
-}
-
-/// Whether the list goes on with the packet after an action.
-enum Step {
-    Next(Packet),
-    Done,
-}
-
-/// An action as it stands in its list.
-#[derive(Clone, Copy)]
-struct Place {
-    number: u64,
-    /// No action behind it has an effect outside of the packet.
-    is_last: bool,
 }
 
 impl Executor {
@@ -57,12 +44,13 @@ impl Executor {
         list: u64,
         io: &mut dyn PmdIo,
     ) {
-        let last = actions.iter().rposition(has_effect);
+        let last = actions.iter().rposition(DpAction::has_effect);
         for (i, action) in actions.iter().enumerate() {
-            let place = Place { number: inner_place(list, i), is_last: Some(i) == last };
-            match self.step(packet, view, action, place, io) {
-                Step::Next(p) => packet = p,
-                Step::Done => return,
+            let place = inner_place(list, i);
+            let mut step = Step { exec: self, view, io, place, is_last: Some(i) == last };
+            match action.execute(&mut step, packet) {
+                Ok(rest) => packet = rest,
+                Err(Gone) => return,
             }
         }
         self.end(packet, view);
@@ -75,115 +63,97 @@ impl Executor {
             self.ports.drop_wanted(packet, XlateDrop::Ok, view.origin.rx_port);
         }
     }
+}
 
-    fn step(
-        &mut self,
-        mut packet: Packet,
-        view: &mut PacketCtx<'_>,
-        action: &DpAction,
-        place: Place,
-        io: &mut dyn PmdIo,
-    ) -> Step {
-        let fits = match action {
-            DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_) => {
-                return self.deliver(packet, view, action, place, io);
-            }
-            DpAction::Sample { probability, actions } => {
-                if !self.fires(*probability, view.origin.number, place.number) {
-                    return Step::Next(packet);
-                }
-                return self.nested(packet, view, actions, place, io);
-            }
-            DpAction::Clone(actions) => return self.nested(packet, view, actions, place, io),
-            DpAction::Set(set) => set::apply(set, &mut packet, &mut view.headers),
-            DpAction::PushVlan { tpid, tci } => vlan::push(&mut packet, &mut view.headers, *tpid, *tci),
-            DpAction::PopVlan => vlan::pop(&mut packet, &mut view.headers),
-            DpAction::Hash { .. }
-            | DpAction::PushMpls { .. }
-            | DpAction::PopMpls { .. }
-            | DpAction::Ct(_)
-            | DpAction::CtClear
-            | DpAction::PushEth { .. }
-            | DpAction::PopEth
-            | DpAction::CheckPktLen { .. }
-            | DpAction::DecTtl(_)
-            | DpAction::Foreign { .. } => Err(Misfit),
-            DpAction::Trunc(bytes) => {
-                view.truncate = Some(*bytes);
-                Ok(())
-            }
-            DpAction::Meter(id) => {
-                if !self.shared.admit(*id, packet.len() as u64, self.now_us) {
-                    self.ports.drop_packet(packet, DropReason::Meter, view.origin.rx_port);
-                    return Step::Done;
-                }
-                Ok(())
-            }
-            DpAction::Drop(reason) => {
-                self.ports.drop_wanted(packet, *reason, view.origin.rx_port);
-                return Step::Done;
-            }
-        };
-        if fits.is_err() {
-            self.ports.drop_packet(packet, DropReason::BadAction, view.origin.rx_port);
-            return Step::Done;
+/// The packet went somewhere or was dropped.
+struct Gone;
+
+/// A packet before one of its actions.
+struct Step<'a, 'v> {
+    exec: &'a mut Executor,
+    view: &'a mut PacketCtx<'v>,
+    io: &'a mut dyn PmdIo,
+    /// The action's place among all of the flow.
+    place: u64,
+    /// No action behind it has an effect outside of the packet.
+    is_last: bool,
+}
+
+impl Step<'_, '_> {
+    /// The packet that goes somewhere, and the one that goes on with the list when another effect follows.
+    fn split(&mut self, packet: Packet) -> (Packet, Result<Packet, Gone>) {
+        if self.is_last {
+            return (packet, Err(Gone));
         }
-        Step::Next(packet)
+        self.view.used = true;
+        (self.exec.ports.copy(&packet), Ok(packet))
     }
 
-    /// An action that sends the packet, or a copy when another one follows, somewhere.
-    fn deliver(
-        &mut self,
-        packet: Packet,
-        view: &mut PacketCtx<'_>,
-        action: &DpAction,
-        place: Place,
-        io: &mut dyn PmdIo,
-    ) -> Step {
-        let (mut out, rest) = if place.is_last {
-            (packet, Step::Done)
-        } else {
-            view.used = true;
-            (self.ports.copy(&packet), Step::Next(packet))
-        };
-        match action {
-            DpAction::Output(port) => {
-                truncate(&mut out, view.truncate.take());
-                self.ports.output(*port, out, view.origin.rx_port, io);
-            }
-            DpAction::Userspace(cookie) => {
-                let cut = truncate(&mut out, view.truncate.take());
-                let state = view.headers.parsed();
-                // The key tells no header that the packet lacks.
-                let state = Parsed { dirty: state.dirty || cut || self.reread, ..state };
-                self.userspace(out, state, view.origin.rx_port, *cookie, io);
-            }
-            DpAction::Recirc(id) => {
-                let state = view.headers.parsed();
-                let state = Parsed { dirty: state.dirty || self.reread, ..state };
-                self.recirculate(out, state, view.origin.recirculated(place.number), id.0);
-            }
-            _ => unreachable!("only actions that deliver by themselves come here"),
-        }
+    fn dropped(&mut self, packet: Packet, reason: DropReason) -> Result<Packet, Gone> {
+        self.exec.ports.drop_packet(packet, reason, self.view.origin.rx_port);
+        Err(Gone)
+    }
+}
+
+impl actions::Executor for Step<'_, '_> {
+    type Packets = Packet;
+    type End = Gone;
+
+    fn output(&mut self, packet: Packet, port: DpPort) -> Goes<Self> {
+        let (mut out, rest) = self.split(packet);
+        truncate(&mut out, self.view.truncate.take());
+        self.exec.ports.output(port, out, self.view.origin.rx_port, self.io);
         rest
     }
 
-    fn nested(
-        &mut self,
-        packet: Packet,
-        view: &mut PacketCtx<'_>,
-        actions: &[DpAction],
-        place: Place,
-        io: &mut dyn PmdIo,
-    ) -> Step {
-        if place.is_last {
-            self.run_list(packet, view, actions, place.number, io);
-            return Step::Done;
+    fn userspace(&mut self, packet: Packet, cookie: &UserCookie) -> Goes<Self> {
+        let (mut out, rest) = self.split(packet);
+        let cut = truncate(&mut out, self.view.truncate.take());
+        let state = self.view.headers.parsed();
+        // The key tells no header that the packet lacks.
+        let state = Parsed { dirty: state.dirty || cut || self.exec.reread, ..state };
+        self.exec.userspace(out, state, self.view.origin.rx_port, *cookie, self.io);
+        rest
+    }
+
+    fn recirculate(&mut self, packet: Packet, id: RecircId) -> Goes<Self> {
+        let (out, rest) = self.split(packet);
+        let state = self.view.headers.parsed();
+        let state = Parsed { dirty: state.dirty || self.exec.reread, ..state };
+        self.exec.recirculate(out, state, self.view.origin.recirculated(self.place), id.0);
+        rest
+    }
+
+    fn rewrite(&mut self, mut packet: Packet, rewrite: Rewrite<'_>) -> Goes<Self> {
+        match apply(rewrite, &mut packet, &mut self.view.headers) {
+            Ok(()) => Ok(packet),
+            Err(Misfit) => self.dropped(packet, DropReason::BadAction),
         }
-        if !actions.iter().any(has_effect) {
-            return Step::Next(packet);
+    }
+
+    fn truncate(&mut self, packet: Packet, bytes: u32) -> Goes<Self> {
+        self.view.truncate = Some(bytes);
+        Ok(packet)
+    }
+
+    fn meter(&mut self, packet: Packet, id: u32) -> Goes<Self> {
+        if self.exec.shared.admit(id, packet.len() as u64, self.exec.now_us) {
+            Ok(packet)
+        } else {
+            self.dropped(packet, DropReason::Meter)
         }
-        let copy = self.ports.copy(&packet);
+    }
+
+    fn on_copies(&mut self, packet: Packet, actions: &[DpAction]) -> Goes<Self> {
+        if self.is_last {
+            self.exec.run_list(packet, self.view, actions, self.place, self.io);
+            return Err(Gone);
+        }
+        if !actions.iter().any(DpAction::has_effect) {
+            return Ok(packet);
+        }
+        let copy = self.exec.ports.copy(&packet);
+        let view = &mut *self.view;
         view.used = true;
         let (mut key, mut layout, mut dirty) =
             (FlowKey::default(), *view.headers.layout, *view.headers.dirty);
@@ -191,7 +161,24 @@ impl Executor {
         let vlan_limit = view.headers.vlan_limit;
         let headers = HeaderCtx { key: &mut key, layout: &mut layout, dirty: &mut dirty, vlan_limit };
         let mut inner = PacketCtx { headers, ..*view };
-        self.run_list(copy, &mut inner, actions, place.number, io);
-        Step::Next(packet)
+        self.exec.run_list(copy, &mut inner, actions, self.place, self.io);
+        Ok(packet)
+    }
+
+    fn sample(&mut self, packet: Packet, probability: u32, actions: &[DpAction]) -> Goes<Self> {
+        if self.exec.fires(probability, self.view.origin.number, self.place) {
+            self.on_copies(packet, actions)
+        } else {
+            Ok(packet)
+        }
+    }
+
+    fn drop_packets(&mut self, packet: Packet, reason: XlateDrop) -> Goes<Self> {
+        self.exec.ports.drop_wanted(packet, reason, self.view.origin.rx_port);
+        Err(Gone)
+    }
+
+    fn unsupported(&mut self, packet: Packet) -> Goes<Self> {
+        self.dropped(packet, DropReason::BadAction)
     }
 }

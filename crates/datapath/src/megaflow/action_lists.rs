@@ -3,6 +3,7 @@
 //! Invariant: a list is here as long as a flow has it, under one id.
 
 use dpif::DpAction;
+use dpif::actions::{Effect, Output};
 use hashbrown::HashTable;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -59,7 +60,7 @@ impl ActionLists {
             self.lists.len() as u32 - 1
         });
         let output = match actions[..] {
-            [DpAction::Output(port)] => Some(port.0),
+            [DpAction::Output(Output(port))] => Some(port.0),
             _ => None,
         };
         let meters = count_meters(&actions);
@@ -87,9 +88,8 @@ impl ActionLists {
 }
 
 fn count_meters(actions: &[DpAction]) -> usize {
-    let of = |action: &DpAction| match action {
-        DpAction::Meter(_) => 1,
-        _ => action.lists().map(count_meters).sum(),
+    let of = |action: &DpAction| {
+        usize::from(action.effect() == Effect::Meters) + action.lists().map(count_meters).sum::<usize>()
     };
     actions.iter().map(of).sum()
 }
@@ -97,12 +97,17 @@ fn count_meters(actions: &[DpAction]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dpif::actions::{CloneAction, Meter};
     use flow::DpPort;
 
     #[test]
     fn equal_lists_share_an_id_until_the_last_flow_goes() {
-        let list =
-            |port| Arc::from([DpAction::Output(DpPort(port)), DpAction::Clone(vec![DpAction::Meter(1)])]);
+        let list = |port| {
+            Arc::from([
+                DpAction::Output(Output(DpPort(port))),
+                DpAction::Clone(CloneAction(vec![DpAction::Meter(Meter(1))])),
+            ])
+        };
         let mut lists = ActionLists::new(7);
         let (a, b) = (lists.intern(list(1)), lists.intern(list(2)));
         assert_ne!(a, b);
@@ -111,7 +116,7 @@ mod tests {
         assert_eq!(lists.get(a).map(|l| (l.output, l.meters, l.actions.len())), Some((None, 1, 2)));
         lists.release(a);
         assert!(lists.get(a).is_none() && lists.get(NO_LIST).is_none());
-        let c = lists.intern(Arc::from([DpAction::Output(DpPort(3))]));
+        let c = lists.intern(Arc::from([DpAction::Output(Output(DpPort(3)))]));
         assert_eq!((c, lists.get(c).and_then(|l| l.output)), (a, Some(3)));
         assert_eq!(lists.intern(list(2)), b);
         assert_eq!((lists.lists.len(), lists.by_content.len()), (2, 2));

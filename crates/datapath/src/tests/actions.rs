@@ -2,6 +2,7 @@
 
 use super::frames::{arp, ipv4, ipv6, l4, verify};
 use super::*;
+use dpif::actions::{PopVlan, PushVlan};
 use packet::checksum::{fold, pseudo};
 use packet::{GsoKind, Offload};
 use proptest::prelude::*;
@@ -171,7 +172,7 @@ proptest! {
         };
         let mut rig = Rig::new();
         let mut actions: Vec<DpAction> = sets.into_iter().map(DpAction::Set).collect();
-        actions.extend([DpAction::PushVlan { tpid: 0x8100, tci: 0x1001 }, DpAction::PopVlan, out(2)]);
+        actions.extend([DpAction::PushVlan(PushVlan { tpid: 0x8100, tci: 0x1001 }), DpAction::PopVlan(PopVlan), out(2)]);
         rig.execute(packet, key_of(1, &whole), actions, None);
         if let Some(mut sent) = rig.io.packets.pop() {
             prop_assert!(sent.offload.needs_csum);
@@ -230,9 +231,9 @@ fn a_rewrite_behind_a_vlan_action_finds_its_header() {
     let frame = ipv4(17, frames::SRC, frames::DST, 0, &l4(17, 5, 6, false));
     let ports = Masked { value: PortsSet { src: 77, dst: 78 }, mask: PortsSet { src: 0xffff, dst: 0xffff } };
     let actions = vec![
-        DpAction::PushVlan { tpid: 0x8100, tci: 0x1001 },
+        DpAction::PushVlan(PushVlan { tpid: 0x8100, tci: 0x1001 }),
         DpAction::Set(SetAction::Udp(ports)),
-        DpAction::PopVlan,
+        DpAction::PopVlan(PopVlan),
         out(2),
     ];
     let mut rig = Rig::new();

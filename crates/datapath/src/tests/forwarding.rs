@@ -2,6 +2,7 @@
 
 use super::frames::{arp, ipv4, l4, tcp, udp};
 use super::*;
+use dpif::actions::{CloneAction, DropAction, Meter, PopVlan, PushVlan, Recirc, Sample, Trunc, Userspace};
 use flow::RecircId;
 
 struct Case<'a> {
@@ -61,21 +62,26 @@ fn flows_decide_where_packets_go() {
     check(case("no actions", flow(vec![]), vec![], vec![(DropReason::Explicit, 1)]));
     check(case(
         "explicit drop",
-        flow(vec![DpAction::Drop(XlateDrop::RecursionTooDeep)]),
+        flow(vec![DpAction::Drop(DropAction(XlateDrop::RecursionTooDeep))]),
         vec![],
         vec![(DropReason::Explicit, 1)],
     ));
     check(case("no such port", flow(vec![out(9)]), vec![], vec![(DropReason::NoPort, 1)]));
     check(case(
         "tagged and untagged",
-        flow(vec![out(2), DpAction::PushVlan { tpid: 0x8100, tci: 0x7005 }, out(3)]),
+        flow(vec![out(2), DpAction::PushVlan(PushVlan { tpid: 0x8100, tci: 0x7005 }), out(3)]),
         vec![(2, frame.clone()), (3, tagged.clone())],
         vec![],
     ));
-    check(case("pop without a tag", flow(vec![DpAction::PopVlan]), vec![], vec![(DropReason::BadAction, 1)]));
+    check(case(
+        "pop without a tag",
+        flow(vec![DpAction::PopVlan(PopVlan)]),
+        vec![],
+        vec![(DropReason::BadAction, 1)],
+    ));
     check(case(
         "truncated once",
-        flow(vec![DpAction::Trunc(20), out(2), out(3)]),
+        flow(vec![DpAction::Trunc(Trunc(20)), out(2), out(3)]),
         vec![(2, frame[..20].to_vec()), (3, frame.clone())],
         vec![],
     ));
@@ -96,11 +102,17 @@ fn flows_decide_where_packets_go_in_nested_lists() {
     };
     check(case(
         "clone keeps its changes to itself",
-        flow(vec![DpAction::Clone(vec![DpAction::PushVlan { tpid: 0x8100, tci: 0x7005 }, out(2)]), out(3)]),
+        flow(vec![
+            DpAction::Clone(CloneAction(vec![
+                DpAction::PushVlan(PushVlan { tpid: 0x8100, tci: 0x7005 }),
+                out(2),
+            ])),
+            out(3),
+        ]),
         vec![(2, tagged.clone()), (3, frame.clone())],
         vec![],
     ));
-    let sample = |probability| DpAction::Sample { probability, actions: vec![out(2)] };
+    let sample = |probability| DpAction::Sample(Sample { probability, actions: vec![out(2)] });
     check(case(
         "sample always",
         flow(vec![sample(u32::MAX), out(3)]),
@@ -110,11 +122,11 @@ fn flows_decide_where_packets_go_in_nested_lists() {
     check(case("sample never", flow(vec![out(3), sample(0)]), vec![(3, frame.clone())], vec![]));
     check(case(
         "meter that is not there",
-        flow(vec![DpAction::Meter(9), out(2)]),
+        flow(vec![DpAction::Meter(Meter(9)), out(2)]),
         vec![(2, frame.clone())],
         vec![],
     ));
-    let loops = flow(vec![DpAction::Recirc(RecircId(0))]);
+    let loops = flow(vec![DpAction::Recirc(Recirc(RecircId(0)))]);
     check(case("recirculation without end", loops, vec![], vec![(DropReason::RecirculationLimit, 1)]));
     check(Case {
         name: "runts and strangers",
@@ -130,9 +142,9 @@ fn flows_decide_where_packets_go_in_nested_lists() {
 fn recirculated_packets_match_flows_of_that_id_and_their_new_headers() {
     let mut rig = Rig::new();
     let frame = tcp(1, 2);
-    let push = DpAction::PushVlan { tpid: 0x8100, tci: 0x1005 };
+    let push = DpAction::PushVlan(PushVlan { tpid: 0x8100, tci: 0x1005 });
     let mark = DpAction::Set(SetAction::SkbMark(Masked { value: 0x77, mask: 0xff }));
-    rig.flow(1, &frame, least_mask(), vec![push, mark, DpAction::Recirc(RecircId(5)), out(3)]);
+    rig.flow(1, &frame, least_mask(), vec![push, mark, DpAction::Recirc(Recirc(RecircId(5))), out(3)]);
     rig.receive(1, std::slice::from_ref(&frame));
     assert_eq!(
         rig.sent(),
@@ -145,9 +157,9 @@ fn recirculated_packets_match_flows_of_that_id_and_their_new_headers() {
     let upcall = rig.io.upcalls.pop().unwrap();
     let b = upcall.key.base;
     assert_eq!((b.recirc_id, b.pkt_mark, b.vlan_tci, b.in_port, b.dl_type), (5, 0x77, 0x1005, 1, 0x800));
-    let (_, done) = rig.put(upcall.key, least_mask(), vec![DpAction::PopVlan, out(2)]);
+    let (_, done) = rig.put(upcall.key, least_mask(), vec![DpAction::PopVlan(PopVlan), out(2)]);
     assert!(matches!(done, OpResult::Done));
-    rig.execute(upcall.packet, upcall.key, vec![DpAction::PopVlan, out(2)], upcall.ticket);
+    rig.execute(upcall.packet, upcall.key, vec![DpAction::PopVlan(PopVlan), out(2)], upcall.ticket);
     assert_eq!(rig.sent(), vec![(2, frame.clone())]);
     rig.receive(1, std::slice::from_ref(&frame));
     let mut sent = rig.sent();
@@ -227,7 +239,7 @@ fn userspace_sends_the_packet_as_it_is_then() {
     let eth = EthSet { dst: [4; 6], ..EthSet::default() };
     let mask = EthSet { dst: [0xff; 6], ..EthSet::default() };
     let set = DpAction::Set(SetAction::Eth(Masked { value: eth, mask }));
-    let actions = vec![set, DpAction::Trunc(50), DpAction::Userspace(cookie), out(2)];
+    let actions = vec![set, DpAction::Trunc(Trunc(50)), DpAction::Userspace(Userspace(cookie)), out(2)];
     rig.flow(1, &frame, least_mask(), actions);
     rig.receive(1, std::slice::from_ref(&frame));
     let upcall = rig.io.upcalls.pop().unwrap();
@@ -265,7 +277,7 @@ fn meters_limit_what_several_cores_pass_together() {
         rig.pmd = Pmd::new(PmdConfig::new(PmdId::Core(core), 1), shared.clone());
         rig.pmd.port_add(DpPort(1)).unwrap();
         rig.pmd.port_add(DpPort(2)).unwrap();
-        rig.flow(1, &udp(1, 2), least_mask(), vec![DpAction::Meter(3), out(2)]);
+        rig.flow(1, &udp(1, 2), least_mask(), vec![DpAction::Meter(Meter(3)), out(2)]);
         rig.receive(1, &vec![udp(1, 2); 8]);
         sent += rig.sent().len();
         assert_eq!(rig.drops(DropReason::Meter), u64::from(core) * 6);
@@ -282,14 +294,14 @@ fn meters_limit_what_several_cores_pass_together() {
 /// As OVS 3.1 counts such flows (`dpctl/add-flow`).
 #[test]
 fn meters_are_charged_wherever_they_stand() {
-    let meter = || DpAction::Meter(3);
-    let cloned = || DpAction::Clone(vec![meter()]);
+    let meter = || DpAction::Meter(Meter(3));
+    let cloned = || DpAction::Clone(CloneAction(vec![meter()]));
     for (actions, sent, dropped) in [
         (vec![meter(), out(2)], 2, 1),
         (vec![out(2), meter()], 3, 1),
         (vec![cloned(), out(2)], 3, 1),
         (vec![out(2), cloned()], 3, 1),
-        (vec![out(2), DpAction::Clone(vec![cloned()]), DpAction::PopVlan], 3, 1),
+        (vec![out(2), DpAction::Clone(CloneAction(vec![cloned()])), DpAction::PopVlan(PopVlan)], 3, 1),
         (vec![meter()], 0, 1),
     ] {
         let text = format!("{actions:?}");
@@ -336,7 +348,7 @@ fn a_large_segment_is_finished_before_it_is_cut() {
         ..packet::Offload::NONE
     };
     let key = key_of(1, &whole);
-    rig.execute(packet, key, vec![DpAction::Trunc(54), out(2), out(3)], None);
+    rig.execute(packet, key, vec![DpAction::Trunc(Trunc(54)), out(2), out(3)], None);
     let (cut, kept) = (&rig.io.packets[0], &rig.io.packets[1]);
     let (cut, kept) = if cut.len() == 54 { (cut, kept) } else { (kept, cut) };
     assert_eq!(cut.data(), &whole[..54], "with the checksum that the whole packet has");
@@ -354,7 +366,7 @@ fn metadata_that_no_frame_carries_survives_recirculation() {
     key.ct.label = [3; 16];
     key.arp.skb_priority = 4;
     key.set_shape();
-    rig.execute(Packet::from_slice(&frame), key, vec![DpAction::Recirc(RecircId(6))], None);
+    rig.execute(Packet::from_slice(&frame), key, vec![DpAction::Recirc(Recirc(RecircId(6)))], None);
     let upcall = rig.io.upcalls.pop().unwrap();
     key.base.recirc_id = 6;
     assert_eq!(upcall.key, key);

@@ -4,6 +4,7 @@
 use super::frames::{arp, ipv4, ipv6, l4, tcp, udp};
 use super::keys::rewrite;
 use super::*;
+use dpif::actions::{CloneAction, DropAction, Meter, Recirc, Sample, Trunc, Userspace};
 use flow::RecircId;
 use proptest::prelude::*;
 
@@ -34,18 +35,19 @@ fn action() -> impl Strategy<Value = DpAction> {
     let leaf = prop_oneof![
         4 => rewrite(),
         6 => (2..6u32).prop_map(out),
-        1 => Just(DpAction::Userspace(UserCookie::SlowPath { reasons: 3 })),
-        2 => (1..4u32).prop_map(|id| DpAction::Recirc(RecircId(id))),
-        2 => (10..70u32).prop_map(DpAction::Trunc),
-        2 => (1..4u32).prop_map(DpAction::Meter),
-        1 => Just(DpAction::Drop(XlateDrop::Ok)),
+        1 => Just(DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons: 3 }))),
+        2 => (1..4u32).prop_map(|id| DpAction::Recirc(Recirc(RecircId(id)))),
+        2 => (10..70u32).prop_map(|a| DpAction::Trunc(Trunc(a))),
+        2 => (1..4u32).prop_map(|a| DpAction::Meter(Meter(a))),
+        1 => Just(DpAction::Drop(DropAction(XlateDrop::Ok))),
     ];
     leaf.prop_recursive(2, 6, 3, |inner| {
         let list = prop::collection::vec(inner, 0..3);
         let probability = prop_oneof![Just(0), Just(u32::MAX), any::<u32>()];
         prop_oneof![
-            list.clone().prop_map(DpAction::Clone),
-            (probability, list).prop_map(|(probability, actions)| DpAction::Sample { probability, actions }),
+            list.clone().prop_map(|a| DpAction::Clone(CloneAction(a))),
+            (probability, list)
+                .prop_map(|(probability, actions)| DpAction::Sample(Sample { probability, actions })),
         ]
     })
 }
@@ -194,8 +196,8 @@ fn a_clone_leaves_the_headers_of_its_packet_as_dirty_as_they_were() {
     let hlimit = DpAction::Set(SetAction::Ipv6(Masked { value: all(7), mask: all(0xff) }));
     let actions = vec![
         DpAction::Set(SetAction::Icmpv6(kind)),
-        DpAction::Clone(vec![hlimit, out(2)]),
-        DpAction::Recirc(RecircId(1)),
+        DpAction::Clone(CloneAction(vec![hlimit, out(2)])),
+        DpAction::Recirc(Recirc(RecircId(1))),
     ];
     for group in [true, false] {
         let mut rig = Rig::with(|c| c.tuning.group = group);
@@ -216,7 +218,7 @@ fn copies_beyond_a_burst_wait_in_order_and_are_bounded() {
     for group in [true, false] {
         for (copies, sent) in [(1, 32), (3, 96), (32, 1024), (40, 1024)] {
             let mut rig = Rig::with(|c| c.tuning.group = group);
-            rig.flow(1, &burst[0], least_mask(), vec![DpAction::Recirc(RecircId(1)); copies]);
+            rig.flow(1, &burst[0], least_mask(), vec![DpAction::Recirc(Recirc(RecircId(1))); copies]);
             let mut key = key_of(1, &burst[0]);
             key.base.recirc_id = 1;
             rig.put(key, least_mask(), vec![out(2)]);

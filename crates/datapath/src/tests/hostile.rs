@@ -2,6 +2,7 @@
 
 use super::actions::set;
 use super::*;
+use dpif::actions::{CloneAction, DropAction, Meter, PopVlan, PushVlan, Recirc, Sample, Trunc, Userspace};
 use flow::RecircId;
 use packet::{GsoKind, Offload};
 use proptest::prelude::*;
@@ -9,21 +10,22 @@ use proptest::prelude::*;
 fn action() -> impl Strategy<Value = DpAction> {
     let leaf = prop_oneof![
         (0..6u32).prop_map(out),
-        Just(DpAction::Userspace(UserCookie::SlowPath { reasons: 1 })),
+        Just(DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons: 1 }))),
         set().prop_map(DpAction::Set),
-        any::<(u16, u16)>().prop_map(|(tpid, tci)| DpAction::PushVlan { tpid, tci }),
-        Just(DpAction::PushVlan { tpid: 0x8100, tci: 0x1001 }),
-        Just(DpAction::PopVlan),
-        (0..100u32).prop_map(DpAction::Trunc),
-        (0..3u32).prop_map(|n| DpAction::Recirc(RecircId(n))),
-        any::<u32>().prop_map(DpAction::Meter),
-        Just(DpAction::Drop(XlateDrop::VlanNotAllowed)),
+        any::<(u16, u16)>().prop_map(|(tpid, tci)| DpAction::PushVlan(PushVlan { tpid, tci })),
+        Just(DpAction::PushVlan(PushVlan { tpid: 0x8100, tci: 0x1001 })),
+        Just(DpAction::PopVlan(PopVlan)),
+        (0..100u32).prop_map(|a| DpAction::Trunc(Trunc(a))),
+        (0..3u32).prop_map(|n| DpAction::Recirc(Recirc(RecircId(n)))),
+        any::<u32>().prop_map(|a| DpAction::Meter(Meter(a))),
+        Just(DpAction::Drop(DropAction(XlateDrop::VlanNotAllowed))),
     ];
     leaf.prop_recursive(3, 20, 5, |inner| {
         let list = prop::collection::vec(inner, 0..5);
         prop_oneof![
-            list.clone().prop_map(DpAction::Clone),
-            (any::<u32>(), list).prop_map(|(probability, actions)| DpAction::Sample { probability, actions }),
+            list.clone().prop_map(|a| DpAction::Clone(CloneAction(a))),
+            (any::<u32>(), list)
+                .prop_map(|(probability, actions)| DpAction::Sample(Sample { probability, actions })),
         ]
     })
 }
@@ -96,7 +98,7 @@ proptest! {
             key.block_mut(n / 8)[n % 8] = *word;
         }
         let mut rig = Rig::new();
-        let actions = vec![DpAction::Recirc(RecircId(3)), out(2)];
+        let actions = vec![DpAction::Recirc(Recirc(RecircId(3))), out(2)];
         rig.execute(Packet::from_slice(&bytes), key, actions, None);
         rig.put(key, least_mask(), vec![out(2)]);
     }

@@ -4,6 +4,7 @@
 use super::actions::set;
 use super::frames::{arp, ipv4, ipv6, l4};
 use super::*;
+use dpif::actions::{PopVlan, PushVlan, Recirc, Trunc, Userspace};
 use flow::RecircId;
 use proptest::prelude::*;
 
@@ -46,8 +47,8 @@ pub(super) fn rewrite() -> impl Strategy<Value = DpAction> {
     prop_oneof![
         6 => set().prop_map(DpAction::Set),
         1 => Just(DpAction::Set(SetAction::SkbPriority(0))),
-        2 => (tpid, any::<u16>()).prop_map(|(tpid, tci)| DpAction::PushVlan { tpid, tci: tci | 0x1000 }),
-        2 => Just(DpAction::PopVlan),
+        2 => (tpid, any::<u16>()).prop_map(|(tpid, tci)| DpAction::PushVlan(PushVlan { tpid, tci: tci | 0x1000 })),
+        2 => Just(DpAction::PopVlan(PopVlan)),
     ]
 }
 
@@ -72,9 +73,9 @@ proptest! {
         let mut key = FlowKey::default();
         extract(&frame, &Metadata { in_port: 1, ..Metadata::default() }, vlan_limit, &mut key);
         let mut actions = rewrites;
-        actions.extend(cut.map(DpAction::Trunc));
-        actions.push(DpAction::Userspace(UserCookie::SlowPath { reasons: 0 }));
-        actions.push(DpAction::Recirc(RecircId(9)));
+        actions.extend(cut.map(|a| DpAction::Trunc(Trunc(a))));
+        actions.push(DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons: 0 })));
+        actions.push(DpAction::Recirc(Recirc(RecircId(9))));
         let (_, put) = rig.put(key, least_mask(), actions);
         prop_assert!(matches!(put, OpResult::Done), "{:?}", put);
         rig.receive(1, std::slice::from_ref(&frame));

@@ -14,6 +14,7 @@ mod oracle;
 mod parking;
 
 use crate::*;
+use dpif::actions::Output;
 use dpif::*;
 use flow::extract::{Metadata, extract};
 use flow::{DpPort, FlowKey, KeyMask, Ufid};
@@ -158,5 +159,5 @@ fn least_mask() -> KeyMask {
 }
 
 fn out(port: u32) -> DpAction {
-    DpAction::Output(DpPort(port))
+    DpAction::Output(Output(DpPort(port)))
 }

@@ -2,6 +2,10 @@
 
 use super::frames::{tcp, udp};
 use super::*;
+use dpif::actions::{
+    CheckPktLen, CloneAction, CtClear, DecTtl, Foreign, HashAction, PopEth, PopMpls, PopVlan, PushEth,
+    PushMpls, PushVlan, Rewrite, Sample, Userspace,
+};
 
 fn port_mask() -> KeyMask {
     let mut mask = least_mask();
@@ -36,7 +40,7 @@ fn puts_are_validated_and_bounded() {
         let (_, result) = rig.put(key, mask, vec![]);
         assert!(matches!(result, OpResult::Failed(DpifError::Unsupported(_))), "{result:?}");
     }
-    let nest = |depth| (0..depth).fold(vec![out(2)], |inner, _| vec![DpAction::Clone(inner)]);
+    let nest = |depth| (0..depth).fold(vec![out(2)], |inner, _| vec![DpAction::Clone(CloneAction(inner))]);
     let (_, deep) = rig.put(key, least_mask(), nest(ACTION_NESTING_MAX + 1));
     assert!(matches!(deep, OpResult::Failed(DpifError::Unsupported(_))));
     let (_, long) = rig.put(key, least_mask(), vec![out(2); ACTIONS_MAX + 1]);
@@ -53,18 +57,18 @@ fn puts_are_validated_and_bounded() {
 fn actions_of_others() -> Vec<(&'static str, DpAction)> {
     let list = || vec![out(2)];
     vec![
-        ("hash", DpAction::Hash { algorithm: HashAlgorithm::L4, basis: 0 }),
-        ("push_mpls", DpAction::PushMpls { lse: 0x100, ethertype: 0x8847 }),
-        ("pop_mpls", DpAction::PopMpls { ethertype: 0x800 }),
+        ("hash", DpAction::Hash(HashAction { algorithm: HashAlgorithm::L4, basis: 0 })),
+        ("push_mpls", DpAction::PushMpls(PushMpls { lse: 0x100, ethertype: 0x8847 })),
+        ("pop_mpls", DpAction::PopMpls(PopMpls { ethertype: 0x800 })),
         ("set(mpls)", DpAction::Set(SetAction::Mpls(Masked { value: 0, mask: 0xff }))),
         ("ct", DpAction::Ct(Box::default())),
-        ("ct_clear", DpAction::CtClear),
-        ("push_eth", DpAction::PushEth { src: [2; 6], dst: [2; 6] }),
-        ("pop_eth", DpAction::PopEth),
-        ("check_pkt_len", DpAction::CheckPktLen { len: 1, greater: list(), less: list() }),
-        ("dec_ttl", DpAction::DecTtl(list())),
+        ("ct_clear", DpAction::CtClear(CtClear)),
+        ("push_eth", DpAction::PushEth(PushEth { src: [2; 6], dst: [2; 6] })),
+        ("pop_eth", DpAction::PopEth(PopEth)),
+        ("check_pkt_len", DpAction::CheckPktLen(CheckPktLen { len: 1, greater: list(), less: list() })),
+        ("dec_ttl", DpAction::DecTtl(DecTtl(list()))),
         ("set(tunnel)", DpAction::Set(SetAction::Tunnel(flow::Tunnel::default()))),
-        ("(unknown)", DpAction::Foreign { kind: 99, content: [].into() }),
+        ("(unknown)", DpAction::Foreign(Foreign { kind: 99, content: [].into() })),
     ]
 }
 
@@ -74,8 +78,10 @@ fn actions_that_are_not_there_are_refused_by_name() {
     let frame = tcp(1, 80);
     let key = key_of(1, &frame);
     for (name, action) in actions_of_others() {
-        let nested =
-            DpAction::Clone(vec![DpAction::Sample { probability: 1, actions: vec![action.clone()] }]);
+        let nested = DpAction::Clone(CloneAction(vec![DpAction::Sample(Sample {
+            probability: 1,
+            actions: vec![action.clone()],
+        })]));
         for action in [action, nested] {
             let actions = vec![out(3), action];
             let (_, put) = rig.put(key, least_mask(), actions.clone());
@@ -265,10 +271,10 @@ fn a_rewrite_alone_is_as_in_a_list() {
     };
     let rewrites = [
         DpAction::Set(SetAction::Ipv4(all)),
-        DpAction::PushVlan { tpid: 0x8100, tci: 0x1005 },
+        DpAction::PushVlan(PushVlan { tpid: 0x8100, tci: 0x1005 }),
         DpAction::Set(SetAction::SkbMark(Masked { value: 7, mask: u32::MAX })),
         DpAction::Set(SetAction::Eth(eth)),
-        DpAction::PopVlan,
+        DpAction::PopVlan(PopVlan),
         DpAction::Set(SetAction::Udp(Masked {
             value: PortsSet { src: 0, dst: 99 },
             mask: PortsSet { src: 0, dst: u16::MAX },
@@ -277,19 +283,20 @@ fn a_rewrite_alone_is_as_in_a_list() {
     let frame = udp(1, 53);
     let (mut packet, mut key) = (Packet::from_slice(&frame), key_of(1, &frame));
     for (n, action) in rewrites.iter().enumerate() {
-        assert!(rewrite(&mut packet, &mut key, action, 1), "{action:?}");
+        let change = action.as_rewrite().expect("each is a rewrite");
+        assert!(rewrite(&mut packet, &mut key, change, 1), "{action:?}");
         let mut rig = Rig::new();
         let mut actions = rewrites[..=n].to_vec();
-        actions.push(DpAction::Userspace(UserCookie::SlowPath { reasons: 1 }));
+        actions.push(DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons: 1 })));
         rig.execute(Packet::from_slice(&frame), key_of(1, &frame), actions, None);
         let upcall = rig.io.upcalls.pop().expect("an upcall");
         assert_eq!((upcall.packet.data(), upcall.key), (packet.data(), key), "{action:?}");
     }
-    // What a core drops the packet for, and what is no rewrite.
+    // What a core drops the packet for.
     let tcp_ports = SetAction::Tcp(Masked { value: PortsSet::default(), mask: PortsSet::default() });
-    assert!(!rewrite(&mut packet, &mut key, &DpAction::Set(tcp_ports), 1));
-    assert!(!rewrite(&mut packet, &mut key, &DpAction::PopVlan, 1));
-    assert!(!rewrite(&mut packet, &mut key, &out(2), 1));
+    assert!(!rewrite(&mut packet, &mut key, Rewrite::Set(&tcp_ports), 1));
+    assert!(!rewrite(&mut packet, &mut key, Rewrite::PopVlan, 1));
+    assert!(out(2).as_rewrite().is_none());
 }
 
 /// A packet of which copies went to controllers before is not dropped by a list that sends it nowhere.

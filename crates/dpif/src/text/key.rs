@@ -278,7 +278,7 @@ fn vlan(tag: VlanTag, mask: u16, verbose: bool) -> String {
 }
 
 /// One entry of an MPLS label stack (RFC 3032); all its fields with masks unless all are exact.
-pub(super) fn label(lse: u32, mask: u32) -> String {
+pub(crate) fn label(lse: u32, mask: u32) -> String {
     let exact = mask == u32::MAX;
     let part = |name: &str, shift: u32, bits: u32, prefix: &str| {
         let full = (1 << bits) - 1;

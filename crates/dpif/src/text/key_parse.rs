@@ -283,7 +283,7 @@ fn proto_or_frag(field: &Item<'_>, proto: &mut (u8, u8), frag: &mut (u8, u8)) ->
 }
 
 /// A port by number or name.
-pub(super) fn port(text: &str, names: &dyn PortNames) -> Result<u32, TextError> {
+pub(crate) fn port(text: &str, names: &dyn PortNames) -> Result<u32, TextError> {
     let by_name = || names.number(text).map(|p| p.0);
     let by_number = || number(text, u32::MAX.into()).map(|n| n as u32);
     by_number().or_else(|e| by_name().ok_or(TextError(format!("no port {text:?} ({e})"))))

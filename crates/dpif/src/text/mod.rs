@@ -5,17 +5,15 @@
 //! mask. Parsing takes both; what a text does not name is not matched, except input port, recirculation id, EtherType and
 //! the absence of VLAN tags, which a megaflow always matches. Parsing never panics and bounds nesting.
 
-mod actions;
 mod conntrack;
-mod ct;
-mod key;
-mod key_parse;
-mod sets;
-mod token;
-mod values;
-mod write;
+pub(crate) mod key;
+pub(crate) mod key_parse;
+pub(crate) mod sets;
+pub(crate) mod token;
+pub(crate) mod values;
+pub(crate) mod write;
 
-pub use actions::{format_actions, parse_actions};
+pub use crate::actions::{format_actions, parse_actions};
 pub use conntrack::{ConnectionFormat, format_protocol, parse_tuple_match, tcp_state_name, write_connection};
 pub use key::format_key_mask;
 pub use key_parse::parse_key_mask;

@@ -7,13 +7,13 @@ use super::write::{self, Base, Fields};
 use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet};
 use flow::{Tunnel, tunnel_flags};
 
-pub(super) fn put_eth(f: &mut Fields, m: &Masked<EthSet>) {
+pub(crate) fn put_eth(f: &mut Fields, m: &Masked<EthSet>) {
     f.mac("src", m.value.src, m.mask.src);
     f.mac("dst", m.value.dst, m.mask.dst);
 }
 
 /// Fields of an IPv4 header; `proto` and `frag` only keys have.
-pub(super) fn put_ipv4(f: &mut Fields, m: &Masked<Ipv4Set>, proto: Option<(u8, u8)>) {
+pub(crate) fn put_ipv4(f: &mut Fields, m: &Masked<Ipv4Set>, proto: Option<(u8, u8)>) {
     f.ipv4("src", m.value.src, m.mask.src);
     f.ipv4("dst", m.value.dst, m.mask.dst);
     if let Some((value, mask)) = proto {
@@ -23,7 +23,7 @@ pub(super) fn put_ipv4(f: &mut Fields, m: &Masked<Ipv4Set>, proto: Option<(u8, u
     f.number("ttl", m.value.ttl.into(), m.mask.ttl.into(), 0xff, Base::Dec);
 }
 
-pub(super) fn put_ipv6(f: &mut Fields, m: &Masked<Ipv6Set>, proto: Option<(u8, u8)>) {
+pub(crate) fn put_ipv6(f: &mut Fields, m: &Masked<Ipv6Set>, proto: Option<(u8, u8)>) {
     f.ipv6("src", m.value.src, m.mask.src);
     f.ipv6("dst", m.value.dst, m.mask.dst);
     let label = m.mask.label & 0xf_ffff;
@@ -35,7 +35,7 @@ pub(super) fn put_ipv6(f: &mut Fields, m: &Masked<Ipv6Set>, proto: Option<(u8, u
     f.number("hlimit", m.value.hlimit.into(), m.mask.hlimit.into(), 0xff, Base::Dec);
 }
 
-pub(super) fn put_arp(f: &mut Fields, m: &Masked<ArpSet>, op_full: u16) {
+pub(crate) fn put_arp(f: &mut Fields, m: &Masked<ArpSet>, op_full: u16) {
     f.ipv4("sip", m.value.spa, m.mask.spa);
     f.ipv4("tip", m.value.tpa, m.mask.tpa);
     f.number("op", m.value.op.into(), m.mask.op.into(), op_full.into(), Base::Dec);
@@ -43,20 +43,20 @@ pub(super) fn put_arp(f: &mut Fields, m: &Masked<ArpSet>, op_full: u16) {
     f.mac("tha", m.value.tha, m.mask.tha);
 }
 
-pub(super) fn put_nd(f: &mut Fields, m: &Masked<NdSet>) {
+pub(crate) fn put_nd(f: &mut Fields, m: &Masked<NdSet>) {
     f.ipv6("target", m.value.target, m.mask.target);
     f.mac("sll", m.value.sll, m.mask.sll);
     f.mac("tll", m.value.tll, m.mask.tll);
 }
 
 /// Two numbers, named `src` and `dst` or `type` and `code`.
-pub(super) fn put_ports(f: &mut Fields, m: &Masked<PortsSet>, names: [&str; 2], full: u16) {
+pub(crate) fn put_ports(f: &mut Fields, m: &Masked<PortsSet>, names: [&str; 2], full: u16) {
     f.number(names[0], m.value.src.into(), (m.mask.src & full).into(), full.into(), Base::Dec);
     f.number(names[1], m.value.dst.into(), (m.mask.dst & full).into(), full.into(), Base::Dec);
 }
 
 /// Outer headers. Without a mask, as an action has them, what is zero is left out, but for the time to live.
-pub(super) fn put_tunnel(f: &mut Fields, t: &Tunnel, mask: Option<&Tunnel>) {
+pub(crate) fn put_tunnel(f: &mut Fields, t: &Tunnel, mask: Option<&Tunnel>) {
     let all = Tunnel {
         id: u64::MAX,
         src: u32::MAX,
@@ -113,7 +113,7 @@ pub(super) fn put_tunnel(f: &mut Fields, t: &Tunnel, mask: Option<&Tunnel>) {
 }
 
 /// Outer headers, and which bits of them are named.
-pub(super) fn tunnel(item: &Item<'_>) -> Result<Masked<Tunnel>, TextError> {
+pub(crate) fn tunnel(item: &Item<'_>) -> Result<Masked<Tunnel>, TextError> {
     let mut both = Masked::<Tunnel>::default();
     let (t, m) = (&mut both.value, &mut both.mask);
     for field in item.args()? {
@@ -152,7 +152,7 @@ pub(super) fn tunnel(item: &Item<'_>) -> Result<Masked<Tunnel>, TextError> {
     Ok(both)
 }
 
-pub(super) fn eth(item: &Item<'_>) -> Result<Masked<EthSet>, TextError> {
+pub(crate) fn eth(item: &Item<'_>) -> Result<Masked<EthSet>, TextError> {
     let mut m = Masked::<EthSet>::default();
     for field in item.args()? {
         match field.name {
@@ -173,7 +173,7 @@ fn word(field: &Item<'_>, full: u16) -> Result<(u16, u16), TextError> {
 }
 
 /// Where a field of an MPLS label stack entry (RFC 3032) stands: how far to the left, and all its bits.
-pub(super) fn mpls_part(name: &str) -> Option<(u32, u32)> {
+pub(crate) fn mpls_part(name: &str) -> Option<(u32, u32)> {
     match name {
         "label" => Some((12, 0xf_ffff)),
         "tc" => Some((9, 7)),
@@ -184,7 +184,7 @@ pub(super) fn mpls_part(name: &str) -> Option<(u32, u32)> {
 }
 
 /// One entry of an MPLS label stack.
-pub(super) fn mpls(item: &Item<'_>) -> Result<Masked<u32>, TextError> {
+pub(crate) fn mpls(item: &Item<'_>) -> Result<Masked<u32>, TextError> {
     let mut m = Masked::<u32>::default();
     for field in item.args()? {
         let (shift, full) = mpls_part(field.name).ok_or_else(|| field.unknown(item.name))?;
@@ -196,14 +196,14 @@ pub(super) fn mpls(item: &Item<'_>) -> Result<Masked<u32>, TextError> {
 }
 
 /// What `field` says of a field that only keys have; whether it was one.
-pub(super) type More<'m> = &'m mut dyn FnMut(&Item<'_>) -> Result<bool, TextError>;
+pub(crate) type More<'m> = &'m mut dyn FnMut(&Item<'_>) -> Result<bool, TextError>;
 
 /// The [`More`] of set actions.
-pub(super) fn nothing_more(_: &Item<'_>) -> Result<bool, TextError> {
+pub(crate) fn nothing_more(_: &Item<'_>) -> Result<bool, TextError> {
     Ok(false)
 }
 
-pub(super) fn ipv4_header(item: &Item<'_>, more: More<'_>) -> Result<Masked<Ipv4Set>, TextError> {
+pub(crate) fn ipv4_header(item: &Item<'_>, more: More<'_>) -> Result<Masked<Ipv4Set>, TextError> {
     let mut m = Masked::<Ipv4Set>::default();
     for field in item.args()? {
         match field.name {
@@ -218,7 +218,7 @@ pub(super) fn ipv4_header(item: &Item<'_>, more: More<'_>) -> Result<Masked<Ipv4
     Ok(m)
 }
 
-pub(super) fn ipv6_header(item: &Item<'_>, more: More<'_>) -> Result<Masked<Ipv6Set>, TextError> {
+pub(crate) fn ipv6_header(item: &Item<'_>, more: More<'_>) -> Result<Masked<Ipv6Set>, TextError> {
     let mut m = Masked::<Ipv6Set>::default();
     for field in item.args()? {
         match field.name {
@@ -237,7 +237,7 @@ pub(super) fn ipv6_header(item: &Item<'_>, more: More<'_>) -> Result<Masked<Ipv6
     Ok(m)
 }
 
-pub(super) fn arp(item: &Item<'_>) -> Result<Masked<ArpSet>, TextError> {
+pub(crate) fn arp(item: &Item<'_>) -> Result<Masked<ArpSet>, TextError> {
     let mut m = Masked::<ArpSet>::default();
     for field in item.args()? {
         match field.name {
@@ -252,7 +252,7 @@ pub(super) fn arp(item: &Item<'_>) -> Result<Masked<ArpSet>, TextError> {
     Ok(m)
 }
 
-pub(super) fn nd(item: &Item<'_>) -> Result<Masked<NdSet>, TextError> {
+pub(crate) fn nd(item: &Item<'_>) -> Result<Masked<NdSet>, TextError> {
     let mut m = Masked::<NdSet>::default();
     for field in item.args()? {
         match field.name {
@@ -265,7 +265,7 @@ pub(super) fn nd(item: &Item<'_>) -> Result<Masked<NdSet>, TextError> {
     Ok(m)
 }
 
-pub(super) fn ports(item: &Item<'_>, names: [&str; 2], full: u16) -> Result<Masked<PortsSet>, TextError> {
+pub(crate) fn ports(item: &Item<'_>, names: [&str; 2], full: u16) -> Result<Masked<PortsSet>, TextError> {
     let mut m = Masked::<PortsSet>::default();
     for field in item.args()? {
         if field.name == names[0] {

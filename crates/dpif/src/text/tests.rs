@@ -2,6 +2,10 @@
 
 use super::*;
 use crate::actions::*;
+use crate::actions::{
+    CheckPktLen, CloneAction, CtClear, DecTtl, DropAction, HashAction, Meter, Output, PopEth, PopMpls,
+    PopVlan, PushEth, PushMpls, PushVlan, Recirc, Sample, Trunc, Userspace,
+};
 use crate::ops::FlowStats;
 use crate::upcall::{ControllerCookie, UserCookie};
 use crate::{DpAction, FlowRecord, XlateDrop};
@@ -301,39 +305,39 @@ fn action() -> impl Strategy<Value = DpAction> {
         },
     );
     let leaf = prop_oneof![
-        any::<u32>().prop_map(|p| DpAction::Output(DpPort(p))),
-        (0..8u16).prop_map(|reasons| DpAction::Userspace(UserCookie::SlowPath { reasons })),
-        controller.prop_map(DpAction::Userspace),
+        any::<u32>().prop_map(|p| DpAction::Output(Output(DpPort(p)))),
+        (0..8u16).prop_map(|reasons| DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons }))),
+        controller.prop_map(|a| DpAction::Userspace(Userspace(a))),
         set().prop_map(DpAction::Set),
-        any::<(u16, u16)>().prop_map(|(tpid, tci)| DpAction::PushVlan { tpid, tci }),
-        Just(DpAction::PopVlan),
-        any::<u32>().prop_map(DpAction::Trunc),
-        any::<u32>().prop_map(|n| DpAction::Recirc(RecircId(n))),
-        any::<u32>().prop_map(DpAction::Meter),
-        Just(DpAction::Drop(XlateDrop::Ok)),
-        (any::<bool>(), any::<u32>()).prop_map(|(both, basis)| DpAction::Hash {
+        any::<(u16, u16)>().prop_map(|(tpid, tci)| DpAction::PushVlan(PushVlan { tpid, tci })),
+        Just(DpAction::PopVlan(PopVlan)),
+        any::<u32>().prop_map(|a| DpAction::Trunc(Trunc(a))),
+        any::<u32>().prop_map(|n| DpAction::Recirc(Recirc(RecircId(n)))),
+        any::<u32>().prop_map(|a| DpAction::Meter(Meter(a))),
+        Just(DpAction::Drop(DropAction(XlateDrop::Ok))),
+        (any::<bool>(), any::<u32>()).prop_map(|(both, basis)| DpAction::Hash(HashAction {
             algorithm: if both { HashAlgorithm::SymL4 } else { HashAlgorithm::L4 },
             basis,
-        }),
-        any::<(u32, u16)>().prop_map(|(lse, ethertype)| DpAction::PushMpls { lse, ethertype }),
-        any::<u16>().prop_map(|ethertype| DpAction::PopMpls { ethertype }),
+        })),
+        any::<(u32, u16)>().prop_map(|(lse, ethertype)| DpAction::PushMpls(PushMpls { lse, ethertype })),
+        any::<u16>().prop_map(|ethertype| DpAction::PopMpls(PopMpls { ethertype })),
         ct().prop_map(|ct| DpAction::Ct(Box::new(ct))),
-        Just(DpAction::CtClear),
-        any::<([u8; 6], [u8; 6])>().prop_map(|(src, dst)| DpAction::PushEth { src, dst }),
-        Just(DpAction::PopEth),
+        Just(DpAction::CtClear(CtClear)),
+        any::<([u8; 6], [u8; 6])>().prop_map(|(src, dst)| DpAction::PushEth(PushEth { src, dst })),
+        Just(DpAction::PopEth(PopEth)),
     ];
     leaf.prop_recursive(3, 16, 4, |inner| {
         let list = prop::collection::vec(inner, 1..4);
         prop_oneof![
-            list.clone().prop_map(DpAction::Clone),
-            list.clone().prop_map(DpAction::DecTtl),
+            list.clone().prop_map(|a| DpAction::Clone(CloneAction(a))),
+            list.clone().prop_map(|a| DpAction::DecTtl(DecTtl(a))),
             (any::<u16>(), list.clone(), list.clone())
-                .prop_map(|(len, greater, less)| DpAction::CheckPktLen { len, greater, less }),
+                .prop_map(|(len, greater, less)| DpAction::CheckPktLen(CheckPktLen { len, greater, less })),
             // Tenths of a percent are what the text tells.
-            (0..=1000u32, list).prop_map(|(tenths, actions)| DpAction::Sample {
+            (0..=1000u32, list).prop_map(|(tenths, actions)| DpAction::Sample(Sample {
                 probability: (f64::from(tenths) / 1000.0 * f64::from(u32::MAX)).round() as u32,
                 actions,
-            }),
+            })),
         ]
     })
 }

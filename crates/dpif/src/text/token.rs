@@ -7,25 +7,30 @@ const DEPTH_MAX: usize = 24;
 
 /// One item of a text.
 #[derive(Debug)]
-pub(super) struct Item<'a> {
-    pub(super) name: &'a str,
-    pub(super) value: Option<&'a str>,
-    pub(super) args: Option<Vec<Item<'a>>>,
+pub(crate) struct Item<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) value: Option<&'a str>,
+    pub(crate) args: Option<Vec<Item<'a>>>,
 }
 
 impl<'a> Item<'a> {
+    /// Whether it is a name alone.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.value.is_none() && self.args.is_none()
+    }
+
     /// What stands behind `=`.
-    pub(super) fn value(&self) -> Result<&'a str, TextError> {
+    pub(crate) fn value(&self) -> Result<&'a str, TextError> {
         self.value.ok_or_else(|| TextError(format!("{}: '=' and a value expected", self.name)))
     }
 
     /// What stands in parentheses.
-    pub(super) fn args(&self) -> Result<&[Item<'a>], TextError> {
+    pub(crate) fn args(&self) -> Result<&[Item<'a>], TextError> {
         self.args.as_deref().ok_or_else(|| TextError(format!("{}: '(' expected", self.name)))
     }
 
     /// The one word in parentheses.
-    pub(super) fn word(&self) -> Result<&'a str, TextError> {
+    pub(crate) fn word(&self) -> Result<&'a str, TextError> {
         match self.args()? {
             [Item { name, value: None, args: None }] => Ok(name),
             _ => Err(TextError(format!("{}: one value in parentheses expected", self.name))),
@@ -33,13 +38,13 @@ impl<'a> Item<'a> {
     }
 
     /// An error that names this item.
-    pub(super) fn unknown(&self, within: &str) -> TextError {
+    pub(crate) fn unknown(&self, within: &str) -> TextError {
         TextError(format!("{within}: {:?} is not known here", self.name))
     }
 }
 
 /// The items of a whole text.
-pub(super) fn items(text: &str) -> Result<Vec<Item<'_>>, TextError> {
+pub(crate) fn items(text: &str) -> Result<Vec<Item<'_>>, TextError> {
     let mut rest = text;
     let found = list(&mut rest, 0)?;
     if rest.is_empty() {

@@ -9,7 +9,7 @@ fn bad(what: &str, text: &str) -> TextError {
 }
 
 /// A decimal, octal-free, or `0x` hexadecimal number of at most `max`.
-pub(super) fn number(text: &str, max: u128) -> Result<u128, TextError> {
+pub(crate) fn number(text: &str, max: u128) -> Result<u128, TextError> {
     let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => u128::from_str_radix(hex, 16),
         None => text.parse(),
@@ -19,20 +19,20 @@ pub(super) fn number(text: &str, max: u128) -> Result<u128, TextError> {
 }
 
 /// `value` or `value/mask`; without a mask all bits of `max` count.
-pub(super) fn masked(text: &str, max: u64) -> Result<(u64, u64), TextError> {
+pub(crate) fn masked(text: &str, max: u64) -> Result<(u64, u64), TextError> {
     let (value, mask) = split(text);
     let mask = mask.map_or(Ok(max.into()), |m| number(m, max.into()))?;
     Ok((number(value, max.into())? as u64, mask as u64))
 }
 
 /// The same with 128 bits.
-pub(super) fn masked128(text: &str) -> Result<(u128, u128), TextError> {
+pub(crate) fn masked128(text: &str) -> Result<(u128, u128), TextError> {
     let (value, mask) = split(text);
     let mask = mask.map_or(Ok(u128::MAX), |m| number(m, u128::MAX))?;
     Ok((number(value, u128::MAX)?, mask))
 }
 
-pub(super) fn split(text: &str) -> (&str, Option<&str>) {
+pub(crate) fn split(text: &str) -> (&str, Option<&str>) {
     match text.split_once('/') {
         Some((value, mask)) => (value, Some(mask)),
         None => (text, None),
@@ -40,14 +40,14 @@ pub(super) fn split(text: &str) -> (&str, Option<&str>) {
 }
 
 /// Ethernet address and mask.
-pub(super) fn mac(text: &str) -> Result<([u8; 6], [u8; 6]), TextError> {
+pub(crate) fn mac(text: &str) -> Result<([u8; 6], [u8; 6]), TextError> {
     let (value, mask) = split(text);
     let one = |t: &str| MacAddr::parse(t).map(|m| m.0).ok_or_else(|| bad("an Ethernet address", t));
     Ok((one(value)?, mask.map_or(Ok([0xff; 6]), one)?))
 }
 
 /// IPv4 address and mask (an address or a prefix length).
-pub(super) fn ipv4(text: &str) -> Result<(u32, u32), TextError> {
+pub(crate) fn ipv4(text: &str) -> Result<(u32, u32), TextError> {
     let (value, mask) = split(text);
     let one = |t: &str| t.parse::<Ipv4Addr>().map(u32::from).map_err(|_| bad("an IPv4 address", t));
     let mask = match mask {
@@ -59,7 +59,7 @@ pub(super) fn ipv4(text: &str) -> Result<(u32, u32), TextError> {
 }
 
 /// IPv6 address and mask (an address or a prefix length).
-pub(super) fn ipv6(text: &str) -> Result<([u8; 16], [u8; 16]), TextError> {
+pub(crate) fn ipv6(text: &str) -> Result<([u8; 16], [u8; 16]), TextError> {
     let (value, mask) = split(text);
     let one = |t: &str| t.parse::<Ipv6Addr>().map(|a| a.octets()).map_err(|_| bad("an IPv6 address", t));
     let mask = match mask {
@@ -74,7 +74,7 @@ pub(super) fn ipv6(text: &str) -> Result<([u8; 16], [u8; 16]), TextError> {
 }
 
 /// Flags by name: `a|b` matches exactly these of `all`, `+a-b` only those named, a number with mask both.
-pub(super) fn flags(text: &str, names: &[(u32, &str)], all: u32) -> Result<(u32, u32), TextError> {
+pub(crate) fn flags(text: &str, names: &[(u32, &str)], all: u32) -> Result<(u32, u32), TextError> {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         return masked(text, all.into()).map(|(v, m)| (v as u32, m as u32));
     }
@@ -101,7 +101,7 @@ pub(super) fn flags(text: &str, names: &[(u32, &str)], all: u32) -> Result<(u32,
 }
 
 /// Names of `ct_state` bits.
-pub(super) const CT_STATE: [(u32, &str); 8] = [
+pub(crate) const CT_STATE: [(u32, &str); 8] = [
     (0x01, "new"),
     (0x02, "est"),
     (0x04, "rel"),
@@ -113,7 +113,7 @@ pub(super) const CT_STATE: [(u32, &str); 8] = [
 ];
 
 /// Names of TCP flags.
-pub(super) const TCP_FLAGS: [(u32, &str); 12] = [
+pub(crate) const TCP_FLAGS: [(u32, &str); 12] = [
     (0x001, "fin"),
     (0x002, "syn"),
     (0x004, "rst"),
@@ -129,4 +129,4 @@ pub(super) const TCP_FLAGS: [(u32, &str); 12] = [
 ];
 
 /// Names of tunnel flags.
-pub(super) const TUNNEL_FLAGS: [(u32, &str); 4] = [(1, "oam"), (2, "df"), (4, "csum"), (8, "key")];
+pub(crate) const TUNNEL_FLAGS: [(u32, &str); 4] = [(1, "oam"), (2, "df"), (4, "csum"), (8, "key")];

@@ -6,27 +6,27 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// How numbers are printed.
 #[derive(Clone, Copy)]
-pub(super) enum Base {
+pub(crate) enum Base {
     Dec,
     Hex,
 }
 
 /// A number in C's `%#x`: zero has no prefix.
-pub(super) fn hex(n: u128) -> String {
+pub(crate) fn hex(n: u128) -> String {
     if n == 0 { "0".into() } else { format!("{n:#x}") }
 }
 
 /// The fields of one header on their way to text.
-pub(super) struct Fields {
+pub(crate) struct Fields {
     /// Fields that are not matched are printed, too.
     verbose: bool,
     text: String,
     /// Some field was printed, or is matched.
-    pub(super) any: bool,
+    pub(crate) any: bool,
 }
 
 impl Fields {
-    pub(super) fn new(verbose: bool) -> Fields {
+    pub(crate) fn new(verbose: bool) -> Fields {
         Fields { verbose, text: String::new(), any: false }
     }
 
@@ -42,7 +42,7 @@ impl Fields {
         }
     }
 
-    pub(super) fn number(&mut self, name: &str, value: u64, mask: u64, full: u64, base: Base) {
+    pub(crate) fn number(&mut self, name: &str, value: u64, mask: u64, full: u64, base: Base) {
         let text = match base {
             Base::Dec => value.to_string(),
             Base::Hex => hex(value.into()),
@@ -50,28 +50,28 @@ impl Fields {
         self.put(name, &text, mask == 0, (mask != full).then(|| hex(mask.into())));
     }
 
-    pub(super) fn mac(&mut self, name: &str, value: [u8; 6], mask: [u8; 6]) {
+    pub(crate) fn mac(&mut self, name: &str, value: [u8; 6], mask: [u8; 6]) {
         let partial = (mask != [0xff; 6]).then(|| MacAddr(mask).to_string());
         self.put(name, &MacAddr(value), mask == [0; 6], partial);
     }
 
-    pub(super) fn ipv4(&mut self, name: &str, value: u32, mask: u32) {
+    pub(crate) fn ipv4(&mut self, name: &str, value: u32, mask: u32) {
         let partial = (mask != u32::MAX).then(|| Ipv4Addr::from(mask).to_string());
         self.put(name, &Ipv4Addr::from(value), mask == 0, partial);
     }
 
-    pub(super) fn ipv6(&mut self, name: &str, value: [u8; 16], mask: [u8; 16]) {
+    pub(crate) fn ipv6(&mut self, name: &str, value: [u8; 16], mask: [u8; 16]) {
         let partial = (mask != [0xff; 16]).then(|| Ipv6Addr::from(mask).to_string());
         self.put(name, &Ipv6Addr::from(value), mask == [0; 16], partial);
     }
 
     /// A field in other words.
-    pub(super) fn word(&mut self, name: &str, value: &str) {
+    pub(crate) fn word(&mut self, name: &str, value: &str) {
         self.put(name, &value, false, None);
     }
 
     /// Something without `=`.
-    pub(super) fn raw(&mut self, text: &str) {
+    pub(crate) fn raw(&mut self, text: &str) {
         self.any = true;
         if !self.text.is_empty() {
             self.text.push(',');
@@ -80,13 +80,13 @@ impl Fields {
     }
 
     /// `name(fields)`.
-    pub(super) fn finish(self, name: &str) -> String {
+    pub(crate) fn finish(self, name: &str) -> String {
         format!("{name}({})", self.text)
     }
 }
 
 /// Flags by name: `a|b` when all are matched, `+a-b` when some, `0/0` when none.
-pub(super) fn flags(value: u32, mask: u32, names: &[(u32, &str)], all: u32) -> String {
+pub(crate) fn flags(value: u32, mask: u32, names: &[(u32, &str)], all: u32) -> String {
     if mask & all == 0 {
         return "0/0".into();
     }

@@ -89,7 +89,7 @@ impl<'a> MatchBuilder<'a> {
         if !token.has_value() {
             return Ok(self.add_protocol(key));
         }
-        if matches!(token.attached, Attached::Parens | Attached::ParensArrow) {
+        if matches!(token.attached, Attached::Parens | Attached::ParensArrow(_)) {
             return Ok(false);
         }
         if key.contains('[') {

@@ -10,7 +10,7 @@ pub fn is_separator(c: char) -> bool {
 
 /// How a token's value was attached to its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Attached {
+pub enum Attached<'a> {
     /// There is no value.
     Nothing,
     /// `key:value`.
@@ -19,8 +19,8 @@ pub enum Attached {
     Equals,
     /// `key(value)`.
     Parens,
-    /// Parentheses with an arrow behind, as in `check_pkt_larger(100)->reg0[0]`.
-    ParensArrow,
+    /// Parentheses with an arrow behind, as in `check_pkt_larger(100)->reg0[0]`, and the text behind the arrow.
+    ParensArrow(&'a str),
 }
 
 /// One token; all parts are slices of the text.
@@ -31,7 +31,7 @@ pub struct Token<'a> {
     /// What is attached to it.
     pub value: &'a str,
     /// How.
-    pub attached: Attached,
+    pub attached: Attached<'a>,
 }
 
 impl Token<'_> {
@@ -68,32 +68,40 @@ impl<'a> Tokens<'a> {
         let key_bytes = if text.starts_with('"') {
             quoted_bytes(text)?
         } else {
-            text.find(|c| is_separator(c) || matches!(c, ':' | '=' | '(')).unwrap_or(text.len())
+            end(text, |b| is_separator(char::from(b)) || matches!(b, b':' | b'=' | b'('))
         };
         let (key, after) = text.split_at(key_bytes);
-        let attached = match after.chars().next() {
-            Some(':') => Attached::Colon,
-            Some('=') => Attached::Equals,
-            Some('(') => Attached::Parens,
-            _ => Attached::Nothing,
-        };
-        let (value, rest) = match attached {
-            Attached::Nothing => (&after[..0], after),
-            Attached::Colon | Attached::Equals => {
-                let after = &after[1..];
-                after.split_at(value_bytes(after)?)
+        let (attached, value, rest) = match after.as_bytes().first() {
+            Some(b':') => with_value(Attached::Colon, &after[1..])?,
+            Some(b'=') => with_value(Attached::Equals, &after[1..])?,
+            Some(b'(') => {
+                let (value, rest) = parenthesised(after)?;
+                match rest.strip_prefix("->") {
+                    None => (Attached::Parens, value, rest),
+                    Some(behind) => {
+                        let (dest, rest) = behind.split_at(end(behind, |b| is_separator(char::from(b))));
+                        (Attached::ParensArrow(dest), value, rest)
+                    }
+                }
             }
-            Attached::Parens | Attached::ParensArrow => parenthesised(after)?,
-        };
-        let arrow = attached == Attached::Parens && rest.starts_with("->");
-        let (attached, rest) = if arrow {
-            (Attached::ParensArrow, rest.trim_start_matches(|c| !is_separator(c)))
-        } else {
-            (attached, rest)
+            _ => (Attached::Nothing, &after[..0], after),
         };
         self.rest = rest;
         Ok(Some(Token { key, value, attached }))
     }
+}
+
+/// Bytes up to the first for which `ends`, which only holds for ASCII.
+#[inline]
+fn end(text: &str, ends: impl Fn(u8) -> bool) -> usize {
+    text.bytes().position(ends).unwrap_or(text.len())
+}
+
+/// A token whose value `text` begins with.
+#[inline]
+fn with_value<'a>(attached: Attached<'a>, text: &'a str) -> Parsed<(Attached<'a>, &'a str, &'a str)> {
+    let (value, rest) = text.split_at(value_bytes(text)?);
+    Ok((attached, value, rest))
 }
 
 /// Bytes of the quoted string that `text` begins with, quotes included.
@@ -117,18 +125,18 @@ pub fn quoted_bytes(text: &str) -> Parsed<usize> {
 fn value_bytes(text: &str) -> Parsed<usize> {
     let mut depth = 0usize;
     let mut at = 0;
-    while let Some(c) = text[at..].chars().next() {
-        match c {
-            '"' => {
+    while let Some(byte) = text.as_bytes().get(at) {
+        match byte {
+            b'"' => {
                 at += quoted_bytes(&text[at..])?;
                 continue;
             }
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            c if depth == 0 && is_separator(c) => return Ok(at),
+            b'(' => depth += 1,
+            b')' => depth = depth.saturating_sub(1),
+            b if depth == 0 && is_separator(char::from(*b)) => return Ok(at),
             _ => {}
         }
-        at += c.len_utf8();
+        at += 1;
     }
     if depth > 0 { fail(text, "missing closing parenthesis") } else { Ok(at) }
 }
@@ -137,17 +145,17 @@ fn value_bytes(text: &str) -> Parsed<usize> {
 fn parenthesised(text: &str) -> Parsed<(&str, &str)> {
     let mut depth = 0usize;
     let mut at = 0;
-    while let Some(c) = text[at..].chars().next() {
-        match c {
-            '"' => {
+    while let Some(byte) = text.as_bytes().get(at) {
+        match byte {
+            b'"' => {
                 at += quoted_bytes(&text[at..])?;
                 continue;
             }
-            '(' => depth += 1,
-            ')' => depth -= 1,
+            b'(' => depth += 1,
+            b')' => depth -= 1,
             _ => {}
         }
-        at += c.len_utf8();
+        at += 1;
         if depth == 0 {
             let rest = &text[at..];
             if !rest.starts_with("->") && rest.chars().next().is_some_and(|c| !is_separator(c)) {

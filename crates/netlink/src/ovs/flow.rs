@@ -4,11 +4,11 @@
 //! for byte: it tells the kernel also what a [`FlowKey`] cannot hold. [`FlowPut::new`] makes all of them from values.
 
 use super::{Ovs, SMALL_REPLY_BYTES, begin, open_body, u64s};
-use crate::actions::{ActionContext, ActionError, actions_to_bytes, parse_actions};
 use crate::error::Error;
 use crate::message::flag;
 use crate::pool::Dump;
 use crate::socket::{Asked, Message};
+use dpif::nlactions::{ActionContext, ActionError, actions_to_bytes, parse_actions};
 use dpif::{DpAction, FlowStats};
 use flow::nlattr::{AttrError, AttrWriter, Attrs};
 use flow::nlkey::{Fitness, KeyLimits, kernel_mask, key_to_bytes, mask_to_bytes, parse_key, parse_mask};
@@ -58,7 +58,7 @@ pub struct FlowPut {
     pub key: Vec<u8>,
     /// Which bits count, as attributes ([`flow::nlkey::mask_to_bytes`]); `None`: all bits.
     pub mask: Option<Vec<u8>>,
-    /// What to do, as attributes ([`crate::actions::actions_to_bytes`]). The kernel checks them against what is matched: headers are
+    /// What to do, as attributes ([`dpif::nlactions::actions_to_bytes`]). The kernel checks them against what is matched: headers are
     /// rewritten only where the mask has their EtherType and protocol.
     pub actions: Vec<u8>,
     /// Make or change.
@@ -352,7 +352,7 @@ impl FlowName {
     fn reply_bytes(&self, parts: FlowParts) -> usize {
         match self {
             FlowName::Ufid(_) if !parts.actions => SMALL_REPLY_BYTES,
-            _ => FULL_REPLY_BYTES,
+            FlowName::Ufid(_) | FlowName::Key(_) => FULL_REPLY_BYTES,
         }
     }
 }

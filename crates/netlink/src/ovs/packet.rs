@@ -1,11 +1,11 @@
 //! Family `ovs_packet`: packets up to userspace and down again.
 
 use super::{Ovs, begin, open_body};
-use crate::cookie::{CookieError, CookieInfo, parse_cookie};
 use crate::error::Error;
 use crate::message::split;
 use crate::raw::{self, BATCH_MAX, Received};
 use crate::socket::{Asked, Message, Socket};
+use dpif::cookie::{CookieError, CookieInfo, parse_cookie};
 use flow::FlowKey;
 use flow::nlattr::AttrError;
 use flow::nlkey::{Fitness, parse_key};
@@ -20,7 +20,7 @@ pub struct Execute<'a> {
     /// Its metadata as attributes: those of its upcall, or [`flow::nlkey::key_to_bytes`]; the kernel reads headers from the frame.
     /// Without an input port the packet comes from nowhere.
     pub key: Vec<u8>,
-    /// What to do, as attributes ([`crate::actions::actions_to_bytes`]).
+    /// What to do, as attributes ([`dpif::nlactions::actions_to_bytes`]).
     pub actions: Vec<u8>,
     /// It is a trial: the kernel is not to log what it does not like.
     pub probe: bool,

@@ -1,14 +1,16 @@
 //! Flows of all shapes.
 
 use crate::{LIMIT, Switch, in_namespace, is_quiet, with_switch};
+use dpif::actions::{CloneAction, DropAction, Output, PopVlan, PushVlan, Recirc, Sample, Trunc, Userspace};
 use dpif::{
-    DpAction, EthSet, Ipv4Set, Ipv6Set, Masked, PortsSet, SetAction, UserCookie, XlateDrop, slow_reason,
+    DpAction, EthSet, Ipv4Set, Ipv6Set, Masked, PortsSet, SetAction, UserCookie, XlateDrop, nlactions,
+    slow_reason,
 };
 use flow::extract::{Metadata, extract};
 use flow::nlkey::{Fitness, KeyLimits, kernel_mask, mask_fits};
 use flow::{FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, RecircId, Tunnel, Ufid, nw_frag, tunnel_flags};
+use netlink::Error;
 use netlink::ovs::{FlowDel, FlowGet, FlowMode, FlowName, FlowParts, FlowPut, FlowReply, Reply, Request};
-use netlink::{Error, actions};
 
 /// Frames of all kinds, by name: the corpus of the extraction.
 pub(crate) fn frames() -> Vec<(String, Vec<u8>)> {
@@ -141,7 +143,7 @@ fn the_kernel_takes_every_shape_of_mask_and_tells_it_back() {
                 count += 1;
                 let what = format!("{frame_name}, mask of {mask_name}");
                 let ufid = Ufid(0x0123_4567_89ab_cdef << 64 | count);
-                let actions = [DpAction::Output(s.near.number)];
+                let actions = [DpAction::Output(Output(s.near.number))];
                 let put = s.put(ufid, &key, &mask, &actions);
                 one(s, Request::FlowPut(put)).unwrap_or_else(|e| panic!("{what}: {e}\n{key:?}\n{mask:?}"));
                 let flow = get(s, ufid, FlowParts::ALL).unwrap();
@@ -207,9 +209,9 @@ fn tunnels_are_held_and_set_as_written() {
             let mask = FlowKey::from_mask(&Mask(flow), &key);
             let actions = [
                 DpAction::Set(SetAction::Tunnel(tunnel)),
-                DpAction::Output(s.near.number),
+                DpAction::Output(Output(s.near.number)),
                 DpAction::Set(SetAction::Tunnel(Tunnel { ttl: 0, flags: 0, id: 0, ..v6 })),
-                DpAction::Output(s.near.number),
+                DpAction::Output(Output(s.near.number)),
             ];
             one(s, Request::FlowPut(s.put(Ufid(1), &key, &mask, &actions)))
                 .unwrap_or_else(|e| panic!("{tunnel:?} {mask:?}: {e}"));
@@ -319,7 +321,7 @@ fn some_flows(s: &Switch<'_>, count: u128) -> Vec<FlowPut> {
             Ufid(n << 64 | 0xfeed),
             &key,
             &FlowKey::from_mask(&mask, &key),
-            &[DpAction::Output(s.near.number)],
+            &[DpAction::Output(Output(s.near.number))],
         )
     };
     (0..count).map(put).collect()
@@ -456,20 +458,22 @@ fn all_actions(s: &Switch<'_>) -> Vec<DpAction> {
         DpAction::Set(SetAction::Eth(eth)),
         DpAction::Set(SetAction::Ipv4(v4)),
         DpAction::Set(SetAction::Tcp(ports(80))),
-        DpAction::Userspace(UserCookie::SlowPath { reasons: slow_reason::ACTION | slow_reason::PROTOCOL }),
-        DpAction::Userspace(UserCookie::Controller(controller)),
-        DpAction::Trunc(100),
-        DpAction::Output(s.near.number),
-        DpAction::Clone(vec![
-            DpAction::PushVlan { tpid: 0x88a8, tci: 0x3005 },
-            DpAction::Output(s.near.number),
-            DpAction::PopVlan,
-        ]),
-        DpAction::Sample {
+        DpAction::Userspace(Userspace(UserCookie::SlowPath {
+            reasons: slow_reason::ACTION | slow_reason::PROTOCOL,
+        })),
+        DpAction::Userspace(Userspace(UserCookie::Controller(controller))),
+        DpAction::Trunc(Trunc(100)),
+        DpAction::Output(Output(s.near.number)),
+        DpAction::Clone(CloneAction(vec![
+            DpAction::PushVlan(PushVlan { tpid: 0x88a8, tci: 0x3005 }),
+            DpAction::Output(Output(s.near.number)),
+            DpAction::PopVlan(PopVlan),
+        ])),
+        DpAction::Sample(Sample {
             probability: u32::MAX / 2,
-            actions: vec![DpAction::Clone(vec![DpAction::Output(s.near.number)])],
-        },
-        DpAction::Recirc(RecircId(77)),
+            actions: vec![DpAction::Clone(CloneAction(vec![DpAction::Output(Output(s.near.number))]))],
+        }),
+        DpAction::Recirc(Recirc(RecircId(77))),
     ]
 }
 
@@ -486,10 +490,10 @@ fn the_kernel_takes_all_actions_and_tells_them_back() {
         };
         let cases = [
             ("tcp", all_actions(s)),
-            ("udp", vec![DpAction::Set(SetAction::Udp(ports)), DpAction::Output(s.near.number)]),
-            ("sctp", vec![DpAction::Set(SetAction::Sctp(ports)), DpAction::Output(s.near.number)]),
-            ("ipv6", vec![DpAction::Set(SetAction::Ipv6(v6)), DpAction::Output(s.near.number)]),
-            ("vlan", vec![DpAction::PopVlan, DpAction::Output(s.near.number)]),
+            ("udp", vec![DpAction::Set(SetAction::Udp(ports)), DpAction::Output(Output(s.near.number))]),
+            ("sctp", vec![DpAction::Set(SetAction::Sctp(ports)), DpAction::Output(Output(s.near.number))]),
+            ("ipv6", vec![DpAction::Set(SetAction::Ipv6(v6)), DpAction::Output(Output(s.near.number))]),
+            ("vlan", vec![DpAction::PopVlan(PopVlan), DpAction::Output(Output(s.near.number))]),
             ("arp", vec![]),
         ];
         for (name, actions) in cases {
@@ -515,8 +519,8 @@ fn drops_with_a_reason_are_taken_or_refused() {
     with_switch(|s| {
         let key = key_of(&frames()[0].1, s.far.number.0);
         let mask = FlowKey::from_mask(&Mask::none(), &key);
-        let context = actions::ActionContext { explicit_drop: true, ..s.context() };
-        let drop = [DpAction::Drop(XlateDrop::TooManyResubmits)];
+        let context = nlactions::ActionContext { explicit_drop: true, ..s.context() };
+        let drop = [DpAction::Drop(DropAction(XlateDrop::TooManyResubmits))];
         let put = FlowPut::new(Ufid(1), &key, &mask, &drop, &KeyLimits::LINUX, &context).unwrap();
         match one(s, Request::FlowPut(FlowPut { probe: true, ..put })) {
             Ok(_) => assert_eq!(get(s, Ufid(1), FlowParts::ALL).unwrap().dp_actions().unwrap(), drop),

@@ -9,15 +9,16 @@ mod meters;
 mod others;
 mod upcalls;
 
+use dpif::actions::Output;
 use netlink::ovs::{
     DpName, DpNew, Execute, FlowMode, FlowPut, RawUpcall, RecvError, Request, UpcallBuffer, VportInfo,
     VportKind, VportNew, features,
 };
-use netlink::{Ovs, UpcallSocket, actions};
+use netlink::{Ovs, UpcallSocket};
 use std::time::Duration;
 use testkit::Netns;
 
-use dpif::DpAction;
+use dpif::{DpAction, nlactions};
 use flow::nlkey::KeyLimits;
 use flow::{DpPort, FlowKey, KeyMask, OfPort, Ufid};
 
@@ -89,8 +90,8 @@ impl Switch<'_> {
     }
 
     /// What userspace actions of the tests carry beside their cookie.
-    pub(crate) fn context(&self) -> actions::ActionContext {
-        actions::ActionContext {
+    pub(crate) fn context(&self) -> nlactions::ActionContext {
+        nlactions::ActionContext {
             upcall_pid: self.upcalls.pid(),
             in_port: OfPort(7),
             bridge: *b"0123456789abcdef",
@@ -110,7 +111,7 @@ impl Switch<'_> {
         Request::Execute(Execute {
             packet: frame,
             key: flow::nlkey::key_to_bytes(&nowhere, &KeyLimits::LINUX),
-            actions: actions::actions_to_bytes(actions, &self.context()).unwrap(),
+            actions: nlactions::actions_to_bytes(actions, &self.context()).unwrap(),
             probe: false,
             mru: None,
             hash: None,
@@ -120,7 +121,7 @@ impl Switch<'_> {
 
     /// Sends a frame out of the near port: it comes in by the far one.
     pub(crate) fn send(&self, frame: &[u8]) {
-        let out = self.execute(frame, &[DpAction::Output(self.near.number)]);
+        let out = self.execute(frame, &[DpAction::Output(Output(self.near.number))]);
         self.ovs.operate_one(self.dp, out).unwrap();
     }
 

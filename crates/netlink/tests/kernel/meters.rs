@@ -1,6 +1,7 @@
 //! Meters and limits of connections.
 
 use crate::with_switch;
+use dpif::actions::{Meter, Output};
 use dpif::{CtLimit, CtZone, DpAction, MeterBand, MeterConfig};
 
 #[test]
@@ -17,7 +18,7 @@ fn meters_are_set_read_and_removed() {
         assert_eq!((fresh.id, fresh.stats.packets, fresh.stats.bands.len()), (3, 0, 1));
         let frame = [&[2; 12][..], &[0x88, 0xb5], &[0; 50]].concat();
         for _ in 0..10 {
-            let through = [DpAction::Meter(3), DpAction::Output(s.near.number)];
+            let through = [DpAction::Meter(Meter(3)), DpAction::Output(Output(s.near.number))];
             s.ovs.operate_one(s.dp, s.execute(&frame, &through)).unwrap();
         }
         let reply = s.ovs.meter_get(s.dp, 3).unwrap();

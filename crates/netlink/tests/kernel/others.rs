@@ -3,6 +3,7 @@
 
 use crate::flows::{del, frames, get, key_of, one};
 use crate::{Switch, with_switch};
+use dpif::actions::CheckPktLen;
 use dpif::text::{NumbersOnly, format_actions, parse_actions};
 use dpif::{CtAction, CtCommit, CtNat, DpAction};
 use flow::{FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, Ufid};
@@ -57,8 +58,8 @@ fn actions_of_others_are_told_back_and_shown_as_stock_tools_do() {
             let key = key_of(&frame(name), s.far.number.0);
             let mut wanted = actions(text);
             // Text has no word for an empty list but this.
-            if let DpAction::CheckPktLen { less, .. } = &mut wanted[0]
-                && let DpAction::CheckPktLen { greater, .. } = &mut less[0]
+            if let DpAction::CheckPktLen(CheckPktLen { less, .. }) = &mut wanted[0]
+                && let DpAction::CheckPktLen(CheckPktLen { greater, .. }) = &mut less[0]
             {
                 greater.clear();
             }

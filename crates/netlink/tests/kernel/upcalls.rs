@@ -1,12 +1,12 @@
 //! Packets up and down.
 
 use crate::{LIMIT, NO_PORT, next_upcall, with_switch};
-use dpif::{DpAction, Masked, PortsSet, SetAction, UserCookie, slow_reason};
+use dpif::actions::{Output, PushVlan, Trunc, Userspace};
+use dpif::{DpAction, Masked, PortsSet, SetAction, UserCookie, cookie, nlactions, slow_reason};
 use flow::{DpPort, OfPort};
 use netlink::ovs::{
     DpName, DpSet, Execute, RecvError, Reply, Request, UpcallBuffer, UpcallCmd, VportSet, features,
 };
-use netlink::{actions, cookie};
 
 /// A frame of that size, numbered.
 fn frame(number: u32, bytes: usize) -> Vec<u8> {
@@ -26,7 +26,8 @@ fn a_miss_and_a_userspace_action_come_up() {
             assert_eq!(u.flow_key(2).unwrap().0.in_port(), s.far.number);
         });
         let why = UserCookie::SlowPath { reasons: slow_reason::CONTROLLER | slow_reason::ACTION };
-        let up = [DpAction::PushVlan { tpid: 0x8100, tci: 0x1005 }, DpAction::Userspace(why)];
+        let up =
+            [DpAction::PushVlan(PushVlan { tpid: 0x8100, tci: 0x1005 }), DpAction::Userspace(Userspace(why))];
         let done = s.ovs.operate_one(s.dp, s.execute(&frame(2, 64), &up)).unwrap();
         assert_eq!(done, Reply::Done);
         s.next_upcall(|u| {
@@ -38,7 +39,7 @@ fn a_miss_and_a_userspace_action_come_up() {
             assert_eq!(u.flow_key(2).unwrap().0.in_port(), DpPort::NONE);
         });
         // One that was cut says how long it was.
-        let cut = [DpAction::Trunc(20), DpAction::Userspace(why)];
+        let cut = [DpAction::Trunc(Trunc(20)), DpAction::Userspace(Userspace(why))];
         s.ovs.operate_one(s.dp, s.execute(&frame(3, 64), &cut)).unwrap();
         s.next_upcall(|u| assert_eq!((u.packet.len(), u.len_bytes), (20, Some(64))));
     });
@@ -52,7 +53,7 @@ fn what_cannot_be_executed_is_an_error_of_its_own() {
             Masked { value: PortsSet { src: 1, dst: 2 }, mask: PortsSet { src: 0xffff, dst: 0xffff } };
         // There are no ports in this frame.
         let bad = s.execute(&bytes, &[DpAction::Set(SetAction::Tcp(ports))]);
-        let good = s.execute(&bytes, &[DpAction::Output(s.near.number)]);
+        let good = s.execute(&bytes, &[DpAction::Output(Output(s.near.number))]);
         let replies = s.ovs.operate(s.dp, &[bad, good]);
         assert!(
             replies[0]
@@ -133,10 +134,10 @@ fn upcalls_go_to_a_socket_by_processor() {
         };
         assert_eq!(info.user_features, features::UNALIGNED | features::DISPATCH_UPCALL_PER_CPU);
         s.send(&frame(1, 64));
-        let context = actions::ActionContext { upcall_pid: u32::MAX, ..s.context() };
-        let up = [DpAction::Userspace(UserCookie::SlowPath { reasons: 0 })];
+        let context = nlactions::ActionContext { upcall_pid: u32::MAX, ..s.context() };
+        let up = [DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons: 0 }))];
         let Request::Execute(execute) = s.execute(b"0123456789abcdef", &[]) else { unreachable!() };
-        let execute = Execute { actions: actions::actions_to_bytes(&up, &context).unwrap(), ..execute };
+        let execute = Execute { actions: nlactions::actions_to_bytes(&up, &context).unwrap(), ..execute };
         s.ovs.operate_one(s.dp, Request::Execute(execute)).unwrap();
         let mut buffer = UpcallBuffer::new(4);
         let mut seen = Vec::new();

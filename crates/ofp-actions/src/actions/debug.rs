@@ -11,37 +11,11 @@ pub struct DebugRecirc;
 pub struct DebugSlow;
 
 impl OfAction for DebugRecirc {
-    const NAMES: &'static [&'static str] = &["debug_recirc"];
-    const ROWS: &'static [Row] = &[nx(255, Len::Is(16), |_| Ok(DebugRecirc.into()))];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
-
-    fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
-        nicira_plain(w, 255);
-    }
-
-    fn parse(_text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(DebugRecirc.into());
-        Ok(())
-    }
-
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        "debug_recirc".into()
-    }
+    nicira_word!(DebugRecirc, "debug_recirc", 255);
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
         if checker.cx.debug_actions { Ok(()) } else { Err(ErrorKind::BacBadExpType) }
     }
-
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Never
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
 
     fn translate<X: Translator>(&self, x: &mut X) {
         x.freeze();
@@ -49,37 +23,11 @@ impl OfAction for DebugRecirc {
 }
 
 impl OfAction for DebugSlow {
-    const NAMES: &'static [&'static str] = &["debug_slow"];
-    const ROWS: &'static [Row] = &[nx(254, Len::Is(16), |_| Ok(DebugSlow.into()))];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
-
-    fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
-        nicira_plain(w, 254);
-    }
-
-    fn parse(_text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(DebugSlow.into());
-        Ok(())
-    }
-
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        "debug_slow".into()
-    }
+    nicira_word!(DebugSlow, "debug_slow", 254);
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
         if checker.cx.debug_actions { Ok(()) } else { Err(ErrorKind::BacBadExpType) }
     }
-
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Never
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
 
     fn translate<X: Translator>(&self, x: &mut X) {
         x.stay_slow();

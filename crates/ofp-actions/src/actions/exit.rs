@@ -7,37 +7,11 @@ use super::prelude::*;
 pub struct Exit;
 
 impl OfAction for Exit {
-    const NAMES: &'static [&'static str] = &["exit"];
-    const ROWS: &'static [Row] = &[nx(17, Len::Is(16), |_| Ok(Exit.into()))];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
-
-    fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
-        nicira_plain(w, 17);
-    }
-
-    fn parse(_text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(Exit.into());
-        Ok(())
-    }
-
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        "exit".into()
-    }
+    nicira_word!(Exit, "exit", 17);
 
     fn check(&self, _checker: &mut Checker<'_>) -> Res<()> {
         Ok(())
     }
-
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Never
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
 
     fn translate<X: Translator>(&self, x: &mut X) {
         x.exit();

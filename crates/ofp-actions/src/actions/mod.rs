@@ -1,5 +1,57 @@
 //! The actions, one file each; families of one shape share a file.
 
+/// Answers of an action that writes a field: later actions can undo it, an action set keeps it among the rewrites, `ovs-ofctl` checks
+/// nothing, and it refers to nothing.
+macro_rules! writes_a_field {
+    () => {
+        const STAGE: Stage = Stage::Apply;
+        const REVERSIBLE: bool = true;
+
+        fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn set_place(&self) -> SetPlace {
+            SetPlace::Rewrite
+        }
+
+        fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
+    };
+}
+
+/// Answers of a Nicira action of one word and no argument, which no action set may hold.
+macro_rules! nicira_word {
+    ($action:ident, $name:literal, $subtype:literal) => {
+        const NAMES: &'static [&'static str] = &[$name];
+        const ROWS: &'static [Row] = &[nx($subtype, Len::Is(16), |_| Ok($action.into()))];
+        const STAGE: Stage = Stage::Apply;
+        const REVERSIBLE: bool = true;
+
+        fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
+            nicira_plain(w, $subtype);
+        }
+
+        fn parse(_text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
+            out.push($action.into());
+            Ok(())
+        }
+
+        fn format(&self, _ports: &dyn PortNames) -> String {
+            $name.into()
+        }
+
+        fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn set_place(&self) -> SetPlace {
+            SetPlace::Never
+        }
+
+        fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
+    };
+}
+
 mod clear_actions;
 mod controller;
 mod debug;

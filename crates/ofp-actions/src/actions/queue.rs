@@ -158,37 +158,11 @@ impl OfAction for SetQueue {
 }
 
 impl OfAction for PopQueue {
-    const NAMES: &'static [&'static str] = &["pop_queue"];
-    const ROWS: &'static [Row] = &[nx(5, Len::Is(16), |_| Ok(PopQueue.into()))];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
-
-    fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
-        nicira_plain(w, 5);
-    }
-
-    fn parse(_text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(PopQueue.into());
-        Ok(())
-    }
-
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        "pop_queue".into()
-    }
+    nicira_word!(PopQueue, "pop_queue", 5);
 
     fn check(&self, _checker: &mut Checker<'_>) -> Res<()> {
         Ok(())
     }
-
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Never
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
 
     /// The packet has the priority again that it came with.
     fn translate<X: Translator>(&self, x: &mut X) {

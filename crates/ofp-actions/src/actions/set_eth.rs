@@ -7,14 +7,6 @@ use crate::translate::set_whole;
 use flow::MacAddr;
 use flow::fields::FieldId;
 
-/// Sets the source (`OFPAT_SET_DL_SRC`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SetEthSrc(pub MacAddr);
-
-/// Sets the destination (`OFPAT_SET_DL_DST`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SetEthDst(pub MacAddr);
-
 fn put(w: &mut Writer, ty10: u16, field: FieldId, mac: MacAddr) {
     if w.version == Version::V10 {
         standard(w, ty10, |w| {
@@ -26,78 +18,48 @@ fn put(w: &mut Writer, ty10: u16, field: FieldId, mac: MacAddr) {
     }
 }
 
-impl OfAction for SetEthSrc {
-    const NAMES: &'static [&'static str] = &["mod_dl_src"];
-    const ROWS: &'static [Row] = &[of10(4, 16, |r| Ok(SetEthSrc(MacAddr(r.array()?)).into()))];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
+/// A setter of one address: name, type in OpenFlow 1.0, field.
+macro_rules! set_address {
+    ($(#[$doc:meta])* $action:ident, $name:literal, $ty:literal, $field:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub struct $action(pub MacAddr);
 
-    fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
-        put(w, 4, FieldId::EthSrc, self.0);
-    }
+        impl OfAction for $action {
+            const NAMES: &'static [&'static str] = &[$name];
+            const ROWS: &'static [Row] = &[of10($ty, 16, |r| Ok($action(MacAddr(r.array()?)).into()))];
+            writes_a_field!();
 
-    fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(SetEthSrc(mac(text.value())?).into());
-        Ok(())
-    }
+            fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
+                put(w, $ty, FieldId::$field, self.0);
+            }
 
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        format!("mod_dl_src:{}", self.0)
-    }
+            fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
+                out.push($action(mac(text.value())?).into());
+                Ok(())
+            }
 
-    fn check(&self, _checker: &mut Checker<'_>) -> Res<()> {
-        Ok(())
-    }
+            fn format(&self, _ports: &dyn PortNames) -> String {
+                format!("{}:{}", $name, self.0)
+            }
 
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
+            fn check(&self, _checker: &mut Checker<'_>) -> Res<()> {
+                Ok(())
+            }
 
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Rewrite
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
-
-    fn translate<X: Translator>(&self, x: &mut X) {
-        set_whole(x, FieldId::EthSrc, self.0.to_u64().into());
-    }
+            fn translate<X: Translator>(&self, x: &mut X) {
+                set_whole(x, FieldId::$field, self.0.to_u64().into());
+            }
+        }
+    };
 }
 
-impl OfAction for SetEthDst {
-    const NAMES: &'static [&'static str] = &["mod_dl_dst"];
-    const ROWS: &'static [Row] = &[of10(5, 16, |r| Ok(SetEthDst(MacAddr(r.array()?)).into()))];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
+set_address! {
+    /// Sets the source (`OFPAT_SET_DL_SRC`).
+    SetEthSrc, "mod_dl_src", 4, EthSrc
+}
 
-    fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
-        put(w, 5, FieldId::EthDst, self.0);
-    }
-
-    fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(SetEthDst(mac(text.value())?).into());
-        Ok(())
-    }
-
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        format!("mod_dl_dst:{}", self.0)
-    }
-
-    fn check(&self, _checker: &mut Checker<'_>) -> Res<()> {
-        Ok(())
-    }
-
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Rewrite
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
-
-    fn translate<X: Translator>(&self, x: &mut X) {
-        set_whole(x, FieldId::EthDst, self.0.to_u64().into());
-    }
+set_address! {
+    /// Sets the destination (`OFPAT_SET_DL_DST`).
+    SetEthDst, "mod_dl_dst", 5, EthDst
 }

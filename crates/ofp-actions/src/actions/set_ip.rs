@@ -24,8 +24,7 @@ impl OfAction for SetIpDscp {
     const NAMES: &'static [&'static str] = &["mod_nw_tos"];
     const ROWS: &'static [Row] =
         &[of10(8, 8, |r| Ok(SetIpDscp(limited(r.u8()?.into(), 0xfc)? as u8).into()))];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
+    writes_a_field!();
 
     fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
         if w.version == Version::V10 {
@@ -52,16 +51,6 @@ impl OfAction for SetIpDscp {
         checker.fits(checker.flow.is_ip())
     }
 
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Rewrite
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
-
     fn translate<X: Translator>(&self, x: &mut X) {
         set_nw(x, FieldId::IpDscp, (self.0 >> 2).into());
     }
@@ -70,8 +59,7 @@ impl OfAction for SetIpDscp {
 impl OfAction for SetIpEcn {
     const NAMES: &'static [&'static str] = &["mod_nw_ecn"];
     const ROWS: &'static [Row] = &[];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
+    writes_a_field!();
 
     fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
         if w.version == Version::V10 {
@@ -94,16 +82,6 @@ impl OfAction for SetIpEcn {
         checker.fits(checker.flow.is_ip())
     }
 
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Rewrite
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
-
     fn translate<X: Translator>(&self, x: &mut X) {
         set_nw(x, FieldId::NwEcn, self.0.into());
     }
@@ -112,8 +90,7 @@ impl OfAction for SetIpEcn {
 impl OfAction for SetIpTtl {
     const NAMES: &'static [&'static str] = &["mod_nw_ttl", "set_nw_ttl"];
     const ROWS: &'static [Row] = &[of11(23, Len::Is(8), |r| Ok(SetIpTtl(r.u8()?).into()))];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
+    writes_a_field!();
 
     fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
         if w.version == Version::V10 {
@@ -135,16 +112,6 @@ impl OfAction for SetIpTtl {
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
         checker.fits(checker.flow.is_ip())
     }
-
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Rewrite
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
 
     fn translate<X: Translator>(&self, x: &mut X) {
         set_nw(x, FieldId::NwTtl, self.0.into());

@@ -8,14 +8,6 @@ use flow::fields::FieldId;
 use flow::text;
 use packet::headers::ETH_TYPE_IP;
 
-/// Sets the source (`OFPAT_SET_NW_SRC`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SetIpv4Src(pub u32);
-
-/// Sets the destination (`OFPAT_SET_NW_DST`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SetIpv4Dst(pub u32);
-
 fn put(w: &mut Writer, ty10: u16, field: FieldId, address: u32) {
     if w.version == Version::V10 {
         standard(w, ty10, |w| w.u32(address));
@@ -24,78 +16,48 @@ fn put(w: &mut Writer, ty10: u16, field: FieldId, address: u32) {
     }
 }
 
-impl OfAction for SetIpv4Src {
-    const NAMES: &'static [&'static str] = &["mod_nw_src"];
-    const ROWS: &'static [Row] = &[of10(6, 8, |r| Ok(SetIpv4Src(r.u32()?).into()))];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
+/// A setter of one address: name, type in OpenFlow 1.0, field.
+macro_rules! set_address {
+    ($(#[$doc:meta])* $action:ident, $name:literal, $ty:literal, $field:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub struct $action(pub u32);
 
-    fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
-        put(w, 6, FieldId::IpSrc, self.0);
-    }
+        impl OfAction for $action {
+            const NAMES: &'static [&'static str] = &[$name];
+            const ROWS: &'static [Row] = &[of10($ty, 8, |r| Ok($action(r.u32()?).into()))];
+            writes_a_field!();
 
-    fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(SetIpv4Src(ipv4(text.value())?).into());
-        Ok(())
-    }
+            fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
+                put(w, $ty, FieldId::$field, self.0);
+            }
 
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        format!("mod_nw_src:{}", text::ipv4(self.0))
-    }
+            fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
+                out.push($action(ipv4(text.value())?).into());
+                Ok(())
+            }
 
-    fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(checker.flow.dl_type == ETH_TYPE_IP)
-    }
+            fn format(&self, _ports: &dyn PortNames) -> String {
+                format!("{}:{}", $name, text::ipv4(self.0))
+            }
 
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
+            fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
+                checker.fits(checker.flow.dl_type == ETH_TYPE_IP)
+            }
 
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Rewrite
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
-
-    fn translate<X: Translator>(&self, x: &mut X) {
-        set_nw(x, FieldId::IpSrc, self.0.into());
-    }
+            fn translate<X: Translator>(&self, x: &mut X) {
+                set_nw(x, FieldId::$field, self.0.into());
+            }
+        }
+    };
 }
 
-impl OfAction for SetIpv4Dst {
-    const NAMES: &'static [&'static str] = &["mod_nw_dst"];
-    const ROWS: &'static [Row] = &[of10(7, 8, |r| Ok(SetIpv4Dst(r.u32()?).into()))];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
+set_address! {
+    /// Sets the source (`OFPAT_SET_NW_SRC`).
+    SetIpv4Src, "mod_nw_src", 6, IpSrc
+}
 
-    fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
-        put(w, 7, FieldId::IpDst, self.0);
-    }
-
-    fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(SetIpv4Dst(ipv4(text.value())?).into());
-        Ok(())
-    }
-
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        format!("mod_nw_dst:{}", text::ipv4(self.0))
-    }
-
-    fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(checker.flow.dl_type == ETH_TYPE_IP)
-    }
-
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Rewrite
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
-
-    fn translate<X: Translator>(&self, x: &mut X) {
-        set_nw(x, FieldId::IpDst, self.0.into());
-    }
+set_address! {
+    /// Sets the destination (`OFPAT_SET_NW_DST`).
+    SetIpv4Dst, "mod_nw_dst", 7, IpDst
 }

@@ -8,14 +8,6 @@ use flow::text::number::u16_named;
 use flow::{Flow, nw_frag};
 use packet::headers::{IPPROTO_SCTP, IPPROTO_TCP, IPPROTO_UDP};
 
-/// Sets the source port (`OFPAT_SET_TP_SRC`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SetL4Src(pub u16);
-
-/// Sets the destination port (`OFPAT_SET_TP_DST`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SetL4Dst(pub u16);
-
 /// A port field of each protocol.
 struct PortFields {
     tcp: FieldId,
@@ -59,78 +51,48 @@ fn set(x: &mut impl Translator, fields: &PortFields, port: u16) {
     }
 }
 
-impl OfAction for SetL4Src {
-    const NAMES: &'static [&'static str] = &["mod_tp_src"];
-    const ROWS: &'static [Row] = &[of10(9, 8, |r| Ok(SetL4Src(r.u16()?).into()))];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
+/// A setter of one port: name, words for it in errors, type in OpenFlow 1.0, fields.
+macro_rules! set_port {
+    ($(#[$doc:meta])* $action:ident, $name:literal, $words:literal, $ty:literal, $fields:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub struct $action(pub u16);
 
-    fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
-        put(w, cx, 9, &SRC, self.0);
-    }
+        impl OfAction for $action {
+            const NAMES: &'static [&'static str] = &[$name];
+            const ROWS: &'static [Row] = &[of10($ty, 8, |r| Ok($action(r.u16()?).into()))];
+            writes_a_field!();
 
-    fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(SetL4Src(u16_named(text.value(), "source port")?).into());
-        Ok(())
-    }
+            fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
+                put(w, cx, $ty, &$fields, self.0);
+            }
 
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        format!("mod_tp_src:{}", self.0)
-    }
+            fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
+                out.push($action(u16_named(text.value(), $words)?).into());
+                Ok(())
+            }
 
-    fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(has_ports(&checker.flow))
-    }
+            fn format(&self, _ports: &dyn PortNames) -> String {
+                format!("{}:{}", $name, self.0)
+            }
 
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
+            fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
+                checker.fits(has_ports(&checker.flow))
+            }
 
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Rewrite
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
-
-    fn translate<X: Translator>(&self, x: &mut X) {
-        set(x, &SRC, self.0);
-    }
+            fn translate<X: Translator>(&self, x: &mut X) {
+                set(x, &$fields, self.0);
+            }
+        }
+    };
 }
 
-impl OfAction for SetL4Dst {
-    const NAMES: &'static [&'static str] = &["mod_tp_dst"];
-    const ROWS: &'static [Row] = &[of10(10, 8, |r| Ok(SetL4Dst(r.u16()?).into()))];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
+set_port! {
+    /// Sets the source port (`OFPAT_SET_TP_SRC`).
+    SetL4Src, "mod_tp_src", "source port", 9, SRC
+}
 
-    fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
-        put(w, cx, 10, &DST, self.0);
-    }
-
-    fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(SetL4Dst(u16_named(text.value(), "destination port")?).into());
-        Ok(())
-    }
-
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        format!("mod_tp_dst:{}", self.0)
-    }
-
-    fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(has_ports(&checker.flow))
-    }
-
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Rewrite
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
-
-    fn translate<X: Translator>(&self, x: &mut X) {
-        set(x, &DST, self.0);
-    }
+set_port! {
+    /// Sets the destination port (`OFPAT_SET_TP_DST`).
+    SetL4Dst, "mod_tp_dst", "destination port", 10, DST
 }

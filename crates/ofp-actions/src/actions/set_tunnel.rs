@@ -34,8 +34,7 @@ fn read64(r: &mut Reader<'_>) -> Res<Action> {
 impl OfAction for SetTunnel {
     const NAMES: &'static [&'static str] = &["set_tunnel", "set_tunnel64"];
     const ROWS: &'static [Row] = &[nx(2, Len::Is(16), read), nx(9, Len::Is(24), read64)];
-    const STAGE: Stage = Stage::Apply;
-    const REVERSIBLE: bool = true;
+    writes_a_field!();
 
     fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
         if w.version != Version::V10 {
@@ -68,16 +67,6 @@ impl OfAction for SetTunnel {
     fn check(&self, _checker: &mut Checker<'_>) -> Res<()> {
         Ok(())
     }
-
-    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn set_place(&self) -> SetPlace {
-        SetPlace::Rewrite
-    }
-
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
 
     fn translate<X: Translator>(&self, x: &mut X) {
         x.state().0.tun_id = self.id;

@@ -127,12 +127,14 @@ fn unsupported_actions_are_named() {
         "encap(ethernet)",
         "sample(probability=1)",
         "check_pkt_larger(100)->reg0[0]",
+        "check_pkt_larger(100)->NXM_NX_REG0[0],output:1",
         "conjunction(1,1/2)",
     ] {
         let name = action.split([':', '(']).next().unwrap();
         assert_eq!(acted(action), format!("error: action {name} is not supported"));
     }
     assert!(acted("output(port=1,max_len=100)").contains("not supported"));
+    assert_eq!(acted("output(1)->reg0[0]"), "error: unknown action output");
     assert_eq!(acted("frobnicate:1"), "error: unknown action frobnicate");
 }
 

@@ -38,7 +38,7 @@ fn a_repeated_wire_form_does_not_compile() {
 
 #[test]
 fn a_repeated_name_does_not_compile() {
-    let row = NameRow { name: "", start: 0, stage: Stage::Apply, parse: |_, _| Ok(()) };
+    let row = NameRow { name: "", stage: Stage::Apply, parse: |_, _| Ok(()) };
     let distinct = |a: &'static str, b: &'static str| {
         names::are_distinct(&names::sorted::<2>(&[(&[a], row), (&[b], row)]))
     };
@@ -65,8 +65,10 @@ fn every_row_is_found_in_its_versions_alone() {
         assert!(rows::find(row.numbering, row.vendor + 1, row.ty, Version::V10).is_none());
     }
     assert!(rows::find(Numbering::Actions, 0, 500, Version::V13).is_none());
+    assert!(names::find("").is_none());
     for row in &NAMES {
         assert_eq!(names::find(row.name).map(|r| r.name), Some(row.name));
+        assert_eq!(names::find(&row.name.to_ascii_uppercase()).map(|r| r.name), Some(row.name));
         assert!(names::find(&format!("{}x", row.name)).is_none());
     }
 }

@@ -64,7 +64,9 @@ fn list(text: &str, ports: &dyn PortNames, scope: Scope) -> Parsed<Vec<Action>> 
         let before = out.len();
         if token.key.eq_ignore_ascii_case("drop") {
             dropped = Some(token.key);
-        } else if token.attached == Attached::ParensArrow || !parse_into(&token, ports, scope, &mut out)? {
+        } else if matches!(token.attached, Attached::ParensArrow(_))
+            || !parse_into(&token, ports, scope, &mut out)?
+        {
             return refuse_unknown(&token);
         }
         for action in &out[before..] {
@@ -86,14 +88,13 @@ fn list(text: &str, ports: &dyn PortNames, scope: Scope) -> Parsed<Vec<Action>> 
 
 /// Parses one action; whether its name is known.
 fn parse_into(token: &Token<'_>, ports: &dyn PortNames, scope: Scope, out: &mut Vec<Action>) -> Parsed<bool> {
-    let name = token.key.to_ascii_lowercase();
-    let Some(row) = names::find(&name) else {
+    let Some(row) = names::find(token.key) else {
         return parse_bare_port(token, ports, out);
     };
     if scope == Scope::ActionSet && row.stage > Stage::Apply {
-        return fail(token.key, format!("{name} instruction not allowed here"));
+        return fail(token.key, format!("{} instruction not allowed here", row.name));
     }
-    (row.parse)(&Argument { name: &name, token: *token, ports }, out)?;
+    (row.parse)(&Argument { name: row.name, token: *token, ports }, out)?;
     Ok(true)
 }
 

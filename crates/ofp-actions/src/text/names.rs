@@ -1,7 +1,7 @@
 //! The names of actions in text.
 
 use crate::action::{Argument, Stage};
-use crate::list::{Action, NAMES};
+use crate::list::{Action, INDEX, NAMES};
 use crate::rows::{Len, Row, nx, of11};
 use flow::text::Parsed;
 use ofp_wire::ErrorKind;
@@ -43,8 +43,6 @@ pub(crate) const REFUSED_ROWS: &[Row] = &[
 #[derive(Clone, Copy)]
 pub(crate) struct NameRow {
     pub(crate) name: &'static str,
-    /// Its first bytes, which mostly decide a comparison.
-    pub(crate) start: u64,
     pub(crate) stage: Stage,
     pub(crate) parse: fn(&Argument<'_>, &mut Vec<Action>) -> Parsed<()>,
 }
@@ -72,16 +70,6 @@ const fn precedes(a: &str, b: &str) -> bool {
     a.len() < b.len()
 }
 
-/// The first eight bytes of a name, zeros behind a shorter one: in the order of the names.
-const fn start(name: &str) -> u64 {
-    let (bytes, mut word, mut i) = (name.as_bytes(), 0, 0);
-    while i < 8 {
-        word = word << 8 | if i < bytes.len() { bytes[i] as u64 } else { 0 };
-        i += 1;
-    }
-    word
-}
-
 /// A row for each name, in alphabetical order.
 pub(crate) const fn sorted<const N: usize>(lists: &[(&[&'static str], NameRow)]) -> [NameRow; N] {
     let mut out = [lists[0].1; N];
@@ -90,7 +78,7 @@ pub(crate) const fn sorted<const N: usize>(lists: &[(&[&'static str], NameRow)])
         let mut j = 0;
         while j < lists[i].0.len() {
             let name = lists[i].0[j];
-            let row = NameRow { name, start: start(name), ..lists[i].1 };
+            let row = NameRow { name, ..lists[i].1 };
             let mut at = n;
             while at > 0 && precedes(row.name, out[at - 1].name) {
                 out[at] = out[at - 1];
@@ -125,9 +113,61 @@ pub(crate) const fn are_distinct(rows: &[NameRow]) -> bool {
     true
 }
 
-/// The row of a name in lower case.
+/// Slots of an [`Index`], and bits of a slot's number.
+const SLOTS: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 9;
+
+/// Finds names by a hash under which no two of them share a slot.
+pub(crate) struct Index {
+    multiplier: u64,
+    /// Places of rows; [`NO_ROW`] in empty slots.
+    places: [u8; SLOTS],
+}
+
+const NO_ROW: u8 = u8::MAX;
+
+/// Mixes all bytes of a short name, the first and the last eight of a longer one, whatever the case of their letters.
+const fn digest(name: &[u8]) -> u64 {
+    // The bit that tells lower from upper case.
+    const CASE: u64 = 0x2020_2020_2020_2020;
+    if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        let (first, last) = (u64::from_le_bytes(*first) | CASE, u64::from_le_bytes(*last) | CASE);
+        return first ^ last.rotate_left(23) ^ name.len() as u64;
+    }
+    let (mut word, mut i) = (0, 0);
+    while i < name.len() {
+        word = word << 8 | name[i] as u64;
+        i += 1;
+    }
+    word | CASE
+}
+
+const fn slot(multiplier: u64, name: &str) -> usize {
+    (digest(name.as_bytes()).wrapping_mul(multiplier) >> (u64::BITS - SLOT_BITS)) as usize
+}
+
+/// The index of the rows, found by trying multipliers.
+pub(crate) const fn index(rows: &[NameRow]) -> Index {
+    assert!(rows.len() < NO_ROW as usize, "there are more names than places");
+    let (mut multiplier, mut tries) = (0x9e37_79b9_7f4a_7c15_u64, 0);
+    while tries < 1000 {
+        let (mut places, mut i) = ([NO_ROW; SLOTS], 0);
+        while i < rows.len() && places[slot(multiplier, rows[i].name)] == NO_ROW {
+            places[slot(multiplier, rows[i].name)] = i as u8;
+            i += 1;
+        }
+        if i == rows.len() {
+            return Index { multiplier, places };
+        }
+        multiplier = multiplier.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(2);
+        tries += 1;
+    }
+    panic!("no multiplier tells the names apart");
+}
+
+/// The row of a name, whatever the case of its letters.
+#[inline]
 pub(crate) fn find(name: &str) -> Option<&'static NameRow> {
-    let start = start(name);
-    let order = |row: &NameRow| row.start.cmp(&start).then_with(|| row.name.cmp(name));
-    NAMES.binary_search_by(order).ok().map(|i| &NAMES[i])
+    let place = INDEX.places[slot(INDEX.multiplier, name)];
+    NAMES.get(usize::from(place)).filter(|row| row.name.eq_ignore_ascii_case(name))
 }

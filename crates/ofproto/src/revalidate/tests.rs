@@ -3,6 +3,7 @@
 use super::*;
 use crate::upcall::tests::{add_rule, backer_with, counted, miss_of};
 use crate::upcall::{handle, put_done};
+use dpif::actions::{DropAction, Output};
 use dpif::{Capabilities, DpAction, MeterConfig, PortInfo, PortSpec, PortStats};
 use flow::text::NoPortNames;
 use flow::{DpPort, TableId};
@@ -183,7 +184,7 @@ impl Rig {
 }
 
 fn out(port: u32) -> Vec<DpAction> {
-    vec![DpAction::Output(DpPort(port))]
+    vec![DpAction::Output(Output(DpPort(port)))]
 }
 
 #[test]
@@ -259,7 +260,7 @@ fn flows_are_kept_changed_or_deleted_as_the_rules_say() {
     assert_eq!(rig.dp.actions(), [out(2)]);
     rig.rule("actions=drop");
     rig.settle();
-    assert_eq!(rig.dp.actions(), [vec![DpAction::Drop(dpif::XlateDrop::Ok)]]);
+    assert_eq!(rig.dp.actions(), [vec![DpAction::Drop(DropAction(dpif::XlateDrop::Ok))]]);
     rig.rule("priority=40000,dl_dst=02:00:00:00:00:09 actions=2");
     rig.settle();
     assert!(rig.dp.actions().is_empty() && rig.backer.ukeys.is_empty());
@@ -271,7 +272,7 @@ fn a_flow_stays_while_its_mask_covers_what_is_looked_at() {
     rig.install(0x88cc, 1);
     rig.settle();
     let mask = rig.dp.masks();
-    let drop = vec![DpAction::Drop(dpif::XlateDrop::Ok)];
+    let drop = vec![DpAction::Drop(DropAction(dpif::XlateDrop::Ok))];
     let end = |rig: &Rig, line: &str| {
         let m = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).expect(line);
         let end = |b: &mut crate::view::BridgeView| {
@@ -329,7 +330,7 @@ fn a_change_that_comes_behind_a_newer_one_does_not_stay() {
     rig.dp.work();
     lock(&rig.dp.waiting).push(first);
     rig.dp.work();
-    assert_eq!(rig.dp.actions(), [vec![DpAction::Drop(dpif::XlateDrop::Ok)]]);
+    assert_eq!(rig.dp.actions(), [vec![DpAction::Drop(DropAction(dpif::XlateDrop::Ok))]]);
     rig.settle();
     assert_eq!(rig.dp.actions(), [out(2)]);
     assert!(rig.revalidator.is_settled(&rig.backer));
@@ -506,7 +507,7 @@ fn slow_flows_go_unchecked_while_rounds_are_long() {
     rig.install(0x88cc, 1);
     rig.rule("actions=drop");
     rig.settle();
-    assert_eq!(rig.dp.actions(), [vec![DpAction::Drop(dpif::XlateDrop::Ok)]]);
+    assert_eq!(rig.dp.actions(), [vec![DpAction::Drop(DropAction(dpif::XlateDrop::Ok))]]);
 }
 
 #[test]
@@ -547,7 +548,7 @@ fn a_flow_made_from_what_is_no_more_is_checked_as_soon_as_it_is_there() {
     assert!(put_done(&rig.backer, CORE, Ufid(1), true));
     assert_eq!(rig.dp.actions(), [out(2)]);
     rig.settle();
-    assert_eq!(rig.dp.actions(), [vec![DpAction::Drop(dpif::XlateDrop::Ok)]]);
+    assert_eq!(rig.dp.actions(), [vec![DpAction::Drop(DropAction(dpif::XlateDrop::Ok))]]);
     assert_eq!(rig.revalidator.rounds(), rounds, "one flow is no reason to look at all");
     // A flow of the present is left alone, and one whose mask is another now ends.
     rig.install(0x88cd, 2);

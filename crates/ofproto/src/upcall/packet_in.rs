@@ -11,8 +11,9 @@
 use crate::backer::Backer;
 use crate::events::PacketInEvent;
 use crate::view::View;
-use dpif::{ControllerCookie, DpAction, Upcall, UserCookie};
-use flow::FlowKey;
+use dpif::actions::{Executor, Goes, Rewrite, Userspace};
+use dpif::{ControllerCookie, DpAction, Upcall, UserCookie, XlateDrop};
+use flow::{DpPort, FlowKey, RecircId};
 use packet::Packet;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +27,11 @@ pub(super) struct Remaining {
 }
 
 fn for_controller(action: &DpAction) -> Option<&ControllerCookie> {
-    if let DpAction::Userspace(UserCookie::Controller(cookie)) = action { Some(cookie) } else { None }
+    if let DpAction::Userspace(Userspace(UserCookie::Controller(cookie))) = action {
+        Some(cookie)
+    } else {
+        None
+    }
 }
 
 /// The packet of an upcall on its way through its actions.
@@ -35,32 +40,59 @@ struct Frame<'a> {
     key: FlowKey,
 }
 
-impl Frame<'_> {
-    /// Whether the packet passes the action, as it stands then, for certain.
-    fn passes(&mut self, backer: &Backer, action: &DpAction) -> bool {
-        match action {
-            DpAction::Output(_) | DpAction::Recirc(_) => true,
-            DpAction::Set(_) | DpAction::PushVlan { .. } | DpAction::PopVlan => match &backer.rewrite {
-                Some(rewrite) => rewrite(self.packet.to_mut(), &mut self.key, action),
-                None => false,
-            },
-            DpAction::Userspace(_)
-            | DpAction::Trunc(_)
-            | DpAction::Meter(_)
-            | DpAction::Sample { .. }
-            | DpAction::Clone(_)
-            | DpAction::Drop(_)
-            | DpAction::Hash { .. }
-            | DpAction::PushMpls { .. }
-            | DpAction::PopMpls { .. }
-            | DpAction::Ct(_)
-            | DpAction::CtClear
-            | DpAction::PushEth { .. }
-            | DpAction::PopEth
-            | DpAction::CheckPktLen { .. }
-            | DpAction::DecTtl(_)
-            | DpAction::Foreign { .. } => false,
-        }
+/// A packet before an action: it passes, as it stands then, for certain, or is left to the datapath.
+struct Step<'a, 'p> {
+    backer: &'a Backer,
+    frame: &'a mut Frame<'p>,
+}
+
+/// Only the datapath knows whether the packet passes.
+struct Unsure;
+
+impl Executor for Step<'_, '_> {
+    type Packets = ();
+    type End = Unsure;
+
+    fn output(&mut self, (): (), _port: DpPort) -> Goes<Self> {
+        Ok(())
+    }
+
+    fn recirculate(&mut self, (): (), _id: RecircId) -> Goes<Self> {
+        Ok(())
+    }
+
+    fn rewrite(&mut self, (): (), rewrite: Rewrite<'_>) -> Goes<Self> {
+        let Some(change) = &self.backer.rewrite else { return Err(Unsure) };
+        let passes = change(self.frame.packet.to_mut(), &mut self.frame.key, rewrite);
+        if passes { Ok(()) } else { Err(Unsure) }
+    }
+
+    fn userspace(&mut self, (): (), _cookie: &UserCookie) -> Goes<Self> {
+        Err(Unsure)
+    }
+
+    fn truncate(&mut self, (): (), _bytes: u32) -> Goes<Self> {
+        Err(Unsure)
+    }
+
+    fn meter(&mut self, (): (), _id: u32) -> Goes<Self> {
+        Err(Unsure)
+    }
+
+    fn on_copies(&mut self, (): (), _actions: &[DpAction]) -> Goes<Self> {
+        Err(Unsure)
+    }
+
+    fn sample(&mut self, (): (), _probability: u32, _actions: &[DpAction]) -> Goes<Self> {
+        Err(Unsure)
+    }
+
+    fn drop_packets(&mut self, (): (), _reason: XlateDrop) -> Goes<Self> {
+        Err(Unsure)
+    }
+
+    fn unsupported(&mut self, (): ()) -> Goes<Self> {
+        Err(Unsure)
     }
 }
 
@@ -75,7 +107,7 @@ pub(super) fn take(backer: &Backer, view: &View, upcall: &Upcall, actions: Arc<[
     for action in &actions[..=last] {
         if let Some(cookie) = for_controller(action) {
             made(backer, view, &frame, *cookie);
-        } else if frame.passes(backer, action) {
+        } else if action.execute(&mut Step { backer, frame: &mut frame }, ()).is_ok() {
             rest.push(action.clone());
         } else {
             break;

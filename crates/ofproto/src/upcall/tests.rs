@@ -5,6 +5,7 @@ use crate::ports::{
     BridgeId, Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode,
 };
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
+use dpif::actions::{DropAction, Output, Userspace};
 use flow::extract::{Metadata, extract};
 use flow::text::NoPortNames;
 use flow::{DpPort, MacAddr, OfPort, TableId, Ufid};
@@ -109,7 +110,7 @@ fn a_miss_is_put_executed_and_credited() {
     assert_eq!((put.ufid, put.mode, execute.ticket), (Ufid(1), PutMode::Create, Some(dpif::Ticket(9))));
     assert_eq!(
         (&put.actions[..], &execute.actions[..]),
-        (&[DpAction::Output(DpPort(2))][..], &put.actions[..])
+        (&[DpAction::Output(Output(DpPort(2)))][..], &put.actions[..])
     );
     assert_eq!((backer.ukeys.len(), counted(&backer, bridge)), (1, 1));
     put_done(&backer, PmdId::Core(0), Ufid(1), false);
@@ -165,7 +166,7 @@ fn a_slow_flow_is_put_as_such_and_its_packets_do_not_count_again() {
     let cookie = UserCookie::SlowPath { reasons: dpif::slow_reason::ACTION };
     assert_eq!(
         (&put.actions[..], &execute.actions[..]),
-        (&[DpAction::Userspace(cookie)][..], &[DpAction::Output(DpPort(2))][..])
+        (&[DpAction::Userspace(Userspace(cookie))][..], &[DpAction::Output(Output(DpPort(2)))][..])
     );
     let upcall = Box::new(Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, 2) });
     let ops = handle(&backer, vec![upcall], 6);
@@ -192,7 +193,7 @@ fn an_action_that_the_datapath_lacks_makes_the_flow_slow() {
     assert!(matches!(put_of(&backer, 1)[..], [DpAction::Set(_), DpAction::Output(_)]));
     backer.capabilities.set_arp_nd_icmp = false;
     let slow = UserCookie::SlowPath { reasons: dpif::slow_reason::ACTION };
-    assert_eq!(put_of(&backer, 2), [DpAction::Userspace(slow)]);
+    assert_eq!(put_of(&backer, 2), [DpAction::Userspace(Userspace(slow))]);
 }
 
 #[test]
@@ -200,7 +201,7 @@ fn packets_for_controllers_are_queued_or_counted_as_lost() {
     let (backer, _) = backer_with("actions=controller");
     let ops = handle(&backer, vec![miss_of(0x88cc, 1)], 5);
     let Some(DpifOp::FlowPut(put)) = ops[&PmdId::Core(0)].first() else { panic!("{ops:?}") };
-    let [DpAction::Userspace(cookie)] = put.actions[..] else { panic!("{put:?}") };
+    let [DpAction::Userspace(Userspace(cookie))] = put.actions[..] else { panic!("{put:?}") };
     let told = || {
         let mut lengths = Vec::new();
         backer.route_packet_ins(usize::MAX, |event| lengths.push(event.cookie.max_len_bytes));
@@ -223,7 +224,7 @@ fn a_port_of_no_bridge_drops() {
     backer.remove_bridge(bridge);
     let ops = handle(&backer, vec![miss_of(0x88cc, 1)], 5);
     let Some(DpifOp::FlowPut(put)) = ops[&PmdId::Core(0)].first() else { panic!("{ops:?}") };
-    assert_eq!(put.actions[..], [DpAction::Drop(XlateDrop::BridgeNotFound)]);
+    assert_eq!(put.actions[..], [DpAction::Drop(DropAction(XlateDrop::BridgeNotFound))]);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::ctx::XlateCtx;
 use super::{MAX_ACTIONS, MAX_STACK};
-use dpif::{DpAction, XlateDrop, slow_reason};
+use dpif::actions::Meter;
+use dpif::{XlateDrop, slow_reason};
 use flow::text::NoPortNames;
 use flow::{Flow, Mask, OfPort, TableId};
 use ofp_actions::text::format_actions;
@@ -70,7 +71,7 @@ impl Translator for XlateCtx<'_> {
     /// A meter that is gone limits nothing: the rules that use it end with it.
     fn meter(&mut self, id: u32) {
         if let Some(dp_id) = self.bridge.meters.get(&id) {
-            self.actions.push(DpAction::Meter(*dp_id));
+            self.actions.push(Meter(*dp_id).into());
         }
     }
 

@@ -4,7 +4,8 @@
 //! A set action's mask covers the fields that differ, and of them the bits that were looked at or set.
 
 use super::ctx::XlateCtx;
-use dpif::{ArpSet, DpAction, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
+use dpif::actions::{PopVlan, PushVlan};
+use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
 use flow::{Flow, VlanTag, nw_frag};
 use packet::headers as h;
 
@@ -68,7 +69,7 @@ impl XlateCtx<'_> {
     }
 
     fn set(&mut self, action: SetAction) {
-        self.actions.push(DpAction::Set(action));
+        self.actions.push(action.into());
     }
 
     fn commit_eth(&mut self) {
@@ -159,12 +160,12 @@ impl XlateCtx<'_> {
         let (new, old) = (tags(&self.flow), tags(&self.base));
         let common = new.iter().rev().zip(old.iter().rev()).take_while(|(a, b)| a == b).count();
         for (at, _) in old.iter().enumerate().take(old.len() - common) {
-            self.actions.push(DpAction::PopVlan);
+            self.actions.push(PopVlan.into());
             // What is pushed instead is made from the whole tag, priority and EtherType included.
             self.wc.0.vlans[at] = VlanTag { tpid: u16::MAX, tci: u16::MAX };
         }
         for tag in new[..new.len() - common].iter().rev() {
-            self.actions.push(DpAction::PushVlan { tpid: tag.tpid, tci: tag.tci });
+            self.actions.push(PushVlan { tpid: tag.tpid, tci: tag.tci }.into());
         }
     }
 }

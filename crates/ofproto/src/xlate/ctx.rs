@@ -9,6 +9,7 @@ use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::{Rule, RuleTimeouts};
 use crate::view::{BridgeView, FragHandling, View};
+use dpif::actions::{CloneAction, DropAction, Meter, Recirc, Sample, Userspace};
 use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
 use flow::text::NoPortNames;
 use flow::{Flow, Mask, OfPort, RecircId, TableId, Tunnel, VlanTag, nw_frag};
@@ -261,8 +262,8 @@ impl<'a> XlateCtx<'a> {
         self.outside += cloned.len();
         if !cloned.is_empty() {
             self.actions.push(match self.host.capabilities().clone {
-                true => DpAction::Clone(cloned),
-                false => DpAction::Sample { probability: u32::MAX, actions: cloned },
+                true => DpAction::Clone(CloneAction(cloned)),
+                false => DpAction::Sample(Sample { probability: u32::MAX, actions: cloned }),
             });
         }
     }
@@ -472,7 +473,7 @@ impl<'a> XlateCtx<'a> {
         match self.host.recirc_hold(state) {
             Some(id) => {
                 self.recircs.push(id);
-                self.actions.push(DpAction::Recirc(id));
+                self.actions.push(Recirc(id).into());
             }
             None => self.fail(XlateDrop::NoRecirculationContext, "no recirculation id left"),
         }
@@ -493,34 +494,35 @@ impl<'a> XlateCtx<'a> {
             return self.fail(XlateDrop::NoRecirculationContext, "no recirculation id left");
         };
         self.recircs.push(recirc_id);
-        let hand_up = DpAction::Userspace(UserCookie::Controller(ControllerCookie {
+        let hand_up = DpAction::Userspace(Userspace(UserCookie::Controller(ControllerCookie {
             recirc_id,
             rule_cookie: self.rule_cookie,
             reason,
             controller_id: action.controller_id,
             max_len_bytes: action.max_len_bytes,
-        }));
+        })));
         // Who asks for no meter, or for one that is not there, gets the one of all packets for controllers, if there is one.
         let meters = &self.bridge.meters;
         let meter = action.meter_id.and_then(|id| meters.get(&id)).or_else(|| meters.get(&meter::CONTROLLER));
         self.actions.push(match meter {
             // The meter drops the controllers' copy only.
-            Some(id) => {
-                DpAction::Sample { probability: u32::MAX, actions: vec![DpAction::Meter(*id), hand_up] }
-            }
+            Some(id) => DpAction::Sample(Sample {
+                probability: u32::MAX,
+                actions: vec![DpAction::Meter(Meter(*id)), hand_up],
+            }),
             None => hand_up,
         });
     }
 
     pub(super) fn finish(mut self) -> Translation {
         if let Some(reason) = self.error {
-            self.actions = vec![DpAction::Drop(reason)];
+            self.actions = vec![DpAction::Drop(DropAction(reason))];
             self.slow_reasons = 0;
         } else if self.actions.is_empty() {
-            self.actions.push(DpAction::Drop(XlateDrop::Ok));
+            self.actions.push(DropAction(XlateDrop::Ok).into());
         }
         let can = self.host.capabilities();
-        if self.actions.iter().any(|a| a.needs_help(&can)) {
+        if self.actions.iter().any(|a| a.needs_emulation(&can)) {
             self.slow_reasons |= slow_reason::ACTION;
         }
         tidy_mask(&mut self.wc, &self.original);

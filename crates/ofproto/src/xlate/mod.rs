@@ -23,6 +23,7 @@ use crate::ports::BridgeId;
 use crate::recirc::FrozenState;
 use crate::view::View;
 use ctx::XlateCtx;
+use dpif::actions::{DropAction, Userspace};
 use dpif::{Capabilities, DpAction, UserCookie, XlateDrop};
 use flow::{Flow, Mask, RecircId};
 use ofp_actions::Action;
@@ -119,7 +120,7 @@ impl Translation {
     pub fn actions_to_put(&self) -> Vec<DpAction> {
         match self.slow_reasons {
             0 => self.actions.clone(),
-            reasons => vec![DpAction::Userspace(UserCookie::SlowPath { reasons })],
+            reasons => vec![DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons }))],
         }
     }
 }
@@ -141,7 +142,7 @@ pub fn translate(request: &Request<'_>, host: &mut dyn XlateHost) -> Translation
 /// The translation of a packet that cannot enter: it is dropped, whatever else it carries.
 pub fn dropped(flow: &Flow, reason: XlateDrop) -> Translation {
     Translation {
-        actions: vec![DpAction::Drop(reason)],
+        actions: vec![DpAction::Drop(DropAction(reason))],
         wc: ctx::always_looked_at(flow),
         error: Some(reason),
         final_flow: *flow,

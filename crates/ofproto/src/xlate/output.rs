@@ -6,7 +6,8 @@ use super::ctx::XlateCtx;
 use super::trace::TraceEvent;
 use crate::ports::{BridgeId, Port, SpanningTree};
 use crate::tunnel::TunnelConfig;
-use dpif::{DpAction, SetAction, XlateDrop};
+use dpif::actions::Output;
+use dpif::{SetAction, XlateDrop};
 use flow::{DpPort, OfPort, TableId};
 use ofp_actions::ControllerAction;
 use std::sync::Arc;
@@ -87,7 +88,7 @@ impl XlateCtx<'_> {
             return self.output_to_tunnel(port, tunnel, dp_port);
         }
         self.commit();
-        self.actions.push(DpAction::Output(dp_port));
+        self.actions.push(Output(dp_port).into());
     }
 
     /// Sends the packet, as it is now, through a tunnel, which the datapath's port wraps it for.
@@ -109,10 +110,10 @@ impl XlateCtx<'_> {
         self.commit();
         self.flow.pkt_mark = mark;
         if self.base.tunnel() != outer {
-            self.actions.push(DpAction::Set(SetAction::Tunnel(outer)));
+            self.actions.push(SetAction::Tunnel(outer).into());
             self.base.set_tunnel(&outer);
         }
-        self.actions.push(DpAction::Output(dp_port));
+        self.actions.push(Output(dp_port).into());
     }
 
     /// Continues in the bridge at the other end of a patch port, within this translation.

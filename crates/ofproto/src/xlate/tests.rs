@@ -17,6 +17,7 @@ use crate::ports::{
     VlanSet,
 };
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
+use dpif::actions::{CloneAction, DropAction, Meter, Output, PopVlan, PushVlan, Recirc, Sample, Userspace};
 use dpif::{FlowStats, SetAction};
 use flow::text::{NoPortNames, format_megaflow, parse_exact_flow};
 use flow::{DpPort, MacAddr, OfPort, TableId};
@@ -174,21 +175,21 @@ impl Rig {
 
 fn show(actions: &[DpAction]) -> String {
     let one = |a: &DpAction| match a {
-        DpAction::Output(p) => p.0.to_string(),
-        DpAction::PushVlan { tpid, tci } => {
+        DpAction::Output(Output(p)) => p.0.to_string(),
+        DpAction::PushVlan(PushVlan { tpid, tci }) => {
             format!("push_vlan({tpid:#x},vid={},pcp={})", tci & 0xfff, tci >> 13)
         }
-        DpAction::PopVlan => "pop_vlan".to_string(),
-        DpAction::Recirc(id) => format!("recirc({})", id.0),
-        DpAction::Meter(id) => format!("meter({id})"),
-        DpAction::Sample { probability: u32::MAX, actions } => format!("sample({})", show(actions)),
-        DpAction::Drop(XlateDrop::Ok) => "drop".to_string(),
-        DpAction::Drop(why) => format!("drop:{why:?}"),
+        DpAction::PopVlan(PopVlan) => "pop_vlan".to_string(),
+        DpAction::Recirc(Recirc(id)) => format!("recirc({})", id.0),
+        DpAction::Meter(Meter(id)) => format!("meter({id})"),
+        DpAction::Sample(Sample { probability: u32::MAX, actions }) => format!("sample({})", show(actions)),
+        DpAction::Drop(DropAction(XlateDrop::Ok)) => "drop".to_string(),
+        DpAction::Drop(DropAction(why)) => format!("drop:{why:?}"),
         DpAction::Set(SetAction::Tunnel(t)) => {
             let dst = std::net::Ipv4Addr::from(t.dst);
             format!("tunnel(id={},dst={dst},flags={},tp_dst={})", t.id, t.flags, t.tp_dst)
         }
-        DpAction::Clone(actions) => format!("clone({})", show(actions)),
+        DpAction::Clone(CloneAction(actions)) => format!("clone({})", show(actions)),
         DpAction::Set(SetAction::SkbPriority(n)) => format!("priority({n:#x})"),
         DpAction::Set(SetAction::SkbMark(m)) => format!("mark({})", m.value),
         DpAction::Set(SetAction::Ipv4(m)) => {
@@ -208,8 +209,8 @@ fn show(actions: &[DpAction]) -> String {
             format!("eth({})", parts.join(","))
         }
         DpAction::Set(SetAction::Tcp(m)) => format!("tcp(dst={}/{:#x})", m.value.dst, m.mask.dst),
-        DpAction::Userspace(UserCookie::SlowPath { reasons }) => format!("slow({reasons})"),
-        DpAction::Userspace(UserCookie::Controller(c)) => {
+        DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons })) => format!("slow({reasons})"),
+        DpAction::Userspace(Userspace(UserCookie::Controller(c))) => {
             format!("controller(reason={},id={})", c.reason, c.controller_id)
         }
         other => format!("{other:?}"),

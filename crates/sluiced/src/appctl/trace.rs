@@ -7,6 +7,7 @@ use super::Answer;
 use super::trace_args::{FlowText, PacketText, TraceArgs};
 use crate::daemon::Daemon;
 use crate::instances::{Instance, Instances};
+use dpif::actions::Userspace;
 use dpif::text::{NumbersOnly, format_actions, parse_key_mask};
 use dpif::{DpAction, DpifOp, Execute, FlowStats, OpBatch, PmdId, UserCookie, XlateDrop, slow_reason};
 use flow::compose::compose;
@@ -150,13 +151,12 @@ fn tell(subject: &Subject<'_>, start: Start<'_>) -> String {
 
 /// Carries out the actions of the translation as far as controllers see them: nothing is forwarded.
 fn to_controllers(subject: &Subject<'_>, packet: &[u8], t: &Translation) {
-    let is_to_controller = |a: &DpAction| matches!(a, DpAction::Userspace(UserCookie::Controller(_)));
+    let is_to_controller =
+        |a: &DpAction| matches!(a, DpAction::Userspace(Userspace(UserCookie::Controller(_))));
     if !t.actions.iter().any(is_to_controller) {
         return;
     }
-    let kept = |a: &&DpAction| {
-        is_to_controller(a) || matches!(a, DpAction::Set(_) | DpAction::PushVlan { .. } | DpAction::PopVlan)
-    };
+    let kept = |a: &&DpAction| is_to_controller(a) || a.as_rewrite().is_some();
     let actions: Vec<DpAction> = t.actions.iter().filter(kept).cloned().collect();
     let view = subject.instance.backer.view();
     let port = view.bridge(subject.bridge).and_then(|b| b.ports.port(subject.flow.in_port())?.dp_port);

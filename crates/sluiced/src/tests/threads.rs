@@ -2,6 +2,7 @@
 //! they have, so that no frame need be lost.
 
 use super::*;
+use dpif::actions::Output;
 use dpif::{
     CacheSettings, DpAction, DpifError, DpifOp, Execute, OpBatch, OpResult, PmdId, PmdThreads, Provider,
     ReplySink, RxqAssign, SleepMax, ThreadPlan,
@@ -262,7 +263,7 @@ fn execute(number: u32) -> DpifOp {
     let bytes = frame(9, number);
     let mut key = FlowKey::default();
     extract(&bytes, &Metadata { in_port: 1, ..Metadata::default() }, 1, &mut key);
-    let actions: Arc<[DpAction]> = vec![DpAction::Output(DpPort(2))].into();
+    let actions: Arc<[DpAction]> = vec![DpAction::Output(Output(DpPort(2)))].into();
     let packet = Packet::from_slice(&bytes);
     DpifOp::Execute(Box::new(Execute {
         packet,

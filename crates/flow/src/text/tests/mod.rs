@@ -3,6 +3,7 @@
 
 mod decisions;
 mod properties;
+mod tokens;
 
 use super::*;
 use crate::OfPort;

@@ -16,6 +16,7 @@ use crate::events::PacketInEvent;
 use crate::flow_mod::{ModContext, Progress, Transaction};
 use crate::ports::{Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode};
 use crate::rule::{Rule, RuleTimeouts};
+use dpif::actions::Userspace;
 use dpif::{DpAction, DpifError, PortStats, UserCookie};
 use flow::text::NoPortNames;
 use flow::{DpPort, MacAddr, OfPort, TableId};
@@ -127,7 +128,7 @@ impl Switch {
         let executed = std::mem::take(&mut *self.datapath.executed.lock().unwrap());
         for e in executed {
             for action in &e.actions[..] {
-                if let DpAction::Userspace(UserCookie::Controller(cookie)) = action {
+                if let DpAction::Userspace(Userspace(UserCookie::Controller(cookie))) = action {
                     let state = self.backer.recirc_state(cookie.recirc_id).unwrap();
                     let event =
                         PacketInEvent { state, cookie: *cookie, packet: e.packet.clone(), key: e.key };

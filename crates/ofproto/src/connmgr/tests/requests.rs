@@ -1,6 +1,7 @@
 //! Requests and their answers, in both versions; what is malformed; readers that do not read.
 
 use super::*;
+use dpif::actions::Output;
 use openflow::msg::control::{
     AsyncConfig, Role, SwitchConfig, TableMod, TlvMap, TlvTableCommand, TlvTableMod,
 };
@@ -198,7 +199,8 @@ fn packet_outs_are_translated_and_executed() {
             .drain(..)
             .map(|e| (e.actions.to_vec(), e.packet.len(), e.key.base.in_port))
             .collect();
-        let to = |ports: &[u32]| ports.iter().map(|p| DpAction::Output(DpPort(*p))).collect::<Vec<_>>();
+        let to =
+            |ports: &[u32]| ports.iter().map(|p| DpAction::Output(Output(DpPort(*p)))).collect::<Vec<_>>();
         let want = [(to(&[2]), 60, 1), (to(&[0, 1, 2]), 60, DpPort::NONE.0), (to(&[1]), 60, 1)];
         assert_eq!(done, want, "a runt goes nowhere");
         assert!(s.rules()[0].ends_with("n=1"), "the rule has counted the packet");

@@ -1,6 +1,7 @@
 //! Helpers do the flows of their shards as the leader does its own.
 
 use super::*;
+use dpif::actions::DropAction;
 
 const FLOWS: u128 = 300;
 
@@ -52,7 +53,9 @@ fn a_change_reaches_the_flows_of_all_threads() {
     let (mut rig, helpers) = with_helpers("actions=2");
     rig.rule("actions=drop");
     settle(&mut rig, &helpers);
-    assert!(rig.dp.actions().iter().all(|actions| *actions == [DpAction::Drop(dpif::XlateDrop::Ok)]));
+    assert!(
+        rig.dp.actions().iter().all(|actions| *actions == [DpAction::Drop(DropAction(dpif::XlateDrop::Ok))])
+    );
     assert!(rig.revalidator.is_settled(&rig.backer));
     // Other bits: all end, and what they counted last is not lost.
     rig.dp.count(2, 1200);

@@ -4,6 +4,7 @@ use crate::backer::Backer;
 use crate::events::PacketInEvent;
 use crate::upcall::handle;
 use crate::upcall::tests::{add_rule, backer_with, counted, miss_of};
+use dpif::actions::{Output, PushVlan, Rewrite, Userspace};
 use dpif::{DpAction, DpifOp, Execute, PmdId, Upcall, UpcallKind, UserCookie};
 use flow::DpPort;
 use sync::Ordering;
@@ -24,13 +25,13 @@ fn told(backer: &Backer) -> Vec<PacketInEvent> {
 }
 
 fn is_for_controller(action: &DpAction) -> bool {
-    matches!(action, DpAction::Userspace(UserCookie::Controller(_)))
+    matches!(action, DpAction::Userspace(Userspace(UserCookie::Controller(_))))
 }
 
 /// Pushes a tag, as a datapath does; nothing else.
 fn push_only(backer: &mut Backer) {
-    backer.rewrite = Some(Box::new(|packet, _, action| {
-        let DpAction::PushVlan { tpid, tci } = action else { return false };
+    backer.rewrite = Some(Box::new(|packet, _, rewrite| {
+        let Rewrite::PushVlan(PushVlan { tpid, tci }) = rewrite else { return false };
         packet.insert(12, 4);
         let tag = [tpid.to_be_bytes(), (tci & 0xfff).to_be_bytes()].concat();
         packet.data_mut()[12..16].copy_from_slice(&tag);
@@ -42,10 +43,10 @@ fn push_only(backer: &mut Backer) {
 fn the_first_packet_goes_to_controllers_without_a_second_upcall() {
     let (backer, bridge) = backer_with("actions=load:7->NXM_NX_REG3[],controller(max_len=64,id=9),2");
     let (execute, put) = first_pass(&backer, miss_of(0x88cc, 1));
-    assert_eq!(execute.actions[..], [DpAction::Output(DpPort(2))]);
+    assert_eq!(execute.actions[..], [DpAction::Output(Output(DpPort(2)))]);
     assert!(execute.went_on && is_for_controller(&put[0]) && put[1..] == execute.actions[..], "{put:?}");
     let event = told(&backer).pop().expect("a packet-in");
-    let DpAction::Userspace(UserCookie::Controller(cookie)) = put[0] else { unreachable!() };
+    let DpAction::Userspace(Userspace(UserCookie::Controller(cookie))) = put[0] else { unreachable!() };
     assert_eq!((event.cookie, event.cookie.controller_id, event.cookie.max_len_bytes), (cookie, 9, 64));
     assert_eq!((event.state.bridge, event.state.regs[3]), (bridge, 7));
     assert_eq!((event.packet.data(), event.key), (execute.packet.data(), execute.key));
@@ -67,7 +68,7 @@ fn rewrites_on_the_way_are_seen_by_the_controllers_behind_them_only() {
     let (mut backer, _) = backer_with("actions=controller(id=1),mod_vlan_vid:5,controller(id=2),2");
     push_only(&mut backer);
     let (execute, _) = first_pass(&backer, miss_of(0x88cc, 1));
-    assert!(matches!(execute.actions[..], [DpAction::PushVlan { .. }, DpAction::Output(_)]), "{execute:?}");
+    assert!(matches!(execute.actions[..], [DpAction::PushVlan(_), DpAction::Output(_)]), "{execute:?}");
     let seen = told(&backer);
     let tagged = [&execute.packet.data()[..12], &[0x81, 0, 0, 5], &execute.packet.data()[12..]].concat();
     let told: Vec<_> = seen.iter().map(|e| (e.cookie.controller_id, e.packet.data())).collect();
@@ -108,11 +109,13 @@ fn a_meter_decides_in_the_datapath() {
 fn packets_of_a_slow_flow_go_at_once_too() {
     let (backer, _) = backer_with("actions=debug_slow,controller,2");
     let (_, put) = first_pass(&backer, miss_of(0x88cc, 1));
-    let [DpAction::Userspace(cookie @ UserCookie::SlowPath { .. })] = put[..] else { panic!("{put:?}") };
+    let [DpAction::Userspace(Userspace(cookie @ UserCookie::SlowPath { .. }))] = put[..] else {
+        panic!("{put:?}")
+    };
     let upcall = Box::new(Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, 2) });
     let ops = handle(&backer, vec![upcall], 6);
     let [DpifOp::Execute(execute)] = &ops[&PmdId::Core(0)][..] else { panic!("{ops:?}") };
-    assert_eq!((&execute.actions[..], execute.went_on), (&[DpAction::Output(DpPort(2))][..], true));
+    assert_eq!((&execute.actions[..], execute.went_on), (&[DpAction::Output(Output(DpPort(2)))][..], true));
     assert_eq!(backer.packet_ins_waiting(), 2);
 }
 
@@ -127,7 +130,7 @@ fn nothing_is_made_while_nobody_listens() {
         let (execute, put) = first_pass(&backer, miss_of(0x88cc, ufid));
         // The packet's way is the same, and the flow goes on handing packets up: who listens may change.
         assert!(matches!(execute.actions[..], [DpAction::Output(_)]) && execute.went_on && put.len() == 2);
-        let DpAction::Userspace(cookie) = put[0] else { panic!("{put:?}") };
+        let DpAction::Userspace(Userspace(cookie)) = put[0] else { panic!("{put:?}") };
         let up = Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, ufid + 1) };
         handle(&backer, vec![Box::new(up)], 6);
         let unwanted = backer.packet_ins_unwanted.swap(0, Ordering::Relaxed);

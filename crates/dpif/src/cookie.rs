@@ -9,7 +9,7 @@
 //!
 //! Numbers are in the machine's byte order but for the rule cookie.
 
-use dpif::{ControllerCookie, UserCookie, slow_reason};
+use crate::upcall::{ControllerCookie, UserCookie, slow_reason};
 use flow::{OfPort, RecircId};
 
 /// Bytes of a cookie.

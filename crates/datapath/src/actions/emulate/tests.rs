@@ -20,7 +20,7 @@ fn left(actions: &str) -> Vec<String> {
     let (packet, key) = arp();
     let actions = parse_actions(actions, &NumbersOnly).expect(actions);
     let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ENOUGH };
-    let parts = with_help(packet, &key, &actions, &can, &mut 7).expect("they fit");
+    let parts = emulate(packet, &key, &actions, &can, &mut 7).expect("they fit");
     let tell = |p: Part| {
         let tci = p.key.base.vlan_tci & 0xfff;
         format!("op{} vlan{tci} {}", p.key.base.nw_proto, format_actions(&p.actions, &NumbersOnly))
@@ -75,7 +75,7 @@ fn what_does_not_fit_is_told() {
     let (packet, key) = arp();
     let actions = parse_actions("set(icmp(type=3)),2", &NumbersOnly).unwrap();
     let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ENOUGH };
-    assert_eq!(with_help(packet, &key, &actions, &can, &mut 7).map(|p| p.len()), Err(NoHelp));
+    assert_eq!(emulate(packet, &key, &actions, &can, &mut 7).map(|p| p.len()), Err(CannotEmulate));
 }
 
 /// What only the other datapath has cannot come before what it lacks, but behind it, and among what it does alone.
@@ -99,8 +99,8 @@ fn actions_that_only_the_other_datapath_has_are_left_to_it() {
     ] {
         let (packet, key) = arp();
         let actions = parse_actions(&format!("{first},set(arp(op=2)),2"), &NumbersOnly).expect(first);
-        let parts = with_help(packet, &key, &actions, &can, &mut 7);
-        assert_eq!(parts.map(|p| p.len()), Err(NoHelp), "{first}");
+        let parts = emulate(packet, &key, &actions, &can, &mut 7);
+        assert_eq!(parts.map(|p| p.len()), Err(CannotEmulate), "{first}");
     }
     assert_eq!(left("clone(ct,2),set(arp(op=2)),3"), ["op1 vlan0 clone(ct,2)", "op2 vlan0 3"]);
     assert_eq!(left("set(arp(op=2)),ct(commit)"), ["op2 vlan0 ct(commit)"]);

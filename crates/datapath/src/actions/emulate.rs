@@ -1,0 +1,196 @@
+//! Actions that another datapath lacks, emulated on one packet ([`emulate`]).
+//!
+//! Rewrites are done here on a copy of the packet; that datapath still sends it, so its ports, meters, connections and flows see
+//! what they would have seen.
+
+use super::{ACTIONS_MAX, rewrite};
+use crate::hash::split_mix;
+use dpif::actions::{self, Goes, Rewrite};
+use dpif::{Capabilities, DpAction, SetAction, UserCookie, XlateDrop};
+use flow::{DpPort, FlowKey, RecircId};
+use packet::Packet;
+
+/// A packet as it stands, its key, and what is left for the other datapath to do with it.
+#[derive(Debug)]
+pub struct Part {
+    /// The packet, rewritten.
+    pub packet: Packet,
+    /// Its key.
+    pub key: FlowKey,
+    /// None of them needs emulation.
+    pub actions: Vec<DpAction>,
+}
+
+/// Carries out those of `actions` that a datapath with capabilities `can` lacks, and all rewrites before them; the parts that it
+/// is to execute, in order. Samples around such an action are decided by `random`, which moves on. A meter or truncation before
+/// one goes with the next part, outer headers for a tunnel with all that follow.
+///
+/// # Errors
+/// An action does not fit the packet, or one before such an action is none of ours ([`DpAction::userspace_lacks`]), or they make
+/// more parts than [`ACTIONS_MAX`]: nothing is to be executed.
+pub fn emulate(
+    packet: Packet,
+    key: &FlowKey,
+    actions: &[DpAction],
+    can: &Capabilities,
+    random: &mut u64,
+) -> Result<Vec<Part>, CannotEmulate> {
+    let mut emulator = Emulator { can, random, parts: Vec::new() };
+    emulator.run(Frame { packet, key: *key, before: Before::default() }, actions)?;
+    Ok(emulator.parts)
+}
+
+/// An action does not fit its packet, or cannot be carried out here, or there are too many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CannotEmulate;
+
+/// What goes before the actions of a part.
+#[derive(Clone, Default)]
+struct Before {
+    /// Of the next one.
+    once: Vec<DpAction>,
+    /// Of all: a packet that is executed again has no outer headers yet.
+    outer: Option<DpAction>,
+}
+
+/// A packet on its way through its actions.
+struct Frame {
+    packet: Packet,
+    key: FlowKey,
+    before: Before,
+}
+
+impl Frame {
+    /// A copy with all that goes before its next part.
+    fn copy(&mut self) -> Frame {
+        let before = Before { once: std::mem::take(&mut self.before.once), outer: self.before.outer.clone() };
+        Frame { packet: Packet::from_slice(self.packet.data()), key: self.key, before }
+    }
+}
+
+/// Why a packet does not go on with its list.
+enum End {
+    Dropped,
+    Cannot,
+}
+
+struct Emulator<'a> {
+    can: &'a Capabilities,
+    random: &'a mut u64,
+    parts: Vec<Part>,
+}
+
+impl Emulator<'_> {
+    fn run(&mut self, mut frame: Frame, actions: &[DpAction]) -> Result<(), CannotEmulate> {
+        let emulated = actions.iter().rposition(|a| a.needs_emulation(self.can)).map_or(0, |last| last + 1);
+        let (emulated, others) = actions.split_at(emulated);
+        for action in emulated {
+            match action.execute(&mut Step { emulator: self, action }, frame) {
+                Ok(rest) => frame = rest,
+                Err(End::Dropped) => return Ok(()),
+                Err(End::Cannot) => return Err(CannotEmulate),
+            }
+        }
+        frame.before.once.extend_from_slice(others);
+        if frame.before.once.iter().any(DpAction::has_effect) { self.part(frame) } else { Ok(()) }
+    }
+
+    fn part(&mut self, frame: Frame) -> Result<(), CannotEmulate> {
+        if self.parts.len() >= ACTIONS_MAX {
+            return Err(CannotEmulate);
+        }
+        let Frame { packet, key, before } = frame;
+        let actions = before.outer.into_iter().chain(before.once).collect();
+        self.parts.push(Part { packet, key, actions });
+        Ok(())
+    }
+}
+
+/// An action that is emulated, or stands before one.
+struct Step<'a, 'e> {
+    emulator: &'a mut Emulator<'e>,
+    action: &'a DpAction,
+}
+
+impl Step<'_, '_> {
+    /// The next part begins with the action.
+    fn put_off(&mut self, mut frame: Frame) -> Result<Frame, End> {
+        frame.before.once.push(self.action.clone());
+        Ok(frame)
+    }
+
+    /// A part ends with the action.
+    fn hand_over(&mut self, frame: Frame) -> Result<Frame, End> {
+        let mut frame = self.put_off(frame)?;
+        self.emulator.part(frame.copy()).map_err(|CannotEmulate| End::Cannot)?;
+        Ok(frame)
+    }
+
+    /// A nested list: done here where something in it is emulated.
+    fn nested(&mut self, mut frame: Frame, actions: &[DpAction]) -> Result<Frame, End> {
+        self.emulator.run(frame.copy(), actions).map_err(|CannotEmulate| End::Cannot)?;
+        Ok(frame)
+    }
+
+    fn is_emulated(&self) -> bool {
+        self.action.needs_emulation(self.emulator.can)
+    }
+}
+
+impl actions::Executor for Step<'_, '_> {
+    type Packets = Frame;
+    type End = End;
+
+    fn output(&mut self, frame: Frame, _port: DpPort) -> Goes<Self> {
+        self.hand_over(frame)
+    }
+
+    fn userspace(&mut self, frame: Frame, _cookie: &UserCookie) -> Goes<Self> {
+        self.hand_over(frame)
+    }
+
+    fn recirculate(&mut self, frame: Frame, _id: RecircId) -> Goes<Self> {
+        self.hand_over(frame)
+    }
+
+    fn rewrite(&mut self, mut frame: Frame, change: Rewrite<'_>) -> Goes<Self> {
+        if let Rewrite::Set(SetAction::Tunnel(_)) = change {
+            frame.before.outer = Some(self.action.clone());
+            return Ok(frame);
+        }
+        let vlan_limit = self.emulator.can.max_vlan_headers;
+        let fits = rewrite(&mut frame.packet, &mut frame.key, change, vlan_limit);
+        if fits { Ok(frame) } else { Err(End::Cannot) }
+    }
+
+    fn truncate(&mut self, frame: Frame, _bytes: u32) -> Goes<Self> {
+        self.put_off(frame)
+    }
+
+    fn meter(&mut self, frame: Frame, _id: u32) -> Goes<Self> {
+        self.put_off(frame)
+    }
+
+    fn on_copies(&mut self, frame: Frame, actions: &[DpAction]) -> Goes<Self> {
+        if self.is_emulated() { self.nested(frame, actions) } else { self.hand_over(frame) }
+    }
+
+    fn sample(&mut self, frame: Frame, probability: u32, actions: &[DpAction]) -> Goes<Self> {
+        if !self.is_emulated() {
+            return self.hand_over(frame);
+        }
+        let fires = probability != 0 && (split_mix(self.emulator.random) >> 32) as u32 <= probability;
+        if fires { self.nested(frame, actions) } else { Ok(frame) }
+    }
+
+    fn drop_packets(&mut self, _frame: Frame, _reason: XlateDrop) -> Goes<Self> {
+        Err(End::Dropped)
+    }
+
+    fn unsupported(&mut self, _frame: Frame) -> Goes<Self> {
+        Err(End::Cannot)
+    }
+}
+
+#[cfg(test)]
+mod tests;

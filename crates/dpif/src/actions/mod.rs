@@ -1,0 +1,131 @@
+//! Datapath actions: what a megaflow does with a packet (`enum ovs_action_attr` of `linux/openvswitch.h`). One file an action, one
+//! line of a list each.
+//!
+//! - `Action`: all that the switch knows of one action: words, attributes, both forms, nested lists, effect, datapaths that
+//!   execute it, execution. It has no default methods, so an action that leaves something open does not compile.
+//! - [`DpAction`]: any of them; the list in `list.rs` yields it, the dispatch to each, and the tables of words and attributes. Two
+//!   actions with the same word or attribute do not compile.
+//! - [`SetAction`]: the headers that `set` rewrites, a list of the same kind in `set/`.
+//! - [`Executor`]: what a datapath offers to actions; the forwarding core, its oracle and the emulation implement it.
+//! - Lists as text: [`format_actions`], [`parse_actions`]; as attributes: [`nlactions`](crate::nlactions).
+
+/// Answers of an action that only the kernel executes: it is no rewrite, translations never make it, userspace drops the packet.
+macro_rules! kernel_only {
+    ($word:literal) => {
+        fn as_rewrite(&self) -> Option<Rewrite<'_>> {
+            None
+        }
+
+        fn is_translated(&self) -> bool {
+            false
+        }
+
+        fn userspace_lacks(&self) -> Option<&'static str> {
+            Some($word)
+        }
+
+        fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
+            None
+        }
+
+        fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+            x.unsupported(packets)
+        }
+    };
+}
+
+mod action;
+mod check_pkt_len;
+mod clone;
+mod ct;
+mod ct_clear;
+mod dec_ttl;
+mod drop;
+mod executor;
+mod foreign;
+mod hash;
+mod list;
+mod meter;
+mod output;
+mod pop_eth;
+mod pop_mpls;
+mod pop_vlan;
+mod push_eth;
+mod push_mpls;
+mod push_vlan;
+mod recirc;
+mod sample;
+mod set;
+mod text;
+mod trunc;
+mod userspace;
+
+pub use action::Effect;
+pub use check_pkt_len::CheckPktLen;
+pub use clone::CloneAction;
+pub use ct::{CtAction, CtCommit, CtName, CtNat, HelperName, NatAddresses, NatRange, TimeoutName};
+pub use ct_clear::CtClear;
+pub use dec_ttl::DecTtl;
+pub use drop::DropAction;
+pub use executor::{Executor, Goes, Rewrite};
+pub use foreign::Foreign;
+pub use hash::{HashAction, HashAlgorithm};
+pub use list::DpAction;
+pub(crate) use list::{ReadFn, read};
+pub use meter::Meter;
+pub use output::Output;
+pub use pop_eth::PopEth;
+pub use pop_mpls::PopMpls;
+pub use pop_vlan::PopVlan;
+pub use push_eth::PushEth;
+pub use push_mpls::PushMpls;
+pub use push_vlan::PushVlan;
+pub use recirc::Recirc;
+pub use sample::Sample;
+pub use set::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
+pub use text::{format_actions, parse_actions};
+pub use trunc::Trunc;
+pub use userspace::Userspace;
+
+use crate::ops::Capabilities;
+
+impl DpAction {
+    /// The lists of actions within it, one level down.
+    #[inline]
+    pub fn lists(&self) -> impl Iterator<Item = &[DpAction]> {
+        self.nested().into_iter().flatten()
+    }
+
+    /// Whether it, or an action nested in it, is so.
+    pub fn any(&self, is: impl Fn(&DpAction) -> bool + Copy) -> bool {
+        is(self) || self.lists().flatten().any(|a| a.any(is))
+    }
+
+    /// Whether it, or an action nested in it, does something outside of the packet.
+    #[inline]
+    pub fn has_effect(&self) -> bool {
+        self.effect() != Effect::None || self.lists().flatten().any(DpAction::has_effect)
+    }
+
+    /// Whether a datapath with these capabilities cannot execute it, or an action nested in it: the slow path emulates it, packet
+    /// by packet.
+    pub fn needs_emulation(&self, can: &Capabilities) -> bool {
+        self.lacking(can).is_some() || self.lists().flatten().any(|a| a.needs_emulation(can))
+    }
+}
+
+/// What the files of actions are written with.
+mod prelude {
+    pub(super) use super::action::{Action, Effect, Lists, NO_LISTS};
+    pub(super) use super::executor::{Executor, Goes, Rewrite};
+    pub(super) use super::list::DpAction;
+    pub(super) use super::text::{Parser, Word, bare, call};
+    pub(super) use crate::nlactions::{ActionError, Reader, Writer};
+    pub(super) use crate::ops::Capabilities;
+    pub(super) use crate::text::token::Item;
+    pub(super) use crate::text::{PortNames, TextError};
+    pub(super) use flow::nlattr::{Attr, AttrWriter};
+}
+
+#[cfg(test)]
+mod tests;

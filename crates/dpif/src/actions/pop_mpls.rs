@@ -1,0 +1,48 @@
+//! `pop_mpls`: removes an MPLS label stack entry.
+
+use super::prelude::*;
+use crate::text::values::number;
+
+/// Pops the first entry off the MPLS label stack.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PopMpls {
+    /// EtherType of the frame then.
+    pub ethertype: u16,
+}
+
+/// `OVS_ACTION_ATTR_POP_MPLS`.
+const ATTR: u16 = 10;
+
+impl Action for PopMpls {
+    const WORDS: &'static [Word] = &[call("pop_mpls")];
+    const ATTRS: &'static [u16] = &[ATTR];
+    const EFFECT: Effect = Effect::None;
+    const ENDS_LIST: bool = false;
+    kernel_only!("pop_mpls");
+
+    fn lists(&self) -> Lists<'_> {
+        NO_LISTS
+    }
+
+    fn format(&self, _names: &dyn PortNames) -> String {
+        format!("pop_mpls(eth_type=0x{:x})", self.ethertype)
+    }
+
+    fn parse(item: &Item<'_>, _parser: &Parser<'_>) -> Result<PopMpls, TextError> {
+        match item.args()? {
+            [field] if field.name == "eth_type" => {
+                Ok(PopMpls { ethertype: number(field.value()?, 0xffff)? as u16 })
+            }
+            _ => Err(TextError("pop_mpls: eth_type=TYPE expected".into())),
+        }
+    }
+
+    fn write(&self, out: &mut AttrWriter, _writer: &Writer<'_>) -> Result<(), ActionError> {
+        out.be16(ATTR, self.ethertype);
+        Ok(())
+    }
+
+    fn read(attr: &Attr<'_>, _reader: &Reader) -> Result<PopMpls, ActionError> {
+        Ok(PopMpls { ethertype: attr.be16()? })
+    }
+}

@@ -1,0 +1,59 @@
+//! `trunc`: cuts the packet of the next output.
+
+use super::prelude::*;
+use crate::text::values::number;
+
+/// Cuts the packet of the next output to so many bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Trunc(pub u32);
+
+/// `OVS_ACTION_ATTR_TRUNC`.
+const ATTR: u16 = 13;
+
+impl Action for Trunc {
+    const WORDS: &'static [Word] = &[call("trunc")];
+    const ATTRS: &'static [u16] = &[ATTR];
+    const EFFECT: Effect = Effect::None;
+    const ENDS_LIST: bool = false;
+
+    fn lists(&self) -> Lists<'_> {
+        NO_LISTS
+    }
+
+    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
+        None
+    }
+
+    fn is_translated(&self) -> bool {
+        true
+    }
+
+    fn userspace_lacks(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
+        None
+    }
+
+    fn format(&self, _names: &dyn PortNames) -> String {
+        format!("trunc({})", self.0)
+    }
+
+    fn parse(item: &Item<'_>, _parser: &Parser<'_>) -> Result<Trunc, TextError> {
+        number(item.word()?, u32::MAX.into()).map(|n| Trunc(n as u32))
+    }
+
+    fn write(&self, out: &mut AttrWriter, _writer: &Writer<'_>) -> Result<(), ActionError> {
+        out.u32(ATTR, self.0);
+        Ok(())
+    }
+
+    fn read(attr: &Attr<'_>, _reader: &Reader) -> Result<Trunc, ActionError> {
+        Ok(Trunc(attr.u32()?))
+    }
+
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+        x.truncate(packets, self.0)
+    }
+}

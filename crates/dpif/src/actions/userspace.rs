@@ -1,0 +1,154 @@
+//! `userspace`: hands the packet to the slow path, with a cookie ([`crate::cookie`]).
+
+use super::prelude::*;
+use crate::cookie::{CookieInfo, parse_cookie, write_cookie};
+use crate::text::values::number;
+use crate::text::write::hex;
+use crate::upcall::{ControllerCookie, UserCookie, slow_reason};
+use flow::RecircId;
+
+/// Sends the packet to the slow path, with what it needs to know.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Userspace(pub UserCookie);
+
+/// `OVS_USERSPACE_ATTR_*`.
+mod attr {
+    pub(super) const PID: u16 = 1;
+    pub(super) const USERDATA: u16 = 2;
+}
+
+/// Reasons of the slow path by their words.
+const REASONS: [(u16, &str); 4] = [
+    (slow_reason::CONTROLLER, "controller"),
+    (slow_reason::ACTION, "action"),
+    (slow_reason::PROTOCOL, "protocol"),
+    (slow_reason::MATCH, "match"),
+];
+
+/// `OVS_ACTION_ATTR_USERSPACE`.
+const ATTR: u16 = 2;
+
+impl Action for Userspace {
+    const WORDS: &'static [Word] = &[call("userspace")];
+    const ATTRS: &'static [u16] = &[ATTR];
+    const EFFECT: Effect = Effect::Delivers;
+    const ENDS_LIST: bool = false;
+
+    fn lists(&self) -> Lists<'_> {
+        NO_LISTS
+    }
+
+    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
+        None
+    }
+
+    fn is_translated(&self) -> bool {
+        true
+    }
+
+    fn userspace_lacks(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
+        None
+    }
+
+    fn format(&self, _names: &dyn PortNames) -> String {
+        format!("userspace(pid=0,{})", format_cookie(&self.0))
+    }
+
+    fn parse(item: &Item<'_>, _parser: &Parser<'_>) -> Result<Userspace, TextError> {
+        let mut cookie = None;
+        for field in item.args()? {
+            match field.name {
+                "pid" => {
+                    number(field.value()?, u32::MAX.into())?;
+                }
+                "slow_path" => cookie = Some(UserCookie::SlowPath { reasons: parse_reasons(field)? }),
+                "controller" => cookie = Some(UserCookie::Controller(parse_controller(field)?)),
+                _ => return Err(field.unknown(item.name)),
+            }
+        }
+        let cookie =
+            cookie.ok_or_else(|| TextError("userspace: slow_path(…) or controller(…) expected".into()))?;
+        Ok(Userspace(cookie))
+    }
+
+    fn write(&self, out: &mut AttrWriter, writer: &Writer<'_>) -> Result<(), ActionError> {
+        let context = writer.context;
+        let info = CookieInfo { cookie: self.0, in_port: context.in_port, bridge: context.bridge };
+        out.nested(ATTR, |out| {
+            out.u32(attr::PID, context.upcall_pid);
+            out.put(attr::USERDATA, &write_cookie(&info));
+        });
+        Ok(())
+    }
+
+    fn read(attr: &Attr<'_>, _reader: &Reader) -> Result<Userspace, ActionError> {
+        let inner = attr.nested()?;
+        if inner.into_iter().any(|a| !matches!(a.kind, attr::PID | attr::USERDATA)) {
+            return Err(ActionError::Foreign);
+        }
+        // The cookie does not tell whose socket it goes to.
+        inner.require(attr::PID)?.u32()?;
+        let userdata = inner.get(attr::USERDATA).map_or(&[][..], |a| a.content);
+        parse_cookie(userdata).map(|info| Userspace(info.cookie)).map_err(|_| ActionError::Foreign)
+    }
+
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+        x.userspace(packets, &self.0)
+    }
+}
+
+fn format_cookie(cookie: &UserCookie) -> String {
+    match cookie {
+        UserCookie::SlowPath { reasons } => {
+            let named = REASONS.iter().filter(|(bit, _)| reasons & bit != 0).map(|(_, name)| *name);
+            let named: Vec<&str> = named.collect();
+            if named.is_empty() { "slow_path(0)".into() } else { format!("slow_path({})", named.join(",")) }
+        }
+        UserCookie::Controller(c) => format!(
+            "controller(reason={},dont_send=0,continuation=0,recirc_id={},rule_cookie={},controller_id={},max_len={})",
+            c.reason,
+            c.recirc_id.0,
+            hex(c.rule_cookie.into()),
+            c.controller_id,
+            c.max_len_bytes
+        ),
+    }
+}
+
+fn parse_reasons(item: &Item<'_>) -> Result<u16, TextError> {
+    let mut reasons = 0;
+    for name in item.args()?.iter().flat_map(|i| i.name.split('|')).filter(|n| *n != "0") {
+        let known = REASONS.iter().find(|(_, n)| *n == name);
+        reasons |= known.ok_or_else(|| TextError(format!("slow_path: no reason {name:?}")))?.0;
+    }
+    Ok(reasons)
+}
+
+fn parse_controller(item: &Item<'_>) -> Result<ControllerCookie, TextError> {
+    let mut c = ControllerCookie {
+        recirc_id: RecircId(0),
+        rule_cookie: 0,
+        reason: 0,
+        controller_id: 0,
+        max_len_bytes: u16::MAX,
+    };
+    for field in item.args()? {
+        let text = field.value()?;
+        match field.name {
+            "reason" => c.reason = number(text, 0xff)? as u8,
+            "dont_send" | "continuation" => {
+                number(text, 1)?;
+            }
+            "recirc_id" => c.recirc_id = RecircId(number(text, u32::MAX.into())? as u32),
+            "rule_cookie" => c.rule_cookie = number(text, u64::MAX.into())? as u64,
+            "controller_id" => c.controller_id = number(text, 0xffff)? as u16,
+            "max_len" => c.max_len_bytes = number(text, 0xffff)? as u16,
+            _ => return Err(field.unknown(item.name)),
+        }
+    }
+    Ok(c)
+}
