@@ -15,7 +15,7 @@ use super::UserspaceDatapath;
 use super::inbox::TxSide;
 use super::ports::{OpenPort, Opened};
 use super::queues::Rx;
-use dpif::{PortKind, PortSpec};
+use dpif::{PortOptions, PortSpec};
 use flow::DpPort;
 use std::collections::BTreeMap;
 use sync::{Mutex, lock};
@@ -100,12 +100,16 @@ fn each<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R>
     })
 }
 
+/// Whether its device is there before the port and stays after it.
+fn is_system(spec: &PortSpec) -> bool {
+    matches!(spec.options, PortOptions::System(_))
+}
+
 impl UserspaceDatapath {
     /// Opens the devices of ports that are about to be added; those that cannot be opened say why when they are added. At most
     /// [`TOGETHER`] at a time.
     pub(super) fn open_together(&self, specs: Vec<PortSpec>) {
-        let of_system = |spec: &PortSpec| spec.kind == PortKind::System && !self.dummies.replaces("system");
-        let specs: Vec<_> = specs.into_iter().filter(of_system).take(TOGETHER).collect();
+        let specs: Vec<_> = specs.into_iter().filter(is_system).take(TOGETHER).collect();
         let opened = each(specs, |spec| self.open(&spec).ok().map(|opened| (spec, opened)));
         lock(&self.bulk.prepared).extend(opened.into_iter().flatten());
     }
@@ -143,7 +147,7 @@ impl UserspaceDatapath {
 
     /// A port is removed: its device is closed now or by [`UserspaceDatapath::close_together`].
     pub(super) fn close(&self, closing: Closing) {
-        if closing.open.as_ref().is_none_or(|open| open.spec.kind != PortKind::System || open.bare) {
+        if !closing.open.as_ref().is_some_and(|open| is_system(&open.spec)) {
             return closing.end();
         }
         let full = {

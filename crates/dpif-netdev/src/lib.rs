@@ -28,7 +28,6 @@ mod watch;
 use ablation::{Ablation, Optimisation};
 use bulk::Closing;
 use datapath::DpShared;
-use dpif::DummyMode;
 use dpif::ThreadPlan;
 use dpif::{
     Capabilities, Datapath, DpifError, DpifOp, FlowRecord, InlineHandler, MeterConfig, MeterStats, OpBatch,
@@ -61,7 +60,6 @@ const UPCALLS_AT_ONCE: usize = 16;
 pub struct UserspaceDatapath {
     name: String,
     dummy: bool,
-    dummies: DummyMode,
     dummy_ports: DummyPorts,
     upcall_queues: UpcallQueues,
     /// The threads that take operations, in the order of their cores.
@@ -82,8 +80,6 @@ pub struct UserspaceConfig {
     pub name: String,
     /// Its ports are numbered as in a datapath of dummies: by what their names say.
     pub dummy: bool,
-    /// Which types of ports are dummies.
-    pub dummies: DummyMode,
     /// Where its dummies are entered, for commands.
     pub dummy_ports: DummyPorts,
     /// Cores that are pretended, by their NUMA nodes; empty for the machine's own.
@@ -125,7 +121,6 @@ impl UserspaceDatapath {
         Ok(UserspaceDatapath {
             name: config.name.clone(),
             dummy: config.dummy,
-            dummies: config.dummies,
             dummy_ports: config.dummy_ports.clone(),
             upcall_queues,
             threads: Snapshot::new(Vec::new()),
@@ -187,7 +182,7 @@ impl UserspaceDatapath {
         if let Some(opened) = self.prepared(spec) {
             return Ok(opened);
         }
-        let opened = ports::open(spec, self.dummies, self.dummy, &self.factory.ablation)?;
+        let opened = ports::open(spec, &self.factory.ablation)?;
         Ok(Opened { inline: opened.inline || !self.has_threads(), ..opened })
     }
 

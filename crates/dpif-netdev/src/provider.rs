@@ -3,8 +3,8 @@
 use super::perf;
 use super::{UPCALLS_AT_ONCE, UserspaceDatapath};
 use dpif::{
-    DpifError, Numa, OpBatch, PerfLog, PerfQuery, PmdStats, PmdThreads, PortSpec, PortStats, Provider,
-    QueueInfo, RxqAffinity, ThreadInfo, ThreadPlan, UpcallReceiver,
+    DpifError, Numa, OpBatch, PerfLog, PerfQuery, PmdStats, PmdThreads, PortOptions, PortSpec, PortStats,
+    Provider, QueueInfo, RxqAffinity, ThreadInfo, ThreadPlan, UpcallReceiver,
 };
 use flow::DpPort;
 use std::io;
@@ -109,7 +109,7 @@ impl PmdThreads for UserspaceDatapath {
     fn port_rx_update(
         &self,
         port: DpPort,
-        options: &[(String, String)],
+        options: &PortOptions,
         affinity: &RxqAffinity,
     ) -> Result<(), DpifError> {
         UserspaceDatapath::port_rx_update(self, port, options, affinity)

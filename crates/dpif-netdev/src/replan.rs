@@ -16,7 +16,7 @@ use super::{UserspaceDatapath, numbered};
 use datapath::PmdTuning;
 use dpif::Numa;
 use dpif::PerfLog;
-use dpif::{DpifError, PmdStats, PortKind, PortStats};
+use dpif::{DpifError, PmdStats, PortOptions, PortStats};
 use dpif::{QueueInfo, RxqAffinity, RxqAssign, ThreadInfo, ThreadPlan};
 use flow::DpPort;
 use std::collections::BTreeMap;
@@ -335,19 +335,20 @@ impl UserspaceDatapath {
     pub(crate) fn port_rx_update(
         &self,
         port: DpPort,
-        options: &[(String, String)],
+        options: &PortOptions,
         affinity: &RxqAffinity,
     ) -> Result<(), DpifError> {
         let s = &mut *lock(&self.state);
         let open = s.ports.get_mut(port).ok_or(DpifError::NotFound("port"))?;
-        let resize = open.spec.kind == PortKind::System
-            && open.dummy.is_none()
-            && ports::queues_wanted(options) != ports::queues_wanted(&open.spec.options);
+        let resize = match (&open.spec.options, options) {
+            (PortOptions::System(is), PortOptions::System(wanted)) => is.n_rxq != wanted.n_rxq,
+            _ => false,
+        };
         if !resize && open.affinity == *affinity {
             return Ok(());
         }
         open.affinity.clone_from(affinity);
-        open.spec.options = options.to_vec();
+        open.spec.options = options.clone();
         let new = if resize { self.reopen(s, port)? } else { Vec::new() };
         self.replan(s, Scope::All, new);
         Ok(())

@@ -7,7 +7,7 @@ use super::ports::OpenPort;
 use super::replan::State;
 use dpif::Numa;
 use dpif::PerfLog;
-use dpif::{DeviceStats, DpifOp, OpBatch, PmdId, PortKind, PortStats};
+use dpif::{DeviceStats, DpifOp, OpBatch, PmdId, PortOptions, PortStats};
 use flow::DpPort;
 use netdev::link::LinkStats;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ impl UserspaceDatapath {
             }
         }
         for ((open, stats), link) in places.into_iter().zip(self.links.get(&names)) {
-            let is_tap = matches!(open.spec.kind, PortKind::Internal | PortKind::Tap);
+            let is_tap = matches!(open.spec.options, PortOptions::Internal | PortOptions::Tap);
             stats.device = link.map(|link| device_stats(&link, is_tap));
         }
     }

@@ -3,8 +3,8 @@
 
 use super::*;
 use dpif::{
-    CacheSettings, DpAction, DpifError, DpifOp, Execute, OpBatch, OpResult, PmdId, PmdThreads, Provider,
-    ReplySink, RxqAssign, SleepMax, ThreadPlan,
+    CacheSettings, DpAction, DpifError, DpifOp, DummyPort, Execute, OpBatch, OpResult, PmdId, PmdThreads,
+    Provider, ReplySink, RxqAssign, SleepMax, ThreadPlan,
 };
 use flow::FlowKey;
 use flow::extract::{Metadata, extract};
@@ -14,6 +14,11 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// Of each port.
+fn options() -> PortOptions {
+    PortOptions::Dummy(DummyPort { n_rxq: 2, ..DummyPort::new(DummyPort::PMD_TYPE) })
+}
 
 /// A switch of dummies: bridge `br0` with ports 1 to n, each with two receive queues.
 struct Rig {
@@ -36,7 +41,6 @@ impl Rig {
         let config = UserspaceConfig {
             name: "dummy@test".to_string(),
             dummy: true,
-            dummies: DummyMode::Beside,
             dummy_ports: dummies.clone(),
             dummy_numa: Vec::new(),
             ablation: Ablation::default(),
@@ -72,14 +76,7 @@ impl Rig {
     }
 
     fn add(&self, n: u32) -> DpPort {
-        let spec = PortSpec {
-            name: format!("p{n}"),
-            kind: PortKind::Other("dummy-pmd".to_string()),
-            mac: None,
-            mtu: None,
-            number: None,
-            options: vec![("n_rxq".to_string(), "2".to_string())],
-        };
+        let spec = PortSpec { name: format!("p{n}"), options: options(), mac: None, mtu: None, number: None };
         self.datapath.port_add(&spec).unwrap()
     }
 
@@ -321,7 +318,7 @@ fn pinned_queues_isolate_a_thread_until_they_go() {
     let rig = Rig::new(3);
     rig.datapath.configure(&plan(&[0, 1], RxqAssign::Cycles)).unwrap();
     let pin = |port: u32, pins: &[(u16, u16)]| {
-        rig.datapath.port_rx_update(DpPort(port), &[], &pins.iter().copied().collect()).unwrap();
+        rig.datapath.port_rx_update(DpPort(port), &options(), &pins.iter().copied().collect()).unwrap();
     };
     pin(3, &[(0, 1)]);
     let isolated = || rig.datapath.threads(1).iter().map(|t| t.isolated).collect::<Vec<_>>();
