@@ -8,11 +8,13 @@
 pub mod ablation;
 mod apply;
 mod bulk;
-mod control;
 mod cores;
+mod cycles;
+mod handover;
 mod inbox;
 mod io;
 mod main_core;
+mod naps;
 mod perf;
 mod plan;
 mod pmd;
