@@ -11,11 +11,10 @@
 //!
 //! Bounds: [`TOGETHER`] threads otherwise, as many devices opened before they are asked for, as many waiting to be closed.
 
-use super::UserspaceDatapath;
 use super::inbox::TxSide;
 use super::ports::{OpenPort, Opened};
 use super::queues::Rx;
-use dpif::{PortKind, PortSpec};
+use dpif::{DpifError, PortOptions, PortSpec};
 use flow::DpPort;
 use std::collections::BTreeMap;
 use sync::{Mutex, lock};
@@ -100,19 +99,27 @@ fn each<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R>
     })
 }
 
-impl UserspaceDatapath {
+/// Whether its device is there before the port and stays after it.
+fn is_system(spec: &PortSpec) -> bool {
+    matches!(spec.options, PortOptions::System(_))
+}
+
+impl Bulk {
     /// Opens the devices of ports that are about to be added; those that cannot be opened say why when they are added. At most
     /// [`TOGETHER`] at a time.
-    pub(super) fn open_together(&self, specs: Vec<PortSpec>) {
-        let of_system = |spec: &PortSpec| spec.kind == PortKind::System && !self.dummies.replaces("system");
-        let specs: Vec<_> = specs.into_iter().filter(of_system).take(TOGETHER).collect();
-        let opened = each(specs, |spec| self.open(&spec).ok().map(|opened| (spec, opened)));
-        lock(&self.bulk.prepared).extend(opened.into_iter().flatten());
+    pub(super) fn open_together(
+        &self,
+        specs: Vec<PortSpec>,
+        open: impl Fn(&PortSpec) -> Result<Opened, DpifError> + Sync,
+    ) {
+        let specs: Vec<_> = specs.into_iter().filter(is_system).take(TOGETHER).collect();
+        let opened = each(specs, |spec| open(&spec).ok().map(|opened| (spec, opened)));
+        lock(&self.prepared).extend(opened.into_iter().flatten());
     }
 
     /// The device of a port, if it was opened before.
     pub(super) fn prepared(&self, spec: &PortSpec) -> Option<Opened> {
-        let mut all = lock(&self.bulk.prepared);
+        let mut all = lock(&self.prepared);
         let at = all.iter().position(|(s, _)| s == spec)?;
         Some(all.swap_remove(at).1)
     }
@@ -120,7 +127,7 @@ impl UserspaceDatapath {
     /// Closes what was opened in vain, and the devices of removed ports.
     pub(super) fn close_together(&self) {
         let (unused, closing) = {
-            let (mut prepared, mut closing) = (lock(&self.bulk.prepared), lock(&self.bulk.closing));
+            let (mut prepared, mut closing) = (lock(&self.prepared), lock(&self.closing));
             (std::mem::take(&mut *prepared), std::mem::take(&mut *closing))
         };
         each(unused, drop);
@@ -141,13 +148,13 @@ impl UserspaceDatapath {
         each_by(all.into_values().collect(), AT_END, Closing::end);
     }
 
-    /// A port is removed: its device is closed now or by [`UserspaceDatapath::close_together`].
+    /// A port is removed: its device is closed now or by [`Bulk::close_together`].
     pub(super) fn close(&self, closing: Closing) {
-        if closing.open.as_ref().is_none_or(|open| open.spec.kind != PortKind::System || open.bare) {
+        if !closing.open.as_ref().is_some_and(|open| is_system(&open.spec)) {
             return closing.end();
         }
         let full = {
-            let mut all = lock(&self.bulk.closing);
+            let mut all = lock(&self.closing);
             all.push(closing);
             all.len() >= TOGETHER
         };

@@ -14,7 +14,7 @@ use datapath::PmdTuning;
 use dpif::PerfLog;
 use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PmdStats, PortStats};
 use flow::DpPort;
-use netdev::TxQueue;
+use netdev::{Port, TxQueue};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -29,6 +29,14 @@ const AHEAD_BATCHES: usize = 512;
 pub(crate) struct TxSide {
     pub(crate) tx: Box<dyn TxQueue>,
     pub(crate) upcalls: Arc<PortQueues>,
+}
+
+impl TxSide {
+    /// Opens a transmit queue of a port for one more thread.
+    pub(crate) fn open(device: &Port, upcalls: &Arc<PortQueues>) -> Result<TxSide, DpifError> {
+        let tx = device.tx().map_err(|e| DpifError::Device(e.to_string()))?;
+        Ok(TxSide { tx, upcalls: upcalls.clone() })
+    }
 }
 
 /// Receive queues on their way from one thread to another, with flows of their ports.

@@ -8,13 +8,17 @@
 pub mod ablation;
 mod apply;
 mod bulk;
-mod control;
+mod cores;
+mod cycles;
+mod handover;
 mod inbox;
 mod io;
 mod main_core;
+mod naps;
 mod perf;
 mod plan;
 mod pmd;
+mod pool;
 mod ports;
 mod provider;
 mod queues;
@@ -25,30 +29,30 @@ mod upcall_queues;
 mod wakeups;
 mod watch;
 
-use ablation::{Ablation, Optimisation};
+use ablation::Ablation;
 use bulk::Closing;
 use datapath::DpShared;
-use dpif::DummyMode;
 use dpif::ThreadPlan;
 use dpif::{
-    Capabilities, Datapath, DpifError, DpifOp, FlowRecord, InlineHandler, MeterConfig, MeterStats, OpBatch,
-    OpResult, PmdId, PortInfo, PortSpec, PortStats,
+    Capabilities, Datapath, DpifError, FlowRecord, InlineHandler, MeterConfig, MeterStats, OpBatch, PmdId,
+    PortInfo, PortSpec, PortStats,
 };
 use flow::DpPort;
 use inbox::{Control, TxSide};
 use main_core::MainCore;
-use netdev::Port;
 use netdev::dummy::DummyPorts;
 use plan::QueueId;
 use pmd::Purged;
+use pool::PmdPool;
 use ports::{OpenPort, Opened};
 use queues::Rx;
-use replan::{Scope, State};
+use replan::Scope;
+use stats::DeviceCounters;
 use std::io as std_io;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use sync::{AtomicU64, Mutex, Snapshot, lock};
-use threads::{PmdFactory, Thread};
+use std::sync::mpsc::sync_channel;
+use sync::{AtomicU64, lock};
+use threads::PmdFactory;
 use upcall_queues::UpcallQueues;
 
 pub use bulk::TOGETHER;
@@ -60,19 +64,11 @@ const UPCALLS_AT_ONCE: usize = 16;
 /// The userspace datapath.
 pub struct UserspaceDatapath {
     name: String,
-    dummy: bool,
-    dummies: DummyMode,
     dummy_ports: DummyPorts,
     upcall_queues: UpcallQueues,
-    /// The threads that take operations, in the order of their cores.
-    threads: Snapshot<Vec<Arc<Thread>>>,
-    /// Of the control thread: ports, threads, and who polls what.
-    state: Mutex<State>,
-    main: MainCore,
-    inline: Arc<dyn InlineHandler>,
-    factory: PmdFactory,
-    bulk: bulk::Bulk,
-    links: netdev::link::AllLinkStats,
+    /// Cores, threads and ports.
+    pool: PmdPool,
+    devices: DeviceCounters,
 }
 
 /// How the userspace datapath is made.
@@ -82,8 +78,6 @@ pub struct UserspaceConfig {
     pub name: String,
     /// Its ports are numbered as in a datapath of dummies: by what their names say.
     pub dummy: bool,
-    /// Which types of ports are dummies.
-    pub dummies: DummyMode,
     /// Where its dummies are entered, for commands.
     pub dummy_ports: DummyPorts,
     /// Cores that are pretended, by their NUMA nodes; empty for the machine's own.
@@ -122,83 +116,19 @@ impl UserspaceDatapath {
             dummy_numa: config.dummy_numa.clone(),
             ablation: config.ablation.clone(),
         };
+        let main = MainCore::new(
+            factory.core(PmdId::Main),
+            inline.clone(),
+            config.ablation.burst_packets(),
+            config.watch.clone(),
+        );
         Ok(UserspaceDatapath {
             name: config.name.clone(),
-            dummy: config.dummy,
-            dummies: config.dummies,
             dummy_ports: config.dummy_ports.clone(),
             upcall_queues,
-            threads: Snapshot::new(Vec::new()),
-            state: Mutex::new(State { plan: config.threads.clone(), ..State::default() }),
-            main: MainCore::new(
-                factory.core(PmdId::Main),
-                inline.clone(),
-                config.ablation.burst_packets(),
-                config.watch.clone(),
-            ),
-            inline,
-            factory,
-            bulk: bulk::Bulk::default(),
-            links: netdev::link::AllLinkStats::default(),
+            pool: PmdPool::new(main, factory, inline, config),
+            devices: DeviceCounters::default(),
         })
-    }
-
-    /// Sends a request to a thread.
-    fn request(&self, thread: &Thread, request: Control) {
-        thread.inbox.request(request).into_iter().for_each(|batch| self.without_thread(batch));
-    }
-
-    /// Sends a request to each of these threads and gathers the answers; one that has ended gives none.
-    fn ask<'t, T>(
-        &self,
-        threads: impl Iterator<Item = &'t Arc<Thread>>,
-        request: impl Fn(SyncSender<T>) -> Control,
-    ) -> Vec<T> {
-        let threads: Vec<_> = threads.collect();
-        let (reply, answers) = sync_channel(threads.len());
-        threads.iter().for_each(|thread| self.request(thread, request(reply.clone())));
-        drop(reply);
-        answers.iter().collect()
-    }
-
-    /// Operations whose thread has ended: the main core executes packets, the rest fails. Packets that were parked behind one
-    /// of them have left with the thread.
-    fn without_thread(&self, batch: OpBatch) {
-        let mut executes = Vec::new();
-        let results = batch.ops.into_iter().map(|op| match op {
-            DpifOp::Execute(mut execute) => {
-                execute.ticket = None;
-                executes.push(DpifOp::Execute(execute));
-                OpResult::Done
-            }
-            _ => OpResult::Failed(DpifError::NO_THREAD),
-        });
-        let results: Vec<OpResult> = results.collect();
-        if !executes.is_empty() {
-            self.main.operate(OpBatch { pmd: PmdId::Main, ops: executes, tag: 0, reply: None });
-        }
-        if let Some(reply) = batch.reply {
-            reply.done(batch.pmd, batch.tag, results);
-        }
-    }
-
-    /// Opens the device of a port.
-    fn open(&self, spec: &PortSpec) -> Result<Opened, DpifError> {
-        if let Some(opened) = self.prepared(spec) {
-            return Ok(opened);
-        }
-        let opened = ports::open(spec, self.dummies, self.dummy, &self.factory.ablation)?;
-        Ok(Opened { inline: opened.inline || !self.has_threads(), ..opened })
-    }
-
-    /// Whether ports are polled by threads of their own.
-    fn has_threads(&self) -> bool {
-        self.factory.ablation.has(Optimisation::Threads)
-    }
-
-    fn tx_side(device: &Port, upcalls: &Arc<upcall_queues::PortQueues>) -> Result<TxSide, DpifError> {
-        let tx = device.tx().map_err(|e| DpifError::Device(e.to_string()))?;
-        Ok(TxSide { tx, upcalls: upcalls.clone() })
     }
 }
 
@@ -212,25 +142,24 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
-        let s = &mut *lock(&self.state);
-        let number = s.ports.number_for(spec, self.dummy)?;
-        let Opened { mut device, type_name, dummy, inline, bare } = self.open(spec)?;
+        let s = &mut *lock(&self.pool.state);
+        let number = s.ports.number_for(spec, self.pool.dummy)?;
+        let Opened { mut device, type_name, dummy, inline, bare } = self.pool.open(spec)?;
         if !inline {
-            self.first_threads(s)?;
+            self.pool.first_threads(s)?;
         }
         let upcalls = self.upcall_queues.port_add(number);
         let threads = s.running.len();
-        let sides: Result<Vec<_>, _> =
-            (0..=threads).map(|_| UserspaceDatapath::tx_side(&device, &upcalls)).collect();
+        let sides: Result<Vec<_>, _> = (0..=threads).map(|_| TxSide::open(&device, &upcalls)).collect();
         let mut sides = sides.inspect_err(|_| self.upcall_queues.port_del(number))?;
         let mut queues = numbered(number, std::mem::take(&mut device.rx));
         let inline_queues = if inline { std::mem::take(&mut queues) } else { Vec::new() };
         if let Some(side) = sides.pop() {
-            self.main.port_add(number, side, inline_queues)?;
+            self.pool.cores.main.port_add(number, side, inline_queues)?;
         }
         let (done, answers) = sync_channel(threads);
         for (running, side) in s.running.values().zip(sides) {
-            self.request(&running.thread, Control::PortAdd(number, side, done.clone()));
+            self.pool.cores.request(&running.thread, Control::PortAdd(number, side, done.clone()));
         }
         drop(done);
         answers.iter().for_each(drop);
@@ -250,105 +179,83 @@ impl Datapath for UserspaceDatapath {
             affinity: Default::default(),
             retired: PortStats::default(),
         });
-        self.replan(s, Scope::New, queues);
+        self.pool.place(s, Scope::New, queues, &[]);
         Ok(number)
     }
 
     fn port_del(&self, port: DpPort) -> Result<(), DpifError> {
-        let s = &mut *lock(&self.state);
-        let counted = self.gather(s, port).ok_or(DpifError::NotFound("port"))?;
+        let s = &mut *lock(&self.pool.state);
+        let counted = self.pool.port_stats(s, port).ok_or(DpifError::NotFound("port"))?;
         s.removed.add(&counted);
-        let mut parts = self.ask(s.running.values().map(|r| &r.thread), |done| Control::PortDel(port, done));
-        parts.push(self.main.port_del(port, &self.factory.purged));
+        let mut parts =
+            self.pool.cores.ask(s.running.values().map(|r| &r.thread), |done| Control::PortDel(port, done));
+        parts.push(self.pool.cores.main.port_del(port, &self.pool.factory.purged));
         self.upcall_queues.port_del(port);
         probes::port_removed(port);
         let open = s.ports.remove(port);
         if let Some(open) = open.iter().find(|open| open.dummy.is_some()) {
             self.dummy_ports.remove(&open.info.name);
         }
-        self.close(Closing { parts, open });
-        s.placed.core.retain(|id, _| id.port != port);
-        if !s.placed.isolated.is_empty() {
+        self.pool.bulk.close(Closing { parts, open });
+        s.placement.forget(port);
+        if s.placement.isolates() {
             // Without its pinned queues a thread may take others.
-            self.replan(s, Scope::New, Vec::new());
+            self.pool.place(s, Scope::New, Vec::new(), &[]);
         }
         Ok(())
     }
 
     fn ports(&self) -> Vec<PortInfo> {
-        lock(&self.state).ports.infos()
+        lock(&self.pool.state).ports.infos()
     }
 
     fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError> {
-        let s = lock(&self.state);
-        let mut sum = self.gather(&s, port).ok_or(DpifError::NotFound("port"))?;
-        self.add_devices(s.ports.get(port).into_iter().zip([&mut sum]));
+        let s = lock(&self.pool.state);
+        let mut sum = self.pool.port_stats(&s, port).ok_or(DpifError::NotFound("port"))?;
+        self.devices.add_to(s.ports.get(port).into_iter().zip([&mut sum]));
         Ok(sum)
     }
 
     fn all_port_stats(&self) -> Vec<(DpPort, PortStats)> {
-        let s = lock(&self.state);
-        let mut all = self.gather_all(&s);
-        self.add_devices(s.ports.iter().zip(all.values_mut()));
+        let s = lock(&self.pool.state);
+        let mut all = self.pool.all_port_stats(&s);
+        self.devices.add_to(s.ports.iter().zip(all.values_mut()));
         all.into_iter().collect()
     }
 
     fn pmds(&self) -> Vec<PmdId> {
-        std::iter::once(PmdId::Main).chain(self.threads.load().iter().map(|t| t.id)).collect()
+        self.pool.cores.ids()
     }
 
     fn operate(&self, batch: OpBatch) {
-        self.send(batch, false);
+        self.pool.cores.send(batch, false);
     }
 
     fn next_purged(&self) -> Option<(PmdId, FlowRecord)> {
-        self.factory.purged.pop()
+        self.pool.factory.purged.pop()
     }
 
     fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError> {
-        self.factory.shared.meter_set(id, config)
+        self.pool.factory.shared.meter_set(id, config)
     }
 
     fn meter_del(&self, id: u32) -> Result<(), DpifError> {
-        self.factory.shared.meter_del(id)
+        self.pool.factory.shared.meter_del(id)
     }
 
     fn meter_stats(&self, id: u32) -> Result<MeterStats, DpifError> {
-        self.factory.shared.meter_stats(id)
-    }
-}
-
-impl UserspaceDatapath {
-    fn send(&self, batch: OpBatch, ahead: bool) {
-        probes::sent(&batch.ops);
-        if batch.pmd == PmdId::Main {
-            return self.main.operate(batch);
-        }
-        let threads = self.threads.load();
-        let Some(thread) = threads.iter().find(|t| t.id == batch.pmd) else {
-            return self.without_thread(batch);
-        };
-        match thread.inbox.offer(batch, ahead) {
-            Ok(left) => left.into_iter().for_each(|batch| self.without_thread(batch)),
-            Err(batch) if batch.ops.iter().all(|op| matches!(op, DpifOp::FlowPut(_))) => {
-                if let Some(reply) = &batch.reply {
-                    reply.done(batch.pmd, batch.tag, inbox::refused(&batch.ops));
-                }
-            }
-            // Deletes and dumps are never lost, and an execute carries packets that wait for it.
-            Err(batch) => self.request(thread, Control::Ops(batch)),
-        }
+        self.pool.factory.shared.meter_stats(id)
     }
 }
 
 impl Drop for UserspaceDatapath {
     fn drop(&mut self) {
-        let s = &mut *lock(&self.state);
+        let s = &mut *lock(&self.pool.state);
         s.ports.infos().iter().for_each(|port| probes::port_removed(port.number));
         let running = std::mem::take(&mut s.running);
         // What they did not carry out, nobody asks for any more.
         let parts = running.into_values().flat_map(|running| running.stop().0.parts);
-        self.close_all(parts.chain(self.main.take_parts()).collect(), s.ports.take());
+        self.pool.bulk.close_all(parts.chain(self.pool.cores.main.take_parts()).collect(), s.ports.take());
     }
 }
 

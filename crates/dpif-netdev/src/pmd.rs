@@ -3,22 +3,27 @@
 //! It shares nothing on the packet path: operations come by a bounded inbox, upcalls leave by bounded queues. With
 //! nothing to do it spins for [`SPIN_US`], then sleeps in poll(2) on its queues and its waker, and wakes at once.
 //!
-//! `pmd-sleep-max` is another thing: it lets a thread that has little to do, but always something, sleep for a moment
-//! between two bursts, so that packets come in larger bursts and the core rests. Each burst below half a batch makes the
-//! next such sleep a little longer, up to that bound; a larger one ends them.
+//! `pmd-sleep-max` is another thing: timed sleeps between small bursts ([`Naps`]).
+//!
+//! Requests of the control thread concern ports, receive queues that come and go ([`Handovers`]), and the thread's end.
 
 use super::apply::apply;
-use super::control::Leaving;
-use super::inbox::Inbox;
+use super::bulk::{PortParts, parts_of};
+use super::cycles::Cycles;
+use super::handover::{HANDOVER_US, Handovers};
+use super::inbox::{Control, FinalStats, Handover, Inbox, ThreadLoad};
+use super::naps::Naps;
 use super::perf::{Now, Perf};
-use super::plan::load::History;
-use super::queues::RxSet;
+use super::plan::QueueId;
+use super::queues::{RxSet, counted};
 use super::upcall_queues::PortQueues;
 use super::wakeups::Wakeups;
 use datapath::Pmd;
 use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PmdId};
+use flow::DpPort;
 use packet::PacketBatch;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 use sync::ReplyRing;
 
@@ -38,20 +43,18 @@ const OPS_AT_A_TIME: usize = 256;
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// The same while queues are to be given back.
 const SLEEP_MAX_LEAVING: Duration = Duration::from_millis(1);
-/// By how much each timed sleep is longer than the last one.
-const NAP_STEP_US: u64 = 1;
 
 /// Flows that ended with their port or thread, with their last statistics, for the slow path.
 pub(crate) type Purged = ReplyRing<(PmdId, FlowRecord)>;
 
 /// A forwarding thread's own state.
 pub(crate) struct PmdThread {
-    pub(super) core: Pmd,
-    pub(super) io: ThreadIo,
-    pub(super) inbox: Arc<Inbox>,
-    pub(super) purged: Arc<Purged>,
-    pub(super) rx: RxSet,
-    pub(super) leaving: Vec<Leaving>,
+    core: Pmd,
+    io: ThreadIo,
+    inbox: Arc<Inbox>,
+    purged: Arc<Purged>,
+    rx: RxSet,
+    leaving: Handovers,
     batch: PacketBatch,
     /// The queue to begin with, where a request interrupted.
     first_queue: usize,
@@ -61,18 +64,10 @@ pub(crate) struct PmdThread {
     now_us: u64,
     last_work_us: u64,
     next_tick_us: u64,
-    /// Up to when the cycles are accounted for.
-    pub(super) charged: u64,
-    /// Cycles spent with and without packets that are not in the histories yet.
-    spent: [u64; 2],
-    pub(super) busy: History,
-    pub(super) total: History,
-    pub(super) perf: Perf,
-    pub(super) wakeups: Wakeups,
-    sleep_max_us: u64,
-    nap_us: u64,
-    /// Packets of the largest burst since the last timed sleep.
-    largest_burst: usize,
+    cycles: Cycles,
+    perf: Perf,
+    wakeups: Wakeups,
+    naps: Naps,
 }
 
 impl PmdThread {
@@ -84,29 +79,24 @@ impl PmdThread {
         burst_packets: usize,
     ) -> PmdThread {
         let now_us = sys::clock::machine_us();
-        let charged = sys::clock::cycles();
+        let cycles = Cycles::new(now_us);
         PmdThread {
             core,
             io: ThreadIo::new(portless),
             inbox,
             purged,
             rx: RxSet::default(),
-            leaving: Vec::new(),
+            leaving: Handovers::default(),
             batch: PacketBatch::new(),
             first_queue: 0,
             burst_packets,
             now_us,
             last_work_us: 0,
             next_tick_us: 0,
-            charged,
-            spent: [0; 2],
-            busy: History::new(now_us),
-            total: History::new(now_us),
-            perf: Perf::new(Now { us: now_us, cycles: charged }),
+            perf: Perf::new(Now { us: now_us, cycles: cycles.charged() }),
+            cycles,
             wakeups: Wakeups::default(),
-            sleep_max_us: 0,
-            nap_us: 0,
-            largest_burst: 0,
+            naps: Naps::default(),
         }
     }
 
@@ -125,7 +115,7 @@ impl PmdThread {
             if let Some(final_stats) = self.handle_control() {
                 return self.end(&final_stats);
             }
-            self.give_back();
+            self.leaving.give_back(&self.rx, &mut self.core, &self.purged);
             // Close enough: the time of the last burst, if there was one.
             let now_us = if burst { self.now_us } else { sys::clock::machine_us() };
             if now_us >= self.next_tick_us {
@@ -136,7 +126,7 @@ impl PmdThread {
                 self.next_tick_us = now_us + 1_000_000;
             }
             self.wakeups.review(now_us);
-            self.charge(worked);
+            self.cycles.charge(worked);
             if worked {
                 self.last_work_us = now_us;
             }
@@ -145,7 +135,7 @@ impl PmdThread {
             if !worked && now_us.saturating_sub(self.last_work_us) >= spin_us {
                 let leaving = !self.leaving.is_empty();
                 self.sleep(if leaving { SLEEP_MAX_LEAVING } else { self.wakeups.sleep_max(SLEEP_MAX) });
-                asleep_cycles = self.charge(false);
+                asleep_cycles = self.cycles.charge(false);
                 slept = true;
             } else {
                 asleep_cycles = self.nap();
@@ -154,15 +144,15 @@ impl PmdThread {
                     looked_us = now_us;
                 }
             }
-            self.charge(worked);
-            let now = Now { us: now_us, cycles: self.charged };
+            self.cycles.charge(worked);
+            let now = Now { us: now_us, cycles: self.cycles.charged() };
             self.perf.end_iteration(now, worked, asleep_cycles, self.core.stats());
         }
     }
 
     /// One burst from every queue that has something. A request of the control thread interrupts: it does not wait for thousands of
     /// queues, and those left go first after it.
-    pub(super) fn poll_ready(&mut self) -> bool {
+    fn poll_ready(&mut self) -> bool {
         let mut worked = false;
         let queues = self.rx.hot_len();
         let first = std::mem::take(&mut self.first_queue);
@@ -171,23 +161,23 @@ impl PmdThread {
             rx.receive(self.core.pool(), &mut self.batch, self.burst_packets);
             let packets = self.batch.len();
             if packets == 0 {
-                self.charge(false);
+                self.cycles.charge(false);
                 continue;
             }
             worked = true;
-            self.largest_burst = self.largest_burst.max(packets);
+            self.naps.note_burst(packets);
             let port = rx.port;
             self.now_us = sys::clock::machine_us();
             let now_us = sys::clock::monotonic_us_at(self.now_us);
             self.core.process_batch(port, &mut self.batch, now_us, &mut self.io);
             self.core.flush_output(&mut self.io);
-            let cycles = self.charge(true);
+            let cycles = self.cycles.charge(true);
             self.rx.spent(n, cycles);
             self.perf.count_burst(packets);
             // What goes ahead of other operations does not wait for all queues either.
             if let Some(batch) = self.inbox.next_ahead() {
                 self.apply(batch);
-                self.charge(true);
+                self.cycles.charge(true);
             }
             if self.inbox.is_requested() {
                 self.first_queue = n + 1;
@@ -197,7 +187,7 @@ impl PmdThread {
         worked
     }
 
-    pub(super) fn carry_out_ops(&mut self) -> bool {
+    fn carry_out_ops(&mut self) -> bool {
         let mut ops = 0;
         while ops < OPS_AT_A_TIME
             && let Some(batch) = self.inbox.next_ops()
@@ -208,7 +198,7 @@ impl PmdThread {
         ops > 0
     }
 
-    pub(super) fn apply(&mut self, batch: OpBatch) {
+    fn apply(&mut self, batch: OpBatch) {
         if matches!(batch.ops[..], [DpifOp::Stats]) {
             // Cycles as of now, so that they go with the packets.
             self.remember_now();
@@ -220,29 +210,17 @@ impl PmdThread {
         }
     }
 
-    /// Accounts for the cycles since the last call.
-    pub(super) fn charge(&mut self, busy: bool) -> u64 {
-        let now = sys::clock::cycles();
-        // Counters of two processors may differ by a little.
-        let cycles = now.saturating_sub(self.charged);
-        self.charged = now;
-        self.spent[usize::from(busy)] += cycles;
-        cycles
-    }
-
     /// Takes the cycles spent so far into the histories and the core's counters.
-    pub(super) fn remember(&mut self, now_us: u64) {
+    fn remember(&mut self, now_us: u64) {
         for rx in self.rx.iter_mut() {
             rx.history.add(now_us, std::mem::take(&mut rx.cycles));
         }
-        let [idle, busy] = std::mem::take(&mut self.spent);
-        self.busy.add(now_us, busy);
-        self.total.add(now_us, idle + busy);
+        let [idle, busy] = self.cycles.settle(now_us);
         self.core.add_cycles(busy, idle);
     }
 
-    pub(super) fn set_sleep_max(&mut self, us: u64) {
-        (self.sleep_max_us, self.nap_us) = (us, 0);
+    fn set_sleep_max(&mut self, us: u64) {
+        self.naps.set_max(us);
         if us > 0
             && let Err(e) = sys::thread::precise_sleeps()
         {
@@ -252,13 +230,7 @@ impl PmdThread {
 
     /// A timed sleep, when the bursts are small and it is allowed: its cycles.
     fn nap(&mut self) -> u64 {
-        // A burst that fills half a batch shows that there is too much to do for timed sleeps.
-        let busy = std::mem::take(&mut self.largest_burst) >= self.burst_packets.div_ceil(2);
-        self.nap_us = if busy { 0 } else { (self.nap_us + NAP_STEP_US).min(self.sleep_max_us) };
-        if self.nap_us == 0 {
-            return 0;
-        }
-        let limit = Duration::from_micros(self.nap_us);
+        let Some(limit) = self.naps.next(self.burst_packets) else { return 0 };
         self.inbox.sleep(|waker| {
             let mut set = sys::poll::PollSet::new();
             set.add(waker.fd(), false);
@@ -267,13 +239,128 @@ impl PmdThread {
             drop(set);
             waker.drain();
         });
-        self.charge(false)
+        self.cycles.charge(false)
     }
 
     /// Sleeps until a queue has something, or somebody wants something.
-    pub(super) fn sleep(&mut self, limit: Duration) {
+    fn sleep(&mut self, limit: Duration) {
         let inbox = self.inbox.clone();
         inbox.sleep(|waker| self.rx.look(Some(limit), Some(waker)));
+    }
+
+    /// Carries out requests of the control thread; who wants to know when it is to end.
+    fn handle_control(&mut self) -> Option<SyncSender<FinalStats>> {
+        while let Some(request) = self.inbox.next_request() {
+            match request {
+                Control::PortAdd(port, side, done) => {
+                    // The number was checked when it was given out.
+                    let _ = self.core.port_add(port);
+                    self.io.add(port, side);
+                    let _ = done.send(());
+                }
+                Control::PortDel(port, done) => {
+                    // Who asked waits for it: to close it would take long.
+                    let _ = done.send(self.port_del(port));
+                }
+                Control::PortStats(port, reply) => {
+                    let mut stats = self.core.port_counters(port).copied().unwrap_or_default();
+                    self.rx.iter().filter(|rx| rx.port == port).for_each(|rx| rx.add_losses(&mut stats));
+                    let _ = reply.send(stats);
+                }
+                Control::AllPortStats(reply) => {
+                    let _ = reply.send(counted(&self.core, self.rx.iter()));
+                }
+                Control::Take(ids, reply) => self.take(&ids, reply),
+                Control::Give(handover, done) => {
+                    handover.flows.iter().for_each(|flow| self.core.adopt(flow));
+                    handover.queues.into_iter().for_each(|rx| self.rx.add(rx));
+                    let _ = done.send(());
+                }
+                Control::Run(run, done) => {
+                    run.cpus.iter().for_each(|cpus| self.run_on(cpus));
+                    self.set_sleep_max(run.sleep_max_us);
+                    self.core.set_tuning(run.tuning);
+                    self.wakeups.allow(run.fast_wakeup);
+                    self.perf.set(run.perf_metrics, run.perf_log, self.core.stats());
+                    let _ = done.send(());
+                }
+                Control::Load(reply) => {
+                    let _ = reply.send(self.load());
+                }
+                Control::Perf(lengths, reply) => {
+                    let now = self.remember_now();
+                    let _ = reply.send(self.perf.snapshot(now, self.core.stats(), lengths));
+                }
+                Control::Clear(done) => {
+                    let now = self.remember_now();
+                    self.core.clear_stats();
+                    self.perf.clear(now, self.core.stats());
+                    let _ = done.send(());
+                }
+                Control::Ops(batch) => self.apply(batch),
+                Control::Stop(final_stats) => return Some(final_stats),
+            }
+        }
+        None
+    }
+
+    fn port_del(&mut self, port: DpPort) -> PortParts {
+        let rx = self.rx.remove(|rx| rx.port == port);
+        while self.carry_out_ops() {}
+        for flow in self.core.port_remove(port, &mut self.io) {
+            self.purged.push((self.core.id(), flow));
+        }
+        self.core.flush_output(&mut self.io);
+        PortParts { rx, side: self.io.remove(port) }
+    }
+
+    fn take(&mut self, ids: &[QueueId], reply: SyncSender<Handover>) {
+        let rx = self.rx.remove(|rx| ids.contains(&rx.id()));
+        self.leaving.add(rx, reply);
+    }
+
+    fn run_on(&mut self, cpus: &[usize]) {
+        if let Err(e) = sys::thread::run_on(cpus) {
+            log::warn!(target: "dpif_netdev", "forwarding thread {:?}: {e}; it runs wherever it may", self.core.id());
+        }
+    }
+
+    /// Accounts for all cycles so far.
+    fn remember_now(&mut self) -> Now {
+        let us = sys::clock::machine_us();
+        self.cycles.charge(true);
+        self.remember(us);
+        Now { us, cycles: self.cycles.charged() }
+    }
+
+    fn load(&mut self) -> ThreadLoad {
+        let now_us = sys::clock::machine_us();
+        self.remember(now_us);
+        let queues = self.rx.iter().map(|rx| (rx.id(), rx.history)).collect();
+        let (busy, total) = self.cycles.histories();
+        ThreadLoad { now_us, queues, busy, total }
+    }
+
+    /// The thread's end: answers what has been asked, gives away what it knows, closes its inbox.
+    fn end(mut self, final_stats: &SyncSender<FinalStats>) {
+        let deadline_us = sys::clock::machine_us() + HANDOVER_US;
+        // Packets that are still being translated are the last that it forwards.
+        while self.core.open_tickets() > 0 && sys::clock::machine_us() < deadline_us {
+            if !self.carry_out_ops() {
+                self.sleep(Duration::from_millis(1));
+            }
+        }
+        while self.carry_out_ops() {}
+        for flow in self.core.end(&mut self.io) {
+            self.purged.push((self.core.id(), flow));
+        }
+        self.inbox.close();
+        let ports =
+            self.io.ports().filter_map(|port| Some((port, *self.core.port_counters(port)?))).collect();
+        self.remember_now();
+        // Who asked waits for it.
+        let parts = parts_of(self.rx.remove(|_| true), self.io.take());
+        let _ = final_stats.send(FinalStats { ports, stats: self.core.stats().ended(), parts });
     }
 }
 

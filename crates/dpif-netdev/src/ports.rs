@@ -2,24 +2,21 @@
 
 use super::upcall_queues::PortQueues;
 use crate::ablation::Ablation;
-use dpif::DummyMode;
-use dpif::RxqAffinity;
-use dpif::{DpifError, PortInfo, PortKind, PortSpec, PortStats};
+use dpif::{
+    AfxdpPort, DpifError, DummyPort, PcapPort, PortInfo, PortOptions, PortSpec, PortStats, RxqAffinity,
+    SystemPort, XdpMode,
+};
 use flow::DpPort;
-use netdev::afxdp::{AfxdpOptions, XdpMode};
+use netdev::afxdp::AfxdpOptions;
 use netdev::dummy::{Dummy, DummyCaptures, DummyOptions};
 use netdev::pcap::PcapOptions;
 use netdev::{Port, SystemOptions, TapOptions};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Number of the port that stands for the datapath itself, as stock switches have it.
 const LOCAL_PORT: DpPort = DpPort(0);
-
-/// Interface types that are dummies.
-const DUMMY_TYPES: [&str; 3] = ["dummy", "dummy-internal", "dummy-pmd"];
 
 /// A port and its device.
 pub(crate) struct OpenPort {
@@ -115,130 +112,90 @@ pub(crate) struct Opened {
     pub(crate) bare: bool,
 }
 
-/// Opens the device of a port. `dummies` may stand in for any type, and `internal` ports of a datapath of dummies are dummies.
-pub(crate) fn open(
-    spec: &PortSpec,
-    dummies: DummyMode,
-    dummy_datapath: bool,
-    ablation: &Ablation,
-) -> Result<Opened, DpifError> {
-    let device = |e: io::Error| DpifError::Device(e.to_string());
-    let plain = |device, name: &str| Opened {
-        device,
-        type_name: name.into(),
-        dummy: None,
-        inline: false,
-        bare: false,
-    };
-    let type_name = match &spec.kind {
-        PortKind::System => "system",
-        PortKind::Internal if dummy_datapath => "dummy-internal",
-        PortKind::Internal => "internal",
-        PortKind::Tap => "tap",
-        PortKind::Other(name) => name,
-    };
-    if DUMMY_TYPES.contains(&type_name) || dummies.replaces(type_name) {
-        let (device, dummy) = Port::open_dummy(&spec.name, &dummy_options(spec)?).map_err(device)?;
-        let inline = type_name != "dummy-pmd";
-        return Ok(Opened { device, type_name: type_name.into(), dummy: Some(dummy), inline, bare: true });
-    }
-    match &spec.kind {
-        PortKind::System => {
-            let options = ablation.system(system_options(spec)?);
-            let ifindex = netdev::link::link_info(&spec.name).map_err(device)?.ifindex;
-            // A device that is down stays down, but several queues share its frames only while it is up.
-            if options.n_rxq > 1 {
-                netdev::link::set_admin_up(ifindex, true).map_err(device)?;
-            }
-            let port = Port::open_system(&spec.name, &options).map_err(device)?;
-            Ok(plain(port, type_name))
-        }
-        PortKind::Internal | PortKind::Tap => {
+/// Opens the device of a port.
+pub(crate) fn open(spec: &PortSpec, ablation: &Ablation) -> Result<Opened, DpifError> {
+    let type_name = spec.options.type_name().to_string();
+    let opened = |device| Opened { device, type_name, dummy: None, inline: false, bare: false };
+    match &spec.options {
+        PortOptions::System(options) => Ok(opened(open_system(spec, options, ablation)?)),
+        PortOptions::Internal | PortOptions::Tap => {
             let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
-            let port = Port::open_tap(&spec.name, &options).map_err(device)?;
-            Ok(plain(port, type_name))
+            Ok(opened(Port::open_tap(&spec.name, &options).map_err(device_error)?))
         }
-        PortKind::Other(name) => match name.as_str() {
-            "afxdp" => Ok(plain(open_afxdp(spec)?, type_name)),
-            "null" => Ok(Opened { bare: true, ..plain(Port::open_null(&spec.name), type_name) }),
-            "pcap" => {
-                let port = Port::open_pcap(&spec.name, &pcap_options(spec)?).map_err(device)?;
-                Ok(Opened { bare: true, ..plain(port, type_name) })
-            }
-            _ => Err(DpifError::Unsupported(format!("ports of type {name} are not supported"))),
-        },
+        PortOptions::Afxdp(options) => Ok(opened(open_afxdp(&spec.name, options)?)),
+        PortOptions::Dummy(options) => {
+            let (device, dummy) =
+                Port::open_dummy(&spec.name, &dummy_options(spec, options)).map_err(device_error)?;
+            Ok(Opened { dummy: Some(dummy), inline: !options.pmd, bare: true, ..opened(device) })
+        }
+        PortOptions::Null => Ok(Opened { bare: true, ..opened(Port::open_null(&spec.name)) }),
+        PortOptions::Pcap(PcapPort { rx_pcap, tx_pcap, infinite_rx }) => {
+            let options =
+                PcapOptions { rx_pcap: rx_pcap.clone(), tx_pcap: tx_pcap.clone(), infinite_rx: *infinite_rx };
+            let device = Port::open_pcap(&spec.name, &options).map_err(device_error)?;
+            Ok(Opened { bare: true, ..opened(device) })
+        }
+        PortOptions::Tunnel(tunnel) => {
+            Err(DpifError::Unsupported(format!("ports of type {} are not supported", tunnel.kind.name())))
+        }
     }
 }
 
-/// `n_rxq` and `merge_udp`.
-fn system_options(spec: &PortSpec) -> Result<SystemOptions, DpifError> {
-    let n_rxq = queues_wanted(&spec.options);
-    let merge_udp = switch(spec, "merge_udp", true)?;
-    Ok(SystemOptions { n_rxq, merge_udp, ..SystemOptions::default() })
+fn device_error(e: io::Error) -> DpifError {
+    DpifError::Device(e.to_string())
 }
 
-/// The value of an option.
-fn option<'a>(spec: &'a PortSpec, name: &str) -> Option<&'a str> {
-    spec.options.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
-}
-
-/// An option that is `true` or `false`.
-fn switch(spec: &PortSpec, name: &str, default: bool) -> Result<bool, DpifError> {
-    match option(spec, name) {
-        None => Ok(default),
-        Some(value) => value
-            .parse()
-            .map_err(|_| DpifError::Device(format!("option {name}: {value}: neither true nor false"))),
+fn open_system(spec: &PortSpec, options: &SystemPort, ablation: &Ablation) -> Result<Port, DpifError> {
+    let (n_rxq, merge_udp) = (options.n_rxq as usize, options.merge_udp);
+    let options = ablation.system(SystemOptions { n_rxq, merge_udp, ..SystemOptions::default() });
+    let ifindex = netdev::link::link_info(&spec.name).map_err(device_error)?.ifindex;
+    // A device that is down stays down, but several queues share its frames only while it is up.
+    if options.n_rxq > 1 {
+        netdev::link::set_admin_up(ifindex, true).map_err(device_error)?;
     }
+    Port::open_system(&spec.name, &options).map_err(device_error)
 }
 
-fn pcap_options(spec: &PortSpec) -> Result<PcapOptions, DpifError> {
-    Ok(PcapOptions {
-        rx_pcap: option(spec, "rx_pcap").map(PathBuf::from),
-        tx_pcap: option(spec, "tx_pcap").map(PathBuf::from),
-        infinite_rx: switch(spec, "infinite_rx", false)?,
-    })
-}
-
-/// Opens a device by AF_XDP and tells how.
-fn open_afxdp(spec: &PortSpec) -> Result<Port, DpifError> {
-    let device = |e: io::Error| DpifError::Device(e.to_string());
-    let mode = match option(spec, "xdp-mode") {
-        Some(mode) => mode.parse().map_err(|e| DpifError::Device(format!("option xdp-mode: {e}")))?,
-        None => XdpMode::default(),
-    };
-    let n_rxq = option(spec, "n_rxq").map_or(Ok(1), str::parse);
-    let n_rxq = n_rxq.map_err(|_| DpifError::Device("option n_rxq: not a number".to_string()))?;
-    let use_need_wakeup = switch(spec, "use-need-wakeup", true)?;
-    let ifindex = netdev::link::link_info(&spec.name).map_err(device)?.ifindex;
+/// Opens a device by AF_XDP and logs the mode in use.
+fn open_afxdp(name: &str, options: &AfxdpPort) -> Result<Port, DpifError> {
+    let ifindex = netdev::link::link_info(name).map_err(device_error)?.ifindex;
     // Its queues exist only while it is up.
-    netdev::link::set_admin_up(ifindex, true).map_err(device)?;
-    let options = AfxdpOptions { mode, n_rxq, use_need_wakeup };
-    let (port, info) = Port::open_afxdp(&spec.name, &options).map_err(device)?;
-    log::info!(target: "netdev_afxdp", "{}: xdp-mode {}", spec.name, info.mode);
+    netdev::link::set_admin_up(ifindex, true).map_err(device_error)?;
+    let options = AfxdpOptions {
+        mode: xdp_mode(options.xdp_mode),
+        n_rxq: options.n_rxq as usize,
+        use_need_wakeup: options.use_need_wakeup,
+    };
+    let (port, info) = Port::open_afxdp(name, &options).map_err(device_error)?;
+    log::info!(target: "netdev_afxdp", "{name}: xdp-mode {}", info.mode);
     for note in info.notes {
         log::warn!(target: "netdev_afxdp", "{note}");
     }
     Ok(port)
 }
 
-/// Reads the options of a dummy.
-fn dummy_options(spec: &PortSpec) -> Result<DummyOptions, DpifError> {
-    let text = |name: &str| spec.options.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str());
-    let number = |name: &str| match text(name).map(str::parse::<u32>) {
-        None => Ok(None),
-        Some(Ok(n)) => Ok(Some(n)),
-        Some(Err(_)) => Err(DpifError::Device(format!("option {name}: not a number"))),
-    };
-    let file = |name: &str| text(name).map(PathBuf::from);
-    Ok(DummyOptions {
-        n_rxq: number("n_rxq")?.unwrap_or(1) as usize,
+fn xdp_mode(mode: XdpMode) -> netdev::XdpMode {
+    match mode {
+        XdpMode::BestEffort => netdev::XdpMode::BestEffort,
+        XdpMode::NativeWithZerocopy => netdev::XdpMode::NativeWithZerocopy,
+        XdpMode::Native => netdev::XdpMode::Native,
+        XdpMode::Generic => netdev::XdpMode::Generic,
+    }
+}
+
+fn dummy_options(spec: &PortSpec, options: &DummyPort) -> DummyOptions {
+    DummyOptions {
+        n_rxq: options.n_rxq as usize,
         mac: spec.mac.map(|m| m.0),
         mtu: spec.mtu,
-        numa_id: number("numa_id")?.unwrap_or(0),
-        ifindex: number("ifindex")?,
-        captures: DummyCaptures { pcap: file("pcap"), rxq_pcap: file("rxq_pcap"), tx_pcap: file("tx_pcap") },
-    })
+        numa_id: options.numa_id,
+        ifindex: options.ifindex,
+        captures: DummyCaptures {
+            pcap: options.pcap.clone(),
+            rxq_pcap: options.rxq_pcap.clone(),
+            tx_pcap: options.tx_pcap.clone(),
+        },
+    }
 }
 
 /// The number that a port's name asks for, in a datapath of dummies: the first number in the name, 100 more for a name that
@@ -251,8 +208,5 @@ fn number_in(name: &str) -> Option<DpPort> {
     digits[..end].parse::<u32>().ok()?.checked_add(base).map(DpPort)
 }
 
-/// How many receive queues a port is to have (`options:n_rxq`); 1 unless it says something else that makes sense.
-pub(crate) fn queues_wanted(options: &[(String, String)]) -> usize {
-    let text = options.iter().find(|(k, _)| k == "n_rxq").map(|(_, v)| v.as_str());
-    text.and_then(|t| t.trim().parse().ok()).filter(|n| *n > 0).unwrap_or(1)
-}
+#[cfg(test)]
+mod tests;

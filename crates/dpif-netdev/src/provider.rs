@@ -1,11 +1,7 @@
-//! [`Provider`] and [`PmdThreads`] of the userspace datapath.
+//! [`Provider`] of the userspace datapath.
 
-use super::perf;
 use super::{UPCALLS_AT_ONCE, UserspaceDatapath};
-use dpif::{
-    DpifError, Numa, OpBatch, PerfLog, PerfQuery, PmdStats, PmdThreads, PortSpec, PortStats, Provider,
-    QueueInfo, RxqAffinity, ThreadInfo, ThreadPlan, UpcallReceiver,
-};
+use dpif::{OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider, UpcallReceiver};
 use flow::DpPort;
 use std::io;
 use sync::lock;
@@ -16,7 +12,7 @@ impl Provider for UserspaceDatapath {
     }
 
     fn operate_ahead(&self, batch: OpBatch) {
-        self.send(batch, true);
+        self.pool.cores.send(batch, true);
     }
 
     fn set_handlers(&self, handlers: usize) -> io::Result<Vec<Box<dyn UpcallReceiver>>> {
@@ -29,11 +25,11 @@ impl Provider for UserspaceDatapath {
     }
 
     fn own_device_exists(&self, port: DpPort) -> Option<bool> {
-        lock(&self.state).ports.get(port)?.device.exists()
+        lock(&self.pool.state).ports.get(port)?.device.exists()
     }
 
     fn has_netdev(&self, port: DpPort) -> bool {
-        lock(&self.state).ports.get(port).is_none_or(|p| !p.bare)
+        lock(&self.pool.state).ports.get(port).is_none_or(|p| !p.bare)
     }
 
     fn ended_with_port(&self) -> u64 {
@@ -41,95 +37,42 @@ impl Provider for UserspaceDatapath {
     }
 
     fn upcalls_waiting(&self, port: DpPort) -> u64 {
-        lock(&self.state).ports.get(port).map_or(0, |p| p.upcalls.waiting())
+        lock(&self.pool.state).ports.get(port).map_or(0, |p| p.upcalls.waiting())
     }
 
     fn removed_ports(&self) -> PortStats {
-        lock(&self.state).removed
+        lock(&self.pool.state).removed
     }
 
     fn port_totals(&self) -> PortStats {
-        let s = lock(&self.state);
+        let s = lock(&self.pool.state);
         let mut sum = s.removed;
-        self.gather_all(&s).values().for_each(|stats| sum.add(stats));
+        self.pool.all_port_stats(&s).values().for_each(|stats| sum.add(stats));
         sum
     }
 
     fn ended_threads(&self) -> PmdStats {
-        lock(&self.state).ended
+        lock(&self.pool.state).ended
     }
 
     fn prepare(&self, specs: Vec<PortSpec>) {
-        self.open_together(specs);
+        self.pool.bulk.open_together(specs, |spec| self.pool.open(spec));
     }
 
     fn close_devices(&self) {
-        self.close_together();
+        self.pool.bulk.close_together();
     }
 
     fn run_main(&self) -> bool {
-        self.main.run()
+        self.pool.cores.main.run()
     }
 
     fn tick(&self) {
-        self.main.tick();
-        self.balance();
+        self.pool.cores.main.tick();
+        self.pool.balance();
     }
 
     fn pmd_threads(&self) -> Option<&dyn PmdThreads> {
-        Some(self)
-    }
-}
-
-impl PmdThreads for UserspaceDatapath {
-    fn configure(&self, plan: &ThreadPlan) -> Result<(), DpifError> {
-        UserspaceDatapath::configure(self, plan)
-    }
-
-    fn threads(&self, intervals: usize) -> Vec<ThreadInfo> {
-        self.thread_infos(intervals)
-    }
-
-    fn main_queues(&self) -> Option<Vec<QueueInfo>> {
-        UserspaceDatapath::main_queues(self)
-    }
-
-    fn numa(&self, core: u16) -> Numa {
-        self.factory.numa(core)
-    }
-
-    fn sleep_max_default_us(&self) -> u64 {
-        lock(&self.state).plan.sleep.default_us
-    }
-
-    fn rebalance(&self) {
-        UserspaceDatapath::rebalance(self);
-    }
-
-    fn port_rx_update(
-        &self,
-        port: DpPort,
-        options: &[(String, String)],
-        affinity: &RxqAffinity,
-    ) -> Result<(), DpifError> {
-        UserspaceDatapath::port_rx_update(self, port, options, affinity)
-    }
-
-    fn perf_text(&self, query: &PerfQuery) -> String {
-        let lengths = [query.iterations, query.milliseconds].map(|n| n.min(PerfLog::HISTORY_LEN));
-        let threads = self.perf(query.core, lengths).into_iter();
-        let text = threads.map(|t| {
-            let head = format!("pmd thread numa_id {} core_id {}:\n", t.numa.0, t.core);
-            perf::show(&t.perf, &query.time, &head, query.histograms)
-        });
-        text.collect()
-    }
-
-    fn set_perf_log(&self, log: PerfLog) {
-        UserspaceDatapath::set_perf_log(self, log);
-    }
-
-    fn clear_stats(&self, core: Option<u16>) {
-        UserspaceDatapath::clear_stats(self, core);
+        Some(&self.pool)
     }
 }

@@ -26,8 +26,8 @@ pub use dispatch::Mode;
 use dispatch::Dispatch;
 use dpif::{
     Capabilities, Connections, Datapath, DeviceStats, DpAction, DpifError, DropReason, LookupMasks,
-    MeterConfig, MeterStats, OpBatch, PmdId, PortInfo, PortKind, PortSpec, PortStats, Provider,
-    UpcallReceiver, UpcallSockets,
+    MeterConfig, MeterStats, OpBatch, PmdId, PortInfo, PortOptions, PortSpec, PortStats, Provider,
+    TunnelKind, UpcallReceiver, UpcallSockets,
 };
 use flow::DpPort;
 use flow::nlkey::KeyLimits;
@@ -151,11 +151,10 @@ impl KernelDatapath {
         datapath.open_cpu_sockets()?;
         datapath.port_add(&PortSpec {
             name: short.to_string(),
-            kind: PortKind::Internal,
+            options: PortOptions::Internal,
             mac: None,
             mtu: None,
             number: Some(DpPort(0)),
-            options: Vec::new(),
         })?;
         Ok(datapath)
     }
@@ -317,23 +316,26 @@ fn forget_recirculation(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
     Ok(())
 }
 
-/// What a port of tunnels of that type is to the kernel.
-fn tunnel_kind(type_name: &str) -> Option<VportKind> {
-    match type_name {
-        "vxlan" => Some(VportKind::Vxlan),
-        "geneve" => Some(VportKind::Geneve),
-        "gre" => Some(VportKind::Gre),
-        _ => None,
-    }
-}
-
-/// What the kernel is told of a port of tunnels.
-fn tunnel_options(spec: &PortSpec) -> TunnelOptions {
-    let option =
-        |name: &str| spec.options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-    TunnelOptions {
-        dst_port: option("dst_port").and_then(|port| port.parse().ok()).filter(|port| *port != 0),
-        vxlan_gbp: option("gbp") == Some("true"),
+/// Type of a port in the kernel, and its options if it is one of tunnels.
+fn vport_kind(options: &PortOptions) -> Result<(VportKind, Option<TunnelOptions>), DpifError> {
+    match options {
+        PortOptions::System(_) | PortOptions::Tap => Ok((VportKind::Netdev, None)),
+        PortOptions::Internal => Ok((VportKind::Internal, None)),
+        PortOptions::Tunnel(tunnel) => {
+            let kind = match tunnel.kind {
+                TunnelKind::Vxlan => VportKind::Vxlan,
+                TunnelKind::Geneve => VportKind::Geneve,
+                TunnelKind::Gre => VportKind::Gre,
+            };
+            let dst_port = Some(tunnel.dst_port).filter(|port| *port != 0);
+            Ok((kind, Some(TunnelOptions { dst_port, vxlan_gbp: tunnel.gbp })))
+        }
+        PortOptions::Afxdp(_) | PortOptions::Dummy(_) | PortOptions::Null | PortOptions::Pcap(_) => {
+            Err(DpifError::Unsupported(format!(
+                "interface type {} needs the userspace datapath: set the bridge's datapath_type to netdev",
+                options.type_name()
+            )))
+        }
     }
 }
 
@@ -358,16 +360,7 @@ impl Datapath for KernelDatapath {
     }
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
-        let kind = match &spec.kind {
-            PortKind::System | PortKind::Tap => VportKind::Netdev,
-            PortKind::Internal => VportKind::Internal,
-            PortKind::Other(name) => tunnel_kind(name).ok_or_else(|| {
-                DpifError::Unsupported(format!(
-                    "interface type {name} needs the userspace datapath: set the bridge's datapath_type to netdev"
-                ))
-            })?,
-        };
-        let tunnel = matches!(&spec.kind, PortKind::Other(_)).then(|| tunnel_options(spec));
+        let (kind, tunnel) = vport_kind(&spec.options)?;
         if tunnel.is_some()
             && let Some((number, port)) = lock(&self.ports).iter_mut().find(|(_, p)| p.info.name == spec.name)
         {
@@ -381,10 +374,7 @@ impl Datapath for KernelDatapath {
             Mode::PerCpu => None,
             Mode::PerPort => Some(self.source()?),
         };
-        let tap = match &spec.kind {
-            PortKind::Tap => Some(make_tap(spec)?),
-            _ => None,
-        };
+        let tap = (spec.options == PortOptions::Tap).then(|| make_tap(spec)).transpose()?;
         let pids = source.as_ref().map(dispatch::Source::pid).into_iter().collect();
         let vport = self.vport(spec, kind, tunnel, pids)?;
         let number = vport.number;
@@ -395,13 +385,8 @@ impl Datapath for KernelDatapath {
             let _ = self.ovs.vport_del(self.dp_ifindex(), number);
             return Err(DpifError::Device(format!("cannot wait for upcalls: {e}")));
         }
-        let type_name = match &spec.kind {
-            PortKind::Internal => "internal",
-            PortKind::Tap => "tap",
-            PortKind::System => "system",
-            PortKind::Other(name) => name,
-        };
-        let info = PortInfo { number, name: spec.name.clone(), type_name: type_name.to_string() };
+        let type_name = spec.options.type_name().to_string();
+        let info = PortInfo { number, name: spec.name.clone(), type_name };
         lock(&self.ports).insert(number, Port { info, kind, tunnel, users: 1, tap });
         probes::port_added(number, &spec.name);
         Ok(number)

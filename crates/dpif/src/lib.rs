@@ -16,6 +16,7 @@ mod dummy_mode;
 pub mod fuzz;
 pub mod nlactions;
 mod ops;
+mod port;
 mod provider;
 mod stats;
 pub mod testing;
@@ -36,8 +37,12 @@ pub use drr::{BATCH_MAX_UPCALLS, DeficitRoundRobin, QUANTUM};
 pub use dummy_mode::DummyMode;
 pub use ops::{
     Capabilities, CtCapabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FlowPut, FlowRecord,
-    FlowStats, MeterBand, MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PortInfo,
-    PortKind, PortSpec, PutMode, QueuePriority, ReplySink,
+    FlowStats, MeterBand, MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PutMode,
+    QueuePriority, ReplySink,
+};
+pub use port::{
+    AfxdpPort, DummyPort, PcapPort, PortInfo, PortOptions, PortSpec, SystemPort, TunnelKind, TunnelPort,
+    XdpMode,
 };
 pub use provider::{
     InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets, Waker,

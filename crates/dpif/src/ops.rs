@@ -1,6 +1,7 @@
 //! Operations on a datapath and the [`Datapath`] trait.
 
 use crate::actions::DpAction;
+use crate::port::{PortInfo, PortSpec};
 use crate::stats::{PmdStats, PortStats};
 use crate::upcall::Ticket;
 use flow::nlkey::KeyLimits;
@@ -198,47 +199,6 @@ pub struct OpBatch {
 pub trait ReplySink: Send + Sync {
     /// The results of the batch of that tag, one per operation in order.
     fn done(&self, pmd: PmdId, tag: u64, results: Vec<OpResult>);
-}
-
-/// What a port is made of.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum PortKind {
-    /// An existing network interface.
-    System,
-    /// A tap device made by us, the bridge's own port or another host-side interface.
-    Internal,
-    /// A tap device made by us.
-    Tap,
-    /// A port without a device, by type name.
-    Other(String),
-}
-
-/// A port to be made.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PortSpec {
-    /// Interface name.
-    pub name: String,
-    /// What it is made of.
-    pub kind: PortKind,
-    /// Ethernet address for a device that we make.
-    pub mac: Option<flow::MacAddr>,
-    /// MTU asked for.
-    pub mtu: Option<u32>,
-    /// Number asked for.
-    pub number: Option<DpPort>,
-    /// Other options, by name.
-    pub options: Vec<(String, String)>,
-}
-
-/// A port of a datapath.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PortInfo {
-    /// Its number.
-    pub number: DpPort,
-    /// Interface name.
-    pub name: String,
-    /// Type name as databases and `dpctl/show` have it.
-    pub type_name: String,
 }
 
 /// Counters of a whole datapath.

@@ -5,7 +5,8 @@
 
 use crate::conntrack::Connections;
 use crate::drr::BATCH_MAX_UPCALLS;
-use crate::ops::{Datapath, DpifError, DpifOp, OpBatch, OpResult, PortSpec};
+use crate::ops::{Datapath, DpifError, DpifOp, OpBatch, OpResult};
+use crate::port::{PortOptions, PortSpec};
 use crate::stats::{PmdStats, PortStats};
 use crate::threads::{Numa, PerfLog, PerfQuery, QueueInfo, RxqAffinity, ThreadInfo, ThreadPlan};
 use crate::upcall::Upcalls;
@@ -185,7 +186,7 @@ pub trait PmdThreads {
     fn port_rx_update(
         &self,
         port: DpPort,
-        options: &[(String, String)],
+        options: &PortOptions,
         affinity: &RxqAffinity,
     ) -> Result<(), DpifError>;
 

@@ -9,51 +9,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
+pub use dpif::TunnelKind;
+
 /// Two bits of the type of service that tell of congestion (RFC 3168).
 const ECN_MASK: u8 = 3;
 const ECN_CE: u8 = 3;
 const ECN_ECT_0: u8 = 2;
 /// Time to live of outer headers unless a port says another.
 pub const TUNNEL_TTL: u8 = 64;
-
-/// How packets are wrapped.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum TunnelKind {
-    /// RFC 7348.
-    Vxlan,
-    /// RFC 8926.
-    Geneve,
-    /// RFC 2890, with Ethernet frames inside.
-    Gre,
-}
-
-impl TunnelKind {
-    /// All.
-    pub const ALL: [TunnelKind; 3] = [TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gre];
-
-    /// Its name as an interface type.
-    pub fn name(self) -> &'static str {
-        match self {
-            TunnelKind::Vxlan => "vxlan",
-            TunnelKind::Geneve => "geneve",
-            TunnelKind::Gre => "gre",
-        }
-    }
-
-    /// That of an interface type.
-    pub fn of_name(name: &str) -> Option<TunnelKind> {
-        TunnelKind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// UDP port that IANA assigned; `None`: it does not run over UDP.
-    pub fn usual_port(self) -> Option<u16> {
-        match self {
-            TunnelKind::Vxlan => Some(4789),
-            TunnelKind::Geneve => Some(6081),
-            TunnelKind::Gre => None,
-        }
-    }
-}
 
 /// An address of a tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -2,15 +2,13 @@
 //!
 //! Most are devices of the kernel; a dummy is none, and answers for itself.
 
-use dpif::DummyMode;
-use dpif::Provider;
-use dpif::{PortKind, PortSpec};
+use dpif::{PortOptions, PortSpec, Provider};
 use flow::{DpPort, MacAddr};
 use netdev::dummy::{Dummy, DummyPorts};
 use netdev::link::{self, EthtoolLink, LinkInfo};
 use ofproto::tunnel::TunnelConfig;
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use vswitch::config::DeviceOptions;
 use vswitch::plan::{DeviceSettings, OpenInterface, OpenedInterface};
 
 /// What a port without a device says of its MTU.
@@ -38,37 +36,23 @@ pub struct Device {
     pub datapath: Arc<dyn Provider>,
     /// Its number there.
     pub dp_port: DpPort,
-    /// Its type as in the database.
-    pub type_name: String,
     /// What it is.
     pub body: Body,
     /// The options that it was opened with.
-    pub options: BTreeMap<String, String>,
+    pub options: DeviceOptions,
 }
 
 impl Device {
     /// The port that a device is to be.
     pub(crate) fn spec(open: &OpenInterface) -> PortSpec {
-        let tunnel = open.device.tunnel.as_ref();
-        let options = match tunnel {
-            None => open.device.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
-            Some(t) => {
-                vec![("dst_port".to_string(), t.dst_port.to_string()), ("gbp".to_string(), t.gbp.to_string())]
-            }
-        };
+        let DeviceOptions { port, tunnel, .. } = &open.device.options;
         PortSpec {
-            name: tunnel.map_or(open.name.clone(), |t| t.device()),
-            kind: match open.type_name.as_str() {
-                "system" => PortKind::System,
-                "internal" => PortKind::Internal,
-                "tap" => PortKind::Tap,
-                other => PortKind::Other(other.to_string()),
-            },
+            name: tunnel.as_ref().map_or(open.name.clone(), |t| t.device()),
+            options: port.clone(),
             mac: open.device.mac,
             // Set afterwards: a device that cannot have it is used as it is.
             mtu: None,
             number: None,
-            options,
         }
     }
 
@@ -79,14 +63,12 @@ impl Device {
     pub fn open(
         open: &OpenInterface,
         datapath: &Arc<dyn Provider>,
-        dummies: DummyMode,
         dummy_ports: &DummyPorts,
     ) -> Result<(Device, OpenedInterface), String> {
         let name = &open.name;
         let failed = |why: &dyn std::fmt::Display| format!("could not open network device {name} ({why})");
         let spec = Device::spec(open);
-        let of_kernel = spec.kind == PortKind::System || open.type_name == "afxdp";
-        if of_kernel && !dummies.replaces(&open.type_name) {
+        if is_foreign(&spec.options) {
             let info = link::link_info(name).map_err(|e| failed(&os_text(&e)))?;
             if info.loopback {
                 // Whatever the switch sent there would be a packet from there.
@@ -94,7 +76,7 @@ impl Device {
             }
         }
         let dp_port = datapath.port_add(&spec).map_err(|e| failed(&e))?;
-        let body = match (dummy_ports.get(name), &open.device.tunnel) {
+        let body = match (dummy_ports.get(name), &open.device.options.tunnel) {
             (Some(dummy), _) => Ok(Body::Dummy(dummy)),
             (None, Some(tunnel)) => Ok(Body::Tunnel(tunnel.clone(), open.address)),
             (None, None) if !datapath.has_netdev(dp_port) => {
@@ -102,10 +84,9 @@ impl Device {
             }
             (None, None) => link::link_info(name).map(|info| Body::Kernel(info.ifindex)),
         };
-        let (type_name, options) = (open.type_name.clone(), open.device.options.clone());
+        let options = open.device.options.clone();
         let device = body.and_then(|body| {
-            let device =
-                Device { name: name.clone(), datapath: datapath.clone(), dp_port, type_name, body, options };
+            let device = Device { name: name.clone(), datapath: datapath.clone(), dp_port, body, options };
             let info = device.link()?;
             Ok((device, info))
         });
@@ -188,14 +169,11 @@ impl Device {
 
     /// Whether other options take effect only when the device is opened anew.
     pub fn must_reopen(&self, wanted: &DeviceSettings) -> bool {
-        if let (Body::Tunnel(is, _), Some(wanted)) = (&self.body, &wanted.tunnel) {
-            // What is said to the device that tunnels share; the rest is translation's.
-            return (is.dst_port, is.gbp) != (wanted.dst_port, wanted.gbp);
+        match (&self.options.port, &wanted.options.port) {
+            // Receive queues are opened anew while the port stays.
+            (PortOptions::System(is), PortOptions::System(wanted)) => is.merge_udp != wanted.merge_udp,
+            (is, port) => is != port || self.options.stream != wanted.options.stream,
         }
-        let opened_by_options =
-            matches!(self.body, Body::Dummy(_) | Body::Bare(_)) || self.type_name == "afxdp";
-        let sends_otherwise = self.options.get("merge_udp") != wanted.options.get("merge_udp");
-        opened_by_options && self.options != wanted.options || self.type_name == "system" && sends_otherwise
     }
 
     /// Sets it up or down, as a controller asks.
@@ -227,16 +205,15 @@ impl Device {
     /// # Errors
     /// All that could not be set, and why.
     pub fn update(&mut self, wanted: &DeviceSettings) -> Result<(), String> {
-        if let (Body::Tunnel(config, _), Some(wanted)) = (&mut self.body, &wanted.tunnel) {
+        if let (Body::Tunnel(config, _), Some(wanted)) = (&mut self.body, &wanted.options.tunnel) {
             config.clone_from(wanted);
         }
         let failed = |what: &str, why: &dyn std::fmt::Display| {
             format!("interface {}: cannot set {what}: {why}", self.name)
         };
         let mut errors = Vec::new();
-        let options: Vec<_> = wanted.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
         if let Some(threads) = self.datapath.pmd_threads()
-            && let Err(e) = threads.port_rx_update(self.dp_port, &options, &wanted.rxq_affinity)
+            && let Err(e) = threads.port_rx_update(self.dp_port, &wanted.options.port, &wanted.rxq_affinity)
         {
             errors.push(failed("receive queues", &e));
         }
@@ -251,8 +228,7 @@ impl Device {
             errors.extend(set.err().map(|e| failed(&format!("MTU {mtu}"), &e)));
         }
         // An existing device's address belongs to whoever made it.
-        let ours =
-            !["system", "afxdp"].contains(&self.type_name.as_str()) || !matches!(self.body, Body::Kernel(_));
+        let ours = !is_foreign(&self.options.port);
         if let Some(mac) = wanted.mac.filter(|mac| ours && info.mac != Some(mac.0)) {
             let set = match &self.body {
                 Body::Kernel(ifindex) => link::set_mac(*ifindex, mac.0).map_err(|e| os_text(&e)),
@@ -266,6 +242,11 @@ impl Device {
         }
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
+}
+
+/// Whether the port is a device of the kernel that the switch did not make.
+fn is_foreign(port: &PortOptions) -> bool {
+    matches!(port, PortOptions::System(_) | PortOptions::Afxdp(_))
 }
 
 /// The system's own words for an error, without its number and without what was tried.

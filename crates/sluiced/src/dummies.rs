@@ -14,6 +14,7 @@ use openflow::reconnect::{Action, Reconnect};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use sync::{Mutex, lock};
+use vswitch::config::DummyStream;
 
 /// Frames of a dummy that may wait to be sent on.
 const SENT_MAX: usize = 100;
@@ -48,19 +49,18 @@ impl Streams {
     /// Makes a dummy's connections, if its options ask for some.
     ///
     /// # Errors
-    /// The options make no sense, or nobody can listen there.
+    /// The target makes no sense, or nobody can listen there.
     pub(crate) fn add(
         &mut self,
         device: &Device,
-        options: &BTreeMap<String, String>,
+        stream: Option<&DummyStream>,
         reactor: &mut Reactor,
     ) -> Result<(), String> {
         let Body::Dummy(dummy) = &device.body else { return Ok(()) };
-        let (option, target) = match (options.get("stream"), options.get("pstream")) {
-            (Some(_), Some(_)) => return Err("options stream and pstream exclude each other".to_string()),
-            (Some(target), None) => ("stream", target),
-            (None, Some(target)) => ("pstream", target),
-            (None, None) => return Ok(()),
+        let (option, target) = match stream {
+            Some(DummyStream::Active(target)) => ("stream", target),
+            Some(DummyStream::Passive(target)) => ("pstream", target),
+            None => return Ok(()),
         };
         let bad = |why: &dyn std::fmt::Display| format!("option {option}: {target}: {why}");
         let endpoint = Endpoint::parse(target, 0).map_err(|e| bad(&e))?;

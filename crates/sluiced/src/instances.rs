@@ -6,8 +6,8 @@ use crate::observer::SlowPathProbes;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
 use anyhow::{Context, Result};
 use dpif::{
-    DpifOp, DummyMode, OpBatch, OpResult, PerfLog, PmdId, PmdStats, PortKind, PortSpec, Provider, ReplySink,
-    ThreadPlan,
+    DpifOp, DummyMode, DummyPort, OpBatch, OpResult, PerfLog, PmdId, PmdStats, PortOptions, PortSpec,
+    Provider, ReplySink, ThreadPlan,
 };
 use dpif_netdev::ablation::Ablation;
 use dpif_netdev::{QueueWatch, UserspaceConfig, UserspaceDatapath};
@@ -213,12 +213,10 @@ fn userspace(
     backer: &Arc<Backer>,
     wake: &Wake,
 ) -> Result<Arc<dyn Provider>> {
-    let dummies = settings.dummies;
-    let dummy = dummies.is_datapath(type_name);
+    let dummy = settings.dummies.is_datapath(type_name);
     let config = UserspaceConfig {
         name: format!("{type_name}@ovs-{type_name}"),
         dummy,
-        dummies,
         dummy_ports: settings.dummy_ports.clone(),
         dummy_numa: settings.numa.clone(),
         ablation: settings.ablation.clone(),
@@ -238,11 +236,10 @@ fn userspace(
         // As stock switches have it: the port that stands for the datapath itself.
         let local = PortSpec {
             name: format!("ovs-{type_name}"),
-            kind: PortKind::Other("dummy-internal".to_string()),
+            options: PortOptions::Dummy(DummyPort::new("dummy-internal")),
             mac: None,
             mtu: None,
             number: Some(DpPort(0)),
-            options: Vec::new(),
         };
         datapath.port_add(&local).context("cannot make the datapath's own port")?;
     }

@@ -418,9 +418,8 @@ impl Switch {
                 "could not add network device {name} to ofproto ({other} is the same tunnel)"
             ));
         }
-        let (device, opened) =
-            Device::open(open, &instance.datapath, self.dummies, self.instances.dummy_ports())?;
-        if let Err(e) = self.streams.add(&device, &open.device.options, reactor) {
+        let (device, opened) = Device::open(open, &instance.datapath, self.instances.dummy_ports())?;
+        if let Err(e) = self.streams.add(&device, open.device.options.stream.as_ref(), reactor) {
             // Nothing uses it yet.
             let _ = device.datapath.port_del(device.dp_port);
             return Err(format!("could not open network device {} ({e})", open.name));
@@ -432,7 +431,7 @@ impl Switch {
 
     /// Another tunnel whose packets would be those of this one.
     fn tunnel_like(&self, name: &str, device: &DeviceSettings) -> Option<&str> {
-        let tunnel = device.tunnel.as_ref()?;
+        let tunnel = device.options.tunnel.as_ref()?;
         self.devices.values().find(|d| d.name != name && d.collides(tunnel)).map(|d| d.name.as_str())
     }
 

@@ -3,7 +3,7 @@
 mod threads;
 
 use crate::slowpath::{InlineSlowPath, SlowPath, Wake};
-use dpif::{Datapath, DummyMode, PortKind, PortSpec};
+use dpif::{Datapath, PortOptions, PortSpec, SystemPort};
 use dpif_netdev::ablation::Ablation;
 use dpif_netdev::{UserspaceConfig, UserspaceDatapath};
 use flow::{DpPort, MacAddr, Match, OfPort, TableId};
@@ -79,7 +79,6 @@ fn hosts_reach_each_other_through_normal_with_offloads_on() {
     let config = UserspaceConfig {
         name: "netdev@test".to_string(),
         dummy: false,
-        dummies: DummyMode::Off,
         dummy_ports: Default::default(),
         dummy_numa: Vec::new(),
         ablation: Ablation::default(),
@@ -105,11 +104,10 @@ fn hosts_reach_each_other_through_normal_with_offloads_on() {
                 .map(|name| {
                     let spec = PortSpec {
                         name: name.clone(),
-                        kind: PortKind::System,
+                        options: PortOptions::System(SystemPort::default()),
                         mac: None,
                         mtu: None,
                         number: None,
-                        options: Vec::new(),
                     };
                     datapath.port_add(&spec).unwrap()
                 })

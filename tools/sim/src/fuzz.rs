@@ -7,7 +7,7 @@ use crate::frames::key_of;
 use crate::model::VLAN_LIMIT;
 use crate::world::fuzz_ports;
 use dpif::text::NumbersOnly;
-use dpif::{Datapath, DpAction, DpifOp, Execute, OpBatch, PmdId, PortKind, PortSpec};
+use dpif::{Datapath, DpAction, DpifOp, Execute, OpBatch, PmdId, PortOptions, PortSpec, SystemPort};
 use flow::extract::Metadata;
 use flow::text::NoPortNames;
 use flow::{DpPort, OfPort, TableId};
@@ -65,11 +65,10 @@ impl Rig {
         for n in 1..=PORTS {
             let spec = PortSpec {
                 name: format!("p{n}"),
-                kind: PortKind::System,
+                options: PortOptions::System(SystemPort::default()),
                 mac: None,
                 mtu: None,
                 number: Some(DpPort(n)),
-                options: Vec::new(),
             };
             assert!(dp.port_add(&spec).is_ok());
         }

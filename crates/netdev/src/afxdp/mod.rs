@@ -23,7 +23,6 @@ mod tx;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -55,38 +54,14 @@ pub enum XdpMode {
     Generic,
 }
 
-impl XdpMode {
-    /// Every mode with its name.
-    pub const ALL: [(XdpMode, &'static str); 4] = [
-        (XdpMode::BestEffort, "best-effort"),
-        (XdpMode::NativeWithZerocopy, "native-with-zerocopy"),
-        (XdpMode::Native, "native"),
-        (XdpMode::Generic, "generic"),
-    ];
-
-    /// The option's value.
-    pub fn name(self) -> &'static str {
-        XdpMode::ALL.iter().find(|(mode, _)| *mode == self).map_or("", |(_, name)| name)
-    }
-}
-
 impl std::fmt::Display for XdpMode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A value of `xdp-mode` that there is not.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("\"{0}\" is no xdp-mode: best-effort, native-with-zerocopy, native and generic are")]
-pub struct UnknownXdpMode(String);
-
-impl FromStr for XdpMode {
-    type Err = UnknownXdpMode;
-
-    fn from_str(s: &str) -> Result<XdpMode, UnknownXdpMode> {
-        let found = XdpMode::ALL.iter().find(|(_, name)| *name == s);
-        found.map(|(mode, _)| *mode).ok_or_else(|| UnknownXdpMode(s.to_owned()))
+        f.write_str(match self {
+            XdpMode::BestEffort => "best-effort",
+            XdpMode::NativeWithZerocopy => "native-with-zerocopy",
+            XdpMode::Native => "native",
+            XdpMode::Generic => "generic",
+        })
     }
 }
 

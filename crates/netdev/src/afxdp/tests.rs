@@ -1,16 +1,6 @@
-//! Options and bounds; the rest is tested against the kernel.
+//! Bounds; the rest is tested against the kernel.
 
 use super::*;
-
-#[test]
-fn modes_have_the_names_of_the_option() {
-    for (mode, name) in XdpMode::ALL {
-        assert_eq!((name.parse(), mode.to_string().as_str()), (Ok(mode), name));
-    }
-    let error = "skb".parse::<XdpMode>().unwrap_err().to_string();
-    assert!(error.contains("\"skb\"") && error.contains("native-with-zerocopy"), "{error}");
-    assert_eq!(AfxdpOptions::default().mode.name(), "best-effort");
-}
 
 #[test]
 fn memory_is_bounded() {

@@ -1,6 +1,5 @@
 //! Connections of all bridges: what they hold together is bounded, and packets for controllers arrive.
 
-use super::exchange::Limits;
 use super::*;
 use crate::instances::Settings;
 use dpif::DummyMode;
@@ -10,9 +9,10 @@ use openflow::msg::control::SwitchConfig;
 use openflow::msg::control::{BundleAdd, Hello};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::msg::packet::PacketOut;
-use openflow::{Format, GROUP_ANY, Message, NO_BUFFER};
+use openflow::{Format, GROUP_ANY, Message, NO_BUFFER, Version, VersionSet};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ impl Rig {
     }
 
     fn links(&self) -> usize {
-        self.openflow.bridges.values().map(|b| b.links.len()).sum()
+        self.openflow.bridges.values().map(OfBridge::links).sum()
     }
 }
 

@@ -4,8 +4,8 @@
 use super::*;
 use dpif::actions::Output;
 use dpif::{
-    CacheSettings, DpAction, DpifError, DpifOp, Execute, OpBatch, OpResult, PmdId, PmdThreads, Provider,
-    ReplySink, RxqAssign, SleepMax, ThreadPlan,
+    CacheSettings, DpAction, DpifError, DpifOp, DummyPort, Execute, OpBatch, OpResult, PmdId, PmdThreads,
+    Provider, ReplySink, RxqAssign, SleepMax, ThreadPlan,
 };
 use flow::FlowKey;
 use flow::extract::{Metadata, extract};
@@ -15,6 +15,11 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// Of each port.
+fn options() -> PortOptions {
+    PortOptions::Dummy(DummyPort { n_rxq: 2, ..DummyPort::new(DummyPort::PMD_TYPE) })
+}
 
 /// A switch of dummies: bridge `br0` with ports 1 to n, each with two receive queues.
 struct Rig {
@@ -37,7 +42,6 @@ impl Rig {
         let config = UserspaceConfig {
             name: "dummy@test".to_string(),
             dummy: true,
-            dummies: DummyMode::Beside,
             dummy_ports: dummies.clone(),
             dummy_numa: Vec::new(),
             ablation: Ablation::default(),
@@ -72,15 +76,12 @@ impl Rig {
         rig
     }
 
+    fn pmds(&self) -> &dyn PmdThreads {
+        self.datapath.pmd_threads().unwrap()
+    }
+
     fn add(&self, n: u32) -> DpPort {
-        let spec = PortSpec {
-            name: format!("p{n}"),
-            kind: PortKind::Other("dummy-pmd".to_string()),
-            mac: None,
-            mtu: None,
-            number: None,
-            options: vec![("n_rxq".to_string(), "2".to_string())],
-        };
+        let spec = PortSpec { name: format!("p{n}"), options: options(), mac: None, mtu: None, number: None };
         self.datapath.port_add(&spec).unwrap()
     }
 
@@ -118,7 +119,7 @@ impl Rig {
     /// Which core polls each queue of a port.
     fn cores(&self, port: &str) -> Vec<u16> {
         let mut all = Vec::new();
-        for t in self.datapath.threads(12) {
+        for t in self.pmds().threads(12) {
             all.extend(t.queues.iter().filter(|q| q.port == port).map(|q| (q.queue, t.core)));
         }
         all.sort_unstable();
@@ -169,12 +170,12 @@ fn threads_are_planned_anew_without_a_lost_or_reordered_packet() {
         let mut plans = plans.iter().cycle();
         let mut replans = 0;
         while !sender.is_finished() || replans < 20 {
-            rig.datapath.configure(plans.next().unwrap()).unwrap();
+            rig.pmds().configure(plans.next().unwrap()).unwrap();
             replans += 1;
             // Others come and go meanwhile.
             rig.datapath.port_del(DpPort(3)).unwrap();
             assert_eq!(rig.add(3), DpPort(3));
-            rig.datapath.rebalance();
+            rig.pmds().rebalance();
         }
     });
     rig.wait_sent(frames as usize);
@@ -196,7 +197,7 @@ fn threads_are_planned_anew_without_a_lost_or_reordered_packet() {
 #[test]
 fn a_flow_on_two_threads_is_counted_as_one() {
     let rig = Rig::new(2);
-    rig.datapath.configure(&plan(&[0, 1], RxqAssign::RoundRobin)).unwrap();
+    rig.pmds().configure(&plan(&[0, 1], RxqAssign::RoundRobin)).unwrap();
     assert_eq!(rig.cores("p1"), [0, 1]);
     // Rules that look at nothing make one megaflow for all flows; each thread has its own.
     (0..2).for_each(|n| rig.send((n % 2) as u8, n));
@@ -219,7 +220,7 @@ fn packets_of(rig: &Rig, pmd: PmdId) -> u64 {
 #[test]
 fn flows_go_with_their_queues() {
     let rig = Rig::new(2);
-    rig.datapath.configure(&plan(&[0], RxqAssign::RoundRobin)).unwrap();
+    rig.pmds().configure(&plan(&[0], RxqAssign::RoundRobin)).unwrap();
     (0..100).for_each(|n| rig.send((n % 2) as u8, n));
     rig.wait_sent(100);
     let upcalls = |core: u16| match ask(&rig, PmdId::Core(core), vec![DpifOp::Stats]).pop() {
@@ -227,7 +228,7 @@ fn flows_go_with_their_queues() {
         other => panic!("{other:?}"),
     };
     assert!(upcalls(0) > 0);
-    rig.datapath.configure(&plan(&[1], RxqAssign::RoundRobin)).unwrap();
+    rig.pmds().configure(&plan(&[1], RxqAssign::RoundRobin)).unwrap();
     (100..200).for_each(|n| rig.send((n % 2) as u8, n));
     rig.wait_sent(200);
     assert_eq!(upcalls(1), 0, "the new thread asked for flows that the old one had");
@@ -307,7 +308,7 @@ fn each_batch_is_answered_once_however_threads_come_and_go() {
         let plans = [plan(&[0, 1, 2], RxqAssign::Cycles), plan(&[1], RxqAssign::Cycles)];
         let mut plans = plans.iter().cycle();
         while !asking.iter().all(|a| a.is_finished()) {
-            rig.datapath.configure(plans.next().unwrap()).unwrap();
+            rig.pmds().configure(plans.next().unwrap()).unwrap();
         }
     });
     rig.wait_sent(packets as usize);
@@ -320,17 +321,17 @@ fn each_batch_is_answered_once_however_threads_come_and_go() {
 #[test]
 fn pinned_queues_isolate_a_thread_until_they_go() {
     let rig = Rig::new(3);
-    rig.datapath.configure(&plan(&[0, 1], RxqAssign::Cycles)).unwrap();
+    rig.pmds().configure(&plan(&[0, 1], RxqAssign::Cycles)).unwrap();
     let pin = |port: u32, pins: &[(u16, u16)]| {
-        rig.datapath.port_rx_update(DpPort(port), &[], &pins.iter().copied().collect()).unwrap();
+        rig.pmds().port_rx_update(DpPort(port), &options(), &pins.iter().copied().collect()).unwrap();
     };
     pin(3, &[(0, 1)]);
-    let isolated = || rig.datapath.threads(1).iter().map(|t| t.isolated).collect::<Vec<_>>();
+    let isolated = || rig.pmds().threads(1).iter().map(|t| t.isolated).collect::<Vec<_>>();
     assert_eq!(isolated(), [false, true]);
     assert_eq!((rig.cores("p1"), rig.cores("p2"), rig.cores("p3")), (vec![0, 0], vec![0, 0], vec![1, 0]));
     rig.datapath.port_del(DpPort(3)).unwrap();
     assert_eq!(isolated(), [false, false]);
-    rig.datapath.rebalance();
+    rig.pmds().rebalance();
     assert_eq!(rig.cores("p1").iter().chain(&rig.cores("p2")).filter(|c| **c == 1).count(), 2);
     // A core without a thread is none to be pinned to.
     pin(1, &[(0, 5)]);
@@ -341,7 +342,7 @@ fn pinned_queues_isolate_a_thread_until_they_go() {
 #[test]
 fn load_is_measured_by_queue_and_goes_with_it() {
     let rig = Rig::new(2);
-    rig.datapath.configure(&plan(&[0, 1], RxqAssign::RoundRobin)).unwrap();
+    rig.pmds().configure(&plan(&[0, 1], RxqAssign::RoundRobin)).unwrap();
     let until = Instant::now() + Duration::from_millis(300);
     let mut n = 0;
     while Instant::now() < until {
@@ -352,14 +353,14 @@ fn load_is_measured_by_queue_and_goes_with_it() {
         let queues = threads.iter().flat_map(|t| &t.queues).filter(|q| q.port == "p1");
         queues.map(|q| q.usage.unwrap_or(0.0)).collect()
     };
-    let threads = rig.datapath.threads(12);
+    let threads = rig.pmds().threads(12);
     let before = usage(&threads);
     assert!(before[0] > 0.01 && before[0] > 10.0 * before[1], "{before:?}");
     // A queue and its thread began at about the same time.
     let busy = threads[0].busy.unwrap();
     assert!((0.8 * before[0]..=1.0).contains(&busy), "{busy} of {before:?}");
-    rig.datapath.configure(&plan(&[1], RxqAssign::RoundRobin)).unwrap();
-    let after = usage(&rig.datapath.threads(12));
+    rig.pmds().configure(&plan(&[1], RxqAssign::RoundRobin)).unwrap();
+    let after = usage(&rig.pmds().threads(12));
     assert!(after[0] > 0.005 && after[0] > 5.0 * after[1], "{before:?}, then {after:?}");
 }
 
@@ -367,7 +368,7 @@ fn load_is_measured_by_queue_and_goes_with_it() {
 fn timed_sleeps_lose_nothing_and_operations_end_them() {
     let rig = Rig::new(2);
     let sleep = SleepMax { default_us: 10_000, ..SleepMax::default() };
-    rig.datapath.configure(&ThreadPlan { sleep, ..ThreadPlan::default() }).unwrap();
+    rig.pmds().configure(&ThreadPlan { sleep, ..ThreadPlan::default() }).unwrap();
     // Behind a slow handler only so many packets of a flow may wait: the flows are there first.
     (0..4).for_each(|n| rig.send((n % 4) as u8, n));
     rig.wait_sent(4);
@@ -390,7 +391,7 @@ fn the_flow_cache_is_off_when_the_settings_say_so() {
     };
     let tuned = |emc_insert_inv_prob| {
         let cache = CacheSettings { emc_insert_inv_prob, smc_enable: None };
-        rig.datapath.configure(&ThreadPlan { cache, ..ThreadPlan::default() }).unwrap();
+        rig.pmds().configure(&ThreadPlan { cache, ..ThreadPlan::default() }).unwrap();
     };
     tuned(Some(0));
     assert_eq!(cached(0), 0);
@@ -402,10 +403,10 @@ fn the_flow_cache_is_off_when_the_settings_say_so() {
 fn threads_start_with_the_first_port_that_needs_one() {
     let rig = Rig::new(0);
     assert_eq!(rig.datapath.pmds(), [PmdId::Main]);
-    rig.datapath.configure(&plan(&[2, 5, 200], RxqAssign::Cycles)).unwrap();
+    rig.pmds().configure(&plan(&[2, 5, 200], RxqAssign::Cycles)).unwrap();
     assert_eq!(rig.datapath.pmds(), [PmdId::Main]);
     rig.add(1);
     assert_eq!(rig.datapath.pmds(), [PmdId::Main, PmdId::Core(2), PmdId::Core(5)]);
-    rig.datapath.configure(&plan(&[200], RxqAssign::Cycles)).unwrap();
+    rig.pmds().configure(&plan(&[200], RxqAssign::Cycles)).unwrap();
     assert_eq!(rig.datapath.pmds(), [PmdId::Main, PmdId::Core(0)], "no core of the mask is there");
 }

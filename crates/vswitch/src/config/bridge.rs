@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
             self.refuse_bridge(row, &error);
             return None;
         };
-        if let Err(why) = super::interface::check_name(name, support.long_names) {
+        if let Err(why) = super::interface::check_name(name, support.dummy) {
             self.refuse_bridge(row, &format!("could not create bridge {name:?}: {why}"));
             return None;
         }
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
             tree: unsupported::spanning_tree(row),
             mcast_snooping_enable: row.bool("mcast_snooping_enable"),
             controllers,
-            ports: self.ports(row, support.long_names),
+            ports: self.ports(row, support.dummy),
         })
     }
 

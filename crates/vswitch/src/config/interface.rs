@@ -1,15 +1,15 @@
 //! [`InterfaceConfig`]: a device or patch port that a bridge wants, and which names one may have.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
-use ofproto::tunnel::{TunnelConfig, TunnelKind};
 use ofproto::{MacAddr, OfPort};
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
+use super::device::{self, DeviceOptions, InterfaceOptions};
 use super::reader::{Reader, strings};
-use super::{StringMap, tunnel, unsupported};
+use super::supported::InterfaceKind;
+use super::unsupported;
 use dpif::RxqAffinity;
 
 /// A row of `Interface`, or the interface that a bridge has for itself without one.
@@ -21,12 +21,8 @@ pub struct InterfaceConfig {
     pub name: String,
     /// Type; `system` for the empty one, `internal` for a bridge's own interface.
     pub type_name: String,
-    /// `options`.
-    pub options: StringMap,
-    /// What they say of a tunnel.
-    pub tunnel: Option<Arc<TunnelConfig>>,
-    /// `other_config`.
-    pub other_config: StringMap,
+    /// Options of its type.
+    pub options: InterfaceOptions,
     /// Address to set, of internal interfaces other than a bridge's own.
     pub mac: Option<MacAddr>,
     /// MTU to set.
@@ -40,14 +36,12 @@ pub struct InterfaceConfig {
 }
 
 impl InterfaceConfig {
-    pub(super) fn implicit_local(bridge: &str) -> Self {
+    pub(super) fn implicit_local(bridge: &str, dummy_datapath: bool) -> Self {
         InterfaceConfig {
             row: None,
             name: bridge.to_string(),
             type_name: "internal".into(),
-            options: StringMap::new(),
-            tunnel: None,
-            other_config: StringMap::new(),
+            options: InterfaceOptions::Device(DeviceOptions::local(dummy_datapath)),
             mac: None,
             mtu_request: None,
             rxq_affinity: RxqAffinity::new(),
@@ -58,7 +52,7 @@ impl InterfaceConfig {
 
     /// Whether it joins two bridges and has no device.
     pub fn is_patch(&self) -> bool {
-        self.type_name == "patch"
+        self.options.device().is_none()
     }
 
     /// Whether it is a device that the switch makes for the machine's own use.
@@ -68,7 +62,10 @@ impl InterfaceConfig {
 
     /// The interface that a patch port is joined with.
     pub fn patch_peer(&self) -> Option<&str> {
-        self.options.get("peer").filter(|_| self.is_patch()).map(String::as_str)
+        match &self.options {
+            InterfaceOptions::Patch { peer } => Some(peer),
+            InterfaceOptions::Device(_) => None,
+        }
     }
 }
 
@@ -128,7 +125,7 @@ impl<'a> Reader<'a> {
         &mut self,
         row: RowView<'a>,
         bridge: &str,
-        bridge_long_names: bool,
+        dummy_datapath: bool,
     ) -> Option<InterfaceConfig> {
         let name = row.str("name");
         let local = name == bridge;
@@ -137,44 +134,25 @@ impl<'a> Reader<'a> {
             "" => "system",
             other => other,
         };
-        let long = match self.supported.interfaces.get(type_name) {
-            Some(support) => support.long_names || type_name == "internal" && bridge_long_names,
+        let kind = match self.supported.interfaces.get(type_name) {
+            Some(InterfaceKind::Internal) if dummy_datapath => InterfaceKind::Dummy,
+            Some(kind) => *kind,
             None => {
                 let error = unsupported::interface_type_error(name, type_name);
                 self.refuse(row, error);
                 return None;
             }
         };
-        if let Err(why) = check_name(name, long) {
+        if let Err(why) = check_name(name, kind.long_names()) {
             self.refuse(row, format!("could not open network device {name} ({why})"));
             return None;
         }
-        let options = strings(row, "options");
-        if type_name == "patch" {
-            let error = match options.get("peer").map(String::as_str) {
-                None | Some("") => Some(format!("{name}: patch type requires valid 'peer' argument")),
-                Some(peer) if peer == name => Some(format!("{name}: patch peer must not be self")),
-                Some(_) => None,
-            };
-            if let Some(error) = error {
-                self.refuse(row, error);
-                return None;
-            }
-        }
-        if let Some(n_rxq) = options.get("n_rxq").filter(|text| text.trim().parse::<u32>().is_err()) {
-            self.refuse(
-                row,
-                format!("could not set configuration of {name} (options:n_rxq={n_rxq:?} is not a number of receive queues)"),
-            );
-            return None;
-        }
-        let tunnel = match TunnelKind::of_name(type_name).map(|kind| tunnel::parse(kind, name, &options)) {
-            None => None,
-            Some(Ok((config, ignored))) => {
+        let options = match device::parse(name, type_name, kind, &strings(row, "options")) {
+            Ok((options, ignored)) => {
                 ignored.into_iter().for_each(|message| self.notice(row, message));
-                Some(Arc::new(config))
+                options
             }
-            Some(Err(error)) => {
+            Err(error) => {
                 self.refuse(row, error);
                 return None;
             }
@@ -189,8 +167,6 @@ impl<'a> Reader<'a> {
             name: name.to_string(),
             type_name: type_name.to_string(),
             options,
-            tunnel,
-            other_config: strings(row, "other_config"),
             mac: self.interface_mac(row, type_name, local),
             mtu_request: row.opt_int("mtu_request").and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0),
             rxq_affinity: self.rxq_affinity(row),

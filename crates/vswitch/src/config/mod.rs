@@ -7,6 +7,7 @@
 mod bridge;
 mod changes;
 mod controller;
+mod device;
 mod global;
 mod interface;
 mod port;
@@ -27,10 +28,11 @@ use ovsdb::value::Uuid;
 pub use bridge::{BridgeConfig, BridgeOptions, FailMode, FlowTableConfig, OpenFlowVersion};
 pub use changes::affects_desired;
 pub use controller::{ConnectionMode, ControllerConfig, ControllerKind};
+pub use device::{DeviceOptions, DummyStream, InterfaceOptions};
 pub use global::{GlobalConfig, UpcallDispatch};
 pub use interface::InterfaceConfig;
 pub use port::{BondConfig, PortConfig};
-pub use supported::{DatapathSupport, SupportedTypes};
+pub use supported::{DatapathSupport, InterfaceKind, SupportedTypes};
 
 pub(crate) use interface::natural_order;
 use reader::Reader;

@@ -63,7 +63,7 @@ impl PortConfig {
     }
 
     /// The port that a bridge has for itself when no row asks for it.
-    pub(super) fn implicit_local(bridge: &str) -> Self {
+    pub(super) fn implicit_local(bridge: &str, dummy_datapath: bool) -> Self {
         PortConfig {
             row: None,
             name: bridge.to_string(),
@@ -77,7 +77,7 @@ impl PortConfig {
             mac: None,
             qos: None,
             bond: BondConfig::default(),
-            interfaces: vec![InterfaceConfig::implicit_local(bridge)],
+            interfaces: vec![InterfaceConfig::implicit_local(bridge, dummy_datapath)],
         }
     }
 }
@@ -97,7 +97,11 @@ pub(super) fn vlans(row: RowView<'_>, column: &str) -> Vec<u16> {
 
 impl<'a> Reader<'a> {
     /// The ports of a bridge, its own included.
-    pub(super) fn ports(&mut self, bridge: RowView<'a>, long_names: bool) -> BTreeMap<String, PortConfig> {
+    pub(super) fn ports(
+        &mut self,
+        bridge: RowView<'a>,
+        dummy_datapath: bool,
+    ) -> BTreeMap<String, PortConfig> {
         let bridge_name = bridge.str("name");
         let mut ports = BTreeMap::new();
         for row in bridge.uuid_set("ports").into_iter().filter_map(|uuid| self.replica.row("Port", uuid)) {
@@ -109,12 +113,12 @@ impl<'a> Reader<'a> {
                 continue;
             }
             self.owners.insert(row.uuid(), bridge_name.to_string());
-            let port = self.port(row, bridge_name, long_names);
+            let port = self.port(row, bridge_name, dummy_datapath);
             ports.insert(name.to_string(), port);
         }
         let has_local = |port: &PortConfig| port.interfaces.iter().any(|i| i.name == bridge_name);
         if !ports.values().any(has_local) {
-            let local = PortConfig::implicit_local(bridge_name);
+            let local = PortConfig::implicit_local(bridge_name, dummy_datapath);
             let port = ports.entry(bridge_name.to_string()).or_insert_with(|| local.clone());
             if port.interfaces.is_empty() {
                 port.interfaces = local.interfaces;
@@ -123,8 +127,8 @@ impl<'a> Reader<'a> {
         ports
     }
 
-    fn port(&mut self, row: RowView<'a>, bridge: &str, long_names: bool) -> PortConfig {
-        let mut interfaces = self.port_interfaces(row, bridge, long_names);
+    fn port(&mut self, row: RowView<'a>, bridge: &str, dummy_datapath: bool) -> PortConfig {
+        let mut interfaces = self.port_interfaces(row, bridge, dummy_datapath);
         unsupported::of_port(self, row);
         if row.opt_str("vlan_mode") == Some("dot1q-tunnel") {
             for interface in interfaces.drain(..) {
@@ -174,7 +178,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The interfaces that can be served, in the order of their names.
-    fn port_interfaces(&mut self, row: RowView<'a>, bridge: &str, long_names: bool) -> Vec<InterfaceConfig> {
+    fn port_interfaces(
+        &mut self,
+        row: RowView<'a>,
+        bridge: &str,
+        dummy_datapath: bool,
+    ) -> Vec<InterfaceConfig> {
         let mut rows: Vec<_> = row
             .uuid_set("interfaces")
             .into_iter()
@@ -191,7 +200,7 @@ impl<'a> Reader<'a> {
                 continue;
             }
             self.owners.insert(interface.uuid(), port.to_string());
-            interfaces.extend(self.interface(interface, bridge, long_names));
+            interfaces.extend(self.interface(interface, bridge, dummy_datapath));
         }
         interfaces
     }

@@ -17,15 +17,48 @@ pub struct DatapathSupport {
     pub notice: Option<String>,
     /// Its version, for `Bridge.datapath_version`.
     pub version: String,
-    /// Its internal ports are not devices of the kernel, so their names may exceed 15 bytes.
-    pub long_names: bool,
+    /// It is a datapath of dummies: its internal ports are dummies too, so names of bridges may exceed 15 bytes.
+    pub dummy: bool,
 }
 
-/// An interface type that can be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct InterfaceSupport {
-    /// Not a device of the kernel: its name may exceed 15 bytes.
-    pub long_names: bool,
+/// How interfaces of a type are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterfaceKind {
+    /// One end of a patch between bridges.
+    Patch,
+    /// A device of the kernel.
+    System,
+    /// A device for the machine's own use, made by the switch.
+    Internal,
+    /// A tap device, made by the switch.
+    Tap,
+    /// A device of the kernel, by AF_XDP.
+    Afxdp,
+    /// A dummy, of a dummy type or in place of another type.
+    Dummy,
+    /// No device.
+    Null,
+    /// Capture files.
+    Pcap,
+    /// A tunnel.
+    Tunnel(TunnelKind),
+}
+
+impl InterfaceKind {
+    /// Not a device of the kernel by that name: its name may exceed 15 bytes.
+    pub fn long_names(self) -> bool {
+        match self {
+            InterfaceKind::System | InterfaceKind::Internal | InterfaceKind::Tap | InterfaceKind::Afxdp => {
+                false
+            }
+            InterfaceKind::Patch
+            | InterfaceKind::Dummy
+            | InterfaceKind::Null
+            | InterfaceKind::Pcap
+            // One device serves all tunnels of a kind.
+            | InterfaceKind::Tunnel(_) => true,
+        }
+    }
 }
 
 /// The datapath and interface types that can be served, by their names in the database.
@@ -34,7 +67,7 @@ pub struct SupportedTypes {
     /// By `Bridge.datapath_type`; the empty type is read as `system`.
     pub datapaths: BTreeMap<String, DatapathSupport>,
     /// By `Interface.type`; the empty type is read as `system`.
-    pub interfaces: BTreeMap<String, InterfaceSupport>,
+    pub interfaces: BTreeMap<String, InterfaceKind>,
 }
 
 impl SupportedTypes {
@@ -49,15 +82,19 @@ impl SupportedTypes {
                 served_by: "netdev".into(),
                 notice: Some(notice.into()),
                 version: BUILT_IN.into(),
-                long_names: false,
+                dummy: false,
             },
         );
-        let devices = ["system", "internal", "tap", "afxdp"].map(|name| (name, false));
-        for (name, long_names) in
-            devices.into_iter().chain(["patch", "null", "pcap"].map(|name| (name, true)))
-        {
-            types.interfaces.insert(name.into(), InterfaceSupport { long_names });
-        }
+        let kinds = [
+            ("system", InterfaceKind::System),
+            ("internal", InterfaceKind::Internal),
+            ("tap", InterfaceKind::Tap),
+            ("afxdp", InterfaceKind::Afxdp),
+            ("patch", InterfaceKind::Patch),
+            ("null", InterfaceKind::Null),
+            ("pcap", InterfaceKind::Pcap),
+        ];
+        types.interfaces.extend(kinds.map(|(name, kind)| (name.to_string(), kind)));
         types
     }
 
@@ -67,12 +104,11 @@ impl SupportedTypes {
             served_by: "system".into(),
             notice: None,
             version: version.into(),
-            long_names: false,
+            dummy: false,
         };
         self.datapaths.insert("system".into(), support);
-        // One device serves all tunnels of a kind, so their names are none of devices.
         for kind in TunnelKind::ALL {
-            self.interfaces.insert(kind.name().into(), InterfaceSupport { long_names: true });
+            self.interfaces.insert(kind.name().into(), InterfaceKind::Tunnel(kind));
         }
     }
 
@@ -86,18 +122,18 @@ impl SupportedTypes {
             self.add_datapath(name, true);
         }
         for name in ["dummy", "dummy-internal", "dummy-pmd"] {
-            self.interfaces.insert(name.into(), InterfaceSupport { long_names: true });
+            self.interfaces.insert(name.into(), InterfaceKind::Dummy);
         }
-        for (_, support) in self.interfaces.iter_mut().filter(|(name, _)| mode.replaces(name)) {
-            support.long_names = true;
+        for (_, kind) in self.interfaces.iter_mut().filter(|(name, _)| mode.replaces(name)) {
+            *kind = InterfaceKind::Dummy;
         }
         self
     }
 
     /// Adds a userspace datapath type that serves itself.
-    pub fn add_datapath(&mut self, name: &str, long_names: bool) {
+    pub fn add_datapath(&mut self, name: &str, dummy: bool) {
         let support =
-            DatapathSupport { served_by: name.into(), notice: None, version: BUILT_IN.into(), long_names };
+            DatapathSupport { served_by: name.into(), notice: None, version: BUILT_IN.into(), dummy };
         self.datapaths.insert(name.into(), support);
     }
 

@@ -461,7 +461,7 @@ fn what_the_switch_writes_itself_is_no_reason_to_look_again() {
         ("Interface", "p1", "error", "no".into(), false),
         ("Interface", "p1", "statistics", Datum::map([("rx_packets", 3)]).into(), false),
         ("Interface", "p1", "external_ids", map(&[("iface-id", "x")]), false),
-        ("Interface", "p1", "options", map(&[("a", "b")]), true),
+        ("Interface", "p1", "options", map(&[("n_rxq", "2")]), true),
         ("Port", "p1", "tag", 3.into(), true),
         ("Bridge", "br0", "datapath_id", "0000000000000001".into(), false),
         ("Bridge", "br0", "fail_mode", "secure".into(), true),

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use ofproto::ports::BridgeId;
-use ofproto::tunnel::TunnelConfig;
 use ofproto::{DpPort, MacAddr};
 
 use super::PortSet;
-use crate::config::{BridgeOptions, ControllerConfig, GlobalConfig, StringMap};
+use crate::config::{BridgeOptions, ControllerConfig, DeviceOptions, GlobalConfig};
 use dpif::RxqAffinity;
 
 /// Names one attempt to open an interface; never used again.
@@ -89,7 +88,7 @@ pub struct CreateBridge {
 }
 
 /// Settings of a device.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSettings {
     /// Address to set; `None` leaves it as it is.
     pub mac: Option<MacAddr>,
@@ -97,12 +96,8 @@ pub struct DeviceSettings {
     pub mtu: Option<u32>,
     /// Receive queues pinned to cores.
     pub rxq_affinity: RxqAffinity,
-    /// `options`.
-    pub options: StringMap,
-    /// What they say of a tunnel.
-    pub tunnel: Option<Arc<TunnelConfig>>,
-    /// `other_config`.
-    pub other_config: StringMap,
+    /// Options of its type.
+    pub options: DeviceOptions,
 }
 
 /// A device to open.

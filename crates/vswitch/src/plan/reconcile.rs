@@ -161,14 +161,14 @@ impl Planner {
             |c: &InterfaceConfig| Reverse((c.name == name, c.ofport_request.is_some(), c.ofport.is_some()));
         wanted.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| natural_order(&a.name, &b.name)));
         for config in wanted {
-            if config.is_patch() {
+            let Some(options) = config.options.device() else {
                 join(bridge, &config.name);
                 continue;
-            }
+            };
             let open = OpenId(self.next_open);
             self.next_open += 1;
             let is_local = config.name == name;
-            let device = bridge.derived().settings(&config);
+            let device = bridge.derived().settings(&config, options);
             out.push(Command::OpenInterface(OpenInterface {
                 open,
                 bridge: bridge.id,
@@ -181,7 +181,7 @@ impl Planner {
                 device: device.clone(),
             }));
             if let Some(interface) = bridge.interfaces.get_mut(&config.name) {
-                (interface.state, interface.sent) = (State::Opening(open), device);
+                (interface.state, interface.sent) = (State::Opening(open), Some(device));
             }
             self.openings.insert(open, config.name);
         }
@@ -195,12 +195,13 @@ impl Planner {
         renumber(bridge);
         let derived = bridge.derived();
         for interface in bridge.interfaces.values_mut() {
-            if interface.open().is_none() || interface.config.is_patch() {
+            let Some(options) = interface.config.options.device().filter(|_| interface.open().is_some())
+            else {
                 continue;
-            }
-            if !derived.is_sent(&interface.sent, &interface.config) {
-                let device = derived.settings(&interface.config);
-                interface.sent = device.clone();
+            };
+            if interface.sent.as_ref().is_none_or(|sent| !derived.is_sent(sent, &interface.config, options)) {
+                let device = derived.settings(&interface.config, options);
+                interface.sent = Some(device.clone());
                 let name = interface.config.name.clone();
                 out.push(Command::UpdateInterface { bridge: bridge.id, name, device });
             }
@@ -278,7 +279,7 @@ impl Planner {
                         .filter(|tree| port.takes_part(*tree) && config.type_name != "internal"),
                     patch_peer_name: config.patch_peer().map(str::to_string),
                     patch_peer: None,
-                    tunnel: config.tunnel.clone(),
+                    tunnel: config.options.device().and_then(|device| device.tunnel.clone()),
                     name: interface,
                 });
             }
@@ -326,8 +327,8 @@ fn update_config(bridge: &mut Bridge, name: &str, port: &PortConfig, new: &Inter
     if old == new && interface.port == port.name {
         return;
     }
-    let matters = (&old.options, &old.other_config, old.mac, old.mtu_request, old.ofport_request)
-        != (&new.options, &new.other_config, new.mac, new.mtu_request, new.ofport_request);
+    let matters = (&old.options, &old.rxq_affinity, old.mac, old.mtu_request, old.ofport_request)
+        != (&new.options, &new.rxq_affinity, new.mac, new.mtu_request, new.ofport_request);
     if matters && matches!(interface.state, State::Failed(_)) {
         interface.state = State::Wanted;
     }

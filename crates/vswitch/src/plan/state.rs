@@ -9,7 +9,7 @@ use ofproto::{DpPort, MacAddr, OfPort};
 use super::address::{self, may_represent};
 use super::numbers::PortNumbers;
 use super::{BridgeSettings, DeviceSettings, OpenId, PortSet};
-use crate::config::{BridgeConfig, ControllerConfig, InterfaceConfig};
+use crate::config::{BridgeConfig, ControllerConfig, DeviceOptions, InterfaceConfig};
 
 /// A device, or the end of a patch, that is in the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) struct Interface {
     pub(super) port: String,
     pub(super) state: State,
     /// Settings last sent to its device.
-    pub(super) sent: DeviceSettings,
+    pub(super) sent: Option<DeviceSettings>,
     /// Which of them could not be made, and why.
     pub(super) setting_error: Option<String>,
     /// The number it had when it last worked.
@@ -50,14 +50,7 @@ pub(super) struct Interface {
 impl Interface {
     pub(super) fn new(config: InterfaceConfig, port: String) -> Self {
         let number_before = config.ofport;
-        Interface {
-            config,
-            port,
-            state: State::Wanted,
-            sent: DeviceSettings::default(),
-            setting_error: None,
-            number_before,
-        }
+        Interface { config, port, state: State::Wanted, sent: None, setting_error: None, number_before }
     }
 
     pub(super) fn open(&self) -> Option<Open> {
@@ -220,22 +213,25 @@ impl Derived {
     }
 
     /// The settings of a device.
-    pub(super) fn settings(&self, config: &InterfaceConfig) -> DeviceSettings {
+    pub(super) fn settings(&self, config: &InterfaceConfig, options: &DeviceOptions) -> DeviceSettings {
         DeviceSettings {
             mac: self.mac(config),
             mtu: self.mtu(config),
             rxq_affinity: config.rxq_affinity.clone(),
-            options: config.options.clone(),
-            tunnel: config.tunnel.clone(),
-            other_config: config.other_config.clone(),
+            options: options.clone(),
         }
     }
 
     /// Whether a device was sent just these settings.
-    pub(super) fn is_sent(&self, sent: &DeviceSettings, config: &InterfaceConfig) -> bool {
+    pub(super) fn is_sent(
+        &self,
+        sent: &DeviceSettings,
+        config: &InterfaceConfig,
+        options: &DeviceOptions,
+    ) -> bool {
         sent.mac == self.mac(config)
             && sent.mtu == self.mtu(config)
-            && sent.options == config.options
-            && sent.other_config == config.other_config
+            && sent.rxq_affinity == config.rxq_affinity
+            && sent.options == *options
     }
 }

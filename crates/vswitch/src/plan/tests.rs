@@ -229,6 +229,26 @@ fn an_interface_moves_between_bridges() {
 }
 
 #[test]
+fn a_device_is_told_of_changed_values_only() {
+    let mut world = World::with_bridge();
+    world.add("p1", &[]);
+    for (column, settings, told) in [
+        ("options", map(&[("unheard-of", "x")]), false),
+        ("other_config", map(&[("unheard-of", "x")]), false),
+        // The defaults, spelled out.
+        ("options", map(&[("n_rxq", "1"), ("merge_udp", "true")]), false),
+        ("options", map(&[("n_rxq", "2")]), true),
+        ("other_config", map(&[("pmd-rxq-affinity", "1:0")]), true),
+        ("options", map(&[("n_rxq", "2"), ("merge_udp", "false")]), true),
+        ("options", map(&[]), true),
+        ("other_config", map(&[]), true),
+    ] {
+        let expected: &[&str] = if told { &["update p1"] } else { &[] };
+        assert_eq!(world.set("Interface", "p1", column, settings.clone()), expected, "{column} {settings:?}");
+    }
+}
+
+#[test]
 fn patch_ports_find_each_other() {
     let mut world = World::with_bridge();
     world.bed.add_br("br1", "netdev");

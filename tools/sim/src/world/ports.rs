@@ -2,7 +2,7 @@
 
 use super::{ALL_PORTS, FIRST_PORTS, PATCH, World};
 use crate::frames::mac;
-use dpif::{Datapath, PortKind, PortSpec};
+use dpif::{Datapath, PortOptions, PortSpec, SystemPort};
 use flow::{DpPort, MacAddr, OfPort};
 use ofproto::ports::{
     BridgeId, Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode,
@@ -45,11 +45,10 @@ impl World {
         let of_port = OfPort(if port.0 <= FIRST_PORTS { port.0 } else { port.0 - FIRST_PORTS });
         let spec = PortSpec {
             name: format!("p{}", port.0),
-            kind: PortKind::System,
+            options: PortOptions::System(SystemPort::default()),
             mac: None,
             mtu: None,
             number: Some(port),
-            options: Vec::new(),
         };
         if self.dp.port_add(&spec).is_ok() {
             self.up.insert(port, of_port);

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::InterfaceConfig;
+use crate::config::{InterfaceConfig, InterfaceOptions};
+use dpif::{PortOptions, SystemPort};
 
 #[derive(Clone, Debug)]
 struct Wish {
@@ -62,14 +63,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn interface(name: String, wish: &Wish) -> InterfaceConfig {
-    let peer = (wish.type_name == "patch").then(|| ("peer".to_string(), format!("p{}", wish.peer)));
+    let options = match wish.type_name {
+        "patch" => InterfaceOptions::Patch { peer: format!("p{}", wish.peer) },
+        "tap" => InterfaceOptions::Device(PortOptions::Tap.into()),
+        _ => InterfaceOptions::Device(PortOptions::System(SystemPort::default()).into()),
+    };
     InterfaceConfig {
         row: None,
         name,
         type_name: wish.type_name.into(),
-        options: peer.into_iter().collect(),
-        tunnel: None,
-        other_config: BTreeMap::new(),
+        options,
         mac: None,
         mtu_request: wish.mtu,
         rxq_affinity: BTreeMap::new(),

@@ -1,0 +1,72 @@
+//! [`Handovers`]: receive queues that a forwarding thread is to give back.
+//!
+//! Such a queue is not polled any more, but given back only when no packet of its port waits for the slow path here: packets that
+//! came first leave first, whichever thread forwards those that come next. Meanwhile frames wait in the queue itself. With the
+//! queue go flows of its port, so that the next thread does not have to ask for them.
+
+use super::inbox::Handover;
+use super::pmd::Purged;
+use super::queues::{Rx, RxSet};
+use datapath::Pmd;
+use flow::DpPort;
+use std::collections::BTreeSet;
+use std::sync::mpsc::SyncSender;
+
+/// How long packets may wait for answers of the slow path when a queue, or the thread, is to go.
+pub(super) const HANDOVER_US: u64 = 50_000;
+/// Flows that go with the queues of one request at most: to insert them takes the next thread's time.
+const HANDOVER_FLOWS: usize = 1024;
+
+/// Queues that are to be given back.
+struct Leaving {
+    rx: Vec<Rx>,
+    reply: SyncSender<Handover>,
+    deadline_us: u64,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Handovers(Vec<Leaving>);
+
+impl Handovers {
+    /// Whether queues wait to be given back.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// These queues are to be given back to `reply`.
+    pub(super) fn add(&mut self, rx: Vec<Rx>, reply: SyncSender<Handover>) {
+        let deadline_us = sys::clock::machine_us() + HANDOVER_US;
+        self.0.push(Leaving { rx, reply, deadline_us });
+    }
+
+    /// Gives queues back of which nothing waits any more.
+    pub(super) fn give_back(&mut self, rx: &RxSet, core: &mut Pmd, purged: &Purged) {
+        if self.0.is_empty() {
+            return;
+        }
+        let now_us = sys::clock::machine_us();
+        for mut leaving in std::mem::take(&mut self.0) {
+            let ports: BTreeSet<DpPort> = leaving.rx.iter().map(|rx| rx.port).collect();
+            if now_us < leaving.deadline_us && ports.iter().any(|port| core.waits(*port)) {
+                self.0.push(leaving);
+                continue;
+            }
+            let mut flows = Vec::new();
+            for port in ports {
+                let room = HANDOVER_FLOWS - flows.len();
+                // Another queue of the port may stay, and needs them too.
+                if rx.iter().any(|rx| rx.port == port) {
+                    flows.extend(core.flows_from(port, room));
+                } else {
+                    let gone = core.remove_flows_from(port, room);
+                    gone.iter().for_each(|flow| purged.push((core.id(), flow.clone())));
+                    flows.extend(gone);
+                }
+            }
+            let queues = std::mem::take(&mut leaving.rx);
+            // Who asked waits for it.
+            let _ = leaving.reply.send(Handover { queues, flows });
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! [`OfBridge`]: the OpenFlow connections of one bridge: accepted, made again, read, sent and closed.
+
+use super::controller::{Controller, Place, Remote};
+use super::link::{CLOSED, Link, Origin, RESET};
+use crate::instances::Instance;
+use crate::reactor::Reactor;
+use crate::stream::{Conn, Endpoint, Listener};
+use crate::turn::Turn;
+use dpif::Datapath;
+use mio::Token;
+use ofproto::backer::Backer;
+use ofproto::connmgr::{
+    AdminChange, BridgeCtx, ConnCounters, ConnKind, Connmgr, FailMode, Held, RemoteConfig,
+};
+use ofproto::events::PacketInEvent;
+use ofproto::ports::{BridgeId, PortTable};
+use openflow::budget::Budgets;
+use openflow::msg::stats::SwitchDesc;
+use openflow::reconnect::Action;
+use openflow::session::CloseReason;
+use openflow::{Version, VersionSet};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vswitch::config::{BridgeOptions, ControllerConfig, ControllerKind};
+use vswitch::status::ControllerFacts;
+
+/// Connections that a listener has at a time: others come by other listeners, so none is locked out by these.
+const PER_LISTENER_MAX: usize = 128;
+
+/// The sockets of one bridge: its management socket, the one for who watches its controllers, and those controllers.
+///
+/// Output stays with [`Connmgr`], where it is counted, until the socket takes it. Input is read only while there is memory for it.
+pub(super) struct OfBridge {
+    id: BridgeId,
+    run_dir: PathBuf,
+    name: String,
+    backer: Arc<Backer>,
+    datapath: Arc<dyn Datapath>,
+    datapath_id: u64,
+    desc: SwitchDesc,
+    versions: VersionSet,
+    mgr: Connmgr,
+    management: Option<Listener>,
+    snoop: Option<Listener>,
+    controllers: BTreeMap<String, Controller>,
+    links: BTreeMap<Token, Link>,
+    configured: Option<RemoteConfig>,
+}
+
+impl OfBridge {
+    /// Opens the sockets of a bridge of that instance: for management, and to watch its controllers.
+    pub(super) fn open(
+        id: BridgeId,
+        name: &str,
+        run_dir: &Path,
+        datapath_id: u64,
+        instance: &Instance,
+        budgets: &Budgets,
+        reactor: &mut Reactor,
+    ) -> OfBridge {
+        let mut listen = |suffix: &str| {
+            let endpoint = Endpoint::PassiveUnix(run_dir.join(format!("{name}.{suffix}")));
+            let token = reactor.token();
+            let listener = Listener::open(&endpoint, reactor.registry(), token);
+            if let Err(e) = &listener {
+                log::warn!(target: "connmgr", "{name}: cannot listen at {endpoint}: {e}");
+            }
+            listener.ok().inspect(|_| log::debug!(target: "connmgr", "{name}: listening at {endpoint}"))
+        };
+        let (management, snoop) = (listen("mgmt"), listen("snoop"));
+        if management.is_some() {
+            let path = run_dir.join(format!("{name}.mgmt"));
+            log::info!(target: "connmgr", "{name}: added service controller \"punix:{}\"", path.display());
+        }
+        OfBridge {
+            id,
+            run_dir: run_dir.to_path_buf(),
+            backer: instance.backer.clone(),
+            datapath: instance.datapath.clone(),
+            name: name.to_string(),
+            datapath_id,
+            desc: describe(None, None),
+            versions: VersionSet::IMPLEMENTED,
+            mgr: Connmgr::sharing(budgets.clone()),
+            management,
+            snoop,
+            controllers: BTreeMap::new(),
+            links: BTreeMap::new(),
+            configured: None,
+        }
+    }
+
+    /// Closes all connections, and ends what its controllers made outside its tables.
+    pub(super) fn shut_down(mut self, reactor: &Reactor) {
+        self.with_mgr(|mgr, ctx| mgr.shut_down(ctx));
+        self.links.values_mut().for_each(|l| l.conn.close(reactor.registry()));
+    }
+
+    /// Applies the settings of the bridge.
+    pub(super) fn configure(&mut self, options: &BridgeOptions, datapath_id: u64, now_ms: u64) {
+        self.datapath_id = datapath_id;
+        self.desc = describe(options.dp_desc.as_deref(), options.dp_sn.as_deref());
+        let versions: Vec<Version> = options.protocols.iter().map(|v| Version(v.wire())).collect();
+        self.versions = if versions.is_empty() { VersionSet::IMPLEMENTED } else { VersionSet::of(&versions) };
+        let fail_mode = match options.fail_mode {
+            vswitch::config::FailMode::Standalone => FailMode::Standalone,
+            vswitch::config::FailMode::Secure => FailMode::Secure,
+        };
+        self.apply(|c| c.fail_mode = fail_mode, now_ms);
+    }
+
+    /// Replaces the controllers; those that stay keep their connections.
+    pub(super) fn set_controllers(
+        &mut self,
+        wanted: Vec<ControllerConfig>,
+        reactor: &mut Reactor,
+        now_ms: u64,
+    ) {
+        let gone: Vec<String> = self
+            .controllers
+            .iter()
+            .filter(|(target, _)| !wanted.iter().any(|w| w.target == **target))
+            .map(|(target, _)| target.clone())
+            .collect();
+        for target in gone {
+            self.controllers.remove(&target);
+            let tokens: Vec<Token> = self
+                .links
+                .iter()
+                .filter(|(_, l)| l.origin.target() == Some(&target))
+                .map(|(t, _)| *t)
+                .collect();
+            for token in tokens {
+                self.close(token, reactor, now_ms);
+            }
+        }
+        let has_controllers = wanted.iter().any(|c| c.kind == ControllerKind::Primary);
+        let probe_ms =
+            wanted.iter().filter(|c| !c.is_passive()).map(|c| c.inactivity_probe_ms).max().unwrap_or(0);
+        for config in wanted {
+            self.add_controller(config, reactor, now_ms);
+        }
+        self.apply(
+            |c| {
+                c.has_controllers = has_controllers;
+                c.max_probe_interval_ms = probe_ms;
+            },
+            now_ms,
+        );
+    }
+
+    /// Name of the bridge.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Connections that are open.
+    #[cfg(test)]
+    pub(super) fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Breaks all connections off; those to controllers are made again.
+    pub(super) fn break_off(&mut self, reactor: &mut Reactor, now_ms: u64) {
+        let tokens: Vec<Token> = self.links.keys().copied().collect();
+        for token in tokens {
+            self.lost(token, "reconnection was asked for", reactor, now_ms);
+        }
+    }
+
+    /// Something happened to a socket; `false` when it is not one of these.
+    pub(super) fn event(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
+        if self.links.contains_key(&token) {
+            self.ready(token, reactor, now_ms);
+            return true;
+        }
+        self.accept(token, reactor, now_ms)
+    }
+
+    /// Makes connections again, works on requests within `work`, and moves bytes.
+    pub(super) fn run(&mut self, work: &mut usize, reactor: &mut Reactor, now_ms: u64) -> Turn {
+        self.reconnect(reactor, now_ms);
+        self.with_mgr(|mgr, ctx| mgr.run_within(ctx, now_ms, work));
+        self.exchange_all(reactor, now_ms).and(self.next())
+    }
+
+    /// Hands a packet to the controllers.
+    pub(super) fn deliver_packet_in(&mut self, event: &PacketInEvent) {
+        self.mgr.deliver_packet_in(event);
+    }
+
+    /// What its connections counted.
+    pub(super) fn counters(&self) -> ConnCounters {
+        self.mgr.counters()
+    }
+
+    /// The ports whose devices controllers want up or down, in order.
+    pub(super) fn take_admin_changes(&mut self) -> Vec<AdminChange> {
+        self.mgr.take_admin_changes()
+    }
+
+    /// The connection that holds most of something.
+    pub(super) fn greatest(&self, of: fn(Held) -> usize) -> Option<(usize, Token)> {
+        let held = |l: &Link| l.id.and_then(|id| self.mgr.held(id)).map_or(0, of);
+        self.links.iter().map(|(token, l)| (held(l), *token)).max()
+    }
+
+    /// Ends a connection because memory is short, and logs why.
+    pub(super) fn cut_off(&mut self, token: Token, why: &str, reactor: &mut Reactor, now_ms: u64) {
+        let peer = self.links.get(&token).map(|l| l.conn.peer()).unwrap_or_default();
+        log::warn!(target: "connmgr", "{}<->{peer}: connection ended: {why}", self.name);
+        reactor.counts.cut_off += 1;
+        self.lost(token, &CloseReason::MemoryShort.to_string(), reactor, now_ms);
+    }
+
+    /// Tells controllers of ports that came, went or changed.
+    pub(super) fn ports_changed(&mut self, old: &PortTable, new: &PortTable, now_ms: u64) {
+        for (number, port) in &old.ports {
+            if new.port(*number).is_none_or(|p| p.name != port.name) {
+                self.mgr.port_changed(Some(port), None, now_ms);
+            }
+        }
+        for (number, port) in &new.ports {
+            match old.port(*number).filter(|p| p.name == port.name) {
+                None => self.mgr.port_changed(None, Some(port), now_ms),
+                Some(before) => self.mgr.port_changed(Some(before), Some(port), now_ms),
+            }
+        }
+    }
+
+    fn with_mgr<R>(&mut self, f: impl FnOnce(&mut Connmgr, &BridgeCtx<'_>) -> R) -> R {
+        let ctx = BridgeCtx {
+            backer: &self.backer,
+            datapath: &*self.datapath,
+            bridge: self.id,
+            datapath_id: self.datapath_id,
+            desc: &self.desc,
+        };
+        f(&mut self.mgr, &ctx)
+    }
+
+    /// When its connections have something to do without an event.
+    fn next(&self) -> Turn {
+        let reconnects = self.controllers.values().map(|c| match &c.remote {
+            Remote::Active { reconnect, .. } => Turn::from(reconnect.next_wakeup_ms()),
+            Remote::Passive { .. } => Turn::DONE,
+        });
+        reconnects.chain([Turn::from(self.mgr.next_wakeup_ms())]).collect()
+    }
+
+    /// Changes what the manager knows of fail mode and controllers.
+    fn apply(&mut self, change: impl FnOnce(&mut RemoteConfig), now_ms: u64) {
+        let mut config = self.configured.unwrap_or_default();
+        change(&mut config);
+        if self.configured == Some(config) {
+            return;
+        }
+        self.configured = Some(config);
+        self.with_mgr(|mgr, ctx| mgr.configure(config, ctx, now_ms));
+    }
+
+    fn add_controller(&mut self, config: ControllerConfig, reactor: &mut Reactor, now_ms: u64) {
+        if let Some(known) = self.controllers.get_mut(&config.target) {
+            if let Remote::Active { reconnect, .. } = &mut known.remote {
+                reconnect.set_max_backoff_ms(config.max_backoff_ms);
+            }
+            known.config = config;
+            return;
+        }
+        let target = config.target.clone();
+        let place = Place { bridge: &self.name, run_dir: &self.run_dir };
+        let controller = Controller::new(config, &place, reactor, now_ms);
+        self.controllers.insert(target, controller);
+    }
+
+    /// Takes connections in; `false` when the token is none of this bridge's listeners.
+    fn accept(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
+        let is = |l: &Option<Listener>| l.as_ref().is_some_and(|l| l.token() == token);
+        let (service, snoop) = (is(&self.management), is(&self.snoop));
+        let passive =
+            |c: &Controller| matches!(&c.remote, Remote::Passive { listener: Some(l) } if l.token() == token);
+        let target = self.controllers.iter().find(|(_, c)| passive(c)).map(|(t, _)| t.clone());
+        if !service && !snoop && target.is_none() {
+            return false;
+        }
+        let listener = match &target {
+            None if snoop => self.snoop.as_ref(),
+            None => self.management.as_ref(),
+            Some(t) => match self.controllers.get(t).map(|c| &c.remote) {
+                Some(Remote::Passive { listener }) => listener.as_ref(),
+                _ => None,
+            },
+        };
+        let new = listener.map(|l| l.accept(reactor)).unwrap_or_default();
+        // Who watches is sent what others agreed on, whatever the version.
+        let (kind, versions) = match snoop {
+            true => (ConnKind::Snoop, VersionSet::IMPLEMENTED),
+            false => (ConnKind::Service, self.versions),
+        };
+        let probe_ms =
+            target.as_ref().and_then(|t| self.controllers.get(t)).map(|c| c.config.inactivity_probe_ms);
+        let origin = match target {
+            Some(target) => Origin::Controller(target),
+            None if snoop => Origin::Snoop,
+            None => Origin::Management,
+        };
+        let mut room =
+            PER_LISTENER_MAX.saturating_sub(self.links.values().filter(|l| l.origin == origin).count());
+        for mut conn in new {
+            if room == 0 {
+                log::warn!(target: "connmgr", "{}: connection of {} refused: {PER_LISTENER_MAX} are open, which is the limit", self.name, conn.peer());
+                reactor.counts.refused += 1;
+                conn.close(reactor.registry());
+                continue;
+            }
+            room -= 1;
+            let id = self.mgr.open(kind, versions, now_ms);
+            self.mgr.set_probe_interval(id, probe_ms.unwrap_or(0));
+            let token = conn.token();
+            let link =
+                Link { conn, id: Some(id), origin: origin.clone(), unread: true, ended: None, deaf: false };
+            self.links.insert(token, link);
+            self.exchange(token, reactor, now_ms);
+        }
+        true
+    }
+
+    /// Starts connections whose time has come and breaks off attempts that take too long.
+    fn reconnect(&mut self, reactor: &mut Reactor, now_ms: u64) {
+        let targets: Vec<String> = self.controllers.keys().cloned().collect();
+        for target in targets {
+            let Some(controller) = self.controllers.get_mut(&target) else { continue };
+            let Remote::Active { endpoint, reconnect, token } = &mut controller.remote else { continue };
+            match reconnect.run(now_ms) {
+                Some(Action::Connect) => {
+                    let new = reactor.token();
+                    reconnect.connecting(now_ms);
+                    match Conn::connect(endpoint, reactor.registry(), new) {
+                        Ok(conn) => {
+                            *token = Some(new);
+                            let origin = Origin::Controller(target);
+                            let link =
+                                Link { conn, id: None, origin, unread: false, ended: None, deaf: false };
+                            self.links.insert(new, link);
+                        }
+                        Err(e) => {
+                            reconnect.disconnected(now_ms);
+                            controller.last_error = Some(e.to_string());
+                        }
+                    }
+                }
+                Some(Action::Disconnect) => {
+                    if let Some(at) = *token {
+                        self.lost(at, "connection attempt timed out", reactor, now_ms);
+                    }
+                }
+                Some(Action::Probe) | None => {}
+            }
+        }
+    }
+
+    /// Facts about its controllers, by their rows.
+    pub(super) fn controller_facts(
+        &self,
+        now_ms: u64,
+    ) -> impl Iterator<Item = (ovsdb::value::Uuid, ControllerFacts)> + '_ {
+        self.controllers.iter().map(move |(target, controller)| {
+            let up = |l: &&Link| l.origin.target() == Some(target) && l.id.is_some();
+            let status = self.links.values().find(up).and_then(|l| self.mgr.status(l.id?));
+            (controller.config.row, controller.facts(status, now_ms))
+        })
+    }
+
+    /// A connection can be read or written.
+    fn ready(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
+        let Some(link) = self.links.get_mut(&token) else { return };
+        link.unread = link.ended.is_none();
+        if link.id.is_some() || self.came_up(token, reactor, now_ms) {
+            self.exchange(token, reactor, now_ms);
+        }
+    }
+
+    /// Sends what a connection has to send, and reads once if its requests are wanted. [`Connmgr::run`] works on them.
+    fn exchange(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
+        // What a slow reader has not taken yet goes first: its requests wait until there is room for their answers.
+        self.send(token, reactor, now_ms);
+        let Some(link) = self.links.get_mut(&token) else { return };
+        let Some(id) = link.id else { return };
+        let over = match link.deaf {
+            true => !link.unread && !self.mgr.is_busy(id),
+            false => link.ended.is_some() && !self.mgr.is_busy(id) && self.mgr.output(id).is_empty(),
+        };
+        if over {
+            let why = link.ended.clone().unwrap_or_else(|| RESET.to_string());
+            return self.lost(token, &why, reactor, now_ms);
+        }
+        if !link.unread || !self.mgr.wants_input(id) {
+            return;
+        }
+        match link.conn.read() {
+            Ok(Some((bytes, more))) => {
+                link.unread = more;
+                self.mgr.input(id, &bytes, now_ms);
+            }
+            Ok(None) => link.end(CLOSED.to_string()),
+            Err(e) => link.end(e.to_string()),
+        }
+    }
+
+    /// A connection that was started is there (`true`), or not yet, or failed.
+    fn came_up(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
+        let Some(link) = self.links.get_mut(&token) else { return false };
+        match link.conn.connected() {
+            Ok(false) => return false,
+            Err(e) => {
+                self.lost(token, &e.to_string(), reactor, now_ms);
+                return false;
+            }
+            Ok(true) => {}
+        }
+        let Some(controller) = link.origin.target().and_then(|t| self.controllers.get_mut(t)) else {
+            return false;
+        };
+        if let Remote::Active { reconnect, .. } = &mut controller.remote {
+            reconnect.connected(now_ms);
+        }
+        log::info!(target: "connmgr", "{}<->{}: connected", self.name, controller.config.target);
+        let kind = ConnKind::Controller { probe_interval_ms: controller.config.inactivity_probe_ms };
+        link.id = Some(self.mgr.open(kind, self.versions, now_ms));
+        true
+    }
+
+    /// Sends what a connection has, and closes it when it is over.
+    fn send(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
+        let Some(link) = self.links.get_mut(&token) else { return };
+        let Some(id) = link.id else { return };
+        // One that watches and does not read is left as it is: nobody waits for what it has not taken.
+        let watches = link.origin == Origin::Snoop;
+        if let Some(reason) = self.mgr.close_reason(id).filter(|_| watches) {
+            return self.lost(token, &reason.to_string(), reactor, now_ms);
+        }
+        match link.conn.send_some(self.mgr.output(id), reactor.registry()) {
+            Ok(bytes) => self.mgr.consume_output(id, bytes),
+            Err(_) if watches => return self.lost(token, RESET, reactor, now_ms),
+            Err(_) => {
+                if !link.deaf {
+                    // What it sent before it left is still there to read.
+                    (link.deaf, link.unread) = (true, link.ended.is_none());
+                }
+                self.mgr.consume_output(id, usize::MAX);
+            }
+        }
+        let has_all = link.deaf || self.mgr.output(id).is_empty();
+        if let Some(reason) = self.mgr.close_reason(id).filter(|why| has_all || why.is_for_memory()) {
+            self.over(token, reason, reactor, now_ms);
+        }
+    }
+
+    /// A session is over and its last output sent.
+    fn over(&mut self, token: Token, reason: CloseReason, reactor: &mut Reactor, now_ms: u64) {
+        if reason == CloseReason::ProbeTimeout
+            && let Some(link) = self.links.get(&token)
+            && let Some(c) =
+                link.origin.target().and_then(|t| self.controllers.get(t)).filter(|c| c.config.is_passive())
+        {
+            let seconds = c.config.inactivity_probe_ms as f64 / 1000.0;
+            let (name, peer) = (&self.name, link.conn.peer());
+            reactor.counts.probes_failed += 1;
+            log::error!(target: "rconn", "{name}<->{peer}: no response to inactivity probe after {seconds} seconds, disconnecting");
+        }
+        if reason.is_for_memory()
+            && let Some(link) = self.links.get(&token)
+        {
+            reactor.counts.cut_off += 1;
+            log::warn!(target: "connmgr", "{}<->{}: connection ended: {reason}", self.name, link.conn.peer());
+        }
+        self.lost(token, &reason.to_string(), reactor, now_ms);
+    }
+
+    /// Sends what all connections have.
+    pub(super) fn send_all(&mut self, reactor: &mut Reactor, now_ms: u64) {
+        let has = |l: &Link| l.id.is_some_and(|id| !self.mgr.output(id).is_empty());
+        let tokens: Vec<Token> = self.links.iter().filter(|(_, l)| has(l)).map(|(t, _)| *t).collect();
+        for token in tokens {
+            self.send(token, reactor, now_ms);
+        }
+    }
+
+    /// Moves the bytes of all connections.
+    fn exchange_all(&mut self, reactor: &mut Reactor, now_ms: u64) -> Turn {
+        let tokens: Vec<Token> = self.links.keys().copied().collect();
+        for token in tokens {
+            self.exchange(token, reactor, now_ms);
+        }
+        let can_read = |l: &Link| l.unread && l.id.is_some_and(|id| self.mgr.wants_input(id));
+        Turn::more_if(self.links.values().any(can_read))
+    }
+
+    /// A connection ended; an active one is made again later.
+    fn lost(&mut self, token: Token, why: &str, reactor: &mut Reactor, now_ms: u64) {
+        let target = self.links.get(&token).and_then(|l| l.origin.target().map(str::to_string));
+        self.close(token, reactor, now_ms);
+        let Some(controller) = target.and_then(|t| self.controllers.get_mut(&t)) else { return };
+        if let Remote::Active { reconnect, token: at, .. } = &mut controller.remote {
+            *at = None;
+            reconnect.disconnected(now_ms);
+            log::info!(target: "connmgr", "{}<->{}: {why}", self.name, controller.config.target);
+            controller.last_error = Some(why.to_string());
+        }
+    }
+
+    fn close(&mut self, token: Token, reactor: &Reactor, now_ms: u64) {
+        let Some(mut link) = self.links.remove(&token) else { return };
+        link.conn.close(reactor.registry());
+        if let Some(id) = link.id {
+            self.with_mgr(|mgr, ctx| mgr.close(id, ctx, now_ms));
+        }
+    }
+}
+
+/// What OpenFlow's description tells: the texts that tools compare.
+fn describe(datapath: Option<&str>, serial: Option<&str>) -> SwitchDesc {
+    SwitchDesc {
+        manufacturer: "Nicira, Inc.".to_string(),
+        hardware: "Open vSwitch".to_string(),
+        software: "3.5.4".to_string(),
+        serial: serial.unwrap_or("None").to_string(),
+        datapath: datapath.unwrap_or("None").to_string(),
+    }
+}

@@ -1,0 +1,144 @@
+//! [`Controller`]: a controller of a bridge, active or passive.
+//!
+//! Who may write the database must not reach every socket of the machine: Unix sockets are those of the run directory.
+
+use crate::reactor::Reactor;
+use crate::stream::{Endpoint, Listener};
+use mio::Token;
+use ofproto::connmgr::ConnStatus;
+use openflow::msg::control::ControllerRole;
+use openflow::reconnect::Reconnect;
+use std::path::{Component, Path};
+use vswitch::config::ControllerConfig;
+use vswitch::status::{ControllerFacts, ControllerRole as FactRole};
+
+/// Default port of controllers (IANA).
+const DEFAULT_PORT: u16 = 6653;
+
+/// How a controller is reached.
+pub(super) enum Remote {
+    Active { endpoint: Endpoint, reconnect: Reconnect, token: Option<Token> },
+    Passive { listener: Option<Listener> },
+}
+
+/// A controller of a bridge.
+pub(super) struct Controller {
+    pub(super) config: ControllerConfig,
+    pub(super) remote: Remote,
+    pub(super) last_error: Option<String>,
+}
+
+/// The bridge that a controller belongs to, and where its sockets may be.
+pub(super) struct Place<'a> {
+    pub(super) bridge: &'a str,
+    pub(super) run_dir: &'a Path,
+}
+
+impl Place<'_> {
+    /// Whoever may write the database must not make files wherever the switch may: sockets are the bridge's own, in the run directory.
+    fn may_listen_at(&self, path: &Path) -> bool {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let is_own =
+            name.and_then(|name| name.strip_prefix(self.bridge)).is_some_and(|rest| rest.starts_with('.'));
+        is_own && path.parent() == Some(self.run_dir)
+    }
+
+    /// Whether the bridge may connect to this socket: one of the run directory, so that what is in the database reaches no other.
+    fn may_connect_to(&self, path: &Path) -> bool {
+        let climbs = path.components().any(|c| c == Component::ParentDir);
+        !climbs && path.parent().is_some_and(|dir| dir.starts_with(self.run_dir))
+    }
+}
+
+impl Controller {
+    /// Listens for a passive controller; an active one is connected to later.
+    pub(super) fn new(
+        config: ControllerConfig,
+        place: &Place<'_>,
+        reactor: &mut Reactor,
+        now_ms: u64,
+    ) -> Controller {
+        let target = config.target.clone();
+        let mut last_error = None;
+        let endpoint = Endpoint::parse(&target, DEFAULT_PORT).map(|e| match e {
+            // A path without directory is one of the run directory.
+            Endpoint::Unix(path) => Endpoint::Unix(place.run_dir.join(path)),
+            other => other,
+        });
+        let remote = match endpoint {
+            Ok(Endpoint::PassiveUnix(path)) if !place.may_listen_at(&path) => {
+                let (name, dir) = (place.bridge, place.run_dir.display());
+                let may = format!("\"punix:{dir}/{name}.*\"");
+                log::error!(target: "bridge", "bridge {name}: Not adding Unix domain socket controller \"{target}\" due to possibility of \
+                    overwriting local files. Instead, specify path in permitted format {may} or connect to \
+                    \"unix:{dir}/{name}.mgmt\" (which is always available without special configuration).");
+                return Controller::refused(config, format!("not permitted: a socket must be at {may}"));
+            }
+            Ok(Endpoint::Unix(path)) if !place.may_connect_to(&path) => {
+                let (name, dir) = (place.bridge, place.run_dir.display());
+                log::error!(target: "bridge", "bridge {name}: Not connecting to socket controller \"{target}\" due to possibility for \
+                    remote exploit.  Instead, specify socket in permitted directory \"unix:{dir}/\" or connect to \
+                    \"unix:{dir}/{name}.mgmt\" (which is always available without special configuration).");
+                return Controller::refused(
+                    config,
+                    format!("not permitted: a socket must be in \"unix:{dir}/\""),
+                );
+            }
+            Ok(endpoint) if endpoint.is_passive() => {
+                let token = reactor.token();
+                let listener = Listener::open(&endpoint, reactor.registry(), token);
+                if let Err(e) = &listener {
+                    log::warn!(target: "connmgr", "{}: cannot listen at {target}: {e}", place.bridge);
+                    last_error = Some(e.to_string());
+                }
+                Remote::Passive { listener: listener.ok() }
+            }
+            Ok(endpoint) => {
+                let mut reconnect = Reconnect::new(now_ms);
+                reconnect.set_max_backoff_ms(config.max_backoff_ms);
+                // The session probes for itself once it is up.
+                reconnect.set_probe_interval_ms(0);
+                reconnect.enable(now_ms);
+                Remote::Active { endpoint, reconnect, token: None }
+            }
+            Err(e) => {
+                log::warn!(target: "connmgr", "{}: controller {e}", place.bridge);
+                last_error = Some(e.to_string());
+                Remote::Passive { listener: None }
+            }
+        };
+        log::info!(target: "connmgr", "{}: added {} controller \"{target}\"", place.bridge,
+            if config.is_passive() { "service" } else { "primary" });
+        Controller { config, remote, last_error }
+    }
+
+    /// Not served, and why.
+    fn refused(config: ControllerConfig, why: String) -> Controller {
+        Controller { config, remote: Remote::Passive { listener: None }, last_error: Some(why) }
+    }
+
+    /// Facts for its row; `status` is that of its connection, if it has one.
+    pub(super) fn facts(&self, status: Option<ConnStatus>, now_ms: u64) -> ControllerFacts {
+        let is_connected = status.is_some_and(|s| s.version.is_some());
+        let role = status.filter(|_| is_connected).map(|s| match s.role {
+            ControllerRole::Master => FactRole::Primary,
+            ControllerRole::Slave => FactRole::Secondary,
+            _ => FactRole::Other,
+        });
+        let mut facts = ControllerFacts { is_connected, role, ..ControllerFacts::default() };
+        let mut say = |k: &str, v: String| facts.status.insert(k.to_string(), v);
+        if let Remote::Active { reconnect, .. } = &self.remote {
+            say("state", reconnect.state().name().to_string());
+            if let Some(at) = reconnect.last_connected_ms() {
+                say("sec_since_connect", (now_ms.saturating_sub(at) / 1000).to_string());
+            }
+            if let Some(at) = reconnect.last_disconnected_ms() {
+                say("sec_since_disconnect", (now_ms.saturating_sub(at) / 1000).to_string());
+            }
+        }
+        if let Some(error) = self.last_error.as_ref().filter(|_| !is_connected) {
+            say("last_error", error.clone());
+        }
+        facts
+    }
+}

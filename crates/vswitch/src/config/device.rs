@@ -1,0 +1,198 @@
+//! [`InterfaceOptions`]: `Interface.options`, read into the options of the interface's type.
+//!
+//! A bad value is an error of the row, which names key, value and what is allowed. Unknown keys are ignored, but for tunnels,
+//! which tell them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dpif::{AfxdpPort, DummyPort, PcapPort, PortOptions, SystemPort, TunnelPort, XdpMode};
+use ofproto::tunnel::TunnelConfig;
+
+use super::supported::InterfaceKind;
+use super::{StringMap, tunnel};
+
+/// Interface type of internal ports in a datapath of dummies.
+const DUMMY_INTERNAL: &str = "dummy-internal";
+
+/// Options of an interface, by its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InterfaceOptions {
+    /// One end of a patch.
+    Patch {
+        /// The interface that it is joined with.
+        peer: String,
+    },
+    /// A port of the datapath.
+    Device(DeviceOptions),
+}
+
+impl InterfaceOptions {
+    /// Options of a port of the datapath; a patch port has none.
+    pub fn device(&self) -> Option<&DeviceOptions> {
+        match self {
+            InterfaceOptions::Device(device) => Some(device),
+            InterfaceOptions::Patch { .. } => None,
+        }
+    }
+}
+
+/// Options of a port of the datapath.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceOptions {
+    /// Type and options of the port.
+    pub port: PortOptions,
+    /// The tunnel, for a port of tunnels.
+    pub tunnel: Option<Arc<TunnelConfig>>,
+    /// Connections of a dummy.
+    pub stream: Option<DummyStream>,
+}
+
+impl From<PortOptions> for DeviceOptions {
+    fn from(port: PortOptions) -> DeviceOptions {
+        DeviceOptions { port, tunnel: None, stream: None }
+    }
+}
+
+/// What a dummy sends goes to its connections; what they send, it receives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DummyStream {
+    /// Connects to that target (`options:stream`).
+    Active(String),
+    /// Listens at that target (`options:pstream`).
+    Passive(String),
+}
+
+impl DeviceOptions {
+    /// Of a bridge's own port, without options.
+    pub(super) fn local(dummy_datapath: bool) -> DeviceOptions {
+        DeviceOptions::from(match dummy_datapath {
+            true => PortOptions::Dummy(DummyPort::new(DUMMY_INTERNAL)),
+            false => PortOptions::Internal,
+        })
+    }
+}
+
+/// Options of an interface, and notices about those without effect; or the error for its row.
+pub(super) fn parse(
+    name: &str,
+    type_name: &str,
+    kind: InterfaceKind,
+    options: &StringMap,
+) -> Result<(InterfaceOptions, Vec<String>), String> {
+    let mut ignored = Vec::new();
+    let options = Options { name, map: options };
+    // Also of types that have one queue: a bad value is an error everywhere.
+    let n_rxq = options.n_rxq()?;
+    let device = match kind {
+        InterfaceKind::Patch => return Ok((InterfaceOptions::Patch { peer: options.peer()? }, ignored)),
+        InterfaceKind::System => {
+            PortOptions::System(SystemPort { n_rxq, merge_udp: options.switch("merge_udp", true)? }).into()
+        }
+        InterfaceKind::Internal => PortOptions::Internal.into(),
+        InterfaceKind::Tap => PortOptions::Tap.into(),
+        InterfaceKind::Afxdp => PortOptions::Afxdp(AfxdpPort {
+            xdp_mode: options.xdp_mode()?,
+            n_rxq,
+            use_need_wakeup: options.switch("use-need-wakeup", true)?,
+        })
+        .into(),
+        InterfaceKind::Null => PortOptions::Null.into(),
+        InterfaceKind::Pcap => PortOptions::Pcap(PcapPort {
+            rx_pcap: options.file("rx_pcap"),
+            tx_pcap: options.file("tx_pcap"),
+            infinite_rx: options.switch("infinite_rx", false)?,
+        })
+        .into(),
+        InterfaceKind::Dummy => options.dummy(type_name, n_rxq)?,
+        InterfaceKind::Tunnel(kind) => {
+            let (config, notices) = tunnel::parse(kind, name, options.map)?;
+            ignored = notices;
+            let port = TunnelPort { kind, dst_port: config.dst_port, gbp: config.gbp };
+            DeviceOptions { port: PortOptions::Tunnel(port), tunnel: Some(Arc::new(config)), stream: None }
+        }
+    };
+    Ok((InterfaceOptions::Device(device), ignored))
+}
+
+/// `options` of the interface of that name.
+struct Options<'a> {
+    name: &'a str,
+    map: &'a StringMap,
+}
+
+impl Options<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.map.get(key).map(String::as_str)
+    }
+
+    fn bad(&self, why: impl std::fmt::Display) -> String {
+        format!("could not open network device {} ({why})", self.name)
+    }
+
+    fn peer(&self) -> Result<String, String> {
+        let name = self.name;
+        match self.get("peer") {
+            None | Some("") => Err(format!("{name}: patch type requires valid 'peer' argument")),
+            Some(peer) if peer == name => Err(format!("{name}: patch peer must not be self")),
+            Some(peer) => Ok(peer.to_string()),
+        }
+    }
+
+    /// Receive queues: 1 unless told, and for 0.
+    fn n_rxq(&self) -> Result<u32, String> {
+        let Some(text) = self.get("n_rxq") else { return Ok(1) };
+        let n_rxq: u32 = text.trim().parse().map_err(|_| {
+            let name = self.name;
+            format!("could not set configuration of {name} (options:n_rxq={text:?} is not a number of receive queues)")
+        })?;
+        Ok(n_rxq.max(1))
+    }
+
+    fn switch(&self, key: &str, default: bool) -> Result<bool, String> {
+        let Some(text) = self.get(key) else { return Ok(default) };
+        text.parse().map_err(|_| self.bad(format_args!("option {key}: {text}: neither true nor false")))
+    }
+
+    fn number(&self, key: &str) -> Result<Option<u32>, String> {
+        let Some(text) = self.get(key) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| self.bad(format_args!("option {key}: {text}: not a number")))
+    }
+
+    fn file(&self, key: &str) -> Option<PathBuf> {
+        self.get(key).map(PathBuf::from)
+    }
+
+    fn xdp_mode(&self) -> Result<XdpMode, String> {
+        let Some(text) = self.get("xdp-mode") else { return Ok(XdpMode::default()) };
+        let known = XdpMode::ALL.into_iter().find(|mode| mode.name() == text);
+        known.ok_or_else(|| {
+            let [modes @ .., last] = XdpMode::ALL.map(XdpMode::name);
+            let modes = modes.join(", ");
+            self.bad(format_args!("option xdp-mode: {text:?} is no xdp-mode: {modes} and {last} are"))
+        })
+    }
+
+    fn dummy(&self, type_name: &str, n_rxq: u32) -> Result<DeviceOptions, String> {
+        let type_name = if type_name == "internal" { DUMMY_INTERNAL } else { type_name };
+        let port = DummyPort {
+            n_rxq,
+            numa_id: self.number("numa_id")?.unwrap_or(0),
+            ifindex: self.number("ifindex")?,
+            pcap: self.file("pcap"),
+            rxq_pcap: self.file("rxq_pcap"),
+            tx_pcap: self.file("tx_pcap"),
+            ..DummyPort::new(type_name)
+        };
+        let stream = match (self.get("stream"), self.get("pstream")) {
+            (Some(_), Some(_)) => return Err(self.bad("options stream and pstream exclude each other")),
+            (Some(target), None) => Some(DummyStream::Active(target.to_string())),
+            (None, Some(target)) => Some(DummyStream::Passive(target.to_string())),
+            (None, None) => None,
+        };
+        Ok(DeviceOptions { port: PortOptions::Dummy(port), tunnel: None, stream })
+    }
+}
+
+#[cfg(test)]
+mod tests;
