@@ -163,7 +163,7 @@ impl Stage {
 }
 
 /// The test of the simulation's hour.
-const HOUR: &str = "laws_hold_for_an_hour";
+const HOUR: &str = "invariants_hold_for_an_hour";
 
 /// A stage that cannot run here: a failure when `SLUICE_NO_SKIP=1`.
 pub(crate) fn skip(skips: &mut Vec<String>, stage: &str, reason: &str) -> Result<bool> {
