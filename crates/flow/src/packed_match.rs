@@ -1,4 +1,4 @@
-//! [`PackedMatch`]: a match without the words that its mask leaves out, for tables of many rules.
+//! [`PackedMatch`]: a match without unmatched words, for tables of many rules.
 
 use crate::flow::{FLOW_WORDS, Flow, Mask};
 use crate::matching::Match;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 /// A word of a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MaskWord {
-    /// Number of the word in [`Flow::words`].
+    /// Index of the word in [`Flow::words`].
     pub word: u8,
-    /// Its bits; never 0.
+    /// The bits; never 0.
     pub bits: u64,
 }
 
-/// A mask as its words that are not 0, ascending. Rules of one mask share it.
+/// A mask as its non-zero words, ascending. Rules with equal masks share it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PackedMask(Arc<[MaskWord]>);
 
@@ -34,7 +34,7 @@ impl PackedMask {
         &self.0
     }
 
-    /// The flow that has these values, in the mask's order, and zeros elsewhere.
+    /// The flow with these values, in the mask's order, and zeros elsewhere.
     pub fn flow_of(&self, values: &[u64]) -> Flow {
         let mut flow = Flow::default();
         let words = flow.words_mut();
@@ -42,7 +42,7 @@ impl PackedMask {
         flow
     }
 
-    /// The mask again.
+    /// Restores the mask.
     pub fn unpack(&self) -> Mask {
         let mut mask = Mask::default();
         let words = mask.0.words_mut();
@@ -60,7 +60,7 @@ pub struct PackedMatch {
 }
 
 impl PackedMatch {
-    /// Packs a match whose mask is `mask`.
+    /// Packs a match with the mask `mask`.
     pub fn with_mask(mask: &PackedMask, m: &Match) -> PackedMatch {
         let words = m.flow().words();
         let values = mask.0.iter().map(|w| words[usize::from(w.word)]).collect();
@@ -98,7 +98,7 @@ impl PackedMatch {
         })
     }
 
-    /// The match again.
+    /// Restores the match.
     pub fn unpack(&self) -> Match {
         Match::new(&self.mask.flow_of(&self.values), &self.mask.unpack())
     }
@@ -144,7 +144,7 @@ mod tests {
             prop_assert_eq!(packed.is_catchall(), mask.is_empty());
             prop_assert!(packed.values().len() <= 8);
             for (i, w) in packed.mask().words().iter().enumerate() {
-                // Wider by one word; and not wider, by a value that differs there.
+                // Wider by one word; and not wider, because of a different value.
                 let (mut flow, mut mask) = (*m.flow(), *m.mask());
                 mask.0.words_mut()[usize::from(w.word)] = 0;
                 let wider = Match::new(&flow, &mask);
