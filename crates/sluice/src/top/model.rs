@@ -1,6 +1,7 @@
-//! What `sluice top` shows, computed from two readings of `sluice/status`: rates from differences, shares of them. Pure.
+//! The view of `sluice top`, computed from two readings of `sluice/status`: rates from differences, shares of
+//! them. Pure.
 //!
-//! A counter that went back was cleared, or belongs to another run: its rate is unknown, never negative.
+//! A counter that decreased was cleared, or belongs to another run: its rate is unknown, never negative.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -18,13 +19,13 @@ pub(crate) struct View {
     pub(crate) version: String,
     /// Since its start.
     pub(crate) uptime_ms: Option<u64>,
-    /// Length of the interval; `None` while there is one reading alone.
+    /// Length of the interval; `None` after only one reading.
     pub(crate) elapsed: Option<Duration>,
     /// In the daemon's order.
     pub(crate) datapaths: Vec<DatapathView>,
     /// In the daemon's order.
     pub(crate) threads: Vec<ThreadView>,
-    /// Those of all bridges.
+    /// Ports of all bridges.
     pub(crate) ports: Vec<PortView>,
 }
 
@@ -75,11 +76,11 @@ pub(crate) struct PortView {
     pub(crate) rx_bits: Figure,
     pub(crate) tx_packets: Figure,
     pub(crate) tx_bits: Figure,
-    /// Drops by reason over the interval, those that happened.
+    /// Non-zero drops by reason over the interval.
     pub(crate) drops: BTreeMap<String, f64>,
     /// All of them together; `None` when they are not known.
     pub(crate) dropped: Figure,
-    /// Drops by reason since the port was made.
+    /// Drops by reason since the port's creation.
     pub(crate) drops_in_all: BTreeMap<String, u64>,
     /// Upcalls in its queue.
     pub(crate) waiting: u64,
@@ -221,23 +222,23 @@ fn port(now: &Port, before: Option<(&Port, Span)>) -> PortView {
     }
 }
 
-/// Follows a daemon from reading to reading, also through its restarts.
+/// Follows a daemon across readings and restarts.
 #[derive(Debug, Default)]
 pub(crate) struct Follower {
     before: Option<(StatusModel, Duration)>,
-    /// What is to be shown; empty before the first reading.
+    /// The view to show; empty before the first reading.
     pub(crate) view: View,
-    /// What the user is to know about the readings.
+    /// A message about the readings.
     pub(crate) notice: Option<String>,
     /// When another run of the daemon answered first.
     restarted: Option<Duration>,
 }
 
-/// How long a restart is told.
+/// How long a restart is shown.
 const RESTART_TOLD: Duration = Duration::from_secs(5);
 
 impl Follower {
-    /// Takes a reading, or why there is none, made at `at` of any clock that does not go back.
+    /// Adds a reading, or the error instead, made at `at` of any monotonic clock.
     pub(crate) fn take(&mut self, at: Duration, reading: Result<StatusModel, String>) {
         let now = match reading {
             Ok(now) => now,
@@ -266,11 +267,11 @@ fn is_restarted(before: &StatusModel, now: &StatusModel) -> bool {
     other || now.uptime_ms < before.uptime_ms
 }
 
-/// A place in a table: what it says, and what it is sorted by.
+/// A cell of a table: its text and its sort value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    /// `None` for words and for figures that are not known.
+    /// `None` for text and for unknown values.
     pub(crate) value: Figure,
 }
 
@@ -278,12 +279,12 @@ pub(crate) struct Cell {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Table {
     pub(crate) headings: Vec<&'static str>,
-    /// The last column holds words, as the first does.
+    /// The last column is text, like the first.
     pub(crate) words_last: bool,
     pub(crate) rows: Vec<Vec<Cell>>,
 }
 
-/// By what a table is sorted; not at all without a column.
+/// Sort order of a table; unsorted without a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sorting {
     pub(crate) column: Option<usize>,
@@ -291,7 +292,7 @@ pub(crate) struct Sorting {
 }
 
 impl Table {
-    /// The headings and the rows, each cell as wide as its column: words to the left, figures to the right.
+    /// The headings and the rows, each cell padded to its column: text to the left, numbers to the right.
     pub(crate) fn aligned(&self) -> Vec<Vec<String>> {
         let heads = self.headings.iter().map(|heading| heading.to_string()).collect();
         let rows = self.rows.iter().map(|row| row.iter().map(|cell| cell.text.clone()).collect());
@@ -308,7 +309,7 @@ impl Table {
         all
     }
 
-    /// Largest figures first, words in their order, what is not known last; rows that are alike stay as they are.
+    /// Largest values first, text in its order, unknown values last; stable.
     pub(crate) fn sort(&mut self, by: Sorting) {
         let Some(column) = by.column else { return };
         self.rows.sort_by(|a, b| {

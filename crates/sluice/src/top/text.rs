@@ -27,7 +27,7 @@ fn average(value: Figure) -> Cell {
     figure(value, |x| format!("{x:.2}"))
 }
 
-/// The forwarding threads; with several datapaths, each by the name of its own.
+/// The forwarding threads; with several datapaths, each with the datapath's name.
 pub(crate) fn threads(view: &View) -> Table {
     let several = view.datapaths.len() > 1;
     let row = |t: &ThreadView| {
@@ -64,7 +64,7 @@ pub(crate) fn threads(view: &View) -> Table {
     Table { headings, words_last: false, rows: view.threads.iter().map(row).collect() }
 }
 
-/// The ports, with the reasons of their drops in the last column.
+/// The ports, with their drop reasons in the last column.
 pub(crate) fn ports(view: &View) -> Table {
     let row = |p: &PortView| {
         vec![
@@ -95,7 +95,7 @@ pub(crate) fn ports(view: &View) -> Table {
     Table { headings, words_last: true, rows: view.ports.iter().map(row).collect() }
 }
 
-/// What drops now, by its rate, the most first; else what dropped at any time, by its number.
+/// Current drop reasons by rate, highest first; else all drop reasons by count.
 fn reasons(p: &PortView) -> String {
     if let Some(error) = &p.error {
         return format!("error: {error}");
@@ -157,7 +157,7 @@ pub(crate) fn plain(view: &View, threads_by: Sorting, ports_by: Sorting) -> Stri
     out
 }
 
-/// All of it, for machines: figures that are not known are null.
+/// All of it as JSON; unknown values are null.
 pub(crate) fn json(view: &View) -> String {
     let thread = |t: &ThreadView| {
         json!({

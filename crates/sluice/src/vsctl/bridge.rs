@@ -1,7 +1,7 @@
-//! Bridges, ports and interfaces: the commands that know how the three kinds of records hang together.
+//! Bridges, ports and interfaces: the commands that maintain the references among the three tables.
 //!
-//! Every bridge has a port and an interface of its own name (its local port), made with it. Fake bridges
-//! (`add-br NAME PARENT VLAN`) are refused: they are an emulation of what `tag=VLAN` says directly.
+//! Every bridge has a port and an interface of its name (its local port), created with it. Fake bridges
+//! (`add-br NAME PARENT VLAN`) are rejected: they emulate `tag=VLAN`.
 
 use ovsdb::value::{Atom, Datum};
 
@@ -39,7 +39,7 @@ pub(crate) fn need_bridge(ctx: &mut Context<'_>, name: &str) -> Result<Row, Stop
     find_bridge(ctx, name)?.ok_or_else(|| Stop::fatal(format!("no bridge named {name}")))
 }
 
-/// A record and what holds it.
+/// A record and its parent.
 struct Placed {
     bridge: Row,
     port: Row,
@@ -53,7 +53,7 @@ fn by_name(work: &Work<'_>, table: &str, name: &str) -> Result<Option<Row>, Stop
     Ok(work.rows(table).into_iter().find(is))
 }
 
-/// The row whose set `column` holds `member`.
+/// The row whose set `column` contains `member`.
 fn holder(work: &Work<'_>, table: &str, column: &str, member: Row) -> Result<Option<Row>, Stop> {
     let table = work.table(table)?;
     let column = work.column(table, column)?;
@@ -74,7 +74,7 @@ fn find_interface(work: &Work<'_>, name: &str) -> Result<Option<Placed>, Stop> {
     Ok(bridge.map(|bridge| Placed { bridge, port }))
 }
 
-/// Refuses a name that is taken; `what` begins the message.
+/// Rejects a name in use; `what` begins the message.
 fn check_free(ctx: &mut Context<'_>, name: &str, what: &str) -> Result<(), Stop> {
     if find_bridge(ctx, name)?.is_some() {
         return Err(Stop::fatal(format!("{what} because a bridge named {name} already exists")));
@@ -189,7 +189,7 @@ pub(crate) fn br_to_parent(ctx: &mut Context<'_>, call: &Invocation) -> Result<(
     Ok(())
 }
 
-/// What `add-port` and `add-bond` have in common. `names` are the interfaces.
+/// Common part of `add-port` and `add-bond`. `names` are the interfaces.
 fn add(ctx: &mut Context<'_>, call: &Invocation, names: &[String], settings: &[String]) -> Result<(), Stop> {
     let (bridge_name, name) = (call.arg(0), call.arg(1));
     let bridge = need_bridge(ctx, bridge_name)?;
@@ -216,7 +216,7 @@ fn add(ctx: &mut Context<'_>, call: &Invocation, names: &[String], settings: &[S
     })
 }
 
-/// Whether the port that exists is the one that was asked for.
+/// Whether the existing port equals the requested one.
 fn check_same(ctx: &Context<'_>, call: &Invocation, placed: &Placed, names: &[String]) -> Result<(), Stop> {
     let (bridge_name, name) = (call.arg(0), call.arg(1));
     let asked = format!("--may-exist {} {}", call.spec.name, call.args[..2].join(" "));

@@ -1,7 +1,7 @@
-//! `sluice vsctl`: reads and changes the configuration database with the words of `ovs-vsctl(8)`.
+//! `sluice vsctl`: reads and changes the configuration database with the syntax of `ovs-vsctl(8)`.
 //!
-//! All commands of a line run on one view of the database ([`work`]) and become one transaction. If what it rests on
-//! has changed meanwhile they run again. Unless told otherwise the program then waits until the switch has taken the
+//! All commands of a line run on one view of the database ([`work`]) and become one transaction. If its base
+//! has changed meanwhile they run again. By default the program then waits until the switch has applied the
 //! configuration.
 
 mod bridge;
@@ -37,7 +37,7 @@ pub(crate) enum Stop {
     Fatal(String),
     /// The answer is an exit code.
     Exit(u8),
-    /// A condition does not hold yet: run again when the database has changed.
+    /// A condition does not hold yet: run again after a change of the database.
     Wait,
 }
 
@@ -53,19 +53,19 @@ impl From<String> for Stop {
     }
 }
 
-/// What a run says, at once.
+/// Immediate output of a run.
 #[derive(Clone, Copy, Debug)]
 enum Said<'a> {
     /// A result.
     Output(&'a str),
-    /// A warning or an error beside it.
+    /// A warning or an error.
     Complaint(&'a str),
 }
 
-/// Where it goes.
+/// Receives the output.
 type Say<'s> = &'s mut dyn FnMut(Said<'_>);
 
-/// Runs a command line for another part of this program, and gives what it prints.
+/// Runs a command line for another part of this program, and returns its output.
 pub(crate) fn answer(program: &str, words: &[String]) -> Result<String> {
     let Request::Run(options, commands) = options::parse(words).map_err(anyhow::Error::msg)? else {
         bail!("not a command line that changes or asks anything");
@@ -83,7 +83,7 @@ pub(crate) fn answer(program: &str, words: &[String]) -> Result<String> {
     }
 }
 
-/// Runs the program; `program` is how it calls itself in messages. Gives the exit code.
+/// Runs the program; `program` is its name in messages. Returns the exit code.
 pub(crate) fn main(program: &str, words: &[String]) -> u8 {
     let request = match options::parse(words) {
         Ok(request) => request,
@@ -116,7 +116,7 @@ pub(crate) fn main(program: &str, words: &[String]) -> u8 {
     }
 }
 
-/// What an attempt wants of the database.
+/// Result of an attempt that needs the database.
 struct Attempt {
     outputs: Vec<Output>,
     plan: Option<Plan>,
