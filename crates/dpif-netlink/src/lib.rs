@@ -92,7 +92,7 @@ pub struct KernelDatapath {
     lost_executes: AtomicU64,
     random: AtomicU64,
     /// Time of the last logged rejection by the kernel.
-    complained_ms: AtomicU64,
+    logged_rejection_ms: AtomicU64,
     /// Reports removed ports; `None` if unavailable.
     gone: Mutex<Option<VportMonitor>>,
     links: link::AllLinkStats,
@@ -128,7 +128,7 @@ impl KernelDatapath {
         let found = probe::capabilities(&ovs, info.dp_ifindex);
         let mode = probe::dispatch(&ovs, info.dp_ifindex, config.dispatch)?;
         if config.keep_flows {
-            forget_recirculation(&ovs, info.dp_ifindex).map_err(failed)?;
+            delete_foreign_flows(&ovs, info.dp_ifindex).map_err(failed)?;
         } else {
             ovs.flow_flush(info.dp_ifindex).map_err(failed)?;
         }
@@ -144,7 +144,7 @@ impl KernelDatapath {
             dumps: Mutex::default(),
             lost_executes: AtomicU64::new(0),
             random: AtomicU64::new(sys::random::u64().map_err(system)?),
-            complained_ms: AtomicU64::new(0),
+            logged_rejection_ms: AtomicU64::new(0),
             gone: Mutex::new(upkeep::listen(&ovs)),
             links: link::AllLinkStats::default(),
             conntrack: Conntrack::here(),
@@ -294,7 +294,7 @@ impl KernelDatapath {
 /// Deletes flows that recirculate or match a recirculation id, and those without a ufid: their ids are lost
 /// with their process, and this one reuses them. Also deletes flows with actions that no translation
 /// generates: other programs own them, and they may name those programs' sockets.
-fn forget_recirculation(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
+fn delete_foreign_flows(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
     let goes = |a: &DpAction| a.any(|a| matches!(a, DpAction::Recirc(_)) || a.others_only().is_some());
     let mut kept = 0;
     let mut going = Vec::new();
@@ -340,7 +340,7 @@ fn tunnel_options(spec: &PortSpec) -> TunnelOptions {
 }
 
 /// Creates the device of a port of type `tap`.
-fn make_tap(spec: &PortSpec) -> Result<netdev::Port, DpifError> {
+fn create_tap(spec: &PortSpec) -> Result<netdev::Port, DpifError> {
     let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
     netdev::Port::open_tap(&spec.name, &options).map_err(|e| DpifError::Device(e.to_string()))
 }
@@ -384,7 +384,7 @@ impl Datapath for KernelDatapath {
             Mode::PerPort => Some(self.source()?),
         };
         let tap = match &spec.kind {
-            PortKind::Tap => Some(make_tap(spec)?),
+            PortKind::Tap => Some(create_tap(spec)?),
             _ => None,
         };
         let pids = source.as_ref().map(dispatch::Source::pid).into_iter().collect();
@@ -519,8 +519,8 @@ impl Provider for KernelDatapath {
     }
 
     fn tick(&self) {
-        self.look_after_ports();
-        if let Err(e) = self.look_after() {
+        self.restore_ports();
+        if let Err(e) = self.restore_datapath() {
             log::error!(target: "dpif_netlink", "{}: {e}", self.name);
         }
     }

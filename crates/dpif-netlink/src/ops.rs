@@ -98,13 +98,13 @@ impl KernelDatapath {
                 (Sent::Flow(ufid, _), Ok(mut replies)) => self.flow_result(ufid, replies.pop()),
                 (Sent::Flow(ufid, _), Err(e)) => {
                     if !(e.is_exists() || e.is_not_found()) {
-                        self.complain(&format!("flow ufid:{ufid}"), &e);
+                        self.log_rejection(&format!("flow ufid:{ufid}"), &e);
                     }
                     OpResult::Failed(self.error(&e, Some(ufid)))
                 }
                 (Sent::Packet(_), Ok(_)) => OpResult::Done,
                 (Sent::Packet(_), Err(e)) => {
-                    self.complain("packet", &e);
+                    self.log_rejection("packet", &e);
                     self.lost_executes.fetch_add(1, Ordering::Relaxed);
                     OpResult::Failed(self.error(&e, None))
                 }
@@ -113,13 +113,13 @@ impl KernelDatapath {
     }
 
     /// Logs a rejection by the kernel, at most once a second.
-    fn complain(&self, what: &str, e: &netlink::Error) {
+    fn log_rejection(&self, what: &str, e: &netlink::Error) {
         let now_ms = sys::clock::monotonic_ms();
-        let told_ms = self.complained_ms.load(Ordering::Relaxed);
+        let told_ms = self.logged_rejection_ms.load(Ordering::Relaxed);
         let due = told_ms == 0 || now_ms >= told_ms + 1000;
         if due
             && self
-                .complained_ms
+                .logged_rejection_ms
                 .compare_exchange(told_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {

@@ -68,11 +68,11 @@ pub(super) fn dispatch(ovs: &Ovs, ifindex: u32, wanted: Option<Mode>) -> Result<
 }
 
 /// A key that matches no packet: a local experimental EtherType (IEEE 802).
-const NOBODY: &str = "in_port(0),eth_type(0x88b5)";
+const TRIAL_KEY: &str = "in_port(0),eth_type(0x88b5)";
 /// The same for IPv4, which connection tracking requires: an experimental protocol (RFC 3692).
-const NOBODY_IPV4: &str = "in_port(0),eth_type(0x0800),ipv4(proto=253,frag=no)";
+const TRIAL_KEY_IPV4: &str = "in_port(0),eth_type(0x0800),ipv4(proto=253,frag=no)";
 /// The same of IPv6.
-const NOBODY_IPV6: &str = "in_port(0),eth_type(0x86dd),ipv6(proto=253,frag=no)";
+const TRIAL_KEY_IPV6: &str = "in_port(0),eth_type(0x86dd),ipv6(proto=253,frag=no)";
 /// `OVS_ACTION_ATTR_ADD_MPLS` and `OVS_ACTION_ATTR_PSAMPLE`, which have no text form yet.
 const ADD_MPLS: u16 = 22;
 const PSAMPLE: u16 = 25;
@@ -92,7 +92,7 @@ impl Trial<'_> {
     /// Whether it accepts these actions.
     fn actions(&self, text: &str) -> bool {
         let actions = parse_actions(text, &NumbersOnly).unwrap_or_default();
-        !actions.is_empty() && self.takes(NOBODY, &actions)
+        !actions.is_empty() && self.takes(TRIAL_KEY, &actions)
     }
 
     fn takes(&self, key: &str, actions: &[DpAction]) -> bool {
@@ -118,10 +118,10 @@ impl Trial<'_> {
 
     /// The kernel's support for connection tracking.
     fn ct(&self) -> CtCapabilities {
-        let field = |text: &str| self.key(&format!("{text},{NOBODY}"));
+        let field = |text: &str| self.key(&format!("{text},{TRIAL_KEY}"));
         let tuple = |text: &str, nobody: &str| self.key(&format!("ct_state(+trk),{text},{nobody}"));
         let commit = CtAction { commit: CtCommit::Yes, ..CtAction::default() };
-        let action = |ct: CtAction| self.takes(NOBODY_IPV4, &[DpAction::Ct(Box::new(ct))]);
+        let action = |ct: CtAction| self.takes(TRIAL_KEY_IPV4, &[DpAction::Ct(Box::new(ct))]);
         let zero = NatRange {
             is_dst: false,
             addresses: Some(NatAddresses::V4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED)),
@@ -138,13 +138,13 @@ impl Trial<'_> {
             label: field("ct_label(0x1)"),
             orig_tuple: tuple(
                 "ct_tuple4(src=192.0.2.1,dst=192.0.2.2,proto=6,tp_src=1,tp_dst=2)",
-                NOBODY_IPV4,
+                TRIAL_KEY_IPV4,
             ),
             orig_tuple6: tuple(
                 "ct_tuple6(src=2001:db8::1,dst=2001:db8::2,proto=6,src_port=1,dst_port=2)",
-                NOBODY_IPV6,
+                TRIAL_KEY_IPV6,
             ),
-            clear: self.takes(NOBODY, &[DpAction::CtClear]),
+            clear: self.takes(TRIAL_KEY, &[DpAction::CtClear]),
             event_mask: action(CtAction { event_mask: Some(1), ..commit.clone() }),
             // The policy need not exist.
             timeout: action(CtAction { timeout: CtName::new("sluice_trial"), ..commit.clone() }),
@@ -171,7 +171,7 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
     let nested =
         |n: u8| (0..n).fold("0".to_string(), |inner, _| format!("sample(sample=50.0%,actions({inner}))"));
     let foreign =
-        |kind, content: &[u8]| trial.takes(NOBODY, &[DpAction::Foreign { kind, content: content.into() }]);
+        |kind, content: &[u8]| trial.takes(TRIAL_KEY, &[DpAction::Foreign { kind, content: content.into() }]);
     let ct = trial.ct();
     let limits = KeyLimits {
         vlans,
@@ -183,7 +183,7 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
     let can = Capabilities {
         max_vlan_headers: VLAN_LIMIT.min(vlans),
         max_mpls_depth: limits.mpls,
-        recirc: trial.key(&format!("recirc_id(0x1),{NOBODY}")),
+        recirc: trial.key(&format!("recirc_id(0x1),{TRIAL_KEY}")),
         explicit_drop: trial.actions("drop"),
         sample_nesting: (1..=NESTING_MAX).rev().find(|n| trial.actions(&nested(*n))).unwrap_or(0),
         set_arp_nd_icmp: false,
@@ -199,7 +199,7 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
         packet_types: false,
         key_limits: Some(limits),
     };
-    tell(&can, vlans, ovs.has_meters());
+    log_capabilities(&can, vlans, ovs.has_meters());
     Found { can, limits }
 }
 
@@ -211,7 +211,7 @@ fn group(number: u32) -> Vec<u8> {
 }
 
 /// Logs the kernel's capabilities.
-fn tell(can: &Capabilities, vlans: u8, meters: bool) {
+fn log_capabilities(can: &Capabilities, vlans: u8, meters: bool) {
     let yes = |can: bool| if can { "yes" } else { "no" };
     let ct = &can.ct;
     log::info!(

@@ -28,9 +28,9 @@ pub(super) fn listen(ovs: &Ovs) -> Option<VportMonitor> {
 
 impl KernelDatapath {
     /// Recreates a removed datapath, with those ports whose interfaces exist.
-    pub(super) fn look_after(&self) -> Result<(), DpifError> {
+    pub(super) fn restore_datapath(&self) -> Result<(), DpifError> {
         match self.info() {
-            Ok(info) => return self.keep_dispatch(info.user_features),
+            Ok(info) => return self.restore_dispatch(info.user_features),
             Err(e) if e.is_no_device() => {}
             Err(e) => return Err(DpifError::Device(e.to_string())),
         }
@@ -42,7 +42,7 @@ impl KernelDatapath {
         };
         let info = self.ovs.dp_new(&new).map_err(|e| DpifError::Device(e.to_string()))?;
         self.ifindex.store(info.dp_ifindex.into(), Ordering::Relaxed);
-        self.point_cpus_here()?;
+        self.set_cpu_sockets()?;
         let ports = lock(&self.ports);
         for (number, port) in ports.iter().filter(|(number, _)| **number != DpPort(0)) {
             let new = VportNew {
@@ -60,7 +60,7 @@ impl KernelDatapath {
     }
 
     /// Restores the dispatch mode, if another program changed it.
-    fn keep_dispatch(&self, now: u32) -> Result<(), DpifError> {
+    fn restore_dispatch(&self, now: u32) -> Result<(), DpifError> {
         let by_cpu = now & features::DISPATCH_UPCALL_PER_CPU != 0;
         if by_cpu == (self.mode() == Mode::PerCpu) {
             return Ok(());
@@ -76,11 +76,11 @@ impl KernelDatapath {
             let set = self.ovs.dp_set(DpName::Ifindex(self.dp_ifindex()), &change);
             return set.map(drop).map_err(|e| DpifError::Device(e.to_string()));
         }
-        self.point_cpus_here()
+        self.set_cpu_sockets()
     }
 
     /// Reports the processors' sockets to a new datapath.
-    fn point_cpus_here(&self) -> Result<(), DpifError> {
+    fn set_cpu_sockets(&self) -> Result<(), DpifError> {
         if self.mode() != Mode::PerCpu {
             return Ok(());
         }
@@ -89,14 +89,14 @@ impl KernelDatapath {
     }
 
     /// Restores removed ports.
-    pub(super) fn look_after_ports(&self) {
-        for number in self.ports_said_gone() {
-            self.restore(number);
+    pub(super) fn restore_ports(&self) {
+        for number in self.reported_removed() {
+            self.restore_port(number);
         }
     }
 
     /// Our ports reported removed since the last call.
-    fn ports_said_gone(&self) -> BTreeSet<DpPort> {
+    fn reported_removed(&self) -> BTreeSet<DpPort> {
         let mut monitor = lock(&self.gone);
         let Some(events) = monitor.as_mut().map(VportMonitor::poll) else { return BTreeSet::new() };
         let mut gone = BTreeSet::new();
@@ -113,7 +113,7 @@ impl KernelDatapath {
     }
 
     /// Restores one port, if it is wanted and missing.
-    fn restore(&self, number: DpPort) {
+    fn restore_port(&self, number: DpPort) {
         // Closing a port removes it from here first: while locked, it is wanted.
         let ports = lock(&self.ports);
         let Some(port) = ports.get(&number).filter(|p| p.kind != VportKind::Internal) else { return };

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remotes_that_make_no_sense_are_refused() {
+    fn invalid_remotes_are_rejected() {
         let deadline = Deadline::after_s(1);
         for remote in
             ["", "ssl:1.2.3.4:6640", "tcp:", "tcp:[::1", "unix:/nowhere/at/all", "tcp:1.2.3.4:99999"]

@@ -330,7 +330,7 @@ Bridge br0 (datapath id 00000000000000aa)
     }
 
     #[test]
-    fn an_answer_of_another_age_is_shown_as_far_as_it_goes() {
+    fn a_reply_of_another_version_is_shown_partially() {
         let model =
             StatusModel::from_json(&json!({"bridges": [{}, {"ports": "x"}], "datapaths": 7})).unwrap();
         assert!(screen(&model, None).starts_with("Sluice of an unknown version\n"));

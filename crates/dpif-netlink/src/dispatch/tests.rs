@@ -139,7 +139,7 @@ fn shared_sockets_lose_nothing_and_keep_each_ports_order() {
 
 /// While one handler is busy another one takes new upcalls, and under load all handlers get work.
 #[test]
-fn no_handler_takes_all_the_work_and_a_busy_one_keeps_nobody_waiting() {
+fn work_is_spread_and_a_busy_handler_blocks_no_port() {
     let dispatch = Arc::new(Dispatch::new(Mode::PerPort));
     let fakes = ports(&dispatch, 8);
     let mut ends = dispatch.set_handlers(2).unwrap();
@@ -203,7 +203,7 @@ fn a_full_queue_leaves_the_rest_in_the_ports_own_socket() {
 }
 
 #[test]
-fn a_processors_socket_is_emptied_and_the_flood_pays() {
+fn a_processors_socket_is_emptied_and_the_flooding_port_loses() {
     let dispatch = Arc::new(Dispatch::new(Mode::PerCpu));
     let cpus: Vec<Fake> = (0..2).map(Fake::new).collect();
     for (n, cpu) in cpus.iter().enumerate() {

@@ -40,7 +40,7 @@ fn a_flood_fills_its_own_queue_and_is_counted() {
 }
 
 #[test]
-fn a_port_that_is_gone_leaves_nothing() {
+fn a_removed_port_leaves_nothing() {
     let (mut queues, state) = (Queues::default(), Arc::new(PortUpcalls::default()));
     assert!(queues.push(upcall(1, 1, UpcallKind::Miss), || state.clone()));
     state.gone.store(true, Ordering::Relaxed);

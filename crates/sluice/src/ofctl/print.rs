@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_tables_are_told_once() {
+    fn equal_tables_are_merged() {
         let table =
             |n, active_count| TableStats { table: flow::TableId(n), active_count, ..TableStats::default() };
         let text = tables(&[table(0, 1), table(1, 1), table(2, 0), table(3, 0), table(4, 0)]);

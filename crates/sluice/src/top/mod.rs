@@ -27,7 +27,7 @@ use screen::Screen;
 
 const PROGRAM: &str = "sluice top";
 /// Maximum delay of keys while waiting for a reply.
-const GLANCE: Duration = Duration::from_millis(20);
+const REPLY_POLL: Duration = Duration::from_millis(20);
 
 /// Arguments of `sluice top`.
 #[derive(Debug, clap::Args)]
@@ -164,7 +164,7 @@ fn live(
             terminal.draw(|frame| screen.draw(frame)).context("cannot draw")?;
         }
         let idle = if screen.paused { options.delay } else { next.saturating_duration_since(Instant::now()) };
-        changed = event::poll(if waiting { GLANCE } else { idle }).context("cannot read keys")?;
+        changed = event::poll(if waiting { REPLY_POLL } else { idle }).context("cannot read keys")?;
         if changed
             && let Event::Key(key) = event::read().context("cannot read keys")?
             && key.kind == KeyEventKind::Press

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::status_model::{Datapath, Port, StatusModel, Thread};
 
 /// Per second, or a share; `None` when it is not known.
-pub(crate) type Figure = Option<f64>;
+pub(crate) type Stat = Option<f64>;
 
 /// The switch over one interval.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,12 +38,12 @@ pub(crate) struct DatapathView {
     /// Flows that the slow path keeps, and may keep.
     pub(crate) installed: u64,
     pub(crate) flow_limit: u64,
-    pub(crate) hits: Figure,
-    pub(crate) misses: Figure,
-    pub(crate) lost: Figure,
+    pub(crate) hits: Stat,
+    pub(crate) misses: Stat,
+    pub(crate) lost: Stat,
     /// Upcalls answered, and how long each waited.
-    pub(crate) answers: Figure,
-    pub(crate) answer_us: Figure,
+    pub(crate) answers: Stat,
+    pub(crate) answer_us: Stat,
     pub(crate) dump_duration_ms: u64,
 }
 
@@ -52,18 +52,18 @@ pub(crate) struct DatapathView {
 pub(crate) struct ThreadView {
     pub(crate) datapath: String,
     pub(crate) id: String,
-    pub(crate) packets: Figure,
-    pub(crate) cycles_per_packet: Figure,
+    pub(crate) packets: Stat,
+    pub(crate) cycles_per_packet: Stat,
     /// Shares from 0 to 1: of its time, then of its lookups.
-    pub(crate) busy: Figure,
-    pub(crate) cache: Figure,
-    pub(crate) megaflow: Figure,
-    pub(crate) miss: Figure,
-    pub(crate) lookups_per_hit: Figure,
-    pub(crate) packets_per_batch: Figure,
-    pub(crate) recirculated: Figure,
-    pub(crate) upcalls: Figure,
-    pub(crate) lost: Figure,
+    pub(crate) busy: Stat,
+    pub(crate) cache: Stat,
+    pub(crate) megaflow: Stat,
+    pub(crate) miss: Stat,
+    pub(crate) lookups_per_hit: Stat,
+    pub(crate) packets_per_batch: Stat,
+    pub(crate) recirculated: Stat,
+    pub(crate) upcalls: Stat,
+    pub(crate) lost: Stat,
 }
 
 /// A port.
@@ -72,16 +72,16 @@ pub(crate) struct PortView {
     pub(crate) bridge: String,
     pub(crate) name: String,
     pub(crate) link: String,
-    pub(crate) rx_packets: Figure,
-    pub(crate) rx_bits: Figure,
-    pub(crate) tx_packets: Figure,
-    pub(crate) tx_bits: Figure,
+    pub(crate) rx_packets: Stat,
+    pub(crate) rx_bits: Stat,
+    pub(crate) tx_packets: Stat,
+    pub(crate) tx_bits: Stat,
     /// Non-zero drops by reason over the interval.
     pub(crate) drops: BTreeMap<String, f64>,
     /// All of them together; `None` when they are not known.
-    pub(crate) dropped: Figure,
+    pub(crate) dropped: Stat,
     /// Drops by reason since the port's creation.
-    pub(crate) drops_in_all: BTreeMap<String, u64>,
+    pub(crate) drops_total: BTreeMap<String, u64>,
     /// Upcalls in its queue.
     pub(crate) waiting: u64,
     pub(crate) error: Option<String>,
@@ -93,14 +93,14 @@ struct Span(f64);
 
 impl Span {
     /// Per second.
-    fn rate(self, before: u64, now: u64) -> Figure {
+    fn rate(self, before: u64, now: u64) -> Stat {
         let more = now.checked_sub(before)?;
         (self.0 > 0.0).then(|| more as f64 / self.0)
     }
 }
 
 /// The part of a whole that grew, both by differences.
-fn share(part: Option<u64>, whole: Option<u64>) -> Figure {
+fn share(part: Option<u64>, whole: Option<u64>) -> Stat {
     let (part, whole) = (part?, whole?);
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -216,7 +216,7 @@ fn port(now: &Port, before: Option<(&Port, Span)>) -> PortView {
         tx_bits: bits(|p| p.tx_bytes),
         dropped: drops.as_ref().map(|drops| drops.values().fold(0.0, |sum, n| sum + n)),
         drops: drops.unwrap_or_default().into_iter().filter(|(_, n)| *n > 0.0).collect(),
-        drops_in_all: now.drops.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect(),
+        drops_total: now.drops.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect(),
         waiting: now.upcalls_waiting,
         error: now.error.clone(),
     }
@@ -235,7 +235,7 @@ pub(crate) struct Follower {
 }
 
 /// How long a restart is shown.
-const RESTART_TOLD: Duration = Duration::from_secs(5);
+const RESTART_SHOWN: Duration = Duration::from_secs(5);
 
 impl Follower {
     /// Adds a reading, or the error instead, made at `at` of any monotonic clock.
@@ -255,7 +255,7 @@ impl Follower {
             }
             Some((before, then)) => View::between(&before, &now, at.saturating_sub(then)),
         };
-        let lately = self.restarted.is_some_and(|then| at.saturating_sub(then) < RESTART_TOLD);
+        let lately = self.restarted.is_some_and(|then| at.saturating_sub(then) < RESTART_SHOWN);
         self.notice = lately.then(|| "the daemon was restarted: counters began anew".to_string());
         self.before = Some((now, at));
     }
@@ -272,7 +272,7 @@ fn is_restarted(before: &StatusModel, now: &StatusModel) -> bool {
 pub(crate) struct Cell {
     pub(crate) text: String,
     /// `None` for text and for unknown values.
-    pub(crate) value: Figure,
+    pub(crate) value: Stat,
 }
 
 /// A table: headings, and rows of as many cells.

@@ -54,14 +54,14 @@ fn rates_are_differences_over_the_interval() {
     );
     assert_eq!((p.dropped, p.waiting), (Some(12.0), 3));
     assert_eq!(p.drops, [("rules".to_string(), 10.0), ("tx_down".to_string(), 2.0)].into());
-    assert_eq!(p.drops_in_all["meter"], 4);
+    assert_eq!(p.drops_total["meter"], 4);
     let d = &view.datapaths[0];
     assert_eq!((d.hits, d.misses, d.lost), (Some(980.0), Some(20.0), Some(5.0)));
     assert_eq!((d.answers, d.answer_us, d.installed), (Some(15.0), Some(40.0), 4));
 }
 
 #[test]
-fn what_is_not_known_is_told_as_such() {
+fn unknown_values_are_marked() {
     // The first reading, a new thread, cleared counters, no elapsed time.
     let first = View::first(&reading(1, 10));
     assert_eq!((first.threads[0].packets, first.ports[0].dropped, first.elapsed), (None, None, None));

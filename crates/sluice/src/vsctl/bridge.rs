@@ -40,7 +40,7 @@ pub(crate) fn need_bridge(ctx: &mut Context<'_>, name: &str) -> Result<Row, Stop
 }
 
 /// A record and its parent.
-struct Placed {
+struct WithParent {
     bridge: Row,
     port: Row,
 }
@@ -61,17 +61,17 @@ fn holder(work: &Work<'_>, table: &str, column: &str, member: Row) -> Result<Opt
     Ok(work.rows(table).into_iter().find(|row| work.get(*row, column).contains(&atom)))
 }
 
-fn find_port(work: &Work<'_>, name: &str) -> Result<Option<Placed>, Stop> {
+fn find_port(work: &Work<'_>, name: &str) -> Result<Option<WithParent>, Stop> {
     let Some(port) = by_name(work, "Port", name)? else { return Ok(None) };
     let bridge = holder(work, "Bridge", "ports", port)?;
-    Ok(bridge.map(|bridge| Placed { bridge, port }))
+    Ok(bridge.map(|bridge| WithParent { bridge, port }))
 }
 
-fn find_interface(work: &Work<'_>, name: &str) -> Result<Option<Placed>, Stop> {
+fn find_interface(work: &Work<'_>, name: &str) -> Result<Option<WithParent>, Stop> {
     let Some(interface) = by_name(work, "Interface", name)? else { return Ok(None) };
     let Some(port) = holder(work, "Port", "interfaces", interface)? else { return Ok(None) };
     let bridge = holder(work, "Bridge", "ports", port)?;
-    Ok(bridge.map(|bridge| Placed { bridge, port }))
+    Ok(bridge.map(|bridge| WithParent { bridge, port }))
 }
 
 /// Rejects a name in use; `what` begins the message.
@@ -217,7 +217,12 @@ fn add(ctx: &mut Context<'_>, call: &Invocation, names: &[String], settings: &[S
 }
 
 /// Whether the existing port equals the requested one.
-fn check_same(ctx: &Context<'_>, call: &Invocation, placed: &Placed, names: &[String]) -> Result<(), Stop> {
+fn check_same(
+    ctx: &Context<'_>,
+    call: &Invocation,
+    placed: &WithParent,
+    names: &[String],
+) -> Result<(), Stop> {
     let (bridge_name, name) = (call.arg(0), call.arg(1));
     let asked = format!("--may-exist {} {}", call.spec.name, call.args[..2].join(" "));
     let bridge = ctx.work.text(placed.bridge, "name")?;
@@ -304,7 +309,7 @@ pub(crate) fn list_ifaces(ctx: &mut Context<'_>, call: &Invocation) -> Result<()
     say_names(ctx, &rows, Some(call.arg(0)))
 }
 
-fn say_bridge(ctx: &mut Context<'_>, found: Option<Placed>, kind: &str, name: &str) -> Result<(), Stop> {
+fn say_bridge(ctx: &mut Context<'_>, found: Option<WithParent>, kind: &str, name: &str) -> Result<(), Stop> {
     let missing = || Stop::fatal(format!("no {kind} named {name}"));
     let bridge = ctx.work.text(found.ok_or_else(missing)?.bridge, "name")?;
     if bridge == name {

@@ -55,15 +55,15 @@ impl From<String> for Stop {
 
 /// Immediate output of a run.
 #[derive(Clone, Copy, Debug)]
-enum Said<'a> {
+enum Printed<'a> {
     /// A result.
     Output(&'a str),
     /// A warning or an error.
-    Complaint(&'a str),
+    Diagnostic(&'a str),
 }
 
 /// Receives the output.
-type Say<'s> = &'s mut dyn FnMut(Said<'_>);
+type Say<'s> = &'s mut dyn FnMut(Printed<'_>);
 
 /// Runs a command line for another part of this program, and returns its output.
 pub(crate) fn answer(program: &str, words: &[String]) -> Result<String> {
@@ -71,9 +71,9 @@ pub(crate) fn answer(program: &str, words: &[String]) -> Result<String> {
         bail!("not a command line that changes or asks anything");
     };
     let (mut output, mut complaints) = (String::new(), Vec::new());
-    let mut say = |said: Said<'_>| match said {
-        Said::Output(text) => output.push_str(text),
-        Said::Complaint(text) => complaints.push(text.to_string()),
+    let mut say = |said: Printed<'_>| match said {
+        Printed::Output(text) => output.push_str(text),
+        Printed::Diagnostic(text) => complaints.push(text.to_string()),
     };
     let code = run(program, words, &options, &commands, &mut say)?;
     match &complaints[..] {
@@ -103,9 +103,9 @@ pub(crate) fn main(program: &str, words: &[String]) -> u8 {
         }
         Request::Run(options, commands) => (options, commands),
     };
-    let mut say = |said: Said<'_>| match said {
-        Said::Output(text) => print(text),
-        Said::Complaint(text) => complain(program, text),
+    let mut say = |said: Printed<'_>| match said {
+        Printed::Output(text) => print(text),
+        Printed::Diagnostic(text) => complain(program, text),
     };
     match run(program, words, &options, &commands, &mut say) {
         Ok(code) => code,
@@ -205,7 +205,7 @@ fn run(
 
 fn finish_output(say: Say<'_>, attempt: &Attempt, options: &Options, created: &[(Uuid, Uuid)]) {
     for warning in &attempt.warnings {
-        say(Said::Complaint(&format!("warning: {warning}")));
+        say(Printed::Diagnostic(&format!("warning: {warning}")));
     }
     let mut out = String::new();
     let mut tables = 0;
@@ -228,7 +228,7 @@ fn finish_output(say: Say<'_>, attempt: &Attempt, options: &Options, created: &[
             out.push_str(&text);
         }
     }
-    say(Said::Output(&out));
+    say(Printed::Output(&out));
 }
 
 /// The text on one line: newlines as `\n`, backslashes doubled.
@@ -254,12 +254,12 @@ fn report_errors(say: Say<'_>, replica: &Replica, interfaces: &[Uuid], created: 
             let text = format!(
                 "Error detected while setting up '{name}': {error}.  See ovs-vswitchd log for details."
             );
-            say(Said::Complaint(&text));
+            say(Printed::Diagnostic(&text));
             failed = true;
         }
     }
     if failed {
         let dir = std::env::var("OVS_LOGDIR").unwrap_or_else(|_| "/var/log/openvswitch".into());
-        say(Said::Complaint(&format!("The default log directory is \"{dir}\".")));
+        say(Printed::Diagnostic(&format!("The default log directory is \"{dir}\".")));
     }
 }

@@ -79,7 +79,7 @@ fn status_of_a_daemon() {
 }
 
 #[test]
-fn unknown_words_are_told() {
+fn unknown_words_are_reported() {
     for words in [&["nonsense"][..], &["status", "--bogus"], &["appctl"], &["vsctl"], &["dpctl", "--bogus"]] {
         let output = sluice().args(words).output().unwrap();
         assert!(matches!(code(&output), 1 | 2) && !output.stderr.is_empty(), "{words:?}: {}", output.stderr);

@@ -161,7 +161,7 @@ const READING: &[&str] = &[
 ];
 
 #[test]
-fn what_is_printed_is_the_same_to_the_byte() {
+fn output_equals_the_stock_tool() {
     require_programs!("ovs-vsctl");
     let db = DbServer::new(3);
     fill(&db);

@@ -35,7 +35,7 @@ fn refused(args: &[&str]) -> String {
 }
 
 #[test]
-fn the_known_recording_reads_as_it_did() {
+fn the_known_recording_gives_the_same_report() {
     let shown = ok(&["--quiet", "--histogram-buckets=4", "--read-events", KNOWN]);
     let expected = include_str!("upcall_cost.txt");
     for (line, expected) in shown.lines().zip(expected.lines()) {
@@ -75,7 +75,7 @@ fn other_forms_are_written() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_a_reason() {
+fn invalid_input_is_rejected_with_a_reason() {
     let folder = TempDir::new("cost").unwrap();
     let foreign = folder.path().join("foreign").display().to_string();
     std::fs::write(&foreign, "dp_port_map = {}\n").unwrap();
@@ -125,7 +125,7 @@ fn a_switch_that_dies_leaves_a_recording() {
 }
 
 #[test]
-fn an_interrupt_ends_the_tracing_and_the_report_comes() {
+fn an_interrupt_ends_the_trace_and_prints_the_report() {
     let folder = TempDir::new("cost").unwrap();
     let mut whole = std::fs::read(KNOWN).unwrap();
     // All but the end record, which is a frame of two bytes.
