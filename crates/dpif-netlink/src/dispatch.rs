@@ -1,4 +1,4 @@
-//! How upcalls come from the kernel to handlers.
+//! Upcall dispatch from the kernel's sockets to handlers.
 //!
 //! A [`Channel`] is an upcall socket of the kernel: one for each processor, or one for each port ([`Mode`]);
 //! never one for each port and handler.
@@ -55,7 +55,7 @@ impl Mode {
     }
 }
 
-/// A socket that upcalls come from.
+/// A source of upcalls: a socket.
 pub(super) trait Source: Send + Sync {
     /// Readable if upcalls wait.
     fn fd(&self) -> BorrowedFd<'_>;

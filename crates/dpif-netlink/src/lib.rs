@@ -58,7 +58,7 @@ pub struct KernelConfig {
 /// Whether the kernel has a datapath that this process may use; returns its version.
 ///
 /// # Errors
-/// Why not.
+/// The reason, if not.
 pub fn available() -> Result<String, String> {
     Ovs::open().map(|_| probe::version()).map_err(|e| e.to_string())
 }
@@ -162,7 +162,7 @@ impl KernelDatapath {
         Ok(datapath)
     }
 
-    /// How upcalls come.
+    /// Dispatch mode of upcalls.
     pub fn mode(&self) -> Mode {
         self.dispatch.mode()
     }

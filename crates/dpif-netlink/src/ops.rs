@@ -46,7 +46,7 @@ impl Dumps {
     }
 }
 
-/// An operation on its way.
+/// An operation in flight.
 enum Sent<'a> {
     /// Creates, changes, deletes or gets the flow of that ufid.
     Flow(Ufid, Vec<Request<'a>>),

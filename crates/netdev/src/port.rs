@@ -52,7 +52,7 @@ pub struct RxCounters {
     pub truncated: u64,
 }
 
-/// Why a frame was not sent.
+/// Reason for a transmit drop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TxDrop {
     /// The kernel or the device's queueing discipline had no buffer (`ENOBUFS`, `ENOMEM`).

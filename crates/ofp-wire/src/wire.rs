@@ -165,7 +165,7 @@ pub struct Writer {
     pub version: Version,
     /// Transaction of the messages.
     pub xid: u32,
-    /// How the messages are to be written.
+    /// Encoding options.
     pub options: Options,
     /// Start of the current message in `buf`.
     message_start: usize,

@@ -118,12 +118,12 @@ impl Reconnect {
         self.backoff_ms
     }
 
-    /// When it last came up.
+    /// Time of the last connection.
     pub fn last_connected_ms(&self) -> Option<u64> {
         self.last_connected_ms
     }
 
-    /// When it last went down.
+    /// Time of the last disconnection.
     pub fn last_disconnected_ms(&self) -> Option<u64> {
         self.last_disconnected_ms
     }

@@ -31,7 +31,7 @@ const OFPT_ERROR: u8 = 1;
 const OFPT_ECHO_REQUEST: u8 = 2;
 const OFPT_ECHO_REPLY: u8 = 3;
 
-/// How a session behaves.
+/// Configuration of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Versions to offer.
@@ -39,7 +39,7 @@ pub struct Config {
     /// Sends an echo request after this much silence; 0 disables it. Without any input for as long again, the
     /// session ends.
     pub probe_interval_ms: u64,
-    /// How long to wait for the peer's hello.
+    /// Timeout of the peer's hello.
     pub hello_timeout_ms: u64,
     /// Bytes of output that may wait.
     pub max_output_bytes: usize,
@@ -56,7 +56,7 @@ impl Default for Config {
     }
 }
 
-/// Why a session is over.
+/// Reason for the end of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CloseReason {
     /// The peer speaks no version that we do.
@@ -76,7 +76,7 @@ pub enum CloseReason {
     /// The length in a header is below that of the header.
     #[error("a header gives a message length of {0} bytes, less than a header has: not OpenFlow")]
     BadLength(u16),
-    /// The peer's hello did not come in time.
+    /// The peer's hello did not arrive in time.
     #[error("no hello from the peer in time")]
     HelloTimeout,
     /// The peer does not answer.
@@ -117,7 +117,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// Why a message was not sent.
+/// Reason for not sending a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SendError {
     /// No version is agreed yet, or the session is over.

@@ -11,23 +11,23 @@ pub const MAX_REPLY_BYTES: usize = 512 << 20;
 pub const MAX_DEPTH: usize = 120;
 /// Maximum JSON values in one message: bounds memory, since a two-byte value costs dozens once parsed.
 pub const MAX_NODES: usize = 4 << 20;
-/// Most sessions at once.
+/// Maximum concurrent sessions.
 pub const MAX_SESSIONS: usize = 1024;
 /// Maximum of these over the network: the rest is reserved for local clients.
 pub const MAX_REMOTE_SESSIONS: usize = 768;
-/// Most monitors in one session.
+/// Maximum monitors in one session.
 pub const MAX_MONITORS: usize = 256;
 /// Maximum monitors of all sessions, beyond [`MONITORS_GRANTED`] of each.
 pub const MAX_MONITORS_TOTAL: usize = 2048;
 /// Monitors guaranteed to each session: enough for an IDL.
 pub const MONITORS_GRANTED: usize = 2;
-/// Most clauses in the conditions of one monitored table.
+/// Maximum clauses in the conditions of one monitored table.
 pub const MAX_CLAUSES: usize = 65_536;
-/// Most locks that one session owns or waits for.
+/// Maximum locks that one session owns or waits for.
 pub const MAX_LOCKS: usize = 256;
 /// Maximum pending transactions of one session with a `wait` operation.
 pub const MAX_PENDING_PER_SESSION: usize = 64;
-/// Most waiting transactions of all sessions.
+/// Maximum waiting transactions of all sessions.
 pub const MAX_PENDING: usize = 1024;
 /// Maximum unread output of one session, bytes; above it the session ends.
 pub const MAX_BACKLOG_BYTES: usize = 256 << 20;

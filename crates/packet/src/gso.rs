@@ -24,7 +24,7 @@ const TCP_PSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
 const SCTP_CSUM_OFFSET: u16 = 8;
 
-/// Why a large segment was not cut.
+/// Reason for not segmenting a large segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SegmentError {
     /// The frame is not a large segment, or its segment size is 0.

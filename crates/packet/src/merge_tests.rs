@@ -4,7 +4,7 @@ use super::headers::*;
 use super::*;
 use proptest::prelude::*;
 
-/// A flow of datagrams as a host sends them, checksums undone.
+/// A flow of datagrams as sent by a host, with partial checksums.
 #[derive(Clone, Debug)]
 struct Flow {
     tags: usize,

@@ -38,7 +38,7 @@ pub struct Offload {
     pub csum_start: u16,
     /// Offset of the checksum field from `csum_start`.
     pub csum_offset: u16,
-    /// How to cut the frame when it is a large segment.
+    /// Segmentation of a large segment.
     pub gso: GsoKind,
     /// Payload bytes of one segment.
     pub gso_size: u16,

@@ -147,7 +147,7 @@ impl Packet {
     /// Sets the frame's length, truncating or extending it at its end.
     ///
     /// # Panics
-    /// When `len` exceeds [`Packet::capacity`]: a caller's bug.
+    /// If `len` exceeds [`Packet::capacity`]: a caller's bug.
     #[inline]
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity(), "frame of {len} bytes in a buffer of {}", self.capacity());

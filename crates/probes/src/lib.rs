@@ -54,7 +54,7 @@ fn length(packet: &[u8]) -> u32 {
     packet.len() as u32
 }
 
-/// An upcall on its way into a queue.
+/// An upcall about to be queued.
 #[derive(Clone, Copy, Debug)]
 pub struct Queueing {
     about: About,

@@ -25,13 +25,13 @@ use upcall_events::{Record, Stage, encode_header};
 const SEND_INTERVAL: Duration = Duration::from_millis(2);
 /// Maximum bytes waiting for the listener: beyond that the queues fill up.
 const BACKLOG_MAX_BYTES: usize = 1 << 20;
-/// Longest line that asks for events.
+/// Maximum length of a request line.
 const REQUEST_MAX_BYTES: usize = 256;
 /// Maximum time for the listener's request.
 const REQUEST_MAX_MS: u64 = 5000;
 /// Maximum time without reading.
 const STALL_MAX_MS: u64 = 30_000;
-/// How long the daemon's end waits for the listener.
+/// Maximum wait for the listener at the daemon's exit.
 const END_MAX_MS: u64 = 1000;
 /// Interval of cost reports.
 const OVERHEAD_MS: u64 = 1000;
@@ -204,7 +204,7 @@ struct Client {
     /// Bytes to send; the first `sent` are done.
     out: Vec<u8>,
     sent: usize,
-    /// When it connected, or took bytes last.
+    /// Time of its connection, or of its last progress.
     alive_ms: u64,
     threads: BTreeSet<u32>,
     ports: BTreeMap<u32, String>,

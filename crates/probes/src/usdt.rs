@@ -70,7 +70,7 @@ fn high(ufid: Ufid) -> u64 {
 }
 
 fn why(about: About) -> u64 {
-    // As the kernel numbers them (DPIF_UC_MISS, DPIF_UC_ACTION).
+    // With the kernel's numbers (DPIF_UC_MISS, DPIF_UC_ACTION).
     u64::from(about.why == Why::Action)
 }
 
@@ -250,7 +250,7 @@ pub fn recheck_begins(ufid: Ufid, key: &FlowKey) {
 /// Result of a flow's revalidation, with the numbers of Open vSwitch's probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowUpkeep {
-    /// The flow stays as it is.
+    /// The flow is unchanged.
     Keep = 0,
     /// The flow is deleted.
     Delete = 1,

@@ -40,7 +40,7 @@ pub(crate) struct StatusModel {
 /// An element of `datapaths`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Datapath {
-    /// As `dpif/show` calls it.
+    /// Its name in `dpif/show`.
     pub(crate) name: String,
     /// Megaflows installed now.
     pub(crate) flows: u64,
@@ -96,13 +96,13 @@ pub(crate) struct Upcalls {
     pub(crate) refused: u64,
     /// Megaflows that the slow path keeps now.
     pub(crate) installed: u64,
-    /// Most megaflows at once.
+    /// Maximum number of megaflows.
     pub(crate) flow_limit: u64,
     /// Misses answered.
     pub(crate) answers: u64,
     /// Total waiting time of those.
     pub(crate) answers_us: u64,
-    /// How long the last look at all megaflows took.
+    /// Duration of the last dump of all megaflows.
     pub(crate) dump_duration_ms: u64,
 }
 
@@ -140,7 +140,7 @@ pub(crate) struct Port {
     pub(crate) drops: BTreeMap<String, u64>,
     /// Packets from it that wait for the slow path now.
     pub(crate) upcalls_waiting: u64,
-    /// Why the port does not work.
+    /// Reason why the port does not work.
     pub(crate) error: Option<String>,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::poll::PollSet;
 
-/// Most frames of one system call.
+/// Maximum frames of one system call.
 pub const BURST_MAX: usize = 64;
 /// Captured bytes of each received frame; longer ones are truncated.
 pub const SNAP_BYTES: usize = 256;

@@ -20,7 +20,7 @@ const MAX_LINKS: usize = 10;
 /// Device and inode of the lock files locked by this process.
 static HELD: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 
-/// Why a lock was not had.
+/// Reason for a failed lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process holds it.

@@ -14,7 +14,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::daemon::Detached;
 use crate::title::Title;
 
-/// Least time between two restarts.
+/// Minimum time between two restarts.
 const RESTART_S: u64 = 10;
 /// Signals caused by program errors.
 const CRASHES: [libc::c_int; 9] = [
@@ -29,7 +29,7 @@ const CRASHES: [libc::c_int; 9] = [
     libc::SIGXFSZ,
 ];
 
-/// How a daemon ended.
+/// The end of a daemon.
 enum End {
     Exited(i32),
     Killed { signal: i32, dumped_core: bool },

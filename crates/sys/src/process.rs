@@ -5,7 +5,7 @@ const PF_EXITING: u64 = 0x4;
 /// SIGKILL in a mask of pending signals.
 const KILLED: u64 = 1 << (libc::SIGKILL - 1);
 
-/// How far a process is.
+/// State of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// It runs, or waits.
@@ -16,7 +16,7 @@ pub enum Stage {
     Gone,
 }
 
-/// How far a process is.
+/// The state of a process.
 pub fn stage(pid: u32) -> Stage {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return Stage::Gone };
     // The second field, the name, is in parentheses and may contain anything.

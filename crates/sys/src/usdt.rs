@@ -86,7 +86,7 @@ macro_rules! usdt_instruction {
     ($provider:literal, $name:literal, $semaphore:ident, ($($arg:ident),*)) => { $(let _ = $arg;)* };
 }
 
-/// The assembly of [`usdt!`]; not for use by itself.
+/// The assembly of [`usdt!`]; internal.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! usdt_asm {

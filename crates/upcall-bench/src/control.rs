@@ -187,7 +187,7 @@ impl<'t> Switch<'t> {
     /// Whether a bridge of this name exists.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub fn has_bridge(&self, bridge: &str) -> Result<bool> {
         Ok(self.vsctl(&["list-br"])?.lines().any(|name| name == bridge))
     }

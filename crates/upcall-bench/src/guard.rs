@@ -54,7 +54,7 @@ impl Guard {
 /// The guard's part.
 ///
 /// # Errors
-/// When the bridge cannot be removed.
+/// If the bridge cannot be removed.
 pub fn keep(options: &Options, tools: &dyn Tools) -> Result<()> {
     let mut told = String::new();
     let _ended_either_way = std::io::stdin().read_to_string(&mut told);

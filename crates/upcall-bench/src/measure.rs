@@ -25,7 +25,7 @@ const SETTLE_LOADED: Duration = Duration::from_secs(5);
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 /// That many consecutive failed system calls end a measurement.
 const FAILURES_MAX: u32 = 1000;
-/// How often the calling thread looks.
+/// Polling interval of the calling thread.
 const WATCH: Duration = Duration::from_millis(50);
 
 /// Packets to send.
@@ -247,7 +247,7 @@ pub struct Outcome {
 /// Runs it; `watch` gets the number of probes sent, and returns whether to continue.
 ///
 /// # Errors
-/// When it cannot begin.
+/// If it cannot start.
 pub fn measure(
     task: &Task,
     numbers: &mut Numbers,

@@ -109,7 +109,7 @@ record! {
         pub offered: u64,
         /// Packets rejected by the kernel.
         pub unsent: u64,
-        /// How long it lasted, in s.
+        /// Duration in s.
         pub seconds: f64,
         /// Packets of the load that left the switch, on all ports.
         pub delivered: u64,
@@ -197,7 +197,7 @@ record! {
 }
 
 record! {
-    /// How it was measured.
+    /// Settings of the measurement.
     pub struct Settings {
         /// Ports of the bridge.
         pub ports: u64,
@@ -221,13 +221,13 @@ record! {
         pub target: String,
         /// The switch's version.
         pub version: String,
-        /// When it began, s since 1970.
+        /// Start time, s since 1970.
         pub when_s: u64,
         /// The kernel.
         pub kernel: String,
         /// Processors of the machine.
         pub processors: u64,
-        /// How it was measured.
+        /// Settings of the measurement.
         pub settings: Settings,
         /// The daemon, when its process is known.
         pub daemon: Option<DaemonResources>,

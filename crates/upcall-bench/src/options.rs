@@ -35,7 +35,7 @@ pub enum Test {
     All,
     /// Load by all ports, probes by one of them
     Load,
-    /// Load by all ports but one, probes by that one
+    /// Load on all ports but one, probes on that one
     Idle,
 }
 
@@ -156,7 +156,7 @@ impl Options {
     /// The resulting plan.
     ///
     /// # Errors
-    /// When that cannot be.
+    /// If the options contradict each other.
     pub fn plan(&self) -> Result<Plan> {
         let or = |given: Option<u32>, full, quick| given.unwrap_or(if self.quick { quick } else { full });
         let bridge = self.bridge.clone().unwrap_or_else(|| format!("br-{}", process_tag()));

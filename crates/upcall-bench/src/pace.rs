@@ -1,6 +1,6 @@
 //! Transmit times: decisions on given times, in ns since the beginning of a measurement.
 
-/// Most packets of load that go out in one system call.
+/// Maximum packets of load in one system call.
 pub const LOAD_BURST_MAX: u64 = 32;
 /// Load made up for after a pause: 1 ms of it.
 const CATCH_UP_NS: u64 = 1_000_000;
@@ -19,7 +19,7 @@ impl Pace {
         Pace { next_ns: 0, interval_ns }
     }
 
-    /// When the next one is due.
+    /// Time of the next one.
     pub fn next_ns(&self) -> u64 {
         self.next_ns
     }
@@ -49,12 +49,12 @@ impl LoadPace {
         LoadPace { rate, burst, begin_ns: 0, sent: 0 }
     }
 
-    /// Most packets of one burst.
+    /// Maximum packets of one burst.
     pub fn burst(&self) -> u64 {
         self.burst
     }
 
-    /// When the next burst is due.
+    /// Time of the next burst.
     pub fn next_ns(&self) -> u64 {
         let Some(rate) = self.rate else { return 0 };
         let due = u128::from(self.sent) * 1_000_000_000 / u128::from(rate.max(1));

@@ -15,7 +15,7 @@ const LINE: f64 = 24.0;
 const PORTS_HEIGHT: f64 = 260.0;
 /// Maximum characters of a name beside a bar.
 const NAME_MAX: usize = 28;
-/// Most points drawn of the ports of one run.
+/// Maximum points drawn for the ports of one run.
 const POINTS_MAX: usize = 2500;
 /// Colours suitable for colour blindness (Okabe and Ito), by run.
 const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#999999"];

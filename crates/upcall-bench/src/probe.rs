@@ -29,7 +29,7 @@ const PAYLOAD: usize = ETHERNET + IPV4 + 8;
 const FIRST_SOURCE: u32 = 0x0100_0000;
 const SOURCES: u32 = 0xdf00_0000;
 
-/// A frame as it is on the wire.
+/// A frame in its wire form.
 pub type Frame = [u8; FRAME_BYTES];
 
 /// Whether a packet's delay is measured.
@@ -52,7 +52,7 @@ pub struct Probe {
     pub kind: Kind,
     /// Its place within its kind and port.
     pub seq: u32,
-    /// When it was sent: ns since 1970.
+    /// Transmit time: ns since 1970.
     pub stamp_ns: u64,
 }
 

@@ -7,7 +7,7 @@ record! {
     pub struct Summary {
         /// Their number.
         pub count: u64,
-        /// Least.
+        /// Minimum.
         pub min_ns: f64,
         /// Mean.
         pub avg_ns: f64,

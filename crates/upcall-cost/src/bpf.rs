@@ -34,7 +34,7 @@ static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR")
 #[repr(C, align(16))]
 struct Aligned<T: ?Sized>(T);
 
-/// How often the buffer is looked at.
+/// Polling interval of the buffer.
 const LOOK: Duration = Duration::from_millis(2);
 /// Interval of checks for losses, costs, and the end of the process.
 const REVIEW_INTERVAL: Duration = Duration::from_millis(250);

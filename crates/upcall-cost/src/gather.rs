@@ -10,9 +10,9 @@ use hashbrown::HashTable;
 use rapidhash::fast::RandomState;
 use upcall_events::{Event, Record, Stage, Why};
 
-/// Most events that are kept: about 1 GiB with their packets.
+/// Maximum stored events: about 1 GiB with their packets.
 pub const EVENTS_MAX: usize = 16 << 20;
-/// Most bytes of packets and keys that are kept.
+/// Maximum stored bytes of packets and keys.
 pub const BYTES_MAX: usize = 1 << 30;
 /// Maximum number of stored names of ports (each name of a number counts) and threads.
 const NAMES_MAX: usize = 1 << 16;

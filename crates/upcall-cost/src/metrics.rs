@@ -13,7 +13,7 @@ pub struct Metric {
     pub key: &'static str,
     /// Its name for people.
     pub title: &'static str,
-    /// How it is computed.
+    /// Its computation.
     of: Of,
 }
 
@@ -61,7 +61,7 @@ const PACKET_PATH: [Stage; 7] = [
     Stage::OnWire,
 ];
 
-/// When a way came to a stage, in nanoseconds.
+/// Time of an upcall's stage, in nanoseconds.
 pub fn time(events: &[Kept], trace: &UpcallTrace, stage: Stage) -> Option<u64> {
     Some(events[trace.event(stage)?].time_ns)
 }
@@ -107,7 +107,7 @@ pub struct Part {
     pub from: Stage,
     /// Last stage.
     pub to: Stage,
-    /// How long it took.
+    /// Its duration.
     pub ns: u64,
 }
 

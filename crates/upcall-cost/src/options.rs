@@ -11,7 +11,7 @@ use crate::plot::Kind;
 
 /// Longest `--duration`.
 const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Most histogram buckets.
+/// Maximum histogram buckets.
 const BUCKETS_MAX: u64 = 1000;
 
 /// Source of events of a live switch.

@@ -54,7 +54,7 @@ const PREFERRED_FONTS: [&str; 4] =
     ["DejaVuSans.ttf", "LiberationSans-Regular.ttf", "NotoSans-Regular.ttf", "FreeSans.ttf"];
 /// Maximum size of a font file.
 const FONT_BYTES_MAX: u64 = 32 << 20;
-/// Most entries of folders that are looked at, and how deep.
+/// Maximum folder entries visited, and maximum depth.
 const ENTRIES_MAX: usize = 20_000;
 const DEPTH_MAX: usize = 6;
 

@@ -29,7 +29,7 @@ pub struct Events {
     pub lost: u64,
 }
 
-/// How the upcalls joined.
+/// Counts of joined upcalls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Upcalls {
     /// Several events that belong together for certain.
@@ -67,7 +67,7 @@ pub struct Share {
 /// An upcall far slower than the others.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outlier {
-    /// When it began: nanoseconds since the recording began.
+    /// Start time: nanoseconds since the start of the recording.
     pub at_ns: u64,
     /// Its packet's whole way.
     pub ns: u64,
@@ -105,7 +105,7 @@ pub struct Report {
     pub span_ns: u64,
     /// By stage.
     pub events: Vec<Events>,
-    /// How they joined.
+    /// Counts of joined upcalls.
     pub upcalls: Upcalls,
     /// Turns of handlers, by number of upcalls.
     pub turns: Vec<u64>,

@@ -18,9 +18,9 @@ pub const VERSION: u16 = 1;
 pub const HEADER_BYTES: usize = MAGIC.len() + 2;
 /// Longest body of a frame.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
-/// Most bytes of a packet or a key in a record.
+/// Maximum bytes of a packet or a key in a record.
 pub const PACKET_BYTES_MAX: usize = 16 * 1024;
-/// Most bytes of a name in a record.
+/// Maximum bytes of a name in a record.
 pub const NAME_BYTES_MAX: usize = 255;
 
 /// Maximum length of a length field, for [`FRAME_BYTES_MAX`].

@@ -11,7 +11,7 @@ mod tests;
 
 pub use codec::{CodecError, Decoder, HEADER_BYTES, MAGIC, VERSION, Wrong, encode_header};
 
-/// A point on the way of an upcall, in the order of the way.
+/// A stage of an upcall's path, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Stage {
@@ -75,7 +75,7 @@ impl Stage {
     }
 }
 
-/// Why a packet left the fast path.
+/// Reason why a packet left the fast path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Why {
@@ -108,7 +108,7 @@ impl Why {
 pub struct Event {
     /// Stage of the path.
     pub stage: Stage,
-    /// Why the packet is on it.
+    /// Reason of the upcall.
     pub why: Why,
     /// When, in nanoseconds of `CLOCK_MONOTONIC`.
     pub time_ns: u64,

@@ -30,7 +30,7 @@ const FILE: usize = 2;
 const RATE_PER_S: u64 = 20;
 const BURST: u64 = 200;
 
-/// How lines look at first, by destination.
+/// Initial patterns of lines, by destination.
 const DEFAULT_PATTERNS: [&str; 3] = [
     "%D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%m",
     "%05N|%c%T|%p|%m",
@@ -236,7 +236,7 @@ impl Vlog {
         Ok(())
     }
 
-    /// Opens the log file anew, after it was moved away.
+    /// Reopens the log file, after it was moved away.
     pub fn reopen(&self) -> Result<(), String> {
         let Some(path) = lock(&self.inner).path.clone() else {
             return Err("Logging to file not configured".to_string());
@@ -251,7 +251,7 @@ impl Vlog {
         lock(&self.inner).file = None;
     }
 
-    /// How lines look, in the conversions of `vlog/set PATTERN`.
+    /// The patterns of lines, in the conversions of `vlog/set PATTERN`.
     pub fn list_patterns(&self) -> String {
         let patterns = lock(&self.inner).patterns.clone();
         let rows = [

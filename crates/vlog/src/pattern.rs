@@ -94,7 +94,7 @@ impl Pattern {
         Ok(Pattern { text: text.to_string(), parts })
     }
 
-    /// As it was given.
+    /// The original text.
     pub(super) fn text(&self) -> &str {
         &self.text
     }

@@ -28,7 +28,7 @@ const PORTS: u64 = 1000;
 pub(crate) struct Stamp {
     /// Number within the run, from 0.
     pub(crate) sequence: u64,
-    /// When it was sent, in ns since the run began.
+    /// Transmit time, in ns since the start of the run.
     pub(crate) sent_ns: u64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Frames {
     template: [u8; FRAME_BYTES],
 }
 
-/// Why a frame is not counted.
+/// Reason for not counting a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
     /// Not of this run: from an earlier one, or sent by a host.

@@ -69,7 +69,7 @@ pub(crate) struct Instance {
     _idle: Option<Netns>,
 }
 
-/// How to build an [`Instance`].
+/// Parameters of an [`Instance`].
 pub(crate) struct Build<'a> {
     /// Program of a side of this project.
     pub(crate) sluiced: &'a Path,

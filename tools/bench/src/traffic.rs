@@ -31,7 +31,7 @@ pub(crate) struct Line {
     began: Instant,
 }
 
-/// Counters of the four devices on the way at one moment.
+/// Counters of the four devices on the path at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Devices {
     port_in: LinkStats,

@@ -45,7 +45,7 @@ struct Handler {
     turns: u64,
 }
 
-/// Stands for "no input port".
+/// Placeholder for "no input port".
 const NO_PORT: DpPort = DpPort(u32::MAX);
 
 /// See the module.

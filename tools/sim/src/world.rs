@@ -566,7 +566,7 @@ impl World {
         self.dp.inner().receive(core, port, frames);
     }
 
-    /// Gives a copy of a frame the next number.
+    /// Sets the next number in a copy of a frame.
     fn renumber(&mut self, frame: &mut [u8]) {
         if Mark::read(frame).is_some() {
             let at = frame.len() - 8;

@@ -29,7 +29,7 @@ const DRAIN_LIMIT: Duration = Duration::from_millis(500);
 /// Output and status of an ended program.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
     /// Its standard output; bytes that are no UTF-8 are replaced.
     pub stdout: String,

@@ -18,7 +18,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// Lines of the log and of each stream shown after a failed test.
 const TAIL_LINES: usize = 60;
 
-/// How to start a daemon.
+/// Specification of a daemon.
 #[derive(Clone, Debug)]
 pub struct DaemonSpec {
     program: OsString,

@@ -26,7 +26,7 @@ fn owned(folder: &Path, pid: u32) -> Vec<String> {
 /// go first: a running one writes into the folder being removed.
 ///
 /// # Errors
-/// When something is left after `limit`; it is named.
+/// If leftovers remain after `limit`; the error names them.
 pub fn remove_left_by(pid: u32, limit: Duration) -> Result<()> {
     let start = Instant::now();
     let mut quiet_since = start;

@@ -31,7 +31,7 @@ impl Netns {
     /// namespaces (and the programs in them) left by dead test processes.
     ///
     /// # Errors
-    /// When the machine does not allow it: see [`netns_reason`].
+    /// If the machine does not permit it: see [`netns_reason`].
     pub fn new(tag: &str) -> Result<Self> {
         SWEEP.call_once(sweep);
         let name = names::unique(tag);
@@ -71,7 +71,7 @@ impl Netns {
     /// there. Propagates a panic.
     ///
     /// # Errors
-    /// When the thread cannot be moved; `work` is not called then.
+    /// If the thread cannot be moved; `work` is not called then.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         let path = format!("{FOLDER}/{}", self.name());
         let namespace = std::fs::File::open(&path).with_context(|| format!("cannot open {path}"))?;

@@ -14,14 +14,14 @@ const HOSTS_MAX: usize = 1000;
 /// (in `a`, in `b`). Each end is created in its namespace.
 ///
 /// # Errors
-/// When `ip` fails.
+/// If `ip` fails.
 pub fn veth(a: &Netns, b: &Netns) -> Result<(String, String)> {
     let (dev_a, dev_b) = (if_name("v"), if_name("v"));
     a.ip(&format!("link add name {dev_a} type veth peer name {dev_b} netns {}", b.name()))?;
     Ok((dev_a, dev_b))
 }
 
-/// How to build a [`Topology`].
+/// Parameters of a [`Topology`].
 #[derive(Clone, Copy, Debug)]
 pub struct TopologyOptions {
     /// Number of hosts.
@@ -70,7 +70,7 @@ impl Topology {
     /// `hosts` hosts with the kernel's defaults.
     ///
     /// # Errors
-    /// When the machine does not allow it.
+    /// If the machine does not permit it.
     pub fn new(hosts: usize) -> Result<Self> {
         Self::with(TopologyOptions::new(hosts))
     }

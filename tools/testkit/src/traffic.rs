@@ -61,7 +61,7 @@ pub(crate) fn parse_ping(text: &str) -> Option<PingReport> {
 /// Pings until a reply arrives.
 ///
 /// # Errors
-/// When none came within `limit`.
+/// If none arrives within `limit`.
 pub fn reachable(from: &Netns, to: IpAddr, limit: Duration) -> Result<()> {
     let mut last = None;
     let waited = wait_for(limit, &format!("a reply of {to} to {}", from.name()), || {
@@ -79,7 +79,7 @@ pub fn reachable(from: &Netns, to: IpAddr, limit: Duration) -> Result<()> {
 /// Starts an iperf3 server on a TCP port and waits until it listens.
 ///
 /// # Errors
-/// When it does not listen after 10 s.
+/// If it does not listen after 10 s.
 pub fn iperf3_server(netns: &Netns, port: u16) -> Result<Running> {
     let mut server = netns.cmd("iperf3").args(["-s", "--forceflush", "-p", &port.to_string()]).spawn()?;
     let waited = wait_for(READY_LIMIT, "iperf3 to listen", || {
@@ -101,7 +101,7 @@ pub fn iperf3_server(netns: &Netns, port: u16) -> Result<Running> {
 pub struct Iperf3Options {
     /// Port of the server.
     pub port: u16,
-    /// How long it sends, in seconds.
+    /// Duration in seconds.
     pub time_s: u32,
     /// Parallel streams.
     pub streams: u32,
@@ -211,7 +211,7 @@ impl Capture {
     /// Ends the capture after 100 ms without packets (2 s at most), and returns all lines.
     ///
     /// # Errors
-    /// When tcpdump ended badly.
+    /// If tcpdump fails.
     pub fn stop(self) -> Result<Vec<String>> {
         let start = Instant::now();
         let (mut seen, mut since) = (self.tcpdump.stdout().len(), Instant::now());

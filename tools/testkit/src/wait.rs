@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// How long to sleep between two looks.
+/// Polling interval.
 const STEP: Duration = Duration::from_millis(10);
 
 /// Factor for time limits in the machine of `cargo xtask guest` (`SLUICE_GUEST=1`), which is emulated:
 /// process starts and system calls are about eight times slower there.
 const GUEST_FACTOR: u32 = 6;
 
-/// A limit as it is on this machine: longer in a guest.
+/// Adjusts a limit to this machine: longer in a guest.
 pub fn patience(limit: Duration) -> Duration {
     static FACTOR: OnceLock<u32> = OnceLock::new();
     let in_guest = || std::env::var_os("SLUICE_GUEST").is_some_and(|v| v == "1");

@@ -63,7 +63,7 @@ pub(crate) fn parse(args: &[String]) -> Result<Options, String> {
     }
 }
 
-/// Why fuzzing is not possible here, if so.
+/// The reason why fuzzing is not possible here, if any.
 pub(crate) fn lacks() -> Option<&'static str> {
     let there = Command::new("c++").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     (!there.is_ok_and(|s| s.success())).then_some("no C++ compiler (scripts/setup.sh check-long)")
@@ -78,7 +78,7 @@ fn folder(root: &Path) -> PathBuf {
 /// Builds the targets and runs the action; true on success.
 ///
 /// # Errors
-/// When the build fails or a target is not known.
+/// If the build fails or a target is unknown.
 pub(crate) fn run(root: &Path, order: &Options) -> Result<bool> {
     let problems = supply::check_fuzzer(root)?;
     for problem in &problems {

@@ -32,7 +32,7 @@ pub(crate) struct Options {
     pub(crate) kernel: String,
     /// Folders that the command may change.
     pub(crate) write: Vec<PathBuf>,
-    /// How long the machine may run.
+    /// Time limit of the machine.
     pub(crate) timeout: Option<Duration>,
     /// Acceleration; `None` is the best that works.
     pub(crate) accel: Option<Accel>,
@@ -131,7 +131,7 @@ fn number(name: &str, value: &str, least: u32, most: u32) -> Result<u32, String>
     number.ok_or_else(|| format!("`{name}` takes a number from {least} to {most}, not `{value}`"))
 }
 
-/// Why no machine can run here, if so.
+/// The reason why no machine can run here, if any.
 pub(crate) fn lacks() -> Option<String> {
     if std::env::consts::ARCH != "x86_64" {
         return Some("its kernel is for x86-64".to_owned());
@@ -169,7 +169,7 @@ pub(crate) fn run(root: &Path, order: &Options) -> Result<u8> {
 /// Sees to it that a kernel is in the cache.
 ///
 /// # Errors
-/// When it cannot be had or unpacked.
+/// If it is not available or cannot be unpacked.
 fn fetch(root: &Path, name: &str) -> Result<Kernel> {
     let cache = std::env::var_os(CACHE)
         .map_or_else(|| Ok(target(root)?.join("guest")), |dir| absolute(dir.as_ref()))?;

@@ -15,7 +15,7 @@ use crate::workspace::cargo;
 /// Folders of cases.
 const SUITES: [&str; 3] = ["of13/action", "of13/match", "of10"];
 
-/// Why it cannot run here, if so.
+/// The reason why it cannot run here, if any.
 pub(crate) fn lacks() -> Option<&'static str> {
     let says = |program: &str, args: &[&str]| {
         Command::new(program).args(args).output().is_ok_and(|o| o.status.success() && !o.stdout.is_empty())
@@ -32,7 +32,7 @@ pub(crate) fn lacks() -> Option<&'static str> {
 /// Runs all suites in parallel; true if every unlisted case passes.
 ///
 /// # Errors
-/// When something cannot be run or read.
+/// If something cannot be run or read.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let dir = root.join(&target).join("osken");

@@ -56,7 +56,7 @@ pub(crate) struct Policy {
 /// Runs the whole check on a workspace.
 ///
 /// # Errors
-/// When a file cannot be read or understood.
+/// If a file cannot be read or parsed.
 pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let read = |name: &str| {
         std::fs::read_to_string(workspace.root.join(name)).with_context(|| format!("cannot read {name}"))
@@ -79,7 +79,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
 /// Whether the fuzzer's own lock file, which is easily forgotten, lacks dependencies of the crates.
 ///
 /// # Errors
-/// When it is no TOML.
+/// If it is not TOML.
 pub(crate) fn fuzz_lock_is_behind(members: &[Member], lock: &str) -> Result<Vec<String>> {
     let table: Table = lock.parse().context("tools/fuzz/Cargo.lock is no valid TOML")?;
     let mut problems = Vec::new();
@@ -108,7 +108,7 @@ pub(crate) fn fuzz_lock_is_behind(members: &[Member], lock: &str) -> Result<Vec<
 /// only and not a part of the switch; libFuzzer itself has LLVM's former licence (NCSA).
 ///
 /// # Errors
-/// When a file cannot be read or understood.
+/// If a file cannot be read or parsed.
 pub(crate) fn check_fuzzer(root: &Path) -> Result<Vec<String>> {
     let read =
         |name: &str| std::fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"));
@@ -228,7 +228,7 @@ pub(crate) fn parse_lock(page: &str) -> Result<Vec<Locked>> {
 /// Selects the packages in the resolved graph of a reply of `cargo metadata`.
 ///
 /// # Errors
-/// When a field is missing.
+/// If a field is missing.
 pub(crate) fn parse_packages(meta: &Value) -> Result<Vec<Package>> {
     let resolve = meta.get("resolve").context("no `resolve` in cargo's metadata")?;
     let used = list(resolve, "nodes")?.iter().map(|n| text(n, "id")).collect::<Result<BTreeSet<_>>>()?;

@@ -57,7 +57,7 @@ impl File {
 /// Runs every rule on a workspace.
 ///
 /// # Errors
-/// When a file cannot be read.
+/// If a file cannot be read.
 pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let files = prepare(&workspace.rust_files()?);
     let list = std::fs::read_to_string(workspace.root.join(EXCEPTIONS))

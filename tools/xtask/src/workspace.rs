@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// How a workspace package names another package.
+/// Kind of a dependency between workspace packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DepKind {
     /// `[dependencies]`.
@@ -98,7 +98,7 @@ impl Workspace {
     /// Every `.rs` file of every member, by package and path.
     ///
     /// # Errors
-    /// When a folder or file cannot be read.
+    /// If a folder or file cannot be read.
     pub(crate) fn rust_files(&self) -> Result<Vec<RustFile>> {
         let mut files = Vec::new();
         for member in &self.members {
@@ -119,7 +119,7 @@ impl Workspace {
 /// Picks the members out of the answer of `cargo metadata`.
 ///
 /// # Errors
-/// When a field is missing.
+/// If a field is missing.
 pub(crate) fn parse_members(meta: &Value) -> Result<Vec<Member>> {
     let root = PathBuf::from(text(meta, "workspace_root")?);
     let mut members = Vec::new();

@@ -31,7 +31,7 @@ pub fn format_subfield(sub: SubField) -> String {
 /// Parses a range; the field by its NXM, OXM or match name. Without brackets it is the whole field.
 ///
 /// # Errors
-/// When the field is unknown or the bits are not within it.
+/// The field is unknown or the bits are not within it.
 pub fn parse_subfield(text: &str) -> Result<SubField, ParseError> {
     sub_field(text).map_err(|f: Fail| f.locate(text))
 }

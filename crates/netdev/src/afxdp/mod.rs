@@ -35,14 +35,14 @@ use program::{Hook, SocketMap};
 use socket::{MAX_RX_FRAME_BYTES, Setup};
 use tx::{TxSide, XdpTx};
 
-/// Ring entries per queue and direction: each stands for a chunk of 4 KB.
+/// Ring entries per queue and direction, with a chunk of 4 KB each.
 const RING_ENTRIES: u32 = 1024;
 /// Maximum ring entries of all queues of a port: 32 MB for received frames and as much for sent ones.
 pub const MAX_RING_ENTRIES: u32 = 1 << 13;
 /// Frame bytes beyond the MTU: Ethernet header and one tag.
 const HEADER_BYTES: usize = 18;
 
-/// How frames come from the device: option `xdp-mode`.
+/// Mode of reception: option `xdp-mode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum XdpMode {
     /// The fastest that works.
@@ -91,7 +91,7 @@ impl FromStr for XdpMode {
     }
 }
 
-/// How an `afxdp` port is opened.
+/// Options of an `afxdp` port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AfxdpOptions {
     /// Mode of the XDP program.
@@ -108,7 +108,7 @@ impl Default for AfxdpOptions {
     }
 }
 
-/// How a port was opened.
+/// Result of opening a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AfxdpInfo {
     /// The mode in use; never [`XdpMode::BestEffort`].

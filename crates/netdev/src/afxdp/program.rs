@@ -126,7 +126,7 @@ impl SocketMap {
     }
 }
 
-/// How the program runs.
+/// Attachment point of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Hook {
     /// In the device's driver.

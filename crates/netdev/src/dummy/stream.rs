@@ -9,7 +9,7 @@ use packet::headers::ETH_HEADER_BYTES;
 pub const MAX_FRAME_BYTES: usize = u16::MAX as usize;
 const LENGTH_BYTES: usize = 2;
 
-/// Why a stream cannot go on: close the connection.
+/// Fatal error of a stream: close the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StreamError {
     /// The length is below that of an Ethernet header.

@@ -76,7 +76,7 @@ impl Drop for Dir {
     }
 }
 
-/// The frames of a little-endian capture file, read by hand.
+/// The frames of a little-endian capture file, parsed independently.
 fn captured(path: &Path) -> Vec<Vec<u8>> {
     let all = std::fs::read(path).unwrap();
     assert_eq!(all[..8], [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0]);

@@ -34,7 +34,7 @@ pub struct EthtoolLink {
     pub speed_mbps: Option<u32>,
     /// Duplex, if known.
     pub duplex: Option<Duplex>,
-    /// Whether the link negotiates by itself.
+    /// Whether autonegotiation is on.
     pub autoneg: bool,
     /// Connector (`PORT_TP` 0, `PORT_FIBRE` 3, …).
     pub connector: u8,

@@ -80,9 +80,9 @@ pub struct LinkInfo {
     pub oper_state: OperState,
     /// Carrier changes since the device's creation, both directions.
     pub carrier_changes: u32,
-    /// How often the carrier came.
+    /// Times that the carrier came up.
     pub carrier_up_count: u32,
-    /// How often the carrier went.
+    /// Times that the carrier went down.
     pub carrier_down_count: u32,
     /// Index of the bridge, bond or other master, 0 for none.
     pub master: u32,

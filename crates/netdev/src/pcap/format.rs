@@ -25,7 +25,7 @@ const LINKTYPE_ETHERNET: u32 = 1;
 /// In the link type word: the four highest bits hold the length of check sequences, in units of two bytes.
 const FCS_PRESENT: u32 = 1 << 26;
 
-/// Why a capture file cannot be read.
+/// Fault of a capture file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum FormatError {

@@ -44,7 +44,7 @@ pub const ALL_RING_SLOTS: usize = 1 << 18;
 /// Slots of a new ring beyond that limit.
 pub const FEW_SLOTS: u32 = 128;
 
-/// How frames are fetched from the kernel.
+/// Receive method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RxMethod {
     /// A shared ring (TPACKET_V2) of 2 KB slots; longer frames arrive by recvmsg in between.
@@ -54,10 +54,10 @@ pub enum RxMethod {
     Recvmmsg,
 }
 
-/// How a `system` port is opened.
+/// Options of a `system` port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SystemOptions {
-    /// How to receive.
+    /// Receive method.
     pub rx_method: RxMethod,
     /// Exchange offload metadata with the kernel (`PACKET_VNET_HDR`). Without it, frames arrive with partial
     /// checksums and no indication of that: only for devices without offloads.

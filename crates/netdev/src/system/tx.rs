@@ -81,7 +81,7 @@ impl SystemTx {
         SystemTx { sockets, offload, sendmmsg, merge_udp, headers: Vec::new() }
     }
 
-    /// Sends all frames as they are.
+    /// Sends all frames unchanged.
     fn send_frames(&mut self, batch: &PacketBatch, pool: &mut PacketPool, report: &mut TxReport) {
         let mut rest = batch.packets();
         let mut full = 0;

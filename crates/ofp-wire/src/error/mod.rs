@@ -22,7 +22,7 @@ const NXET_VENDOR: u16 = 0xb0c2;
 /// Type of experimenter errors since OpenFlow 1.2.
 const OFPET_EXPERIMENTER: u16 = 0xffff;
 
-/// How an error is numbered in a range of versions.
+/// Numbers of an error in a range of versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Numbers {
     /// 0 for a standard error.

@@ -20,7 +20,7 @@ bitflags::bitflags! {
         const SEND_FLOW_REM = 1;
         /// Reject a rule that overlaps with another of its priority.
         const CHECK_OVERLAP = 1 << 1;
-        /// Begin counting anew (OpenFlow 1.2).
+        /// Reset the counters (OpenFlow 1.2).
         const RESET_COUNTS = 1 << 2;
         /// Without packet count (OpenFlow 1.3).
         const NO_PKT_COUNTS = 1 << 3;
@@ -70,15 +70,15 @@ pub struct FlowMod {
     pub cookie_mask: u64,
     /// Cookie of the added or modified rule; all ones keeps a modified rule's cookie.
     pub new_cookie: u64,
-    /// End after so long without a packet; 0 for never.
+    /// Idle timeout in seconds; 0 for none.
     pub idle_timeout_s: u16,
-    /// End after so long; 0 for never.
+    /// Hard timeout in seconds; 0 for none.
     pub hard_timeout_s: u16,
     /// Priority.
     pub priority: u16,
     /// Packet to apply the rule to, or [`super::NO_BUFFER`].
     pub buffer_id: u32,
-    /// When deleting: only rules that output here; `NONE` for any.
+    /// For deletes: only rules that output here; `NONE` for any.
     pub out_port: OfPort,
     /// For deletes: only rules that use this group; [`GROUP_ANY`] for any.
     pub out_group: u32,
@@ -275,7 +275,7 @@ pub(crate) fn encode_mod_nxt(m: &FlowMod, w: &mut Writer) {
 }
 
 wire_enum! {
-    /// Why a rule ended.
+    /// Reason for a rule's removal.
     FlowRemovedReason: u8 {
         /// Idle timeout.
         IdleTimeout = 0,
@@ -303,7 +303,7 @@ pub struct FlowRemoved {
     pub cookie: u64,
     /// Priority.
     pub priority: u16,
-    /// Why.
+    /// The reason.
     pub reason: FlowRemovedReason,
     /// Table; [`TableId::ALL`] if the form lacks it.
     pub table: TableId,

@@ -73,7 +73,7 @@ pub struct Group {
     pub id: u32,
     /// Its buckets.
     pub buckets: Vec<Bucket>,
-    /// How a bucket is selected, with a parameter (Nicira's form).
+    /// Selection method of buckets, with a parameter (Nicira's form).
     pub selection_method: Option<(String, u64)>,
 }
 

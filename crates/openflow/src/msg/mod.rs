@@ -110,11 +110,11 @@ messages! {
     EchoRequest(Vec<u8>);
     /// I am.
     EchoReply(Vec<u8>);
-    /// Asks for features.
+    /// Requests features.
     FeaturesRequest;
     /// Features.
     FeaturesReply(control::SwitchFeatures);
-    /// Asks for the configuration.
+    /// Requests the configuration.
     GetConfigRequest;
     /// The configuration.
     GetConfigReply(control::SwitchConfig);
@@ -142,11 +142,11 @@ messages! {
     BarrierRequest;
     /// All before is done.
     BarrierReply;
-    /// Asks for a port's queues.
+    /// Requests a port's queues.
     QueueGetConfigRequest(OfPort);
     /// A port's queues.
     QueueGetConfigReply(stats::QueueConfig);
-    /// Asks for a role.
+    /// Requests a role.
     RoleRequest(control::Role);
     /// The role.
     RoleReply(control::Role);
@@ -182,31 +182,31 @@ messages! {
     DescRequest;
     /// The switch's description.
     DescReply(stats::SwitchDesc);
-    /// Asks for rules.
+    /// Requests flow statistics.
     FlowStatsRequest(flow_stats::FlowStatsRequest);
     /// Flow statistics.
     FlowStatsReply(Multi<flow_stats::FlowStats>);
-    /// Asks for sums over rules.
+    /// Requests aggregate flow statistics.
     AggregateRequest(flow_stats::FlowStatsRequest);
     /// Aggregate flow statistics.
     AggregateReply(flow_stats::AggregateStats);
-    /// Asks for table statistics.
+    /// Requests table statistics.
     TableStatsRequest;
     /// Table statistics.
     TableStatsReply(Multi<stats::TableStats>);
-    /// Asks for the statistics of a port, or of all (`NONE`).
+    /// Requests the statistics of a port, or of all (`NONE`).
     PortStatsRequest(OfPort);
     /// Port statistics.
     PortStatsReply(Multi<port::PortStats>);
-    /// Asks for queue statistics.
+    /// Requests queue statistics.
     QueueStatsRequest(stats::QueueStatsRequest);
     /// Queue statistics.
     QueueStatsReply(Multi<stats::QueueStats>);
-    /// Asks for the statistics of a group or of all.
+    /// Requests the statistics of a group or of all.
     GroupStatsRequest(group::GroupRequest);
     /// Group statistics.
     GroupStatsReply(Multi<group::GroupStats>);
-    /// Asks for groups.
+    /// Requests group descriptions.
     GroupDescRequest(group::GroupRequest);
     /// Group descriptions.
     GroupDescReply(Multi<group::Group>);
@@ -214,11 +214,11 @@ messages! {
     GroupFeaturesRequest;
     /// Features of groups.
     GroupFeaturesReply(group::GroupFeatures);
-    /// Asks for the statistics of a meter or of all.
+    /// Requests the statistics of a meter or of all.
     MeterStatsRequest(u32);
     /// Meter statistics.
     MeterStatsReply(Multi<meter::MeterStats>);
-    /// Asks for a meter or for all.
+    /// Requests the configuration of a meter or of all.
     MeterConfigRequest(u32);
     /// Meter configurations.
     MeterConfigReply(Multi<meter::Meter>);
@@ -226,11 +226,11 @@ messages! {
     MeterFeaturesRequest;
     /// Features of meters.
     MeterFeaturesReply(meter::MeterFeatures);
-    /// Asks for table features; with entries, asks to change them.
+    /// Requests table features; with entries, requests to change them.
     TableFeaturesRequest(Multi<features::TableFeatures>);
     /// Table features.
     TableFeaturesReply(Multi<features::TableFeatures>);
-    /// Asks for ports.
+    /// Requests port descriptions.
     PortDescRequest;
     /// Port descriptions.
     PortDescReply(Multi<port::Port>);
@@ -239,7 +239,7 @@ messages! {
 }
 
 impl Message {
-    /// The wire form that the message asks for.
+    /// The wire form selected by the message.
     pub(crate) fn format(&self) -> Format {
         match self {
             Message::PacketIn(m) => m.format,

@@ -224,7 +224,7 @@ pub(crate) fn encode_nxt2(m: &PacketIn, w: &mut Writer) {
 pub struct PacketOut {
     /// Id of its buffer, or [`super::NO_BUFFER`].
     pub buffer_id: u32,
-    /// As if it came in here.
+    /// Assumed input port.
     pub in_port: OfPort,
     /// Its actions.
     pub actions: Vec<Action>,

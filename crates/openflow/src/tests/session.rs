@@ -177,7 +177,7 @@ fn a_tap_has_whole_messages_of_both_directions_or_reports_a_loss() {
         a.input(&theirs, 1);
     }
     assert_eq!((a.take_tap(), a.take_tap()), (None, Some(Vec::new())));
-    // And copied into another session as it is.
+    // And copied into another session unchanged.
     carry(&mut b, &mut a, 1);
     b.consume_output(usize::MAX);
     b.send_copies(&theirs).unwrap();

@@ -50,7 +50,7 @@ impl ClientConfig {
     }
 }
 
-/// How far the client is.
+/// State of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientState {
     /// Waits for the server's schema.
@@ -209,7 +209,7 @@ impl Client {
         Ok(())
     }
 
-    /// How far the client is.
+    /// The state of the client.
     pub fn state(&self) -> ClientState {
         self.state
     }

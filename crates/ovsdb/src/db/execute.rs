@@ -36,7 +36,7 @@ pub struct Commit {
     pub comment: String,
 }
 
-/// How a transaction ended.
+/// Outcome of a transaction.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// It succeeded or failed. `results` is the `result` of the reply; `commit` is `None` on failure.
@@ -91,7 +91,7 @@ pub fn transact(db: &mut Database, operations: &[Value], context: Context<'_>) -
     Outcome::Done { results, commit }
 }
 
-/// Why the operations do not go on.
+/// Reason to stop the operations.
 enum Stop {
     Error(OpError),
     Wait(Option<u64>),

@@ -7,7 +7,7 @@ use crate::limits::{MAX_DEPTH, MAX_MESSAGE_BYTES, MAX_NODES};
 /// Memory that stays for the next text.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// Why a stream can no longer be read.
+/// Fatal error of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// A message must be an object or an array.
@@ -34,7 +34,7 @@ pub struct FramerLimits {
     pub bytes: usize,
     /// Maximum nesting; values above [`MAX_DEPTH`] have no effect.
     pub depth: usize,
-    /// Most values.
+    /// Maximum number of values.
     pub nodes: usize,
 }
 

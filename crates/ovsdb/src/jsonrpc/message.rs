@@ -97,7 +97,7 @@ impl Message {
         )
     }
 
-    /// The bytes that go on the stream.
+    /// The encoded bytes.
     pub fn encode(self) -> Vec<u8> {
         self.into_json().to_string().into_bytes()
     }
@@ -121,7 +121,7 @@ pub struct TooLong {
 }
 
 impl TooLong {
-    /// The bytes that go on the stream.
+    /// The encoded bytes.
     pub fn encode(self) -> Vec<u8> {
         self.json.to_string().into_bytes()
     }

@@ -56,15 +56,15 @@ pub struct BaseType {
     pub ty: AtomicType,
     /// The only values allowed, sorted; `None` allows all.
     pub enumeration: Option<Arc<[Atom]>>,
-    /// Least integer.
+    /// Minimum integer.
     pub min_integer: Option<i64>,
     /// Greatest integer.
     pub max_integer: Option<i64>,
-    /// Least real.
+    /// Minimum real.
     pub min_real: Option<f64>,
     /// Greatest real.
     pub max_real: Option<f64>,
-    /// Least length, characters.
+    /// Minimum length, characters.
     pub min_length: Option<u32>,
     /// Greatest length, characters.
     pub max_length: Option<u32>,
@@ -79,7 +79,7 @@ pub struct ColumnType {
     pub key: BaseType,
     /// Type of a map's values; `None` for sets.
     pub value: Option<BaseType>,
-    /// Least number of elements, 0 or 1.
+    /// Minimum number of elements, 0 or 1.
     pub min: u32,
     /// Greatest number of elements; `u32::MAX` is unlimited.
     pub max: u32,

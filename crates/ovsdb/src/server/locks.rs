@@ -11,7 +11,7 @@ pub(super) struct Locks {
     queues: BTreeMap<String, Vec<SessionId>>,
 }
 
-/// Why a lock was not even queued for.
+/// Reason for rejecting a lock request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// The session already owns it or waits for it.

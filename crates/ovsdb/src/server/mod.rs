@@ -113,7 +113,7 @@ pub enum Origin {
     Remote,
 }
 
-/// How often the bounds of all sessions together were reached.
+/// Counts of reached bounds over all sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Sessions ended for the memory that they held.
@@ -364,7 +364,7 @@ impl Server {
         }
     }
 
-    /// How often bounds were reached.
+    /// Counts of reached bounds.
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -39,7 +39,7 @@ pub(super) struct Unreported {
 
 #[derive(Debug)]
 struct Chunk {
-    /// May leave once the log is synced up to here.
+    /// Releasable once the log is synced up to here.
     seq: u64,
     kind: Kind,
     bytes: Vec<u8>,
@@ -66,7 +66,7 @@ pub(super) struct Session {
     input_bytes: usize,
     /// By the text of their id.
     pub(super) monitors: BTreeMap<String, Monitor>,
-    /// Why the session must be closed.
+    /// Reason to close the session.
     pub(super) closing: Option<String>,
     pub(super) change_aware: bool,
     /// Commits not yet reported to its monitors, oldest first.

@@ -24,7 +24,7 @@ pub(super) struct Pending {
     pub(super) is_due: bool,
 }
 
-/// How one run of a transaction ended.
+/// Outcome of one run of a transaction.
 enum Ran {
     /// Answered; the database is as before.
     Unchanged,

@@ -230,7 +230,7 @@ pub(crate) struct Follower {
     pub(crate) view: View,
     /// A message about the readings.
     pub(crate) notice: Option<String>,
-    /// When another run of the daemon answered first.
+    /// Time of the first reply of another run of the daemon.
     restarted: Option<Duration>,
 }
 

@@ -73,7 +73,7 @@ fn unknown_values_are_marked() {
     assert_eq!((view.threads[0].cache, view.threads[1].packets), (Some(0.9), None));
     let at_once = View::between(&reading(1, 10), &reading(1, 10), Duration::ZERO);
     assert_eq!(at_once.threads[0].packets, None);
-    // Drops that were counted anew.
+    // Drops after a reset of the counters.
     let mut more = reading(1, 10);
     more.bridges[0].ports[0].drops.insert("rules".to_string(), u64::MAX);
     assert_eq!(View::between(&more, &reading(1, 12), SECOND).ports[0].dropped, None);

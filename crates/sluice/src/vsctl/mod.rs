@@ -30,7 +30,7 @@ use options::{Invocation, Options, Request};
 use session::Session;
 use work::Plan;
 
-/// Why a command does not go on.
+/// Reason to stop a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// An error of the user's or in the database.

@@ -1,7 +1,7 @@
 //! The command line of `sluice vsctl`: global options, then commands with their own options, separated by
 //! `--`.
 //!
-//! As in `ovs-vsctl`, options of the first command may also stand before it without a `--`.
+//! As in `ovs-vsctl`, options of the first command may also precede it without a `--`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::text::{Style, datum_text};
 
-/// How tables look.
+/// Output format of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// One line a column, an empty line between rows.
@@ -19,7 +19,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// How the values in cells look.
+/// Output format of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CellFormat {
     /// As text.

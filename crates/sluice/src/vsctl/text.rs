@@ -14,7 +14,7 @@ const RANGE_LIMIT: i64 = 4096;
 /// Returns the UUID of `@name`; the flag is set for a strong reference.
 pub(crate) type Names<'n> = &'n mut dyn FnMut(&str, bool) -> Uuid;
 
-/// How a value in a cell is written.
+/// Text format of a value in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// With brackets, braces and quotes.

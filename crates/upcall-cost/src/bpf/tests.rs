@@ -139,7 +139,7 @@ sys::usdt! {
     probe stock_flow_execute = "dpif_netlink_operate__", "op_flow_execute", (dpif, execute, packet, bytes, request);
 }
 
-/// How `struct dpif_flow_put` begins.
+/// The first members of `struct dpif_flow_put`.
 #[repr(C)]
 struct Put {
     flags: u32,

@@ -94,7 +94,7 @@ pub(super) fn bytes(text: &str) -> Vec<u8> {
     out
 }
 
-/// The text as it is gathered.
+/// The records of the text, stored.
 pub(super) fn gathered(text: &str) -> Gathered {
     let mut gathered = Gathered::default();
     for record in records(text) {

@@ -13,7 +13,7 @@ use crate::report::{Sample, SideSamples};
 use anyhow::Result;
 use std::time::Duration;
 
-/// How often and how long.
+/// Rounds and durations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub(crate) rounds: usize,

@@ -42,7 +42,7 @@ pub(super) fn is_name(text: &str) -> bool {
 /// The kernel of a package or version, from the cache `dir` or by apt.
 ///
 /// # Errors
-/// When it cannot be had or unpacked.
+/// If it is not available or cannot be unpacked.
 pub(super) fn prepare(dir: &Path, wanted: &str) -> Result<Kernel> {
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let lock = fs::File::create(dir.join("lock")).context("cannot make a lock file")?;

@@ -39,7 +39,7 @@ const CONSOLE_LINES: usize = 40;
 const COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr init_on_alloc=0 \
     random.trust_cpu=on tsc=reliable nowatchdog rcupdate.rcu_cpu_stall_suppress=1 cryptomgr.notests audit=0 apparmor=0";
 
-/// How a machine ended.
+/// The end of a machine.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The command ended with this status.

@@ -114,7 +114,7 @@ const KERNELS: [&str; 2] = [KERNEL, "6.12"];
 /// Time limit of the machine of `guest`: several times that of an idle host.
 const LIMIT: Duration = Duration::from_secs(480);
 
-/// How long each machine of `guest-long` may run.
+/// Time limit of each machine of `guest-long`.
 const LONG_LIMIT: Duration = Duration::from_secs(3600);
 
 /// A test program that was built.
