@@ -351,7 +351,7 @@ impl Handler {
             self.count_overruns(channel, &upcalls, overruns);
         }
         for upcall in upcalls {
-            if probes::tells_misses() {
+            if probes::wants_misses() {
                 probes::read(&upcall, self.queues.has_room(&upcall));
             }
             self.hold(upcall);

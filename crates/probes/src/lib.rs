@@ -63,13 +63,13 @@ pub struct Queueing {
 }
 
 /// Whether an observer wants packets that leave the fast path, also those dropped at a full queue.
-pub fn tells_misses() -> bool {
+pub fn wants_misses() -> bool {
     ring::is_on() || usdt::before_handlers_armed()
 }
 
 /// A packet leaves the fast path. Pass the result to [`queued`].
 pub fn miss(upcall: &Upcall) -> Option<Queueing> {
-    if !tells_misses() {
+    if !wants_misses() {
         return None;
     }
     let about = About::upcall(upcall);
