@@ -1,4 +1,4 @@
-# The doors of the house: `make help` lists them. Cargo's own settings (CARGO_TARGET_DIR, CARGO_HOME …) are respected.
+# Build targets; `make help` lists them. Cargo's own settings (CARGO_TARGET_DIR, CARGO_HOME …) are respected.
 
 CARGO ?= cargo
 INSTALL ?= install

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# The four tests of `sluice upcall-bench` on the kernel's datapath: Debian's switch, then Sluice in both dispatch modes. For the
-# machine of `cargo xtask guest`; times in there compare with times in there alone.
+# The four tests of `sluice upcall-bench` on the kernel datapath: Debian's switch, then Sluice in both
+# dispatch modes. Runs in the machine of `cargo xtask guest`; compare its times only with each other.
 #
 #   cargo build --release -p sluiced -p sluice
 #   cargo xtask guest --memory 2048 --write OUT -- scripts/bench-guest.sh OUT [PORTS [ROUNDS]]
 #
-# Each round asks all three in turn, on fresh daemons. Leaves OUT/{ovs,per-cpu,per-port}-ROUND.json; prints how many upcall sockets
-# each daemon has, and the medians of the rounds with the median of their ratios to the stock switch.
+# Each round runs all three in turn, on fresh daemons. Leaves OUT/{ovs,per-cpu,per-port}-ROUND.json; prints
+# the number of upcall sockets of each daemon, and the medians of the rounds with the median of their ratios
+# to the stock switch.
 set -euo pipefail
 
 out=$(realpath "$1")
@@ -26,10 +27,10 @@ clean() {
 }
 trap clean EXIT
 
-# Sockets of the daemon's for generic netlink (protocol 16), all of them.
+# All generic netlink sockets (protocol 16) of the daemon.
 sockets() {
     local inodes
-    # Descriptors come and go meanwhile.
+    # Descriptors may appear and vanish meanwhile.
     inodes=$({ find "/proc/$daemon/fd" -lname 'socket:*' -printf '%l\n' 2>/dev/null || true; } | tr -dc '0-9\n' | sort)
     ip netns exec "$netns" cat /proc/net/netlink | awk '$2 == 16 { print $10 }' | sort | comm -12 - <(echo "$inodes") | wc -l
 }
@@ -57,7 +58,7 @@ stop() {
     ip netns exec "$netns" ovs-dpctl del-dp ovs-system 2>/dev/null || true
 }
 
-# The stock switch, as round NUMBER.
+# The stock switch, round NUMBER.
 stock() {
     local dir=$work/ovs-$1
     mkdir -p "$dir"
@@ -75,7 +76,7 @@ stock() {
     server=
 }
 
-# Sluice with upcalls dispatched by MODE, as round NUMBER.
+# Sluice with dispatch mode MODE, round NUMBER.
 ours() {
     local mode=$1 dir=$work/$1-$2
     mkdir -p "$dir"
@@ -89,7 +90,7 @@ ours() {
 
 ip netns add "$netns"
 ip -n "$netns" link set lo up
-# Debian's switch counts no processors in the first seconds of a machine, and then has no handlers.
+# Debian's switch counts no processors in the first seconds after boot, and then starts no handlers.
 until awk '{ exit !($1 > 15) }' /proc/uptime; do sleep 1; done
 for round in $(seq "$rounds"); do
     stock "$round"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Measures Sluice beside the stock switch, the same with DPDK, and the Linux bridge, in namespaces of its own (root); what the
-# arguments may be says `scripts/bench.sh --help`. Results go to tools/bench/results/ as JSON, CSV and SVG, named by time and
-# commit, unless the arguments say where.
+# Measures Sluice beside the stock switch, the same with DPDK, and the Linux bridge, in its own namespaces
+# (root); for arguments see `scripts/bench.sh --help`. Results go to tools/bench/results/ as JSON, CSV and
+# SVG, named by time and commit, unless an argument overrides that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,5 +14,5 @@ case " $* " in
 *" --json"* | *" --csv"* | *" --plots"* | *" --help "* | *" -h "*) ;;
 *) where=(--json "tools/bench/results/$name.json" --csv "tools/bench/results/$name.csv" --plots "tools/bench/results/$name") ;;
 esac
-# It replaces this shell: Ctrl-C reaches it, and its guard takes down what it made.
+# Replaces this shell: Ctrl-C reaches the bench, and its guard cleans up.
 exec "$target/release/bench" --sluiced "$target/release/sluiced" "${where[@]}" "$@"

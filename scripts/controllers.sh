@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes a Python environment with the controllers that `make check-long` tests with: os-ken and Faucet, from PyPI.
+# Creates a Python environment with the controllers for `make check-long`: os-ken and Faucet, from PyPI.
 #
 #   scripts/controllers.sh VENV
 #
-# Nothing is done when it is there already. Nothing of the system is changed.
+# Does nothing if it exists already. Changes nothing outside of it.
 set -euo pipefail
 
 venv=$1

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The switch at its main job, with nothing of Open vSwitch installed: starts sluiced with its own database in a namespace, plugs
-# three hosts (namespaces) into a bridge, sends real traffic and shows what the switch saw. Leaves nothing behind, also when
-# interrupted.
+# Demonstrates the switch without any part of Open vSwitch: starts sluiced with its own database in a
+# namespace, connects three hosts (namespaces) to a bridge, sends real traffic and shows the switch's view of
+# it. Leaves nothing behind, also when interrupted.
 #
-# SLUICE_BIN_DIR: where `sluiced` and `sluice` are (set by `make demo`).
+# SLUICE_BIN_DIR: folder of `sluiced` and `sluice` (set by `make demo`).
 set -euo pipefail
 
 bin=${SLUICE_BIN_DIR:?SLUICE_BIN_DIR must name the folder of sluiced and sluice; run: make demo}
@@ -17,9 +17,9 @@ say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 run() { printf '\033[2m$ %s\033[0m\n' "$*"; "$@"; }
 in_switch() { ip netns exec "$switch" "$@"; }
 in_host() { local n=$1; shift; ip netns exec "${hosts[$((n - 1))]}" "$@"; }
-# Started beside us: the process itself, not a shell around it, so that ending it by its id ends it.
+# The background process itself, not a shell around it, so that its id ends it.
 beside() { local ns=$1; shift; ip netns exec "$ns" "$@" & pids+=($!); }
-# The command line of the switch, shown as a user would type it.
+# The switch's command line, shown as a user would type it.
 sluice() { printf '\033[2m$ sluice %s\033[0m\n' "$*"; in_switch "$bin/sluice" "$@"; }
 
 cleanup() {
@@ -73,7 +73,8 @@ sleep 0.5
 in_host 1 iperf3 -c 10.0.0.2 -p 5201 -t 3 -f g | grep -E 'sender|receiver'
 beside "${hosts[1]}" iperf3 -s -1 -p 5202 >"$work/iperf2" 2>&1
 sleep 0.5
-# Where UDP datagrams were lost: at the ports of the switch, by their counters, and at the socket of the receiver, as its kernel says.
+# Losses of UDP datagrams: at the switch's ports, by their counters, and at the receiver's socket, by its
+# kernel.
 switch_lost() {
     in_switch "$bin/sluice" appctl coverage/show | awk '/drop/ { sub(/.*total: /, ""); sum += $0 } END { print sum + 0 }'
 }

@@ -3,14 +3,15 @@
 #
 #   scripts/osken.sh VENV RESULTS SUITE [SLUICED]
 #
-# VENV is a Python environment with os-ken 3.1.1 (made if it is missing), RESULTS the file for one line per case, SUITE a folder
-# below os_ken/tests/switch such as `of13/action`. The tester's own switch is the stock one. Without SLUICED the stock switch is
-# the target, too. Everything happens in a namespace of its own, which goes away with the script.
+# VENV is a Python environment with os-ken 3.1.1 (created if missing), RESULTS the file for one line per case,
+# SUITE a folder below os_ken/tests/switch such as `of13/action`. The tester's own switch is the stock one.
+# Without SLUICED the stock switch is the target, too. Everything runs in its own namespace, which is removed
+# with the script.
 set -euo pipefail
 
 venv=$1 results=$2 suite=$3 sluiced=${4:-}
 here=$(cd "$(dirname "$0")" && pwd)
-# Two namespaces: two stock switches in one would share the name of a device.
+# Two namespaces: two stock switches in one would use the same device name.
 declare -A ns=([target]=sl-$$-osken1 [tester]=sl-$$-osken2)
 run=$(mktemp -d "/tmp/sl-$$-osken.XXXXXX")
 pids=()
@@ -81,7 +82,7 @@ for end in target tester; do
     ip netns add "${ns[$end]}"
     ip -n "${ns[$end]}" link set lo up
 done
-# A cable between both: as a user would, without offloads that only the kernel's other end could finish.
+# A veth pair between both, without offloads that only the kernel's other end could complete.
 cable() {
     ip -n "${ns[target]}" link add "target$1" type veth peer name "tester$1" netns "${ns[tester]}"
     for end in target tester; do

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Installs the system packages that a target of the Makefile needs, and only those that are missing.
+# Installs the missing system packages that a target of the Makefile needs.
 #
 #   scripts/setup.sh check    what `make check` needs (the stock OVS tools among them: tests drive Sluice with them)
 #   scripts/setup.sh check-long   that, and what `make check-long` needs
 #   scripts/setup.sh bench    what `make bench` needs: the peers that it measures against
 #   scripts/setup.sh demo     what `make demo` needs (nothing of OVS)
 #
-# Packages are installed for their programs. While apt runs, a temporary policy-rc.d keeps them from starting a
-# service; what stood in its place is put back afterwards, also when this script is interrupted. A second run
-# with nothing missing changes nothing and needs no root.
+# Packages are installed for their programs. While apt runs, a temporary policy-rc.d keeps them from starting
+# a service; the previous one is restored afterwards, also when this script is interrupted. A second run with
+# nothing missing changes nothing and needs no root.
 set -euo pipefail
 
 policy=${POLICY_RC_D:-/usr/sbin/policy-rc.d}
@@ -17,12 +17,12 @@ mark='# Temporary, written by scripts/setup.sh of Sluice.'
 
 say() { echo "setup: $*" >&2; }
 
-# Whether a policy-rc.d of this script stands there, or one that it set aside.
+# Whether this script's policy-rc.d is in place, or one that it set aside.
 policy_touched() {
     [ -e "$saved" ] || [ -L "$saved" ] || { [ -f "$policy" ] && grep -qsF "$mark" "$policy"; }
 }
 
-# Puts policy-rc.d back as it was; does nothing if it was not touched.
+# Restores policy-rc.d; does nothing if it is untouched.
 restore_policy() {
     if [ -e "$saved" ] || [ -L "$saved" ]; then
         mv -f "$saved" "$policy"
@@ -31,8 +31,8 @@ restore_policy() {
     fi
 }
 
-# Two runs at a time would restore each other's policy. The lock is on the folder and ends with this process; the shells that
-# this one starts hold it with it, and would wait for it in vain if they opened the folder anew.
+# Two concurrent runs would restore each other's policy. The lock is on the folder and ends with this process.
+# Child shells inherit it, and would deadlock if they opened the folder again.
 locked=
 lock() {
     [ -z "$locked" ] || return 0
@@ -44,7 +44,7 @@ lock() {
     locked=yes
 }
 
-# Whether a policy-rc.d is there that already refuses to start services.
+# Whether an existing policy-rc.d already refuses to start services.
 policy_refuses() {
     local code=0
     [ -x "$policy" ] || return 1
@@ -59,7 +59,7 @@ forbid_services() {
     trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    # The marked file must never stand without the saved one beside it: save first.
+    # The marked file must never exist without the saved one beside it: save first.
     if [ -e "$policy" ] || [ -L "$policy" ]; then
         mv "$policy" "$saved"
     fi
@@ -71,7 +71,7 @@ is_installed() {
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-# The services of what was just installed shall not start at the next boot either.
+# Keep new services from starting at the next boot, too.
 disable_services() {
     [ -d /run/systemd/system ] || return 0
     local package
@@ -107,25 +107,27 @@ install_packages() {
 
 target=${1:-}
 optional=()
-# The tracer: its programs for the kernel are compiled by clang, and libbpf, which loads them, from source.
+# The tracer: clang compiles its eBPF programs, and libbpf, which loads them, is built from source.
 build=(clang libelf-dev zlib1g-dev pkg-config make)
 case $target in
 demo) packages=("${build[@]}" iproute2 iputils-ping iperf3 ethtool) ;;
 bench)
     packages=("${build[@]}" openvswitch-switch openvswitch-common iperf3 iproute2 iputils-ping ethtool procps)
-    # The daemon with DPDK is one more program: /usr/sbin/ovs-vswitchd stays the stock one's, which has the higher priority
-    # among the alternatives. Releases number the libraries of DPDK differently; without them the rows beside it are skipped.
+    # The daemon with DPDK is a separate program: /usr/sbin/ovs-vswitchd stays the stock one, which has the
+    # higher priority among the alternatives. Releases number the libraries of DPDK differently; without them
+    # the bench skips the rows with DPDK.
     optional=(openvswitch-switch-dpdk librte-net-pcap23 librte-net-null23 librte-mempool-ring23)
     ;;
 check | check-long)
     packages=("${build[@]}" openvswitch-switch openvswitch-common python3-openvswitch tcpdump iperf3 iproute2 iputils-ping
         ethtool procps openvswitch-testcontroller strace)
     if [ "$(uname -m)" = x86_64 ]; then
-        # The virtual machine of the stage `guest` (17 MB; it fetches its kernel itself, 71 MB). Without them the stage is skipped.
+        # The virtual machine of the stage `guest` (17 MB; it downloads its kernel itself, 71 MB). Without
+        # them the stage is skipped.
         optional=(qemu-system-x86 busybox-static kmod xz-utils)
     fi
     if [ "$target" = check-long ]; then
-        # libFuzzer is C++; the controllers live in a Python environment of their own.
+        # libFuzzer is C++; the controllers live in a separate Python environment.
         packages+=(g++ python3-venv)
     fi
     ;;
@@ -148,14 +150,14 @@ if command -v dpkg-query >/dev/null; then
         is_installed "$package" || optional_missing+=("$package")
     done
 else
-    # Not a Debian: judge by the programs.
+    # Not a Debian: check for the programs.
     commands="ip ping iperf3 ethtool cc clang pkg-config make"
     [ "$target" = demo ] || commands="$commands ovs-vsctl ovs-vswitchd tcpdump ps strace"
     for program in $commands; do
         command -v "$program" >/dev/null || missing+=("$program")
     done
 fi
-# A run that was killed outright left its policy behind: make that good first.
+# A killed run left its policy behind: restore that first.
 if [ "$(id -u)" -eq 0 ] && policy_touched; then
     (lock && restore_policy)
 fi
@@ -163,7 +165,7 @@ if [ "${#missing[@]}" -gt 0 ]; then
     install_packages "${missing[@]}"
 fi
 if [ "${#optional_missing[@]}" -gt 0 ]; then
-    # In a shell of its own: what cannot be had is left out.
+    # In a subshell: unavailable packages are skipped.
     (install_packages "${optional_missing[@]}") || say "going on without: ${optional_missing[*]}"
 fi
 if ! command -v cargo >/dev/null; then

@@ -1,11 +1,11 @@
-//! The kernel's connection tracking behind [`dpif::Connections`]. It is that of the network namespace: whatever else tracks connections
-//! there shares it.
+//! The kernel's connection tracking behind [`dpif::Connections`]. It is shared with every other user in the
+//! network namespace.
 
 use super::KernelDatapath;
 use dpif::{ConnectionSink, Connections, CtLimit, CtMatch, CtTupleMatch, CtZone, DpifError};
 use netlink::Error;
 
-/// What the kernel says, in words for whoever asked.
+/// Converts an error of the kernel.
 fn failed(e: Error) -> DpifError {
     match e {
         e if e.is_not_found() => DpifError::NotFound("connection"),

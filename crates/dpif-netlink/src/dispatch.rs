@@ -1,19 +1,20 @@
-//! How upcalls come from the kernel to handlers.
+//! Upcall dispatch from the kernel's sockets to handlers.
 //!
-//! A [`Channel`] is a socket into which the kernel puts upcalls: one for each processor, or one for each port, as the kernel
-//! can ([`Mode`]); never one for each port and handler.
+//! A [`Channel`] is an upcall socket of the kernel: one for each processor, or one for each port ([`Mode`]);
+//! never one for each port and handler.
 //!
-//! - *Per CPU*: the kernel chooses the socket by the processor that it runs on. Each socket belongs to one handler, so the order
-//!   within a flow is kept, and is emptied as far as quotas go: what a port's queue has no room for is dropped there, counted
-//!   against that port, so that the others' upcalls find room in the socket.
-//! - *Per port*: each handler waits for all sockets, with `EPOLLEXCLUSIVE`, so that an upcall wakes one of those that wait. A
-//!   handler that is told of a socket claims it, reads it, and lets go of it when nothing is left there and all that it read is
-//!   served: the order within a port is kept, and no two handlers run for the same. Who finds a socket claimed says so, and who
-//!   lets go looks whether somebody did: no upcall stays behind. A socket is read as far as the port's queue has room: the rest
-//!   stays in the kernel, whose bound is that port's own. Handlers stand in another order at each socket, so that none is always
-//!   the first to be woken.
+//! - *Per CPU*: the kernel selects the socket of the processor it runs on. Each socket belongs to one
+//!   handler, which keeps the order within a flow. The handler empties it up to its quotas, and drops the
+//!   excess over a port's queue, counted for that port, so that upcalls of other ports find space in the
+//!   socket.
+//! - *Per port*: all handlers wait for all sockets, with `EPOLLEXCLUSIVE`, so an upcall wakes one of them.
+//!   The woken handler claims the socket, reads it, and releases it once it is empty and all upcalls read
+//!   from it are served. This keeps the order within a port, and no two handlers serve the same one. A
+//!   handler that finds a socket claimed sets a flag, which the owner checks on release, so no upcall is left
+//!   behind. A socket is read only while the port's queue has room: the rest stays in the kernel, bounded for
+//!   that port alone. The order of handlers differs between sockets, so no handler is always woken first.
 //!
-//! In both, what was read waits in the handler's queues by port ([`Queues`]).
+//! In both modes, upcalls read from sockets wait in the handler's queues by port ([`Queues`]).
 
 use super::queues::{PortUpcalls, Queues};
 use dpif::BATCH_MAX_UPCALLS;
@@ -28,14 +29,14 @@ use std::time::Duration;
 use sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock};
 use sys::Poller;
 
-/// Upcalls that a handler reads from a socket at a turn, at most.
+/// Maximum upcalls that a handler reads from a socket per turn.
 const READ_QUOTA: usize = 128;
 /// The least that a read may bring.
 pub(super) const READ_LEAST: usize = 64;
-/// Upcalls that a handler holds at most; beyond, sockets wait.
+/// Maximum upcalls held by a handler; beyond, they stay in the sockets.
 const HELD_MAX: usize = 16_384;
 
-/// Which socket the kernel chooses for an upcall.
+/// Selection of the socket for an upcall.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// That of the processor (Linux 5.15 and later).
@@ -45,7 +46,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// As the log and `dpif/show` have it.
+    /// The name in the log and in `dpif/show`.
     pub fn name(self) -> &'static str {
         match self {
             Mode::PerCpu => "per-cpu",
@@ -54,34 +55,34 @@ impl Mode {
     }
 }
 
-/// A socket that upcalls come from.
+/// A source of upcalls: a socket.
 pub(super) trait Source: Send + Sync {
-    /// Ready when there is something to read.
+    /// Readable if upcalls wait.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Its address for the kernel.
     fn pid(&self) -> u32;
-    /// Reads up to `max` upcalls, [`READ_LEAST`] or more, without waiting.
+    /// Reads up to `max` upcalls, [`READ_LEAST`] or more, without blocking.
     fn read(&self, max: usize) -> Read;
 }
 
-/// What a read brought.
+/// Result of a read.
 #[derive(Default)]
 pub(super) struct Read {
     /// In order.
     pub(super) upcalls: Upcalls,
-    /// Nothing was left.
+    /// The socket is empty.
     pub(super) emptied: bool,
-    /// The kernel had no room for upcalls meanwhile: how often it said so.
+    /// Number of reports of lost upcalls by the kernel.
     pub(super) overruns: u64,
 }
 
 /// See the module.
 pub(super) struct Channel {
     source: Box<dyn Source>,
-    /// The port whose upcalls come here; all ports where there is none.
+    /// The port of these upcalls; `None` for all ports.
     port: Option<DpPort>,
     claimed: AtomicBool,
-    /// Somebody was told of input while another one had it.
+    /// A handler was woken while another one owned the channel.
     missed: AtomicBool,
 }
 
@@ -94,34 +95,34 @@ impl Channel {
         !self.claimed.swap(true, Ordering::SeqCst)
     }
 
-    /// Takes the channel, or tells who has it that there is more.
+    /// Claims the channel, or notifies its owner of further input.
     fn claim(&self) -> bool {
         if self.try_claim() {
             return true;
         }
         self.missed.store(true, Ordering::SeqCst);
-        // Who had it may have let go before it could see that.
+        // The owner may have released it before it could see the flag.
         self.try_claim()
     }
 
-    /// Lets go; `false` when there is more, and the channel is still the caller's.
+    /// Releases the channel; `false` if there is further input and the caller still owns it.
     fn release(&self) -> bool {
         self.claimed.store(false, Ordering::SeqCst);
         !(self.missed.swap(false, Ordering::SeqCst) && self.try_claim())
     }
 }
 
-/// The sockets and who reads them.
+/// The sockets and their readers.
 pub(super) struct Dispatch {
     mode: Mode,
     channels: RwLock<HashMap<u64, Arc<Channel>>>,
     ports: RwLock<BTreeMap<DpPort, Arc<PortUpcalls>>>,
     pollers: Mutex<Vec<Arc<Poller>>>,
-    /// What handlers held that have ended.
+    /// Upcalls held by ended handlers.
     left: Mutex<Upcalls>,
     /// Upcalls that ended with their port.
     ended: AtomicU64,
-    /// What ports lost that are gone.
+    /// Drops of removed ports.
     refused_before: AtomicU64,
 }
 
@@ -156,12 +157,12 @@ impl Dispatch {
         read(&self.channels).len()
     }
 
-    /// How many handlers there are.
+    /// Number of handlers.
     pub(super) fn handlers(&self) -> usize {
         lock(&self.pollers).len()
     }
 
-    /// Has the upcalls of a processor come by a socket.
+    /// Adds the socket for the upcalls of a processor.
     ///
     /// # Errors
     /// The system refuses to watch it.
@@ -169,7 +170,7 @@ impl Dispatch {
         self.add(u64::from(cpu), Channel::new(source, None))
     }
 
-    /// Makes a port known, whose upcalls come by a socket of its own, if it has one.
+    /// Adds a port, and the socket for its upcalls, if it has one.
     ///
     /// # Errors
     /// The system refuses to watch the socket.
@@ -187,7 +188,7 @@ impl Dispatch {
         self.watch(&pollers, name, &channel)
     }
 
-    /// Has the handlers wait for a channel: all for that of a port, one for that of a processor.
+    /// Adds a channel to pollers: to all for a port's, to one for a processor's.
     fn watch(&self, pollers: &[Arc<Poller>], name: u64, channel: &Channel) -> io::Result<()> {
         if pollers.is_empty() {
             return Ok(());
@@ -200,7 +201,7 @@ impl Dispatch {
         (0..who).try_for_each(|n| pollers[(first + n) % pollers.len()].add(channel.source.fd(), name))
     }
 
-    /// Forgets a port and its socket, if it has one.
+    /// Removes a port and its socket, if it has one.
     pub(super) fn port_del(&self, port: DpPort) {
         let pollers = lock(&self.pollers);
         if let Some(channel) = write(&self.channels).remove(&u64::from(port.0)).filter(|c| c.port.is_some()) {
@@ -213,7 +214,7 @@ impl Dispatch {
         }
     }
 
-    /// The address of the socket that upcalls of a port go to, where ports have one.
+    /// The netlink address of a port's upcall socket, in per-port mode.
     pub(super) fn pid_of(&self, port: DpPort) -> Option<u32> {
         let channels = read(&self.channels);
         channels.get(&u64::from(port.0)).filter(|c| c.port.is_some()).map(|c| c.source.pid())
@@ -226,7 +227,7 @@ impl Dispatch {
         cpus.map(|(name, c)| (*name as u32, c.source.pid())).collect()
     }
 
-    /// What is counted of a port's upcalls.
+    /// Counters of a port's upcalls.
     pub(super) fn port(&self, port: DpPort) -> Option<Arc<PortUpcalls>> {
         read(&self.ports).get(&port).cloned()
     }
@@ -236,7 +237,7 @@ impl Dispatch {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Upcalls that found no room in their port's queue, of all ports ever.
+    /// Upcalls dropped at a full port queue, total over all ports ever.
     pub(super) fn refused(&self) -> u64 {
         let now: u64 = read(&self.ports).values().map(|p| p.refused.load(Ordering::Relaxed)).sum();
         now + self.refused_before.load(Ordering::Relaxed)
@@ -247,10 +248,10 @@ impl Dispatch {
         lock(&self.pollers).iter().for_each(|p| p.waker().wake());
     }
 
-    /// Gives the sockets to so many new handlers. The former ones must have ended.
+    /// Assigns the sockets to that many new handlers. The former ones must have ended.
     ///
     /// # Errors
-    /// The system refuses descriptors; nobody reads then.
+    /// The system refuses descriptors; then no handler reads.
     pub(super) fn set_handlers(self: &Arc<Self>, count: usize) -> io::Result<Vec<Box<dyn UpcallReceiver>>> {
         let mut pollers = lock(&self.pollers);
         let made: Vec<Arc<Poller>> =
@@ -258,7 +259,7 @@ impl Dispatch {
         for (name, channel) in read(&self.channels).iter() {
             pollers.iter().for_each(|p| p.remove(channel.source.fd()));
             channel.claimed.store(false, Ordering::SeqCst);
-            // Input that is there already is told of.
+            // Waiting input triggers an event.
             self.watch(&made, *name, channel)?;
         }
         *pollers = made;
@@ -268,7 +269,7 @@ impl Dispatch {
             let port = upcall.rx_port;
             let end = port.0 as usize % ends.len();
             ends[end].hold(upcall);
-            // What comes later stays behind them.
+            // Later upcalls stay behind them.
             let channel = read(&self.channels).get(&u64::from(port.0)).cloned();
             if let Some(channel) = channel.filter(|c| c.port == Some(port) && c.try_claim()) {
                 ends[end].claimed.push_back(Claimed { channel, emptied: false });
@@ -278,7 +279,7 @@ impl Dispatch {
     }
 
     fn state_of(&self, port: DpPort) -> Arc<PortUpcalls> {
-        // What comes from a port that is gone is dropped by its translation.
+        // Translation drops upcalls of a removed port.
         self.port(port).unwrap_or_else(|| {
             let state = PortUpcalls::default();
             state.gone.store(true, Ordering::Relaxed);
@@ -287,10 +288,10 @@ impl Dispatch {
     }
 }
 
-/// A channel that belongs to a handler until nothing is left of it.
+/// A channel owned by a handler until it is empty.
 struct Claimed {
     channel: Arc<Channel>,
-    /// Nothing was left in the socket.
+    /// The socket is empty.
     emptied: bool,
 }
 
@@ -314,7 +315,7 @@ impl Handler {
         self.queues.push(upcall, || self.dispatch.state_of(port));
     }
 
-    /// Sees which channels have input, waiting for that if need be, and reads what there is room for.
+    /// Collects channels with input, waiting if necessary, and reads as much as fits.
     fn gather(&mut self, timeout: Duration) {
         let timeout = if self.claimed.is_empty() { timeout } else { Duration::ZERO };
         let mut names = std::mem::take(&mut self.names);
@@ -328,7 +329,7 @@ impl Handler {
         for _ in 0..self.claimed.len() {
             let Some(Claimed { channel, mut emptied }) = self.claimed.pop_front() else { break };
             emptied = emptied || self.read(&channel);
-            // What was taken at the last turn is served by now.
+            // Upcalls of the previous turn are served by now.
             if emptied && channel.port.is_none_or(|port| self.queues.is_empty(port)) {
                 if channel.release() {
                     continue;
@@ -339,7 +340,7 @@ impl Handler {
         }
     }
 
-    /// Reads a turn's share; `true` when nothing is left.
+    /// Reads up to the quota of a turn; `true` if the socket is empty.
     fn read(&mut self, channel: &Channel) -> bool {
         let room = channel.port.map_or(READ_QUOTA, |port| self.queues.room(port));
         if room < READ_LEAST || self.queues.len() >= HELD_MAX {
@@ -350,7 +351,7 @@ impl Handler {
             self.count_overruns(channel, &upcalls, overruns);
         }
         for upcall in upcalls {
-            if probes::tells_misses() {
+            if probes::wants_misses() {
                 probes::read(&upcall, self.queues.has_room(&upcall));
             }
             self.hold(upcall);
@@ -358,8 +359,7 @@ impl Handler {
         emptied
     }
 
-    /// Counts upcalls that the kernel lost against the port that they came from: where the socket does not say, against that
-    /// which filled it.
+    /// Counts upcalls lost by the kernel for their port: if unknown, for the port that filled the socket.
     fn count_overruns(&self, channel: &Channel, upcalls: &Upcalls, overruns: u64) {
         let most = || {
             let mut by_port: BTreeMap<DpPort, usize> = BTreeMap::new();
@@ -394,7 +394,7 @@ impl UpcallReceiver for Handler {
 
 impl Drop for Handler {
     fn drop(&mut self) {
-        // Its channels stay claimed: another handler that has not ended yet must not run ahead of these.
+        // Its channels stay claimed: another running handler must not overtake these upcalls.
         lock(&self.dispatch.left).append(&mut self.queues.drain());
     }
 }

@@ -1,15 +1,15 @@
-//! The kernel's datapath (the Linux module `openvswitch`) behind [`dpif::Datapath`]: packets are forwarded in the kernel, and this
-//! crate carries operations to it and upcalls from it.
+//! The kernel datapath (the Linux module `openvswitch`) behind [`dpif::Datapath`]: the kernel forwards
+//! packets; this crate sends operations to it and receives upcalls from it.
 //!
-//! - `ops`: operations as netlink requests; answers come at once, within [`Datapath::operate`];
+//! - `ops`: operations as netlink requests; answers arrive at once, within [`Datapath::operate`];
 //! - `dispatch`, `source`, `queues`: upcalls, from the kernel's sockets to handlers;
-//! - `probe`: what this kernel can do;
-//! - `conntrack`: what the kernel tracks;
-//! - `upkeep`: puts back what somebody else removed.
+//! - `probe`: capabilities of the kernel;
+//! - `conntrack`: the kernel's connection tracking;
+//! - `upkeep`: restores objects removed by other programs.
 //!
-//! The datapath belongs to the kernel, not to the process: it stays, with its ports and flows, when the process ends, and is
-//! taken over by the next one. It goes with the last bridge ([`dpif::Provider::remove`]). One that somebody else removed is made
-//! anew, with its ports.
+//! The datapath belongs to the kernel, not to the process: it survives the process with its ports and flows,
+//! and the next process takes it over. Removing the last bridge removes it ([`dpif::Provider::remove`]). If
+//! another program removes it, it is recreated with its ports.
 
 #![forbid(unsafe_code)]
 
@@ -44,21 +44,21 @@ use std::io;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, Ordering, lock};
 
-/// How the kernel datapath is made.
+/// Configuration of the kernel datapath.
 #[derive(Clone, Debug)]
 pub struct KernelConfig {
     /// `type@name`.
     pub name: String,
-    /// Sockets for upcalls as that says; `None`: as the kernel can.
+    /// Dispatch mode of upcalls; `None`: the best that the kernel supports.
     pub dispatch: Option<Mode>,
     /// Flows of a former process stay.
     pub keep_flows: bool,
 }
 
-/// Whether the kernel has a datapath that this process may use: its version.
+/// Whether the kernel has a datapath that this process may use; returns its version.
 ///
 /// # Errors
-/// Why not.
+/// The reason, if not.
 pub fn available() -> Result<String, String> {
     Ovs::open().map(|_| probe::version()).map_err(|e| e.to_string())
 }
@@ -68,10 +68,10 @@ struct Port {
     kind: VportKind,
     /// Of a port that tunnels share.
     tunnel: Option<TunnelOptions>,
-    /// How many times it was added: tunnels share one.
+    /// Number of users: tunnels share a port.
     users: usize,
-    /// The device of a port of type `tap`, which ends when this does. Nobody reads it: what the host, or the datapath, sends to it
-    /// waits in its queue and is lost there, as with the stock switch.
+    /// The device of a port of type `tap`, removed with this. Nothing reads it: packets that the host or the
+    /// datapath sends to it fill its queue and are dropped, as with the stock switch.
     tap: Option<netdev::Port>,
 }
 
@@ -91,18 +91,20 @@ pub struct KernelDatapath {
     /// Packets that the kernel did not execute.
     lost_executes: AtomicU64,
     random: AtomicU64,
-    /// When something was last told that the kernel refused.
-    complained_ms: AtomicU64,
-    /// Tells of ports that go; `None` where nobody can listen.
+    /// Time of the last logged rejection by the kernel.
+    logged_rejection_ms: AtomicU64,
+    /// Reports removed ports; `None` if unavailable.
     gone: Mutex<Option<VportMonitor>>,
     links: link::AllLinkStats,
 }
 
 impl KernelDatapath {
-    /// Takes the datapath of the network namespace over, or makes it. Its ports are those that it has; who uses them adds them.
+    /// Takes over the datapath of the network namespace, or creates it. Existing ports stay; users add
+    /// theirs.
     ///
     /// # Errors
-    /// There is no module, or it may not be used, or descriptors cannot be had; in words for whoever made a bridge.
+    /// The module is missing or not permitted, or descriptors are exhausted; the text is for the bridge's
+    /// status.
     pub fn start(config: &KernelConfig) -> Result<KernelDatapath, DpifError> {
         let failed = |e: netlink::Error| DpifError::Device(e.to_string());
         let system = |e: io::Error| DpifError::Device(e.to_string());
@@ -122,11 +124,11 @@ impl KernelDatapath {
                 .map_err(failed)?,
             Err(e) => return Err(failed(e)),
         };
-        // Before flows go: from then on until ports are there nobody forwards.
+        // Before flows are deleted: from then on nothing is forwarded until ports exist.
         let found = probe::capabilities(&ovs, info.dp_ifindex);
         let mode = probe::dispatch(&ovs, info.dp_ifindex, config.dispatch)?;
         if config.keep_flows {
-            forget_recirculation(&ovs, info.dp_ifindex).map_err(failed)?;
+            delete_foreign_flows(&ovs, info.dp_ifindex).map_err(failed)?;
         } else {
             ovs.flow_flush(info.dp_ifindex).map_err(failed)?;
         }
@@ -142,7 +144,7 @@ impl KernelDatapath {
             dumps: Mutex::default(),
             lost_executes: AtomicU64::new(0),
             random: AtomicU64::new(sys::random::u64().map_err(system)?),
-            complained_ms: AtomicU64::new(0),
+            logged_rejection_ms: AtomicU64::new(0),
             gone: Mutex::new(upkeep::listen(&ovs)),
             links: link::AllLinkStats::default(),
             conntrack: Conntrack::here(),
@@ -159,7 +161,7 @@ impl KernelDatapath {
         Ok(datapath)
     }
 
-    /// How upcalls come.
+    /// Dispatch mode of upcalls.
     pub fn mode(&self) -> Mode {
         self.dispatch.mode()
     }
@@ -172,7 +174,7 @@ impl KernelDatapath {
         self.ovs.dp_get(DpName::Ifindex(self.dp_ifindex()))
     }
 
-    /// Where each processor has a socket: opens them and tells the kernel.
+    /// In per-CPU mode opens the sockets and reports them to the kernel.
     fn open_cpu_sockets(&self) -> Result<(), DpifError> {
         if self.mode() != Mode::PerCpu {
             return Ok(());
@@ -201,7 +203,7 @@ impl KernelDatapath {
         KernelSource::open(&self.ovs, &self.shared).map_err(|e| DpifError::Device(e.to_string()))
     }
 
-    /// The port of the kernel for `spec`: one that is there already, or a new one.
+    /// The kernel's port for `spec`: an existing one, or a new one.
     fn vport(
         &self,
         spec: &PortSpec,
@@ -222,7 +224,7 @@ impl KernelDatapath {
             Ok(there) if there.dp_ifindex == self.dp_ifindex() => {
                 self.ovs.vport_del(there.dp_ifindex, there.number).map_err(failed)?;
                 if tunnel.is_some() && there.kind == VportKind::Netdev {
-                    // So the stock switch makes them: a device of its own, which it adds.
+                    // As created by the stock switch: a separate device, added to the datapath.
                     link::delete(&spec.name).map_err(|e| DpifError::Device(e.to_string()))?;
                 }
                 // Flows that stay name it.
@@ -231,7 +233,7 @@ impl KernelDatapath {
             Ok(_) => {
                 return Err(DpifError::Device(format!("{} is a port of another datapath", spec.name)));
             }
-            // There is none.
+            // It does not exist.
             Err(_) => {}
         }
         let new = VportNew { name: spec.name.clone(), kind, number, upcall_pids: pids, tunnel };
@@ -258,7 +260,7 @@ impl KernelDatapath {
             ..PortStats::default()
         };
         if let Some(upcalls) = self.dispatch.port(vport.number) {
-            // Kernels since 6.3 count what they could not hand up; before, only that there was no room is known.
+            // Kernels since 6.3 count lost upcalls per port; older ones only report a full socket.
             let lost = vport.upcall_stats.map_or(upcalls.overruns.load(Ordering::Relaxed), |s| s.fail);
             stats.drops[DropReason::UpcallQueueFull as usize] =
                 upcalls.refused.load(Ordering::Relaxed) + lost;
@@ -266,13 +268,13 @@ impl KernelDatapath {
         stats
     }
 
-    /// Fills in what the devices counted beside.
+    /// Adds the devices' own counters.
     fn add_devices(&self, all: &mut [(DpPort, PortStats)]) {
         let ports = lock(&self.ports);
         let known = all.iter_mut().filter_map(|(number, s)| Some((ports.get(number)?.info.name.as_str(), s)));
         let (names, places): (Vec<_>, Vec<_>) = known.unzip();
         for (stats, link) in places.into_iter().zip(self.links.get(&names)) {
-            // What was lost, and was wrong, the kernel told with the port.
+            // The kernel reported drops and errors with the port.
             stats.device = link.map(|link| DeviceStats {
                 rx_multicast: link.multicast,
                 rx_missed: link.rx_missed_errors,
@@ -288,10 +290,10 @@ impl KernelDatapath {
     }
 }
 
-/// Removes flows that recirculate or were recirculated to, and those without a name: what their ids stood for went with the
-/// process that made them, and this one gives the same ids to others. Those with actions that no translation makes, too: another
-/// program wants them, and they may name its sockets.
-fn forget_recirculation(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
+/// Deletes flows that recirculate or match a recirculation id, and those without a ufid: their ids are lost
+/// with their process, and this one reuses them. Also deletes flows with actions that no translation
+/// generates: other programs own them, and they may name those programs' sockets.
+fn delete_foreign_flows(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
     let goes = |a: &DpAction| a.any(|a| matches!(a, DpAction::Recirc(_)) || !a.is_translated());
     let mut kept = 0;
     let mut going = Vec::new();
@@ -316,7 +318,7 @@ fn forget_recirculation(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
     Ok(())
 }
 
-/// Type of a port in the kernel, and its options if it is one of tunnels.
+/// The kernel's port type, and the options of a tunnel port.
 fn vport_kind(options: &PortOptions) -> Result<(VportKind, Option<TunnelOptions>), DpifError> {
     match options {
         PortOptions::System(_) | PortOptions::Tap => Ok((VportKind::Netdev, None)),
@@ -339,8 +341,8 @@ fn vport_kind(options: &PortOptions) -> Result<(VportKind, Option<TunnelOptions>
     }
 }
 
-/// Makes the device of a port of type `tap`.
-fn make_tap(spec: &PortSpec) -> Result<netdev::Port, DpifError> {
+/// Creates the device of a port of type `tap`.
+fn create_tap(spec: &PortSpec) -> Result<netdev::Port, DpifError> {
     let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
     netdev::Port::open_tap(&spec.name, &options).map_err(|e| DpifError::Device(e.to_string()))
 }
@@ -374,14 +376,14 @@ impl Datapath for KernelDatapath {
             Mode::PerCpu => None,
             Mode::PerPort => Some(self.source()?),
         };
-        let tap = (spec.options == PortOptions::Tap).then(|| make_tap(spec)).transpose()?;
+        let tap = (spec.options == PortOptions::Tap).then(|| create_tap(spec)).transpose()?;
         let pids = source.as_ref().map(dispatch::Source::pid).into_iter().collect();
         let vport = self.vport(spec, kind, tunnel, pids)?;
         let number = vport.number;
         let boxed = source.map(|s| Box::new(s) as Box<dyn dispatch::Source>);
         if let Err(e) = self.dispatch.port_add(number, boxed) {
             self.dispatch.port_del(number);
-            // Nobody would get its upcalls.
+            // Its upcalls would have no receiver.
             let _ = self.ovs.vport_del(self.dp_ifindex(), number);
             return Err(DpifError::Device(format!("cannot wait for upcalls: {e}")));
         }
@@ -462,7 +464,7 @@ impl Datapath for KernelDatapath {
 }
 
 impl Provider for KernelDatapath {
-    /// One for each: the kernel forwards on all processors, without threads of the daemon's.
+    /// One for each processor: the kernel forwards on all of them, without threads of the daemon.
     fn usual_handlers(&self, processors: usize) -> usize {
         processors
     }
@@ -502,8 +504,8 @@ impl Provider for KernelDatapath {
     }
 
     fn tick(&self) {
-        self.look_after_ports();
-        if let Err(e) = self.look_after() {
+        self.restore_ports();
+        if let Err(e) = self.restore_datapath() {
             log::error!(target: "dpif_netlink", "{}: {e}", self.name);
         }
     }

@@ -1,4 +1,4 @@
-//! Operations of the slow path as requests to the kernel, in their order, many by one system call.
+//! Operations of the slow path as requests to the kernel, in order, many per system call.
 
 use super::KernelDatapath;
 use super::source::VLAN_LIMIT;
@@ -10,19 +10,19 @@ use netlink::ovs::{self, FlowDel, FlowGet, FlowMode, FlowName, FlowParts, FlowRe
 use std::collections::VecDeque;
 use sync::{Ordering, lock};
 
-/// Dumps under way at once: the oldest is given up for a new one.
+/// Maximum concurrent dumps: a new one replaces the oldest.
 const DUMPS_MAX: usize = 16;
 
-/// Dumps of which only a part was asked for so far.
+/// Partially read dumps.
 #[derive(Default)]
 pub(super) struct Dumps {
     next: u64,
     under_way: VecDeque<(u64, Rest)>,
 }
 
-/// What of a dump nobody asked for yet, no larger than it need be.
+/// The unread rest of a dump, in compact form.
 enum Rest {
-    /// Flows as the kernel told them.
+    /// Flows as reported by the kernel.
     Flows(VecDeque<FlowReply>),
     /// Names and counters.
     Counters(VecDeque<(Ufid, FlowStats)>),
@@ -35,7 +35,7 @@ impl Dumps {
         self.under_way.remove(place).map(|(_, rest)| rest)
     }
 
-    /// Where to go on.
+    /// Position to continue from.
     fn put(&mut self, rest: Rest) -> u64 {
         self.next += 1;
         self.under_way.push_back((self.next, rest));
@@ -46,9 +46,9 @@ impl Dumps {
     }
 }
 
-/// An operation on its way.
+/// An operation in flight.
 enum Sent<'a> {
-    /// The flow of that name is made, changed, deleted or asked for.
+    /// Creates, changes, deletes or gets the flow of that ufid.
     Flow(Ufid, Vec<Request<'a>>),
     /// A packet is executed, in parts if it needs help.
     Packet(Vec<Request<'a>>),
@@ -79,7 +79,7 @@ impl KernelDatapath {
     }
 
     fn requests(&self, ops: &[DpifOp], results: &mut Vec<OpResult>) {
-        // Packets as help left them, which requests point into.
+        // Packets as left by emulation; requests borrow them.
         let parts: Vec<Option<Vec<datapath::Part>>> = ops.iter().map(|op| self.parts(op)).collect();
         let mut sent: Vec<Sent<'_>> =
             ops.iter().zip(&parts).map(|(op, p)| self.request(op, p.as_deref())).collect();
@@ -98,13 +98,13 @@ impl KernelDatapath {
                 (Sent::Flow(ufid, _), Ok(mut replies)) => self.flow_result(ufid, replies.pop()),
                 (Sent::Flow(ufid, _), Err(e)) => {
                     if !(e.is_exists() || e.is_not_found()) {
-                        self.complain(&format!("flow ufid:{ufid}"), &e);
+                        self.log_rejection(&format!("flow ufid:{ufid}"), &e);
                     }
                     OpResult::Failed(self.error(&e, Some(ufid)))
                 }
                 (Sent::Packet(_), Ok(_)) => OpResult::Done,
                 (Sent::Packet(_), Err(e)) => {
-                    self.complain("packet", &e);
+                    self.log_rejection("packet", &e);
                     self.lost_executes.fetch_add(1, Ordering::Relaxed);
                     OpResult::Failed(self.error(&e, None))
                 }
@@ -112,14 +112,14 @@ impl KernelDatapath {
         }
     }
 
-    /// Tells the log what the kernel refused, once a second at most.
-    fn complain(&self, what: &str, e: &netlink::Error) {
+    /// Logs a rejection by the kernel, at most once a second.
+    fn log_rejection(&self, what: &str, e: &netlink::Error) {
         let now_ms = sys::clock::monotonic_ms();
-        let told_ms = self.complained_ms.load(Ordering::Relaxed);
+        let told_ms = self.logged_rejection_ms.load(Ordering::Relaxed);
         let due = told_ms == 0 || now_ms >= told_ms + 1000;
         if due
             && self
-                .complained_ms
+                .logged_rejection_ms
                 .compare_exchange(told_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
@@ -127,7 +127,8 @@ impl KernelDatapath {
         }
     }
 
-    /// What is left of a packet's actions when those are done that the kernel lacks; `None` when it lacks none.
+    /// The rest of a packet's actions after emulation of those that the kernel lacks; `None` if it lacks
+    /// none.
     fn parts(&self, op: &DpifOp) -> Option<Vec<datapath::Part>> {
         let DpifOp::Execute(e) = op else { return None };
         if !e.actions.iter().any(|a| a.needs_emulation(&self.can)) {
@@ -194,10 +195,10 @@ impl KernelDatapath {
         })))
     }
 
-    /// What actions of flows and packets from that port do not say themselves.
+    /// Context for actions of flows and packets from that port.
     fn context(&self, port: DpPort) -> ActionContext {
         ActionContext {
-            // With a socket for each processor the kernel takes no notice of it.
+            // In per-CPU mode the kernel ignores it.
             upcall_pid: self.dispatch.pid_of(port).unwrap_or(u32::MAX),
             in_port: OfPort::NONE,
             bridge: [0; 16],
@@ -212,8 +213,8 @@ impl KernelDatapath {
         }
     }
 
-    /// A flow as the slow path has it. A key that it cannot express is left out: such a flow is of another program, and is found to
-    /// differ from what is wanted, as one with foreign actions is.
+    /// A flow in the slow path's form. A key that it cannot express is omitted: the flow belongs to another
+    /// program, and the comparison with the wanted flow fails, as it does for unknown actions.
     fn record(&self, flow: &FlowReply, asked: Option<Ufid>) -> FlowRecord {
         let (key, mask) = match flow.key_and_mask(VLAN_LIMIT) {
             Ok((key, mask, _)) => (key, mask),
@@ -228,7 +229,7 @@ impl KernelDatapath {
         }
     }
 
-    /// An operation that is not a request of its own.
+    /// An operation without a request of its own.
     fn other(&self, op: &DpifOp) -> OpResult {
         let done = |r: Result<OpResult, netlink::Error>| {
             r.unwrap_or_else(|e| OpResult::Failed(self.error(&e, None)))
@@ -240,13 +241,13 @@ impl KernelDatapath {
             }
             DpifOp::FlowFlush => done(self.ovs.flow_flush(self.dp_ifindex()).map(|()| OpResult::Done)),
             DpifOp::Stats => done(self.stats().map(|s| OpResult::Stats(Box::new(s)))),
-            // The kernel's counters cannot be cleared: readers keep what they saw.
+            // The kernel's counters cannot be cleared: readers remember a base.
             _ => OpResult::Done,
         }
     }
 
-    /// Reads the table to its end, and keeps of each flow what `of` says: the kernel goes on by places in its table, which others
-    /// change, so a walk that takes long would miss flows.
+    /// Dumps the whole table, keeping the result of `of` for each flow. The kernel continues by table
+    /// position, and concurrent changes move flows, so a slow dump would miss some.
     fn read<T>(
         &self,
         parts: FlowParts,
@@ -294,7 +295,7 @@ impl KernelDatapath {
         Ok(OpResult::Counters(part, next))
     }
 
-    /// The counters of the datapath as those of one thread.
+    /// The datapath's counters as those of one thread.
     fn stats(&self) -> Result<PmdStats, netlink::Error> {
         let info = self.info()?;
         let (s, m) = (info.stats, info.megaflow_stats);
@@ -317,7 +318,7 @@ impl KernelDatapath {
         Ok(stats)
     }
 
-    /// The kernel's words as the slow path has them.
+    /// Converts an error of the kernel.
     pub(super) fn error(&self, e: &netlink::Error, flow: Option<Ufid>) -> DpifError {
         match flow {
             Some(ufid) if e.is_exists() => DpifError::Exists(ufid),
@@ -327,7 +328,7 @@ impl KernelDatapath {
     }
 }
 
-/// Takes so many of them at most.
+/// Takes at most that many of them.
 fn first<T>(rest: &mut VecDeque<T>, max: usize) -> impl Iterator<Item = T> + '_ {
     let count = max.min(rest.len());
     rest.drain(..count)
@@ -344,8 +345,8 @@ fn executes<'a>(all: impl Iterator<Item = Result<Option<Request<'a>>, ActionErro
     }
 }
 
-/// Masks visited for packets that hit a flow without the cache's help. The kernel counts one visit for a packet that the cache
-/// answers, and those of misses along: they get the same share as other lookups.
+/// Masks visited for packets that hit a flow without the cache. The kernel counts one visit for a cache hit,
+/// and includes those of misses: these get the same share as other lookups.
 fn visited_for_hits(hit: u64, missed: u64, visited: u64, cached: u64) -> u64 {
     let (visited, hits) = (visited.saturating_sub(cached), hit.saturating_sub(cached));
     let lookups = u128::from(hits) + u128::from(missed);

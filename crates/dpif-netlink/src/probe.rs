@@ -1,6 +1,6 @@
-//! What this kernel can do: found out by asking it for it.
+//! Probes the capabilities of the kernel.
 //!
-//! A flow that nothing matches is put as a trial and taken away again; the kernel refuses what it does not know.
+//! Puts a trial flow that matches no packet, and deletes it; the kernel rejects unsupported keys and actions.
 
 use super::source::VLAN_LIMIT;
 use super::{Capabilities, Mode};
@@ -20,40 +20,40 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
 
-/// Samples within each other that are tried at most.
+/// Maximum nesting of samples tried.
 const NESTING_MAX: u8 = 10;
-/// MPLS labels that are tried at most: what keys of ours hold.
+/// Maximum MPLS labels tried: those of our keys.
 const LABELS_MAX: u8 = 3;
 
-/// What was found.
+/// Result of the probes.
 pub(super) struct Found {
     pub(super) can: Capabilities,
     pub(super) limits: KeyLimits,
 }
 
-/// Version of the kernel's datapath: that of the kernel, as it comes with it.
+/// Version of the kernel datapath: that of the kernel, which includes it.
 pub(crate) fn version() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease")
         .map_or(String::new(), |text| text.trim().to_string())
 }
 
-/// Major and minor number of a kernel version; zeros for one that has none.
+/// Major and minor number of a kernel version; zeros if malformed.
 fn major_minor(version: &str) -> (u32, u32) {
     let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// How upcalls are to come, of which the kernel is told.
+/// Selects the dispatch mode and sets it in the kernel.
 ///
 /// # Errors
-/// The kernel cannot do what is wanted.
+/// The kernel does not support the wanted mode.
 pub(super) fn dispatch(ovs: &Ovs, ifindex: u32, wanted: Option<Mode>) -> Result<Mode, DpifError> {
     let set = |bits| {
         let change = DpSet { user_features: Some(bits), ..DpSet::default() };
         ovs.dp_set(DpName::Ifindex(ifindex), &change).map(|info| info.user_features & bits == bits)
     };
     if wanted != Some(Mode::PerPort) {
-        // Kernels before that take any bit and do nothing about it.
+        // Older kernels accept any bit and ignore it.
         let known = major_minor(&version()) >= (5, 15);
         match set(features::UNALIGNED | features::DISPATCH_UPCALL_PER_CPU) {
             Ok(true) if known => return Ok(Mode::PerCpu),
@@ -68,32 +68,32 @@ pub(super) fn dispatch(ovs: &Ovs, ifindex: u32, wanted: Option<Mode>) -> Result<
     Ok(Mode::PerPort)
 }
 
-/// A key that no packet has: of a local experimental EtherType (IEEE 802).
-const NOBODY: &str = "in_port(0),eth_type(0x88b5)";
-/// One of IPv4, which connection tracking asks for: of an experimental protocol (RFC 3692).
-const NOBODY_IPV4: &str = "in_port(0),eth_type(0x0800),ipv4(proto=253,frag=no)";
+/// A key that matches no packet: a local experimental EtherType (IEEE 802).
+const TRIAL_KEY: &str = "in_port(0),eth_type(0x88b5)";
+/// The same for IPv4, which connection tracking requires: an experimental protocol (RFC 3692).
+const TRIAL_KEY_IPV4: &str = "in_port(0),eth_type(0x0800),ipv4(proto=253,frag=no)";
 /// The same of IPv6.
-const NOBODY_IPV6: &str = "in_port(0),eth_type(0x86dd),ipv6(proto=253,frag=no)";
-/// `OVS_ACTION_ATTR_ADD_MPLS` and `OVS_ACTION_ATTR_PSAMPLE`, for which there is no word yet.
+const TRIAL_KEY_IPV6: &str = "in_port(0),eth_type(0x86dd),ipv6(proto=253,frag=no)";
+/// `OVS_ACTION_ATTR_ADD_MPLS` and `OVS_ACTION_ATTR_PSAMPLE`, which have no text form yet.
 const ADD_MPLS: u16 = 22;
 const PSAMPLE: u16 = 25;
 
-/// A datapath of the kernel that is asked.
+/// The kernel datapath under test.
 struct Trial<'a> {
     ovs: &'a Ovs,
     ifindex: u32,
 }
 
 impl Trial<'_> {
-    /// Whether the kernel takes a flow of that key that drops.
+    /// Whether the kernel accepts a drop flow with that key.
     fn key(&self, key: &str) -> bool {
         self.takes(key, &[])
     }
 
-    /// Whether it takes these actions.
+    /// Whether it accepts these actions.
     fn actions(&self, text: &str) -> bool {
         let actions = parse_actions(text, &NumbersOnly).unwrap_or_default();
-        !actions.is_empty() && self.takes(NOBODY, &actions)
+        !actions.is_empty() && self.takes(TRIAL_KEY, &actions)
     }
 
     fn takes(&self, key: &str, actions: &[DpAction]) -> bool {
@@ -104,25 +104,25 @@ impl Trial<'_> {
             bridge: [0; 16],
             explicit_drop: true,
         };
-        // A name that no flow has: those of flows begin with random numbers.
+        // A ufid of no flow: those of flows begin with random numbers.
         let ufid = Ufid(1);
         let Ok(put) = FlowPut::new(ufid, &key, &mask, actions, &KeyLimits::LINUX, &context) else {
             return false;
         };
         let put = FlowPut { mode: FlowMode::Create, probe: true, stats: false, ..put };
         let del = Request::FlowDel(FlowDel { name: FlowName::Ufid(ufid), stats: false });
-        // One that a process left behind that ended here would stand in the way.
+        // One left by a process that died here would be in the way.
         let told = self.ovs.operate(self.ifindex, &[del.clone(), Request::FlowPut(put), del]);
-        // Where a flow of a former process matches the key, that is all that was wrong with it.
+        // If a flow of a former process matches the key, that is the only error.
         told.get(1).is_some_and(|result| result.as_ref().err().is_none_or(netlink::Error::is_exists))
     }
 
-    /// What the kernel can do about connections.
+    /// The kernel's support for connection tracking.
     fn ct(&self) -> CtCapabilities {
-        let field = |text: &str| self.key(&format!("{text},{NOBODY}"));
+        let field = |text: &str| self.key(&format!("{text},{TRIAL_KEY}"));
         let tuple = |text: &str, nobody: &str| self.key(&format!("ct_state(+trk),{text},{nobody}"));
         let commit = CtAction { commit: CtCommit::Yes, ..CtAction::default() };
-        let action = |ct: CtAction| self.takes(NOBODY_IPV4, &[DpAction::Ct(Box::new(ct))]);
+        let action = |ct: CtAction| self.takes(TRIAL_KEY_IPV4, &[DpAction::Ct(Box::new(ct))]);
         let zero = NatRange {
             is_dst: false,
             addresses: Some(NatAddresses::V4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED)),
@@ -139,22 +139,22 @@ impl Trial<'_> {
             label: field("ct_label(0x1)"),
             orig_tuple: tuple(
                 "ct_tuple4(src=192.0.2.1,dst=192.0.2.2,proto=6,tp_src=1,tp_dst=2)",
-                NOBODY_IPV4,
+                TRIAL_KEY_IPV4,
             ),
             orig_tuple6: tuple(
                 "ct_tuple6(src=2001:db8::1,dst=2001:db8::2,proto=6,src_port=1,dst_port=2)",
-                NOBODY_IPV6,
+                TRIAL_KEY_IPV6,
             ),
-            clear: self.takes(NOBODY, &[DpAction::CtClear(CtClear)]),
+            clear: self.takes(TRIAL_KEY, &[DpAction::CtClear(CtClear)]),
             event_mask: action(CtAction { event_mask: Some(1), ..commit.clone() }),
-            // The policy need not be there.
+            // The policy need not exist.
             timeout: action(CtAction { timeout: CtName::new("sluice_trial"), ..commit.clone() }),
             zero_snat: action(CtAction { nat: CtNat::New(zero), ..commit }),
         }
     }
 }
 
-/// Finds out what the kernel can do, and tells the log.
+/// Probes the kernel's capabilities, and logs them.
 pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
     let trial = Trial { ovs, ifindex };
     let vlans = if trial.key(
@@ -172,7 +172,7 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
     let nested =
         |n: u8| (0..n).fold("0".to_string(), |inner, _| format!("sample(sample=50.0%,actions({inner}))"));
     let foreign = |kind, content: &[u8]| {
-        trial.takes(NOBODY, &[DpAction::Foreign(Foreign { kind, content: content.into() })])
+        trial.takes(TRIAL_KEY, &[DpAction::Foreign(Foreign { kind, content: content.into() })])
     };
     let ct = trial.ct();
     let limits = KeyLimits {
@@ -185,7 +185,7 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
     let can = Capabilities {
         max_vlan_headers: VLAN_LIMIT.min(vlans),
         max_mpls_depth: limits.mpls,
-        recirc: trial.key(&format!("recirc_id(0x1),{NOBODY}")),
+        recirc: trial.key(&format!("recirc_id(0x1),{TRIAL_KEY}")),
         explicit_drop: trial.actions("drop"),
         sample_nesting: (1..=NESTING_MAX).rev().find(|n| trial.actions(&nested(*n))).unwrap_or(0),
         set_arp_nd_icmp: false,
@@ -193,7 +193,7 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
         clone: trial.actions("clone(0),0"),
         max_hash_algorithm: u8::from(trial.actions("hash(sym_l4(0))")),
         check_pkt_len: trial.actions("check_pkt_len(size=100,gt(0),le(0))"),
-        // An entry of zeros behind EtherType 0x8847; a group of number 1.
+        // An entry of zeros with EtherType 0x8847; a group with number 1.
         add_mpls: foreign(ADD_MPLS, &[0, 0, 0, 0, 0x88, 0x47, 0, 0]),
         psample: foreign(PSAMPLE, &group(1)),
         ct,
@@ -201,7 +201,7 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
         packet_types: false,
         key_limits: Some(limits),
     };
-    tell(&can, vlans, ovs.has_meters());
+    log_capabilities(&can, vlans, ovs.has_meters());
     Found { can, limits }
 }
 
@@ -212,8 +212,8 @@ fn group(number: u32) -> Vec<u8> {
     out.finish().unwrap_or_default()
 }
 
-/// Tells the log what the kernel can do.
-fn tell(can: &Capabilities, vlans: u8, meters: bool) {
+/// Logs the kernel's capabilities.
+fn log_capabilities(can: &Capabilities, vlans: u8, meters: bool) {
     let yes = |can: bool| if can { "yes" } else { "no" };
     let ct = &can.ct;
     log::info!(
@@ -252,17 +252,17 @@ fn tell(can: &Capabilities, vlans: u8, meters: bool) {
 /// The processors of the machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Cpus {
-    /// Numbers of those that are there, also offline ones.
+    /// Numbers of present processors, also offline ones.
     pub(super) present: Vec<u32>,
-    /// Numbers that there can be: below that.
+    /// Upper bound of possible numbers, exclusive.
     possible_end: u32,
 }
 
 impl Cpus {
-    /// Those of this machine.
+    /// The processors of this machine.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report them.
     pub(super) fn of_machine() -> io::Result<Cpus> {
         let read = |file: &str| {
             let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/{file}"))?;
@@ -277,7 +277,8 @@ impl Cpus {
         Cpus { present, possible_end: end }
     }
 
-    /// The socket of each number that a processor can have. One that comes later shares the socket of one that is there.
+    /// The socket for each possible processor number. A processor added later shares the socket of a present
+    /// one.
     pub(super) fn pids(&self, sockets: &BTreeMap<u32, u32>) -> Vec<u32> {
         let all: Vec<u32> = sockets.values().copied().collect();
         let of = |cpu: u32| {
@@ -288,7 +289,7 @@ impl Cpus {
     }
 }
 
-/// Numbers of a list such as `0-3,8`; none of one that is none, or has a number that no machine has.
+/// Parses a list such as `0-3,8`; empty if malformed or with an impossible number.
 fn parse_list(text: &str) -> Option<Vec<u32>> {
     const NUMBERS_MAX: u32 = 8192;
     let mut all = Vec::new();
@@ -321,7 +322,7 @@ mod tests {
         }
     }
 
-    /// Isolated and offline ones have sockets as well; gaps and what may come later share those that are there.
+    /// Isolated and offline processors have sockets as well; gaps and later ones share existing ones.
     #[test]
     fn each_processor_has_a_socket_and_numbers_without_one_share() {
         let cpus = Cpus::of(vec![0, 2, 3], &[0, 1, 2, 3, 4, 5]);

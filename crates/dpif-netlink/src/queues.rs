@@ -1,7 +1,7 @@
-//! Upcalls that a handler has read from the kernel and not served yet: a bounded pair of queues per input port, served in deficit
-//! round robin. A port that floods fills its own queues and nobody else's.
+//! Upcalls read from the kernel and not served yet: a bounded pair of queues per input port, served in
+//! deficit round robin. A flooding port fills only its own queues.
 //!
-//! They belong to one handler. What all handlers hold of a port is in its [`PortUpcalls`].
+//! They belong to one handler. [`PortUpcalls`] counts a port's upcalls over all handlers.
 
 use dpif::DeficitRoundRobin;
 use dpif::{Upcall, UpcallKind, Upcalls};
@@ -13,17 +13,17 @@ use sync::{AtomicBool, AtomicU64, Ordering};
 
 /// Misses that may wait per port and handler.
 pub(super) const MISSES_PER_PORT: usize = 512;
-/// Packets for controllers and the slow path that may wait per port and handler.
+/// Maximum waiting packets for controllers and the slow path per port and handler.
 pub(super) const ACTIONS_PER_PORT: usize = 256;
 
-/// What handlers hold and lost of a port's upcalls.
+/// Counts of a port's upcalls held and dropped by handlers.
 #[derive(Default)]
 pub(super) struct PortUpcalls {
     /// Read, and not served yet.
     pub(super) waiting: AtomicU64,
-    /// Refused because the port's queue was full.
+    /// Dropped because the port's queue was full.
     pub(super) refused: AtomicU64,
-    /// Times that the kernel found no room in the socket that the port's upcalls go to.
+    /// Reports of lost upcalls on the port's socket.
     pub(super) overruns: AtomicU64,
     /// The port was removed.
     pub(super) gone: AtomicBool,
@@ -43,7 +43,7 @@ impl Queue {
     }
 
     fn pop(&mut self) -> Option<Box<Upcall>> {
-        // In turn, so that neither kind keeps the other waiting.
+        // Alternates, so that neither kind starves the other.
         self.actions_next = !self.actions_next;
         let popped = match self.actions_next {
             true => self.misses.pop_front().or_else(|| self.actions.pop_front()),
@@ -70,7 +70,7 @@ impl Queues {
         self.len
     }
 
-    /// How many upcalls of that port are sure to be taken, of whichever kind.
+    /// Number of upcalls of that port, of either kind, certain to fit.
     pub(super) fn room(&self, port: DpPort) -> usize {
         let Some(queue) = self.ports.get(&port) else { return ACTIONS_PER_PORT };
         (MISSES_PER_PORT - queue.misses.len()).min(ACTIONS_PER_PORT - queue.actions.len())
@@ -81,7 +81,7 @@ impl Queues {
         self.ports.get(&port).is_none_or(|q| q.misses.is_empty() && q.actions.is_empty())
     }
 
-    /// Whether [`Queues::push`] would take an upcall.
+    /// Whether [`Queues::push`] would accept an upcall.
     pub(super) fn has_room(&self, upcall: &Upcall) -> bool {
         let Some(queue) = self.ports.get(&upcall.rx_port) else { return true };
         match upcall.kind {
@@ -90,7 +90,7 @@ impl Queues {
         }
     }
 
-    /// Appends an upcall to the queue of its port, of which `state` is told, or drops it, counted there; `false` then.
+    /// Appends an upcall to the queue of its port and updates `state`, or drops and counts it; `false` then.
     pub(super) fn push(&mut self, upcall: Box<Upcall>, state: impl FnOnce() -> Arc<PortUpcalls>) -> bool {
         let (port, has_room) = (upcall.rx_port, self.has_room(&upcall));
         let queue = self.ports.entry(port).or_insert_with(|| Queue::new(state()));

@@ -11,21 +11,21 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, Ordering, lock};
 
-/// Receive buffer of a socket, in bytes: a bound, not memory that is taken.
+/// Receive buffer of a socket, in bytes: a limit, not allocated memory.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// Messages of one system call.
 const SLOTS: usize = READ_LEAST;
-/// VLAN tags that keys tell apart.
+/// VLAN tags in keys.
 pub(super) const VLAN_LIMIT: u8 = 1;
 
-/// Gives flows names that no other flow has or had.
+/// Allocates unique ufids.
 pub(super) struct Names {
     high: u64,
     low: AtomicU64,
 }
 
 impl Names {
-    /// From random numbers: names of another process are others.
+    /// From random numbers, so they differ from another process's.
     pub(super) fn new() -> std::io::Result<Names> {
         Ok(Names { high: sys::random::u64()?, low: AtomicU64::new(sys::random::u64()?) })
     }
@@ -36,10 +36,10 @@ impl Names {
     }
 }
 
-/// What all sockets share.
+/// State shared by all sockets.
 pub(super) struct Shared {
     pub(super) names: Names,
-    /// Messages that made no sense, or came for another datapath.
+    /// Malformed messages, or messages for another datapath.
     pub(super) malformed: AtomicU64,
     /// Buffers that no socket reads into at the moment.
     buffers: Mutex<Vec<UpcallBuffer>>,
@@ -75,7 +75,7 @@ impl KernelSource {
         };
         let key = match fitness {
             Fitness::Perfect => told,
-            // Headers that the kernel's key does not tell are read from the packet.
+            // Headers missing from the kernel's key are parsed from the packet.
             _ => {
                 let mut key = told;
                 datapath::re_extract(&mut key, raw.packet, VLAN_LIMIT);
@@ -129,7 +129,7 @@ impl Source for KernelSource {
                     self.shared.malformed.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(RecvError::Io(_)) => {
-                    // It will be told of again, if it recovers.
+                    // If it recovers, it becomes readable again.
                     read.emptied = true;
                     break;
                 }

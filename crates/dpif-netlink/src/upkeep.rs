@@ -1,12 +1,13 @@
-//! The datapath and its ports as they are to be, though others may change them: `ovs-dpctl del-dp`, `ovs-dpctl del-if`.
+//! Restores the datapath and its ports after changes by other programs: `ovs-dpctl del-dp`, `ovs-dpctl
+//! del-if`.
 //!
-//! - A datapath that is gone is made anew with its ports.
-//! - Which sockets upcalls go to is a setting of the datapath, which stock `ovs-dpctl` turns to its own whenever it looks at it;
-//!   what it turned is turned back.
-//! - A port that went alone, and whose interface is there, is added again under its number, so that flows stay right.
-//! - So is a port of tunnels, whose device comes with it.
-//! - A port whose interface went is left to whoever follows links; an internal one is opened anew by the control plane, since its
-//!   device is a new one then.
+//! - Recreates a removed datapath with its ports.
+//! - Restores the dispatch mode, a setting of the datapath which stock `ovs-dpctl` overwrites whenever it
+//!   opens it.
+//! - Restores a removed port whose interface exists, under its number, so that flows stay valid.
+//! - Restores a tunnel port together with its device.
+//! - Leaves a port whose interface is gone to the owner of link events; the control plane reopens an internal
+//!   one, since its device is new then.
 //!
 //! Called about once a second by the main thread ([`dpif::Provider::tick`](dpif::Provider::tick)).
 
@@ -18,7 +19,7 @@ use netlink::ovs::{DpName, DpNew, DpSet, VportEvent, VportKind, VportMonitor, Vp
 use std::collections::BTreeSet;
 use sync::{Ordering, lock};
 
-/// Listens for ports that go. Without it they do not come back by themselves, which is no reason to serve nothing.
+/// Listens for removed ports. Without it they are not restored, but the datapath still works.
 pub(super) fn listen(ovs: &Ovs) -> Option<VportMonitor> {
     ovs.vport_monitor()
         .map_err(|e| log::warn!(target: "dpif_netlink", "ports that others remove go unnoticed: {e}"))
@@ -26,10 +27,10 @@ pub(super) fn listen(ovs: &Ovs) -> Option<VportMonitor> {
 }
 
 impl KernelDatapath {
-    /// Makes the datapath anew when somebody removed it, with its ports as far as their interfaces are there.
-    pub(super) fn look_after(&self) -> Result<(), DpifError> {
+    /// Recreates a removed datapath, with those ports whose interfaces exist.
+    pub(super) fn restore_datapath(&self) -> Result<(), DpifError> {
         match self.info() {
-            Ok(info) => return self.keep_dispatch(info.user_features),
+            Ok(info) => return self.restore_dispatch(info.user_features),
             Err(e) if e.is_no_device() => {}
             Err(e) => return Err(DpifError::Device(e.to_string())),
         }
@@ -41,7 +42,7 @@ impl KernelDatapath {
         };
         let info = self.ovs.dp_new(&new).map_err(|e| DpifError::Device(e.to_string()))?;
         self.ifindex.store(info.dp_ifindex.into(), Ordering::Relaxed);
-        self.point_cpus_here()?;
+        self.set_cpu_sockets()?;
         let ports = lock(&self.ports);
         for (number, port) in ports.iter().filter(|(number, _)| **number != DpPort(0)) {
             let new = VportNew {
@@ -58,8 +59,8 @@ impl KernelDatapath {
         Ok(())
     }
 
-    /// Has upcalls come as they are to, if somebody set the datapath otherwise.
-    fn keep_dispatch(&self, now: u32) -> Result<(), DpifError> {
+    /// Restores the dispatch mode, if another program changed it.
+    fn restore_dispatch(&self, now: u32) -> Result<(), DpifError> {
         let by_cpu = now & features::DISPATCH_UPCALL_PER_CPU != 0;
         if by_cpu == (self.mode() == Mode::PerCpu) {
             return Ok(());
@@ -75,11 +76,11 @@ impl KernelDatapath {
             let set = self.ovs.dp_set(DpName::Ifindex(self.dp_ifindex()), &change);
             return set.map(drop).map_err(|e| DpifError::Device(e.to_string()));
         }
-        self.point_cpus_here()
+        self.set_cpu_sockets()
     }
 
-    /// Tells a new datapath of the sockets of processors.
-    fn point_cpus_here(&self) -> Result<(), DpifError> {
+    /// Reports the processors' sockets to a new datapath.
+    fn set_cpu_sockets(&self) -> Result<(), DpifError> {
         if self.mode() != Mode::PerCpu {
             return Ok(());
         }
@@ -87,15 +88,15 @@ impl KernelDatapath {
         self.set_cpu_pids(cpus.pids(&self.dispatch.cpu_pids()))
     }
 
-    /// Adds ports again that somebody removed.
-    pub(super) fn look_after_ports(&self) {
-        for number in self.ports_said_gone() {
-            self.restore(number);
+    /// Restores removed ports.
+    pub(super) fn restore_ports(&self) {
+        for number in self.reported_removed() {
+            self.restore_port(number);
         }
     }
 
-    /// Ports of ours of which was said, since the last call, that they went.
-    fn ports_said_gone(&self) -> BTreeSet<DpPort> {
+    /// Our ports reported removed since the last call.
+    fn reported_removed(&self) -> BTreeSet<DpPort> {
         let mut monitor = lock(&self.gone);
         let Some(events) = monitor.as_mut().map(VportMonitor::poll) else { return BTreeSet::new() };
         let mut gone = BTreeSet::new();
@@ -111,9 +112,9 @@ impl KernelDatapath {
         gone
     }
 
-    /// Adds one port again, if it is to be there and is not.
-    fn restore(&self, number: DpPort) {
-        // Whoever closes a port takes it from here first: with the lock held, it is wanted.
+    /// Restores one port, if it is wanted and missing.
+    fn restore_port(&self, number: DpPort) {
+        // Closing a port removes it from here first: while locked, it is wanted.
         let ports = lock(&self.ports);
         let Some(port) = ports.get(&number).filter(|p| p.kind != VportKind::Internal) else { return };
         if self.info().is_err() {

@@ -1,11 +1,11 @@
-//! Flows to bytes: [`compose`] builds a frame that [`crate::extract`] reads as the same flow again.
+//! Flows to bytes: [`compose`] builds a frame that [`crate::extract`] parses into the same flow.
 //!
-//! Only what a frame can carry is built: tunnels, registers and other metadata stay outside. Lengths and checksums are
-//! right (the Internet checksum, CRC32c for SCTP). Of a flow that contradicts itself the outer header wins: what does
-//! not fit behind it is left out. Any flow gives a frame; nothing here panics.
+//! Builds only headers of a frame: tunnels, registers and other metadata are left out. Lengths and checksums
+//! are valid (the Internet checksum, CRC32c for SCTP). If a flow contradicts itself, the outer header wins,
+//! and inner ones that do not fit are left out. Any flow yields a frame; nothing here panics.
 //!
-//! Who may call: whoever needs a packet where only a flow is known (`ofproto/trace -generate`, packets injected as text).
-//! Not built: IPv4 options, IPv6 extension headers other than the fragment header, the payload behind MPLS labels.
+//! Callers: code that needs a packet for a flow (`ofproto/trace -generate`, packets injected as text). Not
+//! built: IPv4 options, IPv6 extension headers other than the fragment header, the payload after MPLS labels.
 //!
 //! Formats: IEEE 802.3, 802.1Q; RFC 826, 791, 8200, 9293, 768, 9260, 792, 4443, 4861, 3032, 3376.
 
@@ -15,26 +15,26 @@ use crate::{Flow, FlowKey, VlanTag, nw_frag};
 use packet::checksum::{checksum, fold, pseudo, sum};
 use packet::headers as h;
 
-/// Bytes of payload where a flow alone does not say how many.
+/// Default payload bytes.
 pub const DEFAULT_L7_BYTES: usize = 64;
-/// No frame is longer, so that every length fits its header field.
+/// Maximum frame length, so that every length fits its header field.
 pub const MAX_FRAME_BYTES: usize = 65535;
-/// The shortest length that [`compose_sized`] takes: the shortest Ethernet frame without its check sequence.
+/// Minimum length for [`compose_sized`]: the shortest Ethernet frame without its check sequence.
 pub const MIN_SIZED_BYTES: usize = 60;
 
-/// A later fragment's offset in units of 8 bytes: any but 0 would do.
+/// Offset of a later fragment in units of 8 bytes: any non-zero value.
 const LATER_OFFSET: u16 = 100;
-/// RFC 9293 §3.1: flags of segments that open or end a connection; they carry no payload here.
+/// RFC 9293 §3.1: flags that open or end a connection; such segments carry no payload here.
 const TCP_FIN_SYN_RST: u16 = 0x007;
 /// IPv4's "more fragments".
 const IPV4_MF: u16 = 0x2000;
 
-/// The payload of a transport header. Only TCP (but for segments with SYN, FIN or RST), UDP and ICMP echo have one.
+/// The payload of a transport header. Only TCP (without SYN, FIN or RST), UDP and ICMP echo have one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Payload<'a> {
-    /// So many bytes 0, 1, 2 and so on.
+    /// That many bytes 0, 1, 2 and so on.
     Counted(usize),
-    /// These.
+    /// The given bytes.
     Bytes(&'a [u8]),
 }
 
@@ -44,28 +44,29 @@ impl Default for Payload<'_> {
     }
 }
 
-/// A total length that a flow's frame cannot have.
+/// A total length that the frame of a flow cannot have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SizeError {
-    /// Shorter than any frame.
+    /// Below the minimum of any frame.
     #[error("too small packet len")]
     BelowMinimum,
-    /// Shorter than the flow's headers.
+    /// Below the length of the flow's headers.
     #[error("the flow's headers need {0} bytes")]
     BelowHeaders(usize),
-    /// Longer than any packet.
+    /// Above the maximum of any packet.
     #[error("packet len above {MAX_FRAME_BYTES}")]
     AboveMaximum,
 }
 
-/// A frame of `flow` with that payload.
+/// Builds a frame of `flow` with that payload.
 pub fn compose(flow: &Flow, payload: Payload<'_>) -> Vec<u8> {
     let mut frame = Frame::headers(flow);
     frame.payload(flow, payload);
     frame.finish(flow)
 }
 
-/// A frame of `flow` of exactly `bytes` bytes: behind the headers are zeros, which belong to the IP packet if there is one.
+/// Builds a frame of `flow` of exactly `bytes` bytes: zeros after the headers, part of the IP packet if
+/// present.
 ///
 /// # Errors
 /// Lengths below [`MIN_SIZED_BYTES`], below the length of the headers, above [`MAX_FRAME_BYTES`].
@@ -80,7 +81,8 @@ pub fn compose_sized(flow: &Flow, bytes: usize) -> Result<Vec<u8>, SizeError> {
     Ok(frame.finish(flow))
 }
 
-/// The frame of a datapath flow, as injected by its text: of `len` bytes in all, or with the default payload.
+/// Builds the frame of a datapath flow, as injected by its text: of `len` bytes in all, or with the default
+/// payload.
 ///
 /// # Errors
 /// See [`compose_sized`].
@@ -92,17 +94,17 @@ pub fn frame_of_key(key: &FlowKey, len: Option<usize>) -> Result<Vec<u8>, SizeEr
     }
 }
 
-/// A frame in the making.
+/// A frame under construction.
 struct Frame {
     bytes: Vec<u8>,
-    /// Where the layer-3 header starts.
+    /// Offset of the layer-3 header.
     l3: usize,
-    /// Where the transport header starts, if there is one.
+    /// Offset of the transport header, if present.
     l4: Option<usize>,
 }
 
 impl Frame {
-    /// All headers, lengths and checksums still 0.
+    /// Builds all headers, lengths and checksums still 0.
     fn headers(flow: &Flow) -> Frame {
         let mut bytes = Vec::with_capacity(160);
         bytes.extend(flow.dl_dst);
@@ -186,7 +188,7 @@ impl Frame {
         let f = &mut self.bytes;
         let (src, dst) = (flow.tp_src.to_be_bytes(), flow.tp_dst.to_be_bytes());
         let ports = [src[0], src[1], dst[0], dst[1]];
-        // Types and codes of ICMP have 8 bits.
+        // ICMP types and codes have 8 bits.
         let icmp = [src[1], dst[1], 0, 0];
         match flow.nw_proto {
             h::IPPROTO_TCP => {
@@ -222,7 +224,7 @@ impl Frame {
         self.l4 = Some(at);
     }
 
-    /// Target and options of a neighbour discovery message.
+    /// Appends target and options of a neighbour discovery message.
     fn neighbour(&mut self, flow: &Flow) {
         let kinds = [h::ND_NEIGHBOR_SOLICIT, h::ND_NEIGHBOR_ADVERT].map(u16::from);
         if !kinds.contains(&flow.tp_src) || flow.tp_dst != 0 {
@@ -262,7 +264,7 @@ impl Frame {
         let all = self.bytes.len();
         let l3_bytes = all - self.l3;
         if flow.dl_type == h::FLOW_DL_TYPE_NONE {
-            // Any length of 802.3 will do; behind it is no LLC header with an EtherType.
+            // Any 802.3 length will do; no LLC header with an EtherType follows.
             let length = all.min(usize::from(h::FLOW_DL_TYPE_NONE));
             self.put16(self.l3 - 2, length as u16);
         }
@@ -295,7 +297,7 @@ impl Frame {
             h::IPPROTO_UDP => {
                 self.put16(at + 4, l4_bytes as u16);
                 let csum = sum_from(pseudo, self);
-                // 0 would say that there is no checksum.
+                // 0 would mean no checksum.
                 self.put16(at + 6, if csum == 0 { u16::MAX } else { csum });
             }
             h::IPPROTO_SCTP => {

@@ -1,27 +1,27 @@
 //! Bytes to [`FlowKey`]: one bounded pass over the headers of a frame.
 //!
-//! A header that is truncated or contradicts itself ends the parse: fields behind it stay zero, as in a packet that does
-//! not have them, and the frame is still forwarded by what was read. Formats: IEEE 802.3, 802.1Q; RFC 826, 791, 8200,
-//! 9293, 768, 9260, 792, 4443, 4861, 3032.
+//! A truncated or contradictory header ends the parse: later fields stay zero, as if the packet lacked them,
+//! and the frame is forwarded by the parsed ones. Formats: IEEE 802.3, 802.1Q; RFC 826, 791, 8200, 9293, 768,
+//! 9260, 792, 4443, 4861, 3032.
 
 use crate::flow::VlanTag;
 use crate::key::{FlowKey, shape};
 use crate::nw_frag;
 use packet::headers::{self as h, array, be16, be32};
 
-/// How many VLAN tags are parsed at most ([`crate::Flow::vlans`] has room for two).
+/// Maximum number of parsed VLAN tags ([`crate::Flow::vlans`] has room for two).
 pub const MAX_VLANS: u8 = 2;
-/// How many MPLS labels are kept.
+/// Number of MPLS labels kept.
 pub const MAX_MPLS_LABELS: usize = 3;
-/// How many IPv6 extension headers are walked before the rest is taken as opaque.
+/// Maximum number of IPv6 extension headers skipped; the rest is opaque.
 pub const MAX_IPV6_EXT_HEADERS: usize = 32;
 
-/// What is known of a packet beside its bytes.
+/// Metadata of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// Datapath input port number.
     pub in_port: u32,
-    /// Recirculation id, 0 for a packet fresh from its port.
+    /// Recirculation id, 0 for a packet from a port.
     pub recirc_id: u32,
     /// Packet mark.
     pub pkt_mark: u32,
@@ -31,7 +31,7 @@ pub struct Metadata {
     pub dp_hash: u32,
 }
 
-/// Where the headers start, as frame offsets; [`Layout::NONE`] where there is none.
+/// Offsets of the headers in a frame; [`Layout::NONE`] if absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// IP, ARP or MPLS header.
@@ -41,12 +41,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// "No such header."
+    /// No such header.
     pub const NONE: u16 = u16::MAX;
 }
 
-/// Parses `frame` into `key` (its former contents are cleared). At most `vlan_limit` (0 to [`MAX_VLANS`]) VLAN tags are
-/// parsed; behind them the EtherType may be that of a further tag.
+/// Parses `frame` into `key` (overwritten). Parses at most `vlan_limit` (0 to [`MAX_VLANS`]) VLAN tags; the
+/// EtherType after them may be that of a further tag.
 pub fn extract(frame: &[u8], md: &Metadata, vlan_limit: u8, key: &mut FlowKey) -> Layout {
     key.clear();
     let mut layout = Layout { l3: Layout::NONE, l4: Layout::NONE };
@@ -84,12 +84,12 @@ fn is_vlan(eth_type: u16) -> bool {
     eth_type == h::ETH_TYPE_VLAN || eth_type == h::ETH_TYPE_VLAN_8021AD
 }
 
-/// Reads the tags; returns the offset of the EtherType behind them.
+/// Parses the tags; returns the offset of the EtherType after them.
 fn parse_vlans(frame: &[u8], vlan_limit: u8, key: &mut FlowKey) -> usize {
     let mut at = 12;
     for n in 0..vlan_limit.min(MAX_VLANS) {
         let (Some(tpid), Some(tci)) = (be16(frame, at), be16(frame, at + 2)) else { break };
-        // A tag needs an EtherType behind it.
+        // An EtherType must follow a tag.
         if !is_vlan(tpid) || frame.len() < at + h::VLAN_TAG_BYTES + 2 {
             break;
         }
@@ -106,7 +106,8 @@ fn parse_vlans(frame: &[u8], vlan_limit: u8, key: &mut FlowKey) -> usize {
     at
 }
 
-/// The EtherType at `*at`, which moves behind it; of an 802.3 frame the one of its LLC/SNAP header. `None`: has none.
+/// Reads the EtherType at `*at` and advances `*at`; of an 802.3 frame the one of its LLC/SNAP header. `None`:
+/// none present.
 fn parse_ethertype(frame: &[u8], at: &mut usize) -> Option<u16> {
     let t = be16(frame, *at)?;
     *at += 2;
@@ -158,7 +159,7 @@ fn parse_ipv4(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
     let header_bytes = usize::from(ip[0] & 0xf) * 4;
     let total_bytes = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
     let there = frame.len() - at;
-    // The EtherType says the version; OVS and Linux do not look at the header's.
+    // The EtherType selects the version; OVS and Linux ignore the version in the header.
     if header_bytes < h::IPV4_HEADER_BYTES || header_bytes > there {
         return;
     }
@@ -181,8 +182,8 @@ fn parse_ipv4(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
     parse_l4(&frame[..at + payload_end], at + header_bytes, key, layout);
 }
 
-/// Bytes of header and payload by the header's length field, of `there` bytes; `None`: they contradict each other. The field
-/// of a segment larger than it can say is 0.
+/// Bytes of header and payload by the header's length field, of `there` bytes; `None`: they contradict each
+/// other. The field is 0 in a segment too large for it.
 fn end_of_payload(field_bytes: usize, header_bytes: usize, there: usize) -> Option<usize> {
     match field_bytes {
         0 if there > usize::from(u16::MAX) => Some(there),
@@ -202,7 +203,7 @@ fn parse_ipv6(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
     key.ipv6.dst.copy_from_slice(&ip[24..40]);
     let frame = &frame[..at + h::IPV6_HEADER_BYTES + payload_end];
     let walked = walk_ipv6_extensions(frame, at + h::IPV6_HEADER_BYTES, ip[6]);
-    // Headers that cannot be walked leave the addresses alone.
+    // Unparsable extension headers leave the addresses valid.
     let Some((proto, l4, frag)) = walked else { return };
     let first = u32::from_be_bytes([ip[0], ip[1], ip[2], ip[3]]);
     key.base.nw_tos = (first >> 20) as u8;
@@ -215,7 +216,8 @@ fn parse_ipv6(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
     }
 }
 
-/// Skips extension headers; the protocol behind them, its offset and the fragment bits. `None`: truncated or too many.
+/// Skips extension headers; returns the next protocol, its offset and the fragment bits. `None`: truncated or
+/// too many.
 fn walk_ipv6_extensions(frame: &[u8], mut at: usize, mut next: u8) -> Option<(u8, usize, u8)> {
     let mut frag = 0;
     for _ in 0..MAX_IPV6_EXT_HEADERS {
@@ -238,7 +240,7 @@ fn walk_ipv6_extensions(frame: &[u8], mut at: usize, mut next: u8) -> Option<(u8
                 if offset & 0xfff9 != 0 {
                     frag = nw_frag::ANY;
                     if offset & 0xfff8 != 0 {
-                        // What follows is no header, so the protocol of the packet is not told on.
+                        // No header follows, so the packet's protocol is unknown.
                         return Some((h::IPPROTO_FRAGMENT, at, frag | nw_frag::LATER));
                     }
                 }
@@ -261,7 +263,7 @@ fn parse_l4(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
     if l4.len() < min_bytes || at >= usize::from(u16::MAX) {
         return;
     }
-    // Options that reach beyond the packet, or into the fixed header, leave nothing to believe.
+    // Options that exceed the packet, or a too small data offset, invalidate the header.
     if key.base.nw_proto == h::IPPROTO_TCP
         && !(h::TCP_HEADER_BYTES..=l4.len()).contains(&(usize::from(l4[12] >> 4) * 4))
     {
@@ -306,7 +308,7 @@ fn parse_nd(icmp: &[u8], key: &mut FlowKey) {
     let mut options = &icmp[24..];
     while options.len() >= 8 {
         let bytes = usize::from(options[1]) * 8;
-        // What was read before an option without a sensible length counts.
+        // An option with an invalid length ends the list; earlier ones count.
         if bytes == 0 || bytes > options.len() {
             break;
         }
@@ -314,7 +316,7 @@ fn parse_nd(icmp: &[u8], key: &mut FlowKey) {
         match (options[0], bytes) {
             (h::ND_OPT_SOURCE_LINKADDR, 8) if sll == [0; 6] => sll = mac,
             (h::ND_OPT_TARGET_LINKADDR, 8) if tll == [0; 6] => tll = mac,
-            // A repeated address makes the message ambiguous: none of its fields count.
+            // A repeated address makes the message ambiguous: ignore all its fields.
             (h::ND_OPT_SOURCE_LINKADDR | h::ND_OPT_TARGET_LINKADDR, 8) => return,
             _ => {}
         }

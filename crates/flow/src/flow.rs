@@ -1,30 +1,30 @@
 //! The slow path's view of a packet: every match field at a fixed place in one block of 64-bit words.
 //!
-//! Invariant: fields stand in the order of the lookup stages (metadata, layer 2, layer 3, layer 4), so that a stage is
-//! a range of words ([`Stage::words`]). There is no padding: two flows are equal when their words are.
+//! Invariant: fields are in the order of the lookup stages (metadata, layer 2, layer 3, layer 4), so a stage
+//! is a range of words ([`Stage::words`]). There is no padding: two flows are equal if their words are.
 
 use crate::types::{MacAddr, OfPort, RecircId};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// A VLAN tag as it stands in a frame; `tci` carries [`VlanTag::PRESENT`] when there is one.
+/// A VLAN tag as in a frame; `tci` includes [`VlanTag::PRESENT`] if the tag exists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct VlanTag {
-    /// EtherType of the tag (0x8100 or 0x88a8), 0 when there is no tag.
+    /// EtherType of the tag (0x8100 or 0x88a8), 0 without a tag.
     pub tpid: u16,
     /// Priority (3 bits), presence (1), VLAN number (12).
     pub tci: u16,
 }
 
 impl VlanTag {
-    /// The bit of `tci` that says "there is a tag" (the standard's CFI/DEI bit, which frames rarely use).
+    /// Bit of `tci` for "tag present" (the standard's CFI/DEI bit, rarely used in frames).
     pub const PRESENT: u16 = 0x1000;
-    /// The bits of `tci` that are the VLAN number.
+    /// VLAN number bits of `tci`.
     pub const VID: u16 = 0x0fff;
-    /// The bits of `tci` that are the priority.
+    /// Priority bits of `tci`.
     pub const PCP: u16 = 0xe000;
 
-    /// Whether there is a tag.
+    /// Whether the tag exists.
     pub fn is_present(self) -> bool {
         self.tci & VlanTag::PRESENT != 0
     }
@@ -74,13 +74,13 @@ pub mod ct_state {
 pub struct TcpFlags;
 
 impl TcpFlags {
-    /// The 12 bits that a TCP header has.
+    /// The 12 bits of a TCP header.
     pub const MASK: u16 = 0xfff;
-    /// Names of the low nine bits as match syntax has them.
+    /// Names of the low nine bits in match syntax.
     pub const NAMES: [&'static str; 9] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"];
 }
 
-/// All match fields of one packet. Fields that the packet does not have are zero.
+/// All match fields of one packet. Fields absent from the packet are zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Flow {
@@ -109,7 +109,7 @@ pub struct Flow {
     pub tun_gbp_id: u16,
     /// VXLAN group policy flags.
     pub tun_gbp_flags: u8,
-    /// Keeps the layout free of gaps; always 0.
+    /// Fills a gap in the layout; always 0.
     pub pad0: u8,
     /// Conjunction that matched.
     pub conj_id: u32,
@@ -123,11 +123,11 @@ pub struct Flow {
     pub skb_priority: u32,
     /// Packet mark.
     pub pkt_mark: u32,
-    /// Hash that the datapath computed.
+    /// Hash computed by the datapath.
     pub dp_hash: u32,
     /// OpenFlow input port (an [`OfPort`]).
     pub in_port: u32,
-    /// Frozen state that the packet resumes (a [`RecircId`]).
+    /// Frozen state of a recirculated packet (a [`RecircId`]).
     pub recirc_id: u32,
     /// Packet type: namespace in the high half, type in the low; 0 is Ethernet.
     pub packet_type: u32,
@@ -162,7 +162,7 @@ pub struct Flow {
     pub dl_dst: [u8; 6],
     /// Ethernet source.
     pub dl_src: [u8; 6],
-    /// EtherType behind the parsed VLAN tags.
+    /// EtherType after the parsed VLAN tags.
     pub dl_type: u16,
     /// Always 0.
     pub pad3: u16,
@@ -228,7 +228,7 @@ impl Stage {
     /// All stages in order.
     pub const ALL: [Stage; 4] = [Stage::Metadata, Stage::L2, Stage::L3, Stage::L4];
 
-    /// The range of words that the stage looks at.
+    /// The range of words of the stage.
     pub const fn words(self) -> std::ops::Range<usize> {
         const L2: usize = std::mem::offset_of!(Flow, dl_dst) / 8;
         const L3: usize = std::mem::offset_of!(Flow, ipv6_src) / 8;
@@ -300,7 +300,7 @@ impl Flow {
         self.dl_type == packet::headers::ETH_TYPE_ARP || self.dl_type == packet::headers::ETH_TYPE_RARP
     }
 
-    /// Keeps only the bits that `mask` has.
+    /// Keeps only the bits of `mask`.
     pub fn masked(&self, mask: &Mask) -> Flow {
         let mut out = *self;
         for (w, m) in out.words_mut().iter_mut().zip(mask.words()) {
@@ -321,7 +321,7 @@ impl std::fmt::Debug for Flow {
     }
 }
 
-/// A mask over a [`Flow`]: the same block, bits set where the flow's bits matter.
+/// A mask over a [`Flow`]: the same block, with matched bits set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Mask(pub Flow);
 
@@ -337,7 +337,7 @@ impl Mask {
         Mask::default()
     }
 
-    /// Whether no bit matters.
+    /// Whether it matches everything.
     pub fn is_empty(&self) -> bool {
         self.words().iter().all(|w| *w == 0)
     }
@@ -349,7 +349,7 @@ impl Mask {
         }
     }
 
-    /// Whether all bits of `other` are in this mask.
+    /// Whether this mask has all bits of `other`.
     pub fn contains(&self, other: &Mask) -> bool {
         self.words().iter().zip(other.words()).all(|(a, b)| b & !a == 0)
     }

@@ -1,12 +1,12 @@
-//! Entry points for fuzzing what has no text: any bytes in, no panic out.
+//! Fuzz targets for binary formats: any bytes in, no panic out.
 
 use crate::extract::{Layout, Metadata, extract};
 use crate::nlattr::{AttrWriter, Attrs};
 use crate::nlkey::{KeyLimits, kernel_mask, key_to_bytes, mask_fits, mask_to_bytes, parse_key, parse_mask};
 use crate::{FlowKey, MacAddr, OfPort};
 
-/// Reads a frame's headers. The first byte says how many tags a key tells apart; the key becomes a flow and the flow the same
-/// key, offsets lie inside the frame, and what stood in the key before makes no difference.
+/// Parses a frame's headers. The first byte is the VLAN limit. The key becomes a flow and the flow the same
+/// key, offsets lie inside the frame, and the former contents of the key have no effect.
 pub fn extract_frame(bytes: &[u8]) {
     let Some((first, frame)) = bytes.split_first() else { return };
     let md = Metadata { in_port: 3, pkt_mark: 1, skb_priority: 2, ..Metadata::default() };
@@ -25,7 +25,7 @@ pub fn extract_frame(bytes: &[u8]) {
     }
 }
 
-/// Reads texts of numbers and addresses.
+/// Parses texts of numbers and addresses.
 pub fn parse_words(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Some(mac) = MacAddr::parse(text) {
@@ -41,7 +41,7 @@ pub fn parse_words(bytes: &[u8]) {
     }
 }
 
-/// Reads netlink attributes, nested ones too; a list that is written anew has the same attributes.
+/// Parses netlink attributes, nested ones too; a rewritten list has the same attributes.
 pub fn attributes(bytes: &[u8]) {
     walk(bytes, 0);
     let Ok(attrs) = Attrs::parse(bytes) else { return };
@@ -67,8 +67,8 @@ fn walk(bytes: &[u8], depth: usize) {
     }
 }
 
-/// Reads a key of the kernel, and the rest of the bytes as its mask. The first byte says how many tags a key tells apart, the
-/// second how long the key is. What is written of what was read is read as the same; the kernel's form of a mask is its own.
+/// Parses a kernel key, and the rest of the bytes as its mask. The first byte is the VLAN limit, the second
+/// the length of the key. Rewritten keys parse equally; the kernel has its own form of a mask.
 pub fn kernel_key(bytes: &[u8]) {
     let Some(([limit, len], rest)) = bytes.split_first_chunk() else { return };
     let (limit, len) = (limit % 3, usize::from(*len) * 4);

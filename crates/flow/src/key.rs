@@ -1,8 +1,9 @@
-//! The datapath's view of a packet: [`FlowKey`], a 64-byte block for the common packet and cold 64-byte blocks for the rest.
+//! The datapath's view of a packet: [`FlowKey`], a 64-byte block for the common packet and cold 64-byte
+//! blocks for the rest.
 //!
-//! `base.shape` names the extension blocks that the packet has ([`shape`]); blocks it does not have are zero and are not
-//! looked at. A [`KeyMask`] is the same layout; its shape bits are always all ones, so a megaflow never matches packets of
-//! another shape. Hash and compare whole blocks ([`FlowKey::block`]).
+//! `base.shape` names the packet's extension blocks ([`shape`]); other blocks are zero and never read. A
+//! [`KeyMask`] has the same layout; its shape bits are always all ones, so a megaflow never matches packets
+//! of another shape. Hash and compare whole blocks ([`FlowKey::block`]).
 
 use crate::flow::{Flow, Mask, VlanTag};
 use crate::tunnel::Tunnel;
@@ -27,7 +28,7 @@ pub mod shape {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
 pub struct BaseBlock {
-    /// Datapath port that the packet came in by.
+    /// Datapath input port.
     pub in_port: u32,
     /// Recirculation id.
     pub recirc_id: u32,
@@ -35,13 +36,13 @@ pub struct BaseBlock {
     pub dl_dst: [u8; 6],
     /// Ethernet source.
     pub dl_src: [u8; 6],
-    /// EtherType behind the parsed VLAN tags.
+    /// EtherType after the parsed VLAN tags.
     pub dl_type: u16,
     /// Outermost VLAN tag's EtherType.
     pub vlan_tpid: u16,
     /// Outermost VLAN tag with [`VlanTag::PRESENT`].
     pub vlan_tci: u16,
-    /// Which extension blocks there are.
+    /// Extension blocks present.
     pub shape: u16,
     /// IPv4 source or ARP sender.
     pub nw_src: u32,
@@ -137,19 +138,19 @@ pub struct CtBlock {
     pub pad: [u8; 3],
 }
 
-/// A packet as the datapath matches it.
+/// A packet as matched by the datapath.
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
 pub struct FlowKey {
-    /// Always there.
+    /// Always present.
     pub base: BaseBlock,
-    /// There when `base.shape` has [`shape::IPV6`].
+    /// Present if `base.shape` has [`shape::IPV6`].
     pub ipv6: Ipv6Block,
-    /// There when `base.shape` has [`shape::ARP`].
+    /// Present if `base.shape` has [`shape::ARP`].
     pub arp: ArpBlock,
-    /// There when `base.shape` has [`shape::TUNNEL`].
+    /// Present if `base.shape` has [`shape::TUNNEL`].
     pub tunnel: Tunnel,
-    /// There when `base.shape` has [`shape::CT`].
+    /// Present if `base.shape` has [`shape::CT`].
     pub ct: CtBlock,
 }
 
@@ -214,13 +215,13 @@ impl FlowKey {
         &mut all[i]
     }
 
-    /// Indices of the blocks that this key has.
+    /// Indices of the present blocks.
     #[inline]
     pub fn present_blocks(&self) -> impl Iterator<Item = usize> + use<> {
         std::iter::once(0).chain(self.extension_blocks())
     }
 
-    /// The same without the base block; nothing for the common packet.
+    /// Indices of the present extension blocks; none for the common packet.
     #[inline(always)]
     pub fn extension_blocks(&self) -> impl Iterator<Item = usize> + use<> {
         let mut left = self.base.shape & ((1 << shape::COUNT) - 1);
@@ -231,7 +232,7 @@ impl FlowKey {
         })
     }
 
-    /// Makes the key empty, touching only the blocks that it has.
+    /// Clears the key; touches only the present blocks.
     #[inline]
     pub fn clear(&mut self) {
         for i in self.present_blocks() {
@@ -244,7 +245,7 @@ impl FlowKey {
         DpPort(self.base.in_port)
     }
 
-    /// The key with only the bits of `mask` kept.
+    /// Keeps only the bits of `mask`.
     pub fn masked(&self, mask: &KeyMask) -> FlowKey {
         let mut out = FlowKey::default();
         for i in self.present_blocks() {
@@ -270,8 +271,8 @@ impl FlowKey {
             })
     }
 
-    /// Computes `base.shape` from which extension blocks are not zero, for keys built field by field. The IPv6 block
-    /// is there for every IPv6 packet and the ARP block for every ARP and MPLS packet, whatever their bytes.
+    /// Computes `base.shape` from the non-zero extension blocks, for keys built field by field. Every IPv6
+    /// packet has the IPv6 block and every ARP and MPLS packet the ARP block, whatever their bytes.
     pub fn set_shape(&mut self) {
         let mut bits = 0;
         for n in 0..shape::COUNT {
@@ -290,7 +291,7 @@ impl FlowKey {
         self.base.shape = bits;
     }
 
-    /// The slow path's flow of this key, with `in_port` as OpenFlow port.
+    /// Converts the key to a slow-path flow, with `in_port` as OpenFlow port.
     pub fn to_flow(&self, in_port: OfPort) -> Flow {
         let (b, v6, a, c) = (&self.base, &self.ipv6, &self.arp, &self.ct);
         let is_nd = b.dl_type == packet::headers::ETH_TYPE_IPV6;
@@ -339,17 +340,17 @@ impl FlowKey {
         flow
     }
 
-    /// The datapath key of a flow that came in by `in_port`; inverse of [`FlowKey::to_flow`]. Registers, metadata and
-    /// the other fields that the datapath does not know are left out.
+    /// The datapath key of a flow received on `in_port`; inverse of [`FlowKey::to_flow`]. Drops registers,
+    /// metadata and other fields without a place in the datapath.
     pub fn from_flow(flow: &Flow, in_port: DpPort) -> FlowKey {
         let mut key = FlowKey::blocks_of(flow, in_port.0, flow.dl_type);
         key.set_shape();
         key
     }
 
-    /// The datapath mask of a slow-path mask, for packets of the shape and EtherType of `key`: blocks that the key does
-    /// not have stay zero. Always exact: input port, recirculation id, shape, EtherType, presence of each tag (as in the
-    /// kernel's flows, and as translation takes for granted).
+    /// The datapath mask of a slow-path mask, for packets of the shape and EtherType of `key`: absent blocks
+    /// stay zero. Always exact: input port, recirculation id, shape, EtherType, presence of each tag (as in
+    /// the kernel's flows, and as translation assumes).
     pub fn from_mask(mask: &Mask, key: &FlowKey) -> KeyMask {
         let m = &mask.0;
         let mut out = FlowKey::blocks_of(m, u32::MAX, key.base.dl_type);

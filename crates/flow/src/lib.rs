@@ -1,13 +1,15 @@
-//! What a packet is to the switch: header fields, flows, masks, matches and datapath keys.
+//! Representation of packets: header fields, flows, masks, matches and datapath keys.
 //!
-//! - [`fields`]: the field registry. One row per match field: name, width, NXM and OXM headers, prerequisites, place in a
-//!   [`Flow`]. Codecs, text syntax and documentation follow from it.
+//! - [`fields`]: the field registry. One row per match field: name, width, NXM and OXM headers,
+//!   prerequisites, place in a [`Flow`]. Codecs, text syntax and documentation derive from it.
 //! - [`Flow`], [`Mask`], [`Match`]: all fields of a packet in the slow path, as one block of 64-bit words.
 //! - [`FlowKey`]: the same packet for the datapath, a 64-byte block and cold extension blocks named by its shape.
-//! - [`extract`]: bytes to [`FlowKey`], [`template`] the quick way for common packets; [`compose`]: the other way, a frame of a flow.
+//! - [`extract`]: bytes to [`FlowKey`], [`template`] the fast path for common packets; [`compose`]: the
+//!   reverse, a frame of a flow.
 //! - [`nlattr`]: netlink attributes, read and written; [`nlkey`]: keys and masks as such attributes, both ways.
 //! - [`SubField`]: a range of bits of a field.
-//! - [`text`]: matches and flows as text, and what other syntax is made of: tokens, numbers, ports, subfields.
+//! - [`text`]: matches and flows as text, and shared parts of other syntax: tokens, numbers, ports,
+//!   subfields.
 //!
 //! Integers are in host byte order everywhere; addresses of more than 4 bytes are byte arrays.
 #![forbid(unsafe_code)]

@@ -1,9 +1,9 @@
-//! A match: a flow and the mask of its bits that count.
+//! A match: a flow and the mask of its matched bits.
 
 use crate::fields::FieldId;
 use crate::flow::{Flow, Mask};
 
-/// What a rule matches. Invariant: `flow` has no bit outside `mask`.
+/// The match of a rule. Invariant: `flow` has no bit outside `mask`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Match {
     flow: Flow,
@@ -26,7 +26,7 @@ impl Match {
         &self.flow
     }
 
-    /// The bits that count.
+    /// The matched bits.
     pub fn mask(&self) -> &Mask {
         &self.mask
     }

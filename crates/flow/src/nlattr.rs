@@ -1,29 +1,29 @@
-//! Netlink attributes (`struct nlattr` of linux/netlink.h): a checked view of lists of them, and a writer.
+//! Netlink attributes (`struct nlattr` of linux/netlink.h): checked views of attribute lists, and a writer.
 //!
-//! An attribute is a length, a type, content, and zeros up to a multiple of four bytes. Lengths, types and plain numbers are in
-//! the machine's byte order. [`Attrs::parse`] checks a whole list once; each access to a content checks its size. Nothing
-//! here panics on any bytes, and nothing is copied by reading. A writer whose content does not fit an attribute (64 KiB) or nests
-//! too deep says so at the end ([`AttrWriter::finish`]); it never cuts anything off.
+//! An attribute is a length, a type, content, and zeros up to a multiple of four bytes. Lengths, types and
+//! plain numbers are in host byte order. [`Attrs::parse`] checks a whole list once; each access to a content
+//! checks its size. No input panics, and reading copies nothing. If a content exceeds an attribute (64 KiB)
+//! or nests too deep, [`AttrWriter::finish`] fails; the writer never truncates.
 
 use std::fmt;
 
 /// Bytes before an attribute's content.
 const HEADER_BYTES: usize = 4;
-/// `NLA_F_NESTED`: the content is made of attributes.
+/// `NLA_F_NESTED`: the content is a list of attributes.
 const NESTED: u16 = 0x8000;
-/// The bits of the type without that mark and that of network byte order (`NLA_TYPE_MASK`).
+/// The type without the flags for nesting and network byte order (`NLA_TYPE_MASK`).
 const TYPE_MASK: u16 = 0x3fff;
 
-/// Attributes that are none, or not the ones that were expected.
+/// A malformed or unexpected attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AttrError {
-    /// The list ends within an attribute, or an attribute is shorter than its own header.
+    /// The list ends within an attribute, or an attribute is shorter than its header.
     #[error("attributes are cut off at byte {at_bytes}")]
     Cut {
-        /// Where, from the start of the list.
+        /// Offset from the start of the list.
         at_bytes: usize,
     },
-    /// The content has another size than its type asks for.
+    /// The content has a wrong size for its type.
     #[error("attribute {kind} has {has_bytes} bytes")]
     Size {
         /// Type of the attribute.
@@ -31,10 +31,10 @@ pub enum AttrError {
         /// Its size.
         has_bytes: usize,
     },
-    /// It has to be there.
+    /// A required attribute is absent.
     #[error("attribute {0} is missing")]
     Missing(u16),
-    /// The content makes no sense.
+    /// The content has an invalid value.
     #[error("attribute {0} has a value that makes no sense")]
     Value(u16),
 }
@@ -44,7 +44,7 @@ pub enum AttrError {
 pub struct Attr<'a> {
     /// Its type, without flags.
     pub kind: u16,
-    /// Whether it is marked as made of attributes. Kernels do not mark all that are.
+    /// Whether it has the flag for nesting. Kernels do not flag all nested attributes.
     pub marked_nested: bool,
     /// Its content.
     pub content: &'a [u8],
@@ -73,7 +73,7 @@ impl<'a> Attr<'a> {
         self.array().map(u8::from_ne_bytes)
     }
 
-    /// Two bytes in the machine's order.
+    /// Two bytes in host order.
     ///
     /// # Errors
     /// Another size.
@@ -81,7 +81,7 @@ impl<'a> Attr<'a> {
         self.array().map(u16::from_ne_bytes)
     }
 
-    /// Four bytes in the machine's order.
+    /// Four bytes in host order.
     ///
     /// # Errors
     /// Another size.
@@ -89,7 +89,7 @@ impl<'a> Attr<'a> {
         self.array().map(u32::from_ne_bytes)
     }
 
-    /// Eight bytes in the machine's order.
+    /// Eight bytes in host order.
     ///
     /// # Errors
     /// Another size.
@@ -97,7 +97,7 @@ impl<'a> Attr<'a> {
         self.array().map(u64::from_ne_bytes)
     }
 
-    /// Two bytes in the network's order.
+    /// Two bytes in network order.
     ///
     /// # Errors
     /// Another size.
@@ -105,7 +105,7 @@ impl<'a> Attr<'a> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// Four bytes in the network's order.
+    /// Four bytes in network order.
     ///
     /// # Errors
     /// Another size.
@@ -113,10 +113,10 @@ impl<'a> Attr<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// Numbers of four bytes each, in the machine's order.
+    /// Numbers of four bytes each, in host order.
     ///
     /// # Errors
-    /// The size is no multiple of four.
+    /// The size is not a multiple of four.
     pub fn u32s(&self) -> Result<impl Iterator<Item = u32> + use<'a>, AttrError> {
         let (words, rest) = self.content.as_chunks::<4>();
         if rest.is_empty() { Ok(words.iter().map(|w| u32::from_ne_bytes(*w))) } else { Err(self.bad_size()) }
@@ -131,15 +131,15 @@ impl<'a> Attr<'a> {
         std::str::from_utf8(&self.content[..end]).map_err(|_| AttrError::Value(self.kind))
     }
 
-    /// The attributes that it is made of, marked so or not.
+    /// The nested attributes, whether flagged or not.
     ///
     /// # Errors
-    /// The content is no list of attributes.
+    /// The content is not a list of attributes.
     pub fn nested(&self) -> Result<Attrs<'a>, AttrError> {
         Attrs::parse(self.content)
     }
 
-    /// The first `N` bytes of a structure that later kernels may make longer.
+    /// The first `N` bytes of a structure that later kernels may extend.
     ///
     /// # Errors
     /// Shorter than that.
@@ -152,7 +152,7 @@ impl<'a> Attr<'a> {
     }
 }
 
-/// A list of attributes, checked.
+/// A checked list of attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Attrs<'a> {
     bytes: &'a [u8],
@@ -165,10 +165,10 @@ impl fmt::Debug for Attrs<'_> {
 }
 
 impl<'a> Attrs<'a> {
-    /// Checks that `bytes` are a list of attributes, without a look into their contents. The last one need not be filled up.
+    /// Checks that `bytes` are a list of attributes, but not their contents. The last one may lack padding.
     ///
     /// # Errors
-    /// An attribute is cut off, or bytes are left over.
+    /// An attribute is truncated, or bytes are left over.
     pub fn parse(bytes: &'a [u8]) -> Result<Attrs<'a>, AttrError> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -185,7 +185,7 @@ impl<'a> Attrs<'a> {
         self.bytes
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(self) -> bool {
         self.bytes.is_empty()
     }
@@ -195,10 +195,10 @@ impl<'a> Attrs<'a> {
         self.into_iter().filter(|a| a.kind == kind).last()
     }
 
-    /// The same, of one that has to be there.
+    /// Like `get`, for a required attribute.
     ///
     /// # Errors
-    /// It is not there.
+    /// It is absent.
     pub fn require(self, kind: u16) -> Result<Attr<'a>, AttrError> {
         self.get(kind).ok_or(AttrError::Missing(kind))
     }
@@ -213,7 +213,7 @@ impl<'a> IntoIterator for Attrs<'a> {
     }
 }
 
-/// The attributes of a list, in order.
+/// Iterates over the attributes of a list, in order.
 #[derive(Clone, Debug)]
 pub struct AttrIter<'a> {
     rest: &'a [u8],
@@ -229,7 +229,7 @@ impl<'a> Iterator for AttrIter<'a> {
     }
 }
 
-/// The first attribute and the bytes behind it; `None` if it is cut off.
+/// The first attribute and the bytes after it; `None` if it is truncated.
 fn split(bytes: &[u8]) -> Option<(Attr<'_>, &[u8])> {
     let [a, b, c, d] = *bytes.first_chunk()?;
     let end = usize::from(u16::from_ne_bytes([a, b]));
@@ -239,17 +239,17 @@ fn split(bytes: &[u8]) -> Option<(Attr<'_>, &[u8])> {
     Some((Attr { kind: kind & TYPE_MASK, marked_nested: kind & NESTED != 0, content }, rest))
 }
 
-/// An attribute would be longer than the 65535 bytes that its length can say.
+/// An attribute exceeds the maximum length of 65535 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("attribute {kind} would have {has_bytes} bytes: 65531 fit")]
 pub struct TooLong {
     /// Type of the attribute.
     pub kind: u16,
-    /// Size that its content would have.
+    /// Size of its content.
     pub has_bytes: usize,
 }
 
-/// Writes attributes one behind the other.
+/// Writes a list of attributes.
 #[derive(Debug, Default)]
 pub struct AttrWriter {
     bytes: Vec<u8>,
@@ -263,7 +263,7 @@ impl AttrWriter {
         AttrWriter::default()
     }
 
-    /// Goes on behind bytes that are there already (a message's headers). Their number must be a multiple of four.
+    /// Appends to existing bytes (a message's headers). Their number must be a multiple of four.
     pub fn behind(bytes: Vec<u8>) -> AttrWriter {
         debug_assert!(bytes.len().is_multiple_of(4));
         AttrWriter { bytes, too_long: None }
@@ -274,7 +274,7 @@ impl AttrWriter {
         self.bytes.len()
     }
 
-    /// One attribute.
+    /// Appends an attribute.
     pub fn put(&mut self, kind: u16, content: &[u8]) {
         let start = self.begin(kind);
         self.bytes.extend_from_slice(content);
@@ -291,39 +291,39 @@ impl AttrWriter {
         self.put(kind, &[value]);
     }
 
-    /// Two bytes in the machine's order.
+    /// Two bytes in host order.
     pub fn u16(&mut self, kind: u16, value: u16) {
         self.put(kind, &value.to_ne_bytes());
     }
 
-    /// Four bytes in the machine's order.
+    /// Four bytes in host order.
     pub fn u32(&mut self, kind: u16, value: u32) {
         self.put(kind, &value.to_ne_bytes());
     }
 
-    /// Eight bytes in the machine's order.
+    /// Eight bytes in host order.
     pub fn u64(&mut self, kind: u16, value: u64) {
         self.put(kind, &value.to_ne_bytes());
     }
 
-    /// Two bytes in the network's order.
+    /// Two bytes in network order.
     pub fn be16(&mut self, kind: u16, value: u16) {
         self.put(kind, &value.to_be_bytes());
     }
 
-    /// Four bytes in the network's order.
+    /// Four bytes in network order.
     pub fn be32(&mut self, kind: u16, value: u32) {
         self.put(kind, &value.to_be_bytes());
     }
 
-    /// Numbers of four bytes each, in the machine's order.
+    /// Numbers of four bytes each, in host order.
     pub fn u32s(&mut self, kind: u16, values: &[u32]) {
         let start = self.begin(kind);
         self.bytes.extend(values.iter().flat_map(|v| v.to_ne_bytes()));
         self.end(start);
     }
 
-    /// Text with the zero byte that ends it.
+    /// Text with a terminating zero byte.
     pub fn text(&mut self, kind: u16, text: &str) {
         let start = self.begin(kind);
         self.bytes.extend_from_slice(text.as_bytes());
@@ -331,7 +331,7 @@ impl AttrWriter {
         self.end(start);
     }
 
-    /// An attribute made of those that `inner` writes, marked as such.
+    /// Appends an attribute that nests those written by `inner`, with the flag.
     pub fn nested<R>(&mut self, kind: u16, inner: impl FnOnce(&mut AttrWriter) -> R) -> R {
         let start = self.begin(kind | NESTED);
         let result = inner(self);
@@ -339,12 +339,12 @@ impl AttrWriter {
         result
     }
 
-    /// An attribute made of those that were written elsewhere, marked as such.
+    /// Appends an attribute that nests the given ones, with the flag.
     pub fn nested_bytes(&mut self, kind: u16, attributes: &[u8]) {
         self.put(kind | NESTED, attributes);
     }
 
-    /// What was written.
+    /// Returns the written bytes.
     ///
     /// # Errors
     /// An attribute did not fit.
@@ -362,7 +362,7 @@ impl AttrWriter {
         start
     }
 
-    /// Says how long the attribute that began at `start` is, and fills it up.
+    /// Sets the length of the attribute that began at `start`, and pads it.
     fn end(&mut self, start: usize) {
         let total_bytes = self.bytes.len() - start;
         match u16::try_from(total_bytes) {

@@ -1,12 +1,14 @@
 //! Flow keys and masks as netlink attributes (`OVS_KEY_ATTR_*` of linux/openvswitch.h), both ways.
 //!
-//! - [`key_attributes`]: a key for tracers, in the order in which stock switches write it.
-//! - [`key_to_bytes`], [`mask_to_bytes`]: key and mask for the kernel datapath, which refuses what it would not write itself:
-//!   [`kernel_mask`] is the mask that it will hold, [`mask_fits`] whether it can tell apart what the mask tells apart.
-//! - [`parse_key`], [`parse_mask`]: what the kernel datapath says, with how well a [`FlowKey`] holds that ([`Fitness`]).
+//! - [`key_attributes`]: a key for tracers, in the order of stock switches.
+//! - [`key_to_bytes`], [`mask_to_bytes`]: key and mask for the kernel datapath, which accepts only its own
+//!   canonical form. [`kernel_mask`] is the mask that it will hold, [`mask_fits`] whether its keys can
+//!   express the mask.
+//! - [`parse_key`], [`parse_mask`]: keys and masks from the kernel datapath, with the [`Fitness`] of the
+//!   resulting [`FlowKey`].
 //!
-//! Lengths, types and plain numbers are in the machine's byte order, header fields in the network's. Not written: what has no
-//! attribute.
+//! Lengths, types and plain numbers are in host byte order, header fields in network byte order. Fields
+//! without an attribute are not written.
 
 mod mask;
 mod parse;
@@ -51,33 +53,33 @@ mod attr {
     pub(super) const CT_LABELS: u16 = 25;
     pub(super) const CT_TUPLE_IPV4: u16 = 26;
     pub(super) const CT_TUPLE_IPV6: u16 = 27;
-    /// The content is made of attributes (`NLA_F_NESTED`).
+    /// The content is a list of attributes (`NLA_F_NESTED`).
     pub(super) const NESTED: u16 = 0x8000;
 }
 
 /// Bytes before an attribute's content.
 const HEADER_BYTES: usize = 4;
-/// MPLS labels that the kernel's keys hold.
+/// MPLS labels in the kernel's keys.
 const LABELS_MAX: usize = 3;
 /// The bottom of a label stack.
 const BOTTOM: u32 = 0x100;
-/// The state bits that the kernel knows.
+/// Connection state bits of the kernel.
 const CT_STATE_BITS: u32 = 0xff;
 
-/// How well a key of ours says what the kernel's key says.
+/// How well our key represents the kernel's key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fitness {
     /// Exactly.
     Perfect,
-    /// The kernel's key says more (options of a tunnel, IPv6 extension headers, a tag beyond the limit): a flow made from ours
-    /// matches packets that differ in that, too.
+    /// The kernel's key has more (options of a tunnel, IPv6 extension headers, a tag beyond the limit): a
+    /// flow made from ours also matches packets that differ there.
     TooMuch,
-    /// The kernel's key says less (IGMP): our key holds zeros for fields that were not told. A mask with such bits cannot be
-    /// written; packets that need them go through the slow path.
+    /// The kernel's key has less (IGMP): our key has zeros for unknown fields. A mask with such bits cannot
+    /// be written; packets that need them go through the slow path.
     TooLittle,
 }
 
-/// What the keys of the datapath at the other end have room for.
+/// Limits of the keys of the other datapath.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyLimits {
     /// VLAN tags: 2 since Linux 4.9, 1 before.
@@ -86,18 +88,18 @@ pub struct KeyLimits {
     pub mpls: u8,
     /// State, zone and mark of connections.
     pub ct: bool,
-    /// Labels of connections.
+    /// Connection labels.
     pub ct_labels: bool,
     /// Addresses and ports of the connection's original direction (Linux 4.11).
     pub ct_tuple: bool,
 }
 
 impl KeyLimits {
-    /// Those of kernels since Linux 5.5 that are built with connection tracking.
+    /// Limits of kernels since Linux 5.5 with connection tracking.
     pub const LINUX: KeyLimits = KeyLimits { vlans: 2, mpls: 3, ct: true, ct_labels: true, ct_tuple: true };
 }
 
-/// The attributes of a key.
+/// Encodes the attributes of a key.
 pub fn key_attributes(key: &FlowKey) -> Vec<u8> {
     let b = &key.base;
     let mut out = Vec::with_capacity(192);
@@ -116,7 +118,7 @@ pub fn key_attributes(key: &FlowKey) -> Vec<u8> {
     out
 }
 
-/// The tags that are there, each around what it carries, and the rest.
+/// Encodes the tags, each with its payload nested, and the rest.
 fn vlans(out: &mut Vec<u8>, tags: &[(u16, u16)], key: &FlowKey) {
     match tags {
         [(tpid, tci), inner @ ..] if *tpid != 0 => {
@@ -155,7 +157,7 @@ fn payload(out: &mut Vec<u8>, key: &FlowKey) {
             let mut arp = [b.nw_src.to_be_bytes(), b.nw_dst.to_be_bytes()].concat();
             arp.extend(u16::from(b.nw_proto).to_be_bytes());
             arp.extend([key.arp.arp_sha, key.arp.arp_tha].concat());
-            // As long as the structure is.
+            // Pads to the size of the structure.
             arp.extend([0, 0]);
             put(out, attr::ARP, &arp);
         }
@@ -173,7 +175,7 @@ fn transport(out: &mut Vec<u8>, key: &FlowKey) {
         return;
     }
     let ports = [b.tp_src.to_be_bytes(), b.tp_dst.to_be_bytes()].concat();
-    // Types and codes take the ports' places.
+    // Types and codes are in the port fields.
     let type_and_code = [b.tp_src as u8, b.tp_dst as u8];
     match b.nw_proto {
         1 if b.dl_type == h::ETH_TYPE_IP => put(out, attr::ICMP, &type_and_code),
@@ -203,7 +205,7 @@ fn frag_type(bits: u8) -> u8 {
     }
 }
 
-/// What stands behind a packet's EtherType and tags, as the kernel's keys tell packets apart.
+/// The headers after EtherType and tags, as the kernel's keys distinguish them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Payload {
     Ipv4,
@@ -225,7 +227,7 @@ impl Payload {
     }
 }
 
-/// The transport header that the kernel's key of a packet has an attribute for.
+/// The transport header with an attribute in the kernel's key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Transport {
     Tcp,
@@ -269,7 +271,7 @@ fn is_tag(ethertype: u16) -> bool {
     matches!(ethertype, h::ETH_TYPE_VLAN | h::ETH_TYPE_VLAN_8021AD)
 }
 
-/// How many labels the kernel takes this key to have: up to the bottom of the stack, one at least.
+/// Number of labels in the kernel's view of this key: up to the bottom of the stack, at least one.
 fn labels(key: &FlowKey, limits: &KeyLimits) -> usize {
     let stack = &key.arp.mpls_lse[..LABELS_MAX];
     let bottom = stack.iter().position(|lse| lse & BOTTOM != 0);
@@ -277,7 +279,7 @@ fn labels(key: &FlowKey, limits: &KeyLimits) -> usize {
     (last + 1).min(usize::from(limits.mpls).max(1))
 }
 
-/// One attribute, filled up to a multiple of four bytes. Contents are far shorter than 64 KiB.
+/// Appends an attribute, padded to a multiple of four bytes. Contents are far shorter than 64 KiB.
 fn put(out: &mut Vec<u8>, kind: u16, content: &[u8]) {
     out.extend(((HEADER_BYTES + content.len()) as u16).to_ne_bytes());
     out.extend(kind.to_ne_bytes());

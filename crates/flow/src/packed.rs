@@ -1,10 +1,10 @@
-//! Keys and masks in little room, for tables of many flows: the base block and the extension blocks that the shape names,
-//! not aligned. 80 bytes for the common packet, against 320 of a [`FlowKey`].
+//! Compact keys and masks, for tables of many flows: the base block and the extension blocks of the shape,
+//! unaligned. 80 bytes for the common packet, against 320 of a [`FlowKey`].
 
 use crate::key::{BaseBlock, FlowKey, KeyMask};
 use crate::types::DpPort;
 
-/// A [`FlowKey`] without the blocks that it does not have.
+/// A [`FlowKey`] without absent blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PackedKey {
     base: [u64; 8],
@@ -17,7 +17,7 @@ impl PackedKey {
         PackedKey::of_shape(key, key)
     }
 
-    /// The base block of `key` and the blocks that `shape` has.
+    /// The base block of `key` and the blocks of `shape`.
     fn of_shape(key: &FlowKey, shape: &FlowKey) -> PackedKey {
         PackedKey {
             base: *key.block(0),
@@ -25,7 +25,7 @@ impl PackedKey {
         }
     }
 
-    /// The key again; blocks that it does not have are zero.
+    /// Restores the key; absent blocks are zero.
     pub fn unpack(&self) -> FlowKey {
         let mut key = FlowKey::default();
         *key.block_mut(0) = self.base;
@@ -42,7 +42,7 @@ impl PackedKey {
     }
 }
 
-/// A key with a mask over the blocks that it has.
+/// A key with a mask over its blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PackedFlow {
     key: PackedKey,
@@ -50,7 +50,7 @@ pub struct PackedFlow {
 }
 
 impl PackedFlow {
-    /// Packs a key and its mask, which has nothing in blocks that the key does not have ([`FlowKey::from_mask`]).
+    /// Packs a key and its mask, which is zero in blocks absent from the key ([`FlowKey::from_mask`]).
     pub fn new(key: &FlowKey, mask: &KeyMask) -> PackedFlow {
         PackedFlow { key: PackedKey::new(key), mask: PackedKey::of_shape(mask, key) }
     }
@@ -82,7 +82,7 @@ mod tests {
     use crate::key::shape;
     use proptest::prelude::*;
 
-    /// A key of that shape with nothing in other blocks, and a mask over it.
+    /// A key of that shape, zero in other blocks, and a mask over it.
     fn flow() -> impl Strategy<Value = (FlowKey, KeyMask)> {
         let words = proptest::collection::vec(any::<u64>(), 2 * 8 * FlowKey::BLOCKS);
         (words, 0..1u16 << shape::COUNT).prop_map(|(words, bits)| {

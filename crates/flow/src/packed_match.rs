@@ -1,4 +1,4 @@
-//! [`PackedMatch`]: a match without the words that its mask leaves out, for tables of many rules.
+//! [`PackedMatch`]: a match without unmatched words, for tables of many rules.
 
 use crate::flow::{FLOW_WORDS, Flow, Mask};
 use crate::matching::Match;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 /// A word of a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MaskWord {
-    /// Number of the word in [`Flow::words`].
+    /// Index of the word in [`Flow::words`].
     pub word: u8,
-    /// Its bits; never 0.
+    /// The bits; never 0.
     pub bits: u64,
 }
 
-/// A mask as its words that are not 0, ascending. Rules of one mask share it. One pointer wide.
+/// A mask as its non-zero words, ascending. Rules with equal masks share it. One pointer wide.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PackedMask(Arc<Box<[MaskWord]>>);
 
@@ -36,7 +36,7 @@ impl PackedMask {
         &self.0
     }
 
-    /// The flow that has these values, in the mask's order, and zeros elsewhere.
+    /// The flow with these values, in the mask's order, and zeros elsewhere.
     pub fn flow_of(&self, values: &[u64]) -> Flow {
         let mut flow = Flow::default();
         let words = flow.words_mut();
@@ -44,7 +44,7 @@ impl PackedMask {
         flow
     }
 
-    /// The mask again.
+    /// Restores the mask.
     pub fn unpack(&self) -> Mask {
         let mut mask = Mask::default();
         let words = mask.0.words_mut();
@@ -125,7 +125,7 @@ pub struct PackedMatch {
 }
 
 impl PackedMatch {
-    /// Packs a match whose mask is `mask`.
+    /// Packs a match with the mask `mask`.
     pub fn with_mask(mask: &PackedMask, m: &Match) -> PackedMatch {
         let words = m.flow().words();
         let values = MaskedWords::new(mask.0.iter().map(|w| words[usize::from(w.word)]));
@@ -163,7 +163,7 @@ impl PackedMatch {
         })
     }
 
-    /// The match again.
+    /// Restores the match.
     pub fn unpack(&self) -> Match {
         Match::new(&self.mask.flow_of(&self.values), &self.mask.unpack())
     }
@@ -212,7 +212,7 @@ mod tests {
             let again = PackedMatch::from(&m);
             prop_assert!(again == packed && again.values().cmp(packed.values()).is_eq());
             for (i, w) in packed.mask().words().iter().enumerate() {
-                // Wider by one word; and not wider, by a value that differs there.
+                // Wider by one word; and not wider, because of a different value.
                 let (mut flow, mut mask) = (*m.flow(), *m.mask());
                 mask.0.words_mut()[usize::from(w.word)] = 0;
                 let wider = Match::new(&flow, &mask);

@@ -1,4 +1,4 @@
-//! Ranges of bits of a field, as actions name them.
+//! Ranges of bits of a field, as in actions.
 
 use crate::fields::FieldId;
 use crate::flow::Flow;
@@ -10,7 +10,7 @@ pub struct SubField {
     pub field: FieldId,
     /// Lowest bit.
     pub offset_bits: u16,
-    /// How many bits, at least 1.
+    /// Number of bits, at least 1.
     pub len_bits: u16,
 }
 
@@ -26,7 +26,7 @@ impl SubField {
         self.len_bits > 0 && end <= u32::from(self.field.def().bits)
     }
 
-    /// The bits of the range, as a mask of the field; of a range beyond every field: none.
+    /// The bits of the range, as a mask of the field; 0 if beyond every field.
     pub fn field_mask(&self) -> u128 {
         let ones = if self.len_bits >= 128 { u128::MAX } else { (1 << self.len_bits) - 1 };
         ones.checked_shl(self.offset_bits.into()).unwrap_or(0)
@@ -37,7 +37,7 @@ impl SubField {
         (self.field.get(flow) & self.field_mask()).checked_shr(self.offset_bits.into()).unwrap_or(0)
     }
 
-    /// Writes the range of `flow`; higher bits of `value` are ignored.
+    /// Writes the range of `flow`; ignores higher bits of `value`.
     pub fn set(&self, flow: &mut Flow, value: u128) {
         let mask = self.field_mask();
         let old = self.field.get(flow);

@@ -1,8 +1,9 @@
-//! Bytes to [`FlowKey`] for the common packet: Ethernet with at most one parsed VLAN tag, IPv4 without options or IPv6 without extension
-//! headers, no fragment, TCP or UDP. Reads first and judges once at the end, so that mixed traffic mispredicts little.
+//! Bytes to [`FlowKey`] for the common packet: Ethernet with at most one parsed VLAN tag, IPv4 without
+//! options or IPv6 without extension headers, no fragment, TCP or UDP. Reads first and decides once at the
+//! end, so mixed traffic causes few mispredictions.
 //!
-//! What it accepts it parses exactly as [`crate::extract::extract`], which is the oracle of its tests and takes what this
-//! refuses. It never writes a key that it refuses.
+//! For accepted frames the result equals that of [`crate::extract::extract`], the oracle of its tests and the
+//! fallback for all others. A rejected frame leaves the key untouched.
 
 use crate::extract::{Layout, Metadata};
 use crate::flow::VlanTag;
@@ -11,13 +12,13 @@ use packet::HEAD_BYTES;
 use packet::headers as h;
 use std::mem::offset_of;
 
-/// Bytes from the EtherType on that the template reads.
+/// Bytes read by the template, from the EtherType on.
 const TAIL_BYTES: usize = HEAD_BYTES - 12 - h::VLAN_TAG_BYTES;
 
-/// Where the IP header starts behind the EtherType.
+/// Offset of the IP header after the EtherType.
 const IP: usize = 2;
 
-/// What the IP header says.
+/// Fields of the IP header.
 struct Ip {
     src: u32,
     dst: u32,
@@ -72,15 +73,15 @@ fn ipv6(b: &[u8; TAIL_BYTES]) -> Ip {
     }
 }
 
-/// Bytes of the transport header at `l4`, options included, and whether they are as many as it must have.
+/// Bytes of the transport header at `l4`, options included, and whether they are valid.
 #[inline(always)]
 fn l4_header(tail: &[u8; TAIL_BYTES], l4: usize, tcp: bool) -> (usize, bool) {
     let tcp_bytes = usize::from(tail[l4 + 12] >> 4) * 4;
     (if tcp { tcp_bytes } else { h::UDP_HEADER_BYTES }, !tcp | (tcp_bytes >= h::TCP_HEADER_BYTES))
 }
 
-/// Parses the frame of `frame_bytes` that starts at `head` into `key` (its former contents are cleared) if it is a common
-/// one. Bytes of `head` behind the frame may be anything.
+/// Parses the frame of `frame_bytes` that starts at `head` into `key` (overwritten) if it is a common one.
+/// Bytes of `head` after the frame are arbitrary.
 #[inline(always)]
 pub fn extract_common(
     head: &[u8; HEAD_BYTES],
@@ -111,7 +112,7 @@ pub fn extract_common(
     if !ok {
         return None;
     }
-    // The block of the shape is written whole.
+    // Writes the shape's block whole.
     if key.base.shape & !ip.shape != 0 {
         clear_extensions(key);
     }
@@ -154,24 +155,24 @@ pub fn extract_common(
     Some(Layout { l3: l3 as u16, l4: (l3 + ip.header_bytes) as u16 })
 }
 
-/// The same for processors that permute 64 bytes in one instruction: the bytes of a frame's headers take their places in the
-/// key at once. Made for a burst; answers as [`extract_common`], which it leaves IPv6 to.
+/// The same for processors that permute 64 bytes in one instruction: one permutation moves the bytes of a
+/// frame's headers into the key. Built once per burst; equals [`extract_common`], to which it leaves IPv6.
 pub struct Common<'a> {
     md: &'a Metadata,
     vlan_limit: u8,
-    /// What does not come from the frame, without a tag and with one.
+    /// Bits that do not come from the frame, without a tag and with one.
     constant: [[u64; 8]; 2],
 }
 
-/// How the headers of one shape become a [`BaseBlock`], whose integers have their low byte first.
+/// Maps the headers of one shape to a [`BaseBlock`], whose integers are little-endian.
 struct Places {
-    /// Where each byte of the block comes from, counted from the start of the frame.
+    /// For each byte of the block, its offset in the frame.
     from: [u8; 64],
-    /// The bits that count.
+    /// Mask of the bits to keep.
     keep: [u64; 8],
 }
 
-/// With a tag or without, TCP or UDP: bit 0 says TCP, bit 1 a tag.
+/// With a tag or without, TCP or UDP: bit 0 is TCP, bit 1 a tag.
 static PLACES: [Places; 4] = [places(0, false), places(0, true), places(4, false), places(4, true)];
 
 const fn places(tag_bytes: usize, tcp: bool) -> Places {
@@ -219,7 +220,7 @@ const fn words(bytes: [u8; 64]) -> [u64; 8] {
 }
 
 impl<'a> Common<'a> {
-    /// For frames with this metadata.
+    /// Prepares parsing of frames with this metadata.
     pub fn new(md: &'a Metadata, vlan_limit: u8) -> Common<'a> {
         let mut key = FlowKey::default();
         key.base.in_port = md.in_port;
@@ -231,8 +232,8 @@ impl<'a> Common<'a> {
         Common { md, vlan_limit, constant: [untagged, *key.block(0)] }
     }
 
-    /// See [`extract_common`]. `permute` takes bytes, the place from which each byte of the result comes, the bits that count,
-    /// those that are set in addition, and the result, words whose low byte comes first.
+    /// See [`extract_common`]. `permute` takes bytes, the source offset of each byte of the result, the mask
+    /// of bits to keep, bits to set, and the result as little-endian words.
     #[inline(always)]
     pub fn extract(
         &self,
@@ -272,7 +273,7 @@ impl<'a> Common<'a> {
     }
 }
 
-/// Empties the extension blocks that the key has.
+/// Clears the key's extension blocks.
 #[cold]
 fn clear_extensions(key: &mut FlowKey) {
     for i in key.extension_blocks() {

@@ -91,7 +91,7 @@ fn neighbour_solicitation_is_extracted() {
     assert_eq!(FlowKey::from_flow(&flow, DpPort(3)), key);
 }
 
-/// As Debian's switch reads them: options behind a nonsensical length are ignored, one given twice makes all fields void.
+/// As in Debian's switch: options after an invalid length are ignored, a repeated one voids all fields.
 #[test]
 fn odd_options_of_neighbour_discovery() {
     let target_of = |options: &[u8]| {
@@ -112,7 +112,7 @@ fn odd_options_of_neighbour_discovery() {
     assert_eq!(target_of(&[&sll[..], &sll[..]].concat()), (0, 0));
 }
 
-/// As Debian's switch reads them.
+/// As in Debian's switch.
 #[test]
 fn odd_lengths_of_ip_headers() {
     let of_v4 = |change: fn(&mut Vec<u8>)| {
@@ -154,7 +154,7 @@ fn later_fragments_have_no_ports() {
 
 #[test]
 fn later_fragments_of_ipv6_have_the_protocol_of_the_fragment_header() {
-    // As OVS and the kernel's datapath have it, also behind another extension header.
+    // As in OVS and the kernel datapath, also after another extension header.
     let frame = |first: u8, headers: &[u8]| {
         let mut f = tcp_frame()[..12].to_vec();
         f.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, headers.len() as u8 + 20, first, 64]);
@@ -248,7 +248,7 @@ fn ranges_beyond_every_field_are_no_ranges() {
     {
         let range = SubField { field: FieldId::Reg0, offset_bits, len_bits };
         assert!(!range.is_valid(), "{range:?}");
-        // And what comes of one is nothing, rather than a panic.
+        // And its use does not panic.
         let _ = range.get(&flow);
         range.set(&mut flow, u128::MAX);
         range.add_mask(&mut flow);

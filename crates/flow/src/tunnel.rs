@@ -1,23 +1,24 @@
-//! [`Tunnel`]: the outer headers of a packet, as flows tell where it came from and as ports say where it goes.
+//! [`Tunnel`]: the outer headers of a packet, in flows on input and in ports on output.
 
 use crate::flow::Flow;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Bits of [`Tunnel::flags`].
 pub mod tunnel_flags {
-    /// It is for the tunnel's own management (Geneve's O bit).
+    /// Management packet of the tunnel (Geneve's O bit).
     pub const OAM: u16 = 1;
     /// The outer packet must not be fragmented.
     pub const DF: u16 = 2;
     /// The outer packet has a checksum.
     pub const CSUM: u16 = 4;
-    /// There is a tunnel key.
+    /// It has a tunnel key.
     pub const KEY: u16 = 8;
     /// All of them.
     pub const ALL: u16 = 15;
 }
 
-/// What the outer headers of a packet say: 64 bytes, a block of a flow key. Addresses are of one family, the other's are zero.
+/// The outer headers of a packet: 64 bytes, a block of a flow key. Addresses are of one family, the other's
+/// are zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Tunnel {
@@ -37,7 +38,7 @@ pub struct Tunnel {
     pub tos: u8,
     /// Time to live.
     pub ttl: u8,
-    /// UDP source port; 0 where the datapath is to choose it.
+    /// UDP source port; 0 lets the datapath choose.
     pub tp_src: u16,
     /// UDP destination port.
     pub tp_dst: u16,
@@ -50,14 +51,14 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Whether there is one: it leads somewhere.
+    /// Whether it is present: it has a destination.
     pub fn is_some(&self) -> bool {
         self.dst != 0 || self.ipv6_dst != [0; 16]
     }
 }
 
 impl Flow {
-    /// Its tunnel fields; of a mask: theirs.
+    /// The tunnel fields; of a mask, their mask.
     pub fn tunnel(&self) -> Tunnel {
         Tunnel {
             id: self.tun_id,
@@ -76,7 +77,7 @@ impl Flow {
         }
     }
 
-    /// Replaces its tunnel fields.
+    /// Replaces the tunnel fields.
     pub fn set_tunnel(&mut self, t: &Tunnel) {
         (self.tun_id, self.tun_src, self.tun_dst) = (t.id, t.src, t.dst);
         (self.tun_ipv6_src, self.tun_ipv6_dst) = (t.ipv6_src, t.ipv6_dst);

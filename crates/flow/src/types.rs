@@ -1,8 +1,8 @@
-//! Newtypes for numbers that must not mix.
+//! Newtypes for numbers that must not be confused.
 
 use std::fmt;
 
-/// An OpenFlow port number, 32 bits as OpenFlow 1.1 and later have it (§7.2.1 "Port Structures").
+/// An OpenFlow port number, 32 bits as in OpenFlow 1.1 and later (§7.2.1 "Port Structures").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct OfPort(pub u32);
 
@@ -11,7 +11,7 @@ impl OfPort {
     pub const MAX_OF10: u16 = 0xff00;
     /// No port is above this number except the reserved ones.
     pub const MAX: OfPort = OfPort(0xffff_ff00);
-    /// Used where no port is set, as in "output not in the action set".
+    /// No port set, as in "output not in the action set".
     pub const UNSET: OfPort = OfPort(0xffff_fff7);
     /// Back through the input port.
     pub const IN_PORT: OfPort = OfPort(0xffff_fff8);
@@ -40,7 +40,7 @@ impl OfPort {
         (self.0 < u32::from(OfPort::MAX_OF10) || self.0 >= OfPort::MAX.0).then_some(self.0 as u16)
     }
 
-    /// Whether the number stands for something other than an actual port ([`OfPort::LOCAL`] is an actual one).
+    /// Whether it is not an actual port ([`OfPort::LOCAL`] is one).
     pub fn is_reserved(self) -> bool {
         self.0 >= OfPort::MAX.0 && self != OfPort::LOCAL
     }
@@ -79,7 +79,7 @@ impl fmt::Display for DpPort {
     }
 }
 
-/// Names a frozen translation that a recirculated packet resumes; 0 is none.
+/// Id of a frozen translation that a recirculated packet resumes; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct RecircId(pub u32);
 
@@ -92,7 +92,7 @@ impl TableId {
     pub const INTERNAL: TableId = TableId(254);
     /// All tables, in requests.
     pub const ALL: TableId = TableId(255);
-    /// How many tables a controller may use.
+    /// Number of tables available to controllers.
     pub const COUNT: u8 = 254;
 }
 
@@ -105,7 +105,7 @@ pub struct VlanId(pub u16);
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
-    /// To everybody.
+    /// The broadcast address.
     pub const BROADCAST: MacAddr = MacAddr([0xff; 6]);
 
     /// Whether the group bit is set (broadcast included).
@@ -163,7 +163,7 @@ impl fmt::Debug for MacAddr {
     }
 }
 
-/// Names one datapath flow, unique as far as 128 random or hashed bits are.
+/// Id of one datapath flow, unique up to collisions of 128 random or hashed bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Ufid(pub u128);
 

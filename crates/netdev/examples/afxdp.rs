@@ -1,9 +1,9 @@
-//! Measures `afxdp` ports beside `system` ports, in turn in one run, in network namespaces of their own (root and `ip` needed).
-//! Run: `cargo run --release -p netdev --example afxdp [ROUNDS [SECONDS]]`.
+//! Measures `afxdp` ports beside `system` ports, in turn in one run, in separate network namespaces (needs
+//! root and `ip`). Run: `cargo run --release -p netdev --example afxdp [ROUNDS [SECONDS]]`.
 //!
-//! One thread forwards frames of 60 bytes from one veth pair to another, one generates; each has a processor of its own.
-//! Told are the frames that arrived behind the forwarder, and its processor time for each; ratios are those to `system` of
-//! the same round.
+//! One thread forwards frames of 60 bytes from one veth pair to another, one generates; each has its own
+//! processor. Prints the frames that arrived after the forwarder, and its processor time per frame; ratios
+//! are to `system` of the same round.
 #![allow(unsafe_code, reason = "network namespaces, processors, times")]
 
 use std::os::fd::AsRawFd;
@@ -21,7 +21,7 @@ enum Kind {
     Xdp(XdpMode),
 }
 
-/// From which kind of port to which.
+/// Pairs of port kinds, from and to.
 const WAYS: [(Kind, Kind, &str); 5] = [
     (Kind::System, Kind::System, "system"),
     (Kind::Xdp(XdpMode::Native), Kind::Xdp(XdpMode::Native), "afxdp native"),
@@ -47,9 +47,9 @@ fn new_netns() {
     assert_eq!(result, 0, "a network namespace needs root");
 }
 
-/// Binds the calling thread to a processor, where there are two.
+/// Binds the calling thread to a processor, if there are two.
 fn pin(cpu: usize) {
-    // SAFETY: the set is plain data, alive through the call, given with its size.
+    // SAFETY: the set is plain data, alive through the call, with its size.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
@@ -105,7 +105,7 @@ fn generate(mut out: Box<dyn TxQueue>, stop: &AtomicBool) {
     }
 }
 
-/// One side in a namespace of its own.
+/// Measures one pair in its own namespace.
 fn measure(from: Kind, to: Kind, time: Duration) -> Figures {
     let run = move || {
         new_netns();
@@ -127,7 +127,7 @@ fn measure(from: Kind, to: Kind, time: Duration) -> Figures {
         let mut forward_for = |time: Duration| {
             let start = Instant::now();
             while start.elapsed() < time {
-                // Some bursts a look at the clock; asleep while nothing comes, so that time is that of work.
+                // Reads the clock every few bursts; sleeps while idle, so the processor time is that of work.
                 for _ in 0..64 {
                     if rx.recv(&mut pool, &mut batch, 32).expect("recv") == 0 {
                         sleep(rx.as_ref());

@@ -1,7 +1,8 @@
-//! Measures ways of receiving: what one thread forwards between two `system` ports, in network namespaces of its own
-//! (root and `ip` needed). Run: `cargo run --release -p netdev --example forward [SECONDS]`.
+//! Measures receive methods: forwarding by one thread between two `system` ports, in separate network
+//! namespaces (needs root and `ip`). Run: `cargo run --release -p netdev --example forward [SECONDS]`.
 //!
-//! Two figures each: frames of 60 bytes forwarded per second under a flood, and TCP between two hosts with offloads on.
+//! Two results each: frames of 60 bytes forwarded per second under a flood, and TCP between two hosts with
+//! offloads on.
 #![allow(unsafe_code, reason = "network namespaces")]
 
 use std::io::{Read, Write};
@@ -28,9 +29,9 @@ fn new_netns() {
     assert_eq!(result, 0, "a network namespace needs root");
 }
 
-/// Binds the calling thread to a processor, where there are two: forwarding on one, generating on the other.
+/// Binds the calling thread to a processor, if there are two: forwarding on one, generating on the other.
 fn pin(cpu: usize) {
-    // SAFETY: the set is plain data, alive through the call, given with its size.
+    // SAFETY: the set is plain data, alive through the call, with its size.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
@@ -54,7 +55,7 @@ fn ends(mut port: Port) -> Ends {
     (port.rx.remove(0), tx)
 }
 
-/// Forwards between both until told to stop; returns frames sent.
+/// Forwards between both until stopped; returns frames sent.
 fn forward(mut a: Ends, mut b: Ends, stop: &AtomicBool) -> u64 {
     let (mut pool, mut batch, mut sent) = (PacketPool::new(), PacketBatch::new(), 0);
     while !stop.load(Ordering::Relaxed) {
@@ -189,7 +190,7 @@ fn tcp(method: Option<RxMethod>, seconds: u64) -> f64 {
     let rate = bytes as f64 * 8.0 / start.elapsed().as_secs_f64() / 1e9;
     stop.store(true, Ordering::Relaxed);
     forwarder.join().expect("forwarder");
-    // Both hosts are stuck in their sockets now that nobody forwards; the process's end frees them.
+    // Without a forwarder both hosts block in their sockets; the end of the process frees them.
     drop((server, client));
     rate
 }

@@ -1,4 +1,4 @@
-//! A flag that poll(2) sees: the readiness of queues without a kernel device (eventfd(2)).
+//! A pollable flag: the readiness of queues without a kernel device (eventfd(2)).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,18 +15,18 @@ impl EventFd {
         Ok(EventFd(fd))
     }
 
-    /// Makes it readable. Raising twice is raising once, as long as the count does not overflow: callers raise what is
-    /// lowered only.
+    /// Makes it readable. Raising twice equals raising once, unless the count overflows: callers raise only a
+    /// lowered flag.
     pub(crate) fn raise(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: the pointer and length are those of `one`. Cannot fail below the counter's end.
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Makes it not readable.
+    /// Makes it unreadable.
     pub(crate) fn lower(&self) {
         let mut count = [0; 8];
-        // SAFETY: the pointer and length are those of `count`. Fails with EAGAIN where nothing was raised.
+        // SAFETY: the pointer and length are those of `count`. Fails with EAGAIN if not raised.
         unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
     }
 }

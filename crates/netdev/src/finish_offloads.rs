@@ -1,16 +1,15 @@
-//! Doing in software, before sending, what the way out cannot do: checksums and segmentation of a batch.
+//! Software offloads before sending: checksums and segmentation of a batch for outputs without them.
 
 use packet::{Packet, PacketBatch, PacketPool, complete_checksum, segment};
 
 use crate::port::{TxDrop, TxReport};
 
-/// Whether the kernel could not take the frame even with a `virtio_net_hdr`: a large segment with a finished checksum
-/// cannot be said in one.
-pub(crate) fn unsayable(p: &Packet) -> bool {
+/// Whether even a `virtio_net_hdr` cannot describe the frame: a large segment with a finished checksum.
+pub(crate) fn exceeds_virtio(p: &Packet) -> bool {
     p.offload.is_gso() && !p.offload.needs_csum
 }
 
-/// Finishes every frame of `batch`; large segments are replaced by theirs, in place.
+/// Finishes every frame of `batch`; replaces large segments by their parts, in place.
 pub(crate) fn finish_offloads(batch: &mut PacketBatch, pool: &mut PacketPool, report: &mut TxReport) {
     if batch.packets().iter().any(|p| p.offload.is_gso()) {
         let mut frames = PacketBatch::new();

@@ -2,10 +2,10 @@
 
 use crate::link::links_of;
 
-/// Any bytes as what the kernel says about links (rtnetlink).
+/// Any bytes as rtnetlink messages about links.
 pub fn link_messages(bytes: &[u8]) {
     for link in links_of(bytes) {
-        // A name that the kernel gives has no zero byte in it: the text ends there.
+        // Parsed names end at a zero byte.
         assert!(!link.name.contains('\0') && !link.kind.contains('\0'));
     }
 }

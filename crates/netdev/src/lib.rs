@@ -1,10 +1,10 @@
-//! Port I/O: the room where frames enter and leave the process. Existing network devices by AF_PACKET (`system`) or AF_XDP
-//! (`afxdp`), taps (`tap` and `internal` ports), ports without a device (`dummy`, `null`, `pcap`), and what is to be known
-//! and set about links (rtnetlink, ethtool).
+//! Port I/O: frames enter and leave the process here. Existing network devices by AF_PACKET (`system`) or
+//! AF_XDP (`afxdp`), taps (`tap` and `internal` ports), ports without a device (`dummy`, `null`, `pcap`), and
+//! the state and settings of links (rtnetlink, ethtool).
 //!
-//! A [`Port`] gives receive queues, each owned by one thread, and one transmit queue for every thread that asks: threads
-//! share no queue. Receiving never blocks; sending takes the whole batch and says what became of it. Which thread polls
-//! what, and what a lost link means, is the caller's business.
+//! A [`Port`] has receive queues, each owned by one thread, and one transmit queue for every thread that
+//! needs one: threads share no queue. Receiving never blocks; sending consumes the whole batch and reports
+//! the result. The caller assigns queues to threads and handles lost links.
 //!
 //! Not here: tunnels, quality of service.
 

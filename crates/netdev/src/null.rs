@@ -1,11 +1,11 @@
-//! `null` ports: what is sent to them is gone, counted as sent, large segments as they are. Nothing is received: they have
+//! `null` ports: drop sent frames, counted as sent, large segments unsplit. They receive nothing: they have
 //! no receive queues.
 
 use packet::{PacketBatch, PacketPool};
 
 use crate::port::{TxQueue, TxReport};
 
-/// A transmit queue into nothing.
+/// A transmit queue that drops frames.
 pub(crate) struct NullTx;
 
 impl TxQueue for NullTx {

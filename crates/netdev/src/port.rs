@@ -1,7 +1,7 @@
-//! What a port is to its users: queues of either direction and their reports.
+//! The interface of ports: queues of either direction and their reports.
 //!
-//! A receive queue belongs to one thread at a time. Every transmit queue is independent of the others of its port. A
-//! port that is dropped closes; its queues live on until they are dropped too.
+//! A receive queue belongs to one thread at a time. Every transmit queue is independent of the others of its
+//! port. Dropping a port closes it; its queues live until they are dropped too.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -20,9 +20,9 @@ pub trait RxQueue: Send {
     /// Readable when frames wait (or an error does), for poll(2).
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Appends waiting frames to `batch`, at most `max_packets` and at most [`packet::BURST_MAX_PACKETS`], and returns
-    /// their number. Never blocks; 0 when none waits. An error is that of the device (gone down: `ENETDOWN`, gone:
-    /// `ENXIO`, `EBADFD`); it is reported once by a `system` port, and calling again is allowed.
+    /// Appends waiting frames to `batch`, at most `max_packets` and at most [`packet::BURST_MAX_PACKETS`],
+    /// and returns their number. Never blocks; 0 if none waits. An error is that of the device (down:
+    /// `ENETDOWN`, gone: `ENXIO`, `EBADFD`). A `system` port reports it once; further calls are allowed.
     fn recv(
         &mut self,
         pool: &mut PacketPool,
@@ -30,29 +30,29 @@ pub trait RxQueue: Send {
         max_packets: usize,
     ) -> io::Result<usize>;
 
-    /// What has been lost so far.
+    /// Losses so far.
     fn counters(&self) -> RxCounters;
 }
 
 /// Frames going out.
 pub trait TxQueue: Send {
-    /// Sends all frames of `batch` in order, frees them into `pool` and leaves the batch empty. Blocks on nothing but
-    /// the device's own system call.
+    /// Sends all frames of `batch` in order, frees them into `pool` and leaves the batch empty. Blocks only
+    /// in the device's own system call.
     fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport;
 }
 
 /// Losses of a receive queue since it was opened, in frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RxCounters {
-    /// The kernel had no room for them: the queue was not emptied fast enough.
+    /// No room in the kernel: the queue was not emptied fast enough.
     pub kernel_drops: u64,
-    /// Too short for Ethernet, or with an offload header that makes no sense or that this switch does not know.
+    /// Too short for Ethernet, or with an invalid or unknown offload header.
     pub malformed: u64,
-    /// Longer than the largest frame taken.
+    /// Longer than the maximum frame.
     pub truncated: u64,
 }
 
-/// Why a frame was not sent.
+/// Reason for a transmit drop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TxDrop {
     /// The kernel or the device's queueing discipline had no buffer (`ENOBUFS`, `ENOMEM`).
@@ -63,9 +63,9 @@ pub enum TxDrop {
     PortDown,
     /// Longer than the device's MTU (`EMSGSIZE`).
     TooLarge,
-    /// A large segment whose headers do not allow to cut it.
+    /// A large segment whose headers do not permit segmentation.
     BadOffload,
-    /// The kernel refused it for another reason.
+    /// Rejected by the kernel for another reason.
     Refused,
 }
 
@@ -91,15 +91,15 @@ impl TxDrop {
     }
 }
 
-/// What became of a batch: every frame of it, and every frame made of a large segment by software, is either sent or
-/// dropped, so `frames in the batch + generated_packets = sent_packets + dropped_packets()`.
+/// Result for a batch: every frame of it, and every frame segmented by software, is either sent or dropped,
+/// so `frames in the batch + generated_packets = sent_packets + dropped_packets()`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TxReport {
-    /// Frames handed to the device; a large segment that the device cuts is one.
+    /// Frames passed to the device; a large segment split by the device counts once.
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Frames more than were in the batch, because large segments were cut by software.
+    /// Extra frames from segmentation by software.
     pub generated_packets: u64,
     drops: [u64; TxDrop::ALL.len()],
 }
@@ -139,85 +139,92 @@ impl TxReport {
 pub struct Port {
     name: String,
     ifindex: u32,
-    /// The receive queues, to be taken out and given to the threads that poll them.
+    /// The receive queues, to be moved to the polling threads.
     pub rx: Vec<Box<dyn RxQueue>>,
-    way_out: WayOut,
+    tx_source: TxSource,
 }
 
-enum WayOut {
-    System(system::WayOut),
+enum TxSource {
+    System(system::TxSource),
     Tap(Tap),
     Dummy(Dummy),
     Null,
     Pcap(pcap::TxFile),
-    Afxdp(afxdp::WayOut),
+    Afxdp(afxdp::TxSource),
 }
 
 impl Port {
-    /// Opens an existing Ethernet device of the calling thread's network namespace by AF_PACKET (CAP_NET_RAW). Its own
-    /// administrative state is left alone; it becomes promiscuous until the receive queue is dropped.
+    /// Opens an existing Ethernet device of the calling thread's network namespace by AF_PACKET
+    /// (CAP_NET_RAW). Leaves its administrative state unchanged; makes it promiscuous until the receive queue
+    /// is dropped.
     pub fn open_system(name: &str, options: &SystemOptions) -> io::Result<Port> {
-        let system::Opened { ifindex, queues, way_out } = system::open_rx(name, options)?;
-        Ok(Port { name: name.to_owned(), ifindex, rx: queues, way_out: WayOut::System(way_out) })
+        let system::Opened { ifindex, queues, tx_source } = system::open_rx(name, options)?;
+        Ok(Port { name: name.to_owned(), ifindex, rx: queues, tx_source: TxSource::System(tx_source) })
     }
 
-    /// Makes a tap in the calling thread's network namespace (CAP_NET_ADMIN), down, gone with the port and its queues.
-    /// A persistent tap of that name that nobody uses is taken over.
+    /// Creates a tap in the calling thread's network namespace (CAP_NET_ADMIN), down, removed with the port
+    /// and its queues. Takes over an unused persistent tap of that name.
     pub fn open_tap(name: &str, options: &TapOptions) -> io::Result<Port> {
         let tap = tap::create(name, options)?;
         Ok(Port {
             name: tap.name().to_owned(),
             ifindex: tap.ifindex(),
             rx: tap.open_rx(),
-            way_out: WayOut::Tap(tap),
+            tx_source: TxSource::Tap(tap),
         })
     }
 
-    /// Opens an existing Ethernet device by AF_XDP (see [`crate::afxdp`]; CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF), and tells
-    /// how. It should be up. Frames no longer reach the host until the port and its receive queues are dropped.
+    /// Opens an existing Ethernet device by AF_XDP (see [`crate::afxdp`]; CAP_NET_ADMIN, CAP_NET_RAW,
+    /// CAP_BPF), and reports the mode. It should be up. Frames do not reach the host until the port and its
+    /// receive queues are dropped.
     pub fn open_afxdp(name: &str, options: &AfxdpOptions) -> io::Result<(Port, AfxdpInfo)> {
         let opened = afxdp::open(name, options)?;
-        let (ifindex, rx, way_out) = (opened.ifindex, opened.rx, WayOut::Afxdp(opened.way_out));
-        Ok((Port { name: name.to_owned(), ifindex, rx, way_out }, opened.info))
+        let (ifindex, rx, tx_source) = (opened.ifindex, opened.rx, TxSource::Afxdp(opened.tx_source));
+        Ok((Port { name: name.to_owned(), ifindex, rx, tx_source }, opened.info))
     }
 
-    /// Makes a port without a device (see [`crate::dummy`]) and what controls it. Any name will do.
+    /// Creates a port without a device (see [`crate::dummy`]) and its control handle. Any name is valid.
     pub fn open_dummy(name: &str, options: &DummyOptions) -> io::Result<(Port, Dummy)> {
         let (dummy, rx) = Dummy::open(name, options)?;
-        let way_out = WayOut::Dummy(dummy.clone());
-        Ok((Port { name: name.to_owned(), ifindex: dummy.ifindex(), rx, way_out }, dummy))
+        let tx_source = TxSource::Dummy(dummy.clone());
+        Ok((Port { name: name.to_owned(), ifindex: dummy.ifindex(), rx, tx_source }, dummy))
     }
 
-    /// Makes a port that loses what is sent to it and receives nothing: it has no receive queues. Any name will do.
+    /// Creates a port that drops sent frames and receives nothing: it has no receive queues. Any name is
+    /// valid.
     pub fn open_null(name: &str) -> Port {
-        Port { name: name.to_owned(), ifindex: 0, rx: Vec::new(), way_out: WayOut::Null }
+        Port { name: name.to_owned(), ifindex: 0, rx: Vec::new(), tx_source: TxSource::Null }
     }
 
-    /// Makes a port of capture files (see [`crate::pcap`]). Any name will do.
+    /// Creates a port of capture files (see [`crate::pcap`]). Any name is valid.
     pub fn open_pcap(name: &str, options: &PcapOptions) -> io::Result<Port> {
         let (rx, file) = pcap::open(name, options)?;
-        Ok(Port { name: name.to_owned(), ifindex: 0, rx, way_out: WayOut::Pcap(file) })
+        Ok(Port { name: name.to_owned(), ifindex: 0, rx, tx_source: TxSource::Pcap(file) })
     }
 
-    /// A new transmit queue. Call once for every thread that sends, in the network namespace of the port.
+    /// Creates a transmit queue. Call once for every sending thread, in the network namespace of the port.
     pub fn tx(&self) -> io::Result<Box<dyn TxQueue>> {
-        match &self.way_out {
-            WayOut::System(out) => out.open_tx(&self.name, self.ifindex),
-            WayOut::Tap(tap) => Ok(tap.open_tx()),
-            WayOut::Dummy(dummy) => Ok(dummy.open_tx()),
-            WayOut::Afxdp(out) => Ok(out.open_tx()),
-            WayOut::Null => Ok(Box::new(NullTx)),
-            WayOut::Pcap(file) => Ok(Box::new(pcap::PcapTx(file.clone()))),
+        match &self.tx_source {
+            TxSource::System(out) => out.open_tx(&self.name, self.ifindex),
+            TxSource::Tap(tap) => Ok(tap.open_tx()),
+            TxSource::Dummy(dummy) => Ok(dummy.open_tx()),
+            TxSource::Afxdp(out) => Ok(out.open_tx()),
+            TxSource::Null => Ok(Box::new(NullTx)),
+            TxSource::Pcap(file) => Ok(Box::new(pcap::PcapTx(file.clone()))),
         }
     }
 
-    /// Whether a tap's device still is there. It may have been moved into another network namespace, where it goes on
-    /// working; link events tell of that as of its end. `None` for devices that are not of this port's making (those
-    /// are lost when they are moved) and for ports without one.
+    /// Whether a tap's device still exists. It may be in another network namespace, where it keeps working;
+    /// link events report that as a deletion. `None` for devices that this port did not create (moving them
+    /// loses them) and for ports without one.
     pub fn exists(&self) -> Option<bool> {
-        match &self.way_out {
-            WayOut::System(_) | WayOut::Afxdp(_) | WayOut::Dummy(_) | WayOut::Null | WayOut::Pcap(_) => None,
-            WayOut::Tap(tap) => Some(tap.exists()),
+        match &self.tx_source {
+            TxSource::System(_)
+            | TxSource::Afxdp(_)
+            | TxSource::Dummy(_)
+            | TxSource::Null
+            | TxSource::Pcap(_) => None,
+            TxSource::Tap(tap) => Some(tap.exists()),
         }
     }
 
@@ -226,7 +233,7 @@ impl Port {
         &self.name
     }
 
-    /// The device's index; for a port without a device what it was told to be when it was made, 0 otherwise.
+    /// The device's index; for a port without a device the configured one, or 0.
     pub fn ifindex(&self) -> u32 {
         self.ifindex
     }

@@ -1,4 +1,4 @@
-//! Small safe wrappers of the system calls that several modules here use.
+//! Safe wrappers of system calls used by several modules.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,25 +11,25 @@ use libc::{c_int, c_ulong, c_void};
 pub(crate) const OVERFLOW_BYTES: usize = 65536;
 
 thread_local! {
-    /// One overflow slot for each frame of the longest burst so far, shared by all queues that the thread polls. The kernel
-    /// gives it memory page by page as large frames arrive.
+    /// One overflow slot for each frame of the longest burst so far, shared by all queues polled by the
+    /// thread. The kernel allocates its memory page by page as large frames arrive.
     static OVERFLOW: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `f` with so many overflow slots of the thread.
+/// Runs `f` with that many overflow slots of the thread.
 pub(crate) fn with_overflow<R>(slots: usize, f: impl FnOnce(&mut [u8]) -> R) -> R {
     OVERFLOW.with_borrow_mut(|overflow| {
         let bytes = slots * OVERFLOW_BYTES;
         if overflow.len() < bytes {
-            // Made anew, as memory that was never touched costs nothing; there is nothing in it to keep.
+            // Replaced, because untouched memory costs nothing; it has no contents to keep.
             *overflow = vec![0; bytes];
         }
         f(&mut overflow[..bytes])
     })
 }
 
-/// Room on the stack for what a system call takes of each frame of a burst. Only what is used is written: a small burst does not
-/// pay for the largest.
+/// Space on the stack for system call arguments of each frame of a burst. Writes only the used part: a small
+/// burst does not pay for the largest.
 pub(crate) struct Room<T, const N: usize>([MaybeUninit<T>; N]);
 
 impl<T: Copy, const N: usize> Room<T, N> {
@@ -38,19 +38,19 @@ impl<T: Copy, const N: usize> Room<T, N> {
         Room([const { MaybeUninit::uninit() }; N])
     }
 
-    /// The first `count` places, all with this value; all of them if there are fewer.
+    /// The first `count` places, all with this value, or all places if fewer.
     #[inline(always)]
     pub(crate) fn fill(&mut self, count: usize, value: T) -> &mut [T] {
         let used = &mut self.0[..count.min(N)];
         for place in used.iter_mut() {
             place.write(value);
         }
-        // SAFETY: all of them have just been written.
+        // SAFETY: all of them were just written.
         unsafe { used.assume_init_mut() }
     }
 }
 
-/// What was tried when a system call failed.
+/// The operation of a failed system call.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}")]
 struct Context {
@@ -58,7 +58,7 @@ struct Context {
     source: io::Error,
 }
 
-/// Adds to an error what was tried. A device that is not there becomes [`io::ErrorKind::NotFound`].
+/// Adds the operation to an error. A missing device becomes [`io::ErrorKind::NotFound`].
 pub(crate) fn context(what: impl Into<String>) -> impl FnOnce(io::Error) -> io::Error {
     |source| {
         let kind = match source.raw_os_error() {
@@ -79,7 +79,7 @@ pub(crate) fn check_len(ret: isize) -> io::Result<usize> {
     usize::try_from(ret).map_err(|_| io::Error::last_os_error())
 }
 
-/// Takes ownership of a descriptor that a system call has just returned.
+/// Takes ownership of a descriptor just returned by a system call.
 ///
 /// # Safety
 /// `fd` must be open and owned by nobody else.
@@ -97,7 +97,7 @@ pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<
     }
 }
 
-/// setsockopt(2) with a value whose bytes are the option.
+/// setsockopt(2) with the bytes of a value.
 pub(crate) fn set_option<T: Copy>(fd: &impl AsFd, level: c_int, name: c_int, value: T) -> io::Result<()> {
     // SAFETY: the pointer and length are those of `value`, which lives through the call.
     let ret = unsafe {
@@ -143,7 +143,7 @@ pub(crate) fn bind<A: Copy>(fd: &impl AsFd, address: &A) -> io::Result<()> {
     check(ret).map(drop)
 }
 
-/// An `ifreq` that names a device; refuses names that the kernel would not take.
+/// An `ifreq` that names a device; rejects invalid names.
 pub(crate) fn ifreq(name: &str) -> io::Result<libc::ifreq> {
     let bad = name.is_empty()
         || name.len() >= libc::IFNAMSIZ

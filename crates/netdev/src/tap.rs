@@ -1,8 +1,8 @@
-//! `tap` and `internal` ports: a tap device of our own (the kernel's `tuntap` document), with `virtio_net_hdr`, so that
-//! the host hands over its TCP and UDP undone and large.
+//! `tap` and `internal` ports: a tap device (the kernel's `tuntap` document), with `virtio_net_hdr`, so the
+//! host passes its TCP and UDP segments large and with partial checksums.
 //!
-//! The device goes when the last descriptor does. Writing to a tap that is down is no error: those frames are counted
-//! as [`TxDrop::PortDown`].
+//! Closing the last descriptor removes the device. Writing to a tap that is down does not fail: those frames
+//! count as [`TxDrop::PortDown`].
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,26 +13,26 @@ use libc::{c_int, c_uint};
 use packet::headers::ETH_HEADER_BYTES;
 use packet::{BURST_MAX_PACKETS, Offload, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
 
-use crate::finish_offloads::{finish_offloads, unsayable};
+use crate::finish_offloads::{exceeds_virtio, finish_offloads};
 use crate::port::{RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
 use crate::raw;
 use crate::system::{MAX_RX_QUEUES, io_slice, read_slice, virtio_header, whole};
 use crate::{link, raw::context};
 
-/// How a tap is made.
+/// Options of a tap.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TapOptions {
     /// Ethernet address; the kernel's random one otherwise.
     pub mac: Option<[u8; 6]>,
     /// MTU in bytes; 1500 otherwise.
     pub mtu: Option<u32>,
-    /// Leave checksums and segmentation of frames towards the host undone; otherwise software does both.
+    /// Leave checksums and segmentation of frames to the host undone; otherwise software does both.
     pub tx_offload: bool,
-    /// Let the host leave checksums and segmentation of frames from it undone.
+    /// Let the host leave checksums and segmentation of its frames undone.
     pub rx_offload: bool,
-    /// Receive queues, 1 to [`MAX_RX_QUEUES`]; others are taken as the nearest of these. The kernel shares what the host sends
-    /// out among them by flow: a flow comes where its answers went in, if there were any. With one queue the device is
-    /// one without queues (`IFF_MULTI_QUEUE`), which matters for a persistent one that is taken over.
+    /// Receive queues, clamped to 1 to [`MAX_RX_QUEUES`]. The kernel distributes the host's output over them
+    /// by flow: a flow uses the queue that its reverse direction was written to, if any. With one queue the
+    /// device lacks `IFF_MULTI_QUEUE`, which matters when taking over a persistent one.
     pub n_rxq: usize,
 }
 
@@ -42,23 +42,23 @@ impl Default for TapOptions {
     }
 }
 
-/// A tap as made: what its port keeps of it.
+/// A created tap, as kept by its port.
 pub(crate) struct Tap {
     name: String,
     ifindex: u32,
     /// One for each queue.
     fds: Vec<Arc<OwnedFd>>,
     options: TapOptions,
-    /// Transmit queues given out: they take turns in writing to the device's queues.
+    /// Number of transmit queues created: they are spread over the device's queues in turn.
     tx_queues: AtomicUsize,
 }
 
-/// Makes the device.
+/// Creates the device.
 pub(crate) fn create(name: &str, options: &TapOptions) -> io::Result<Tap> {
     let failed = |what: &str| context(format!("tap {name}: {what}"));
     let mut req = raw::ifreq(name)?;
     if name.contains('%') {
-        // The kernel would put a number there and give the tap another name.
+        // The kernel would insert a number there and change the name.
         let what = format!("tap {name}: a name with \"%\" is a pattern, not a name");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
@@ -67,7 +67,7 @@ pub(crate) fn create(name: &str, options: &TapOptions) -> io::Result<Tap> {
     let fds: io::Result<Vec<_>> = (0..count)
         .map(|_| {
             let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
-            // SAFETY: the path is a C string; a descriptor that open returns is new.
+            // SAFETY: the path is a C string; a descriptor returned by open is new.
             let fd = unsafe {
                 let fd = libc::open(c"/dev/net/tun".as_ptr(), flags);
                 raw::own(raw::check(fd).map_err(failed("/dev/net/tun"))?)
@@ -102,7 +102,7 @@ impl Tap {
         self.ifindex
     }
 
-    /// Whether the device still is there, be it in another network namespace.
+    /// Whether the device still exists, possibly in another network namespace.
     pub(crate) fn exists(&self) -> bool {
         let Ok(mut req) = raw::ifreq(&self.name) else { return false };
         // SAFETY: TUNGETIFF writes name and flags into the ifreq.
@@ -124,7 +124,7 @@ impl Tap {
     }
 }
 
-/// Tells the kernel what it may leave undone: all that it knows (UDP segmentation since Linux 6.2), or nothing.
+/// Enables all offloads known to the kernel (UDP segmentation since Linux 6.2), or none.
 fn set_offload(fd: &OwnedFd, wanted: bool) -> io::Result<()> {
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
@@ -160,7 +160,7 @@ impl RxQueue for TapRx {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(e) if e.raw_os_error() == Some(libc::EINVAL) => self.counters.malformed += 1,
-                // What has been received goes first; a lasting error comes again.
+                // Received frames go first; a lasting error repeats.
                 Err(_) if batch.len() > before => break,
                 Err(e) => return Err(e),
             }
@@ -216,7 +216,7 @@ struct TapTx {
 impl TxQueue for TapTx {
     fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
         let mut report = TxReport::default();
-        if !self.offload || batch.packets().iter().any(unsayable) {
+        if !self.offload || batch.packets().iter().any(exceeds_virtio) {
             finish_offloads(batch, pool, &mut report);
         }
         let packets = batch.packets();

@@ -1,8 +1,9 @@
 //! Extensible matches: NXM (Nicira, for OpenFlow 1.0) and OXM (OpenFlow 1.3 §7.2.3), and field headers in actions.
 //!
-//! Both are one format: entries of a 32-bit header (class, field, has-mask, length) and a value, perhaps with a mask. An entry
-//! of class 0xffff carries an experimenter id behind its header. Which field a header names is the registry's knowledge
-//! ([`flow::fields`]); here are the order of entries, the choice between NXM and OXM names, and what makes a match wrong.
+//! Both are one format: entries of a 32-bit header (class, field, has-mask, length) and a value, optionally
+//! with a mask. In an entry of class 0xffff an experimenter id follows the header. The registry
+//! ([`flow::fields`]) maps headers to fields; this module has the order of entries, the choice between NXM
+//! and OXM names, and the checks of a match.
 
 use crate::error::{ErrorKind, ONF_VENDOR};
 use crate::version::Version;
@@ -15,7 +16,7 @@ use std::sync::LazyLock;
 const CLASS_EXPERIMENTER: u16 = 0xffff;
 /// Class of the OpenFlow basic fields.
 const CLASS_BASIC: u16 = 0x8000;
-/// `NXM_NX_COOKIE`: matches a rule's cookie in requests. Its number is also that of `NXM_NX_MPLS_TTL`, of length 1.
+/// `NXM_NX_COOKIE`: matches a rule's cookie in requests. `NXM_NX_MPLS_TTL`, of length 1, has the same number.
 const COOKIE: OxmId = OxmId { class: 1, field: 30 };
 
 /// Basic fields that were ONF extension fields before the version that made them basic (EXT-109, EXT-233).
@@ -30,7 +31,7 @@ pub struct Header {
     pub experimenter: Option<u32>,
     /// Whether a mask follows the value.
     pub has_mask: bool,
-    /// Bytes of value and mask behind the header.
+    /// Bytes of value and mask after the header.
     pub payload_len: usize,
 }
 
@@ -77,7 +78,7 @@ impl Header {
         }
     }
 
-    /// The field, when the payload has its length.
+    /// The field, if the payload has its length.
     #[inline]
     pub fn field(&self) -> Option<FieldId> {
         let f = self.named()?;
@@ -90,7 +91,7 @@ impl Header {
     }
 }
 
-/// The header of `field` in `version`: OXM where the version has it, else NXM, else OXM nevertheless.
+/// The header of `field` in `version`: OXM if the version has it, else NXM, else OXM anyway.
 fn header_of(field: FieldId, version: Version) -> Option<(OxmId, Option<u32>)> {
     let def = field.def();
     match (def.nxm, def.oxm) {
@@ -104,7 +105,7 @@ fn header_of(field: FieldId, version: Version) -> Option<(OxmId, Option<u32>)> {
     }
 }
 
-/// A field of the same bits that has a header, for a field that is only a notation.
+/// A field of the same bits with a header, for a field that is only a notation.
 fn wire_twin(field: FieldId) -> Option<FieldId> {
     let twins = [(FieldId::DlVlan, FieldId::VlanVid), (FieldId::DlVlanPcp, FieldId::VlanPcp)];
     twins.into_iter().find(|(notation, _)| *notation == field).map(|(_, twin)| twin)
@@ -116,19 +117,19 @@ pub fn has_header(field: FieldId) -> bool {
     header_of(field, Version::V13).is_some()
 }
 
-/// Writes the header of `field` as a match or a set-field has it; `false`, and nothing written, when it has none.
+/// Writes the header of `field` for a match or a set-field; `false`, without output, if it has none.
 #[inline]
 pub fn put_header(w: &mut Writer, field: FieldId, has_mask: bool) -> bool {
     put_header_as(w, field, has_mask, w.version)
 }
 
-/// Whether the header that Nicira actions have for `field` is one of an experimenter, of 8 bytes.
+/// Whether the header of `field` in Nicira actions is one of an experimenter, of 8 bytes.
 #[inline]
 pub fn has_long_nx_header(field: FieldId) -> bool {
     header_of(field, Version::V10).is_some_and(|(_, experimenter)| experimenter.is_some())
 }
 
-/// Writes the header of `field` as Nicira actions have it in every version: the NXM name where there is one.
+/// Writes the header of `field` for Nicira actions of every version: the NXM name if it exists.
 #[inline]
 pub fn put_nx_header(w: &mut Writer, field: FieldId) {
     put_header_as(w, field, false, Version::V10);
@@ -157,7 +158,7 @@ pub fn put_entry(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
     put_entry_as(w, field, value, mask, mask != valid_bits(field));
 }
 
-/// Writes an entry of a match. Tunnel flags have a mask even when it is full, as OVS writes them.
+/// Writes an entry of a match. Tunnel flags have a mask even if it is full, as in OVS.
 fn put_match_entry(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
     put_entry_as(w, field, value, mask, field == FieldId::TunFlags || mask != valid_bits(field));
 }
@@ -172,7 +173,7 @@ fn put_entry_as(w: &mut Writer, field: FieldId, value: u128, mask: u128, has_mas
     }
 }
 
-/// Reads the field that an action names in a header. Unknown ones, and masked ones, are errors of the action.
+/// Reads the field header of an action. Unknown and masked ones are errors of the action.
 #[inline]
 pub fn read_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
     let h = Header::read(r)?;
@@ -182,26 +183,27 @@ pub fn read_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
     }
 }
 
-/// Bits that a value of `field` may have.
+/// Valid bits of a value of `field`.
 #[inline]
 pub fn valid_bits(field: FieldId) -> u128 {
     if field == FieldId::NwTos { 0xfc } else { field.full_mask() }
 }
 
-/// Whether `value` is one that `field` can take.
+/// Whether `value` is valid for `field`.
 #[inline]
 pub fn value_ok(field: FieldId, value: u128) -> bool {
     let port_ok = field != FieldId::InPortOxm || port_number_ok(value as u32);
     value & !valid_bits(field) == 0 && port_ok
 }
 
-/// Whether a 32-bit port number is one of a port or a reserved one (OpenFlow 1.3 §7.2.1 against 16-bit numbers).
+/// Whether a 32-bit port number is that of a port or a reserved one (OpenFlow 1.3 §7.2.1 against 16-bit
+/// numbers).
 #[inline]
 pub fn port_number_ok(n: u32) -> bool {
     n < u32::from(OfPort::MAX_OF10) || n >= OfPort::MAX.0
 }
 
-/// Reads value and mask of an entry whose header is read.
+/// Reads value and mask of an entry after its header.
 fn read_payload(r: &mut Reader<'_>, field: FieldId, has_mask: bool) -> Res<(u128, u128)> {
     let bytes = usize::from(field.def().wire_bytes);
     let full = valid_bits(field);
@@ -222,16 +224,16 @@ fn read_payload(r: &mut Reader<'_>, field: FieldId, has_mask: bool) -> Res<(u128
     Ok((value, mask))
 }
 
-/// How unknown fields are taken.
+/// Treatment of unknown fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unknown {
     /// An error, as in requests.
     Refuse,
-    /// Skipped, as in what a switch reports.
+    /// Skipped, as in reports of a switch.
     Skip,
 }
 
-/// A decoded extensible match: the match proper, and value and mask of the cookie if it has one.
+/// A decoded extensible match: the match proper, and value and mask of the cookie if present.
 pub struct Decoded {
     /// The match.
     pub matching: Match,
@@ -268,7 +270,7 @@ pub fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
         if !exists(field, m) {
             return Err(ErrorKind::BmcBadPrereq);
         }
-        // A field of Ethernet says that the packet type is Ethernet.
+        // A field of Ethernet implies packet type Ethernet.
         if m.get(field).1 != 0 || field == FieldId::PacketType && matches_ethernet(m) {
             return Err(ErrorKind::BmcDupField);
         }
@@ -286,8 +288,8 @@ fn matches_ethernet(m: &Match) -> bool {
         .any(|f| m.get(f).1 != 0)
 }
 
-/// Whether no later entry took away what an earlier one needs. Two fields can: a fragment that is not the first, which has no
-/// ports (its ICMP fields can be matched), and an ICMPv6 code that neighbour discovery does not have.
+/// Whether no later entry excludes the prerequisite of an earlier one. Two fields can: a later fragment,
+/// which has no ports (its ICMP fields can be matched), and an ICMPv6 code that neighbour discovery lacks.
 fn is_coherent(m: &Match) -> bool {
     let (f, mask) = (m.flow(), &m.mask().0);
     let later = f.nw_frag & flow::nw_frag::LATER != 0;
@@ -300,13 +302,13 @@ fn is_coherent(m: &Match) -> bool {
     nd_kept && !lost_ports
 }
 
-/// Whether every packet that matches has the field.
+/// Whether every matching packet has the field.
 #[inline]
 pub fn exists(field: FieldId, m: &Match) -> bool {
     field.prereq_holds(m.flow(), Some(&m.mask().0))
 }
 
-/// The fields of a match in the order of its entries: prerequisites before what needs them.
+/// The fields of a match in the order of its entries: prerequisites before dependent fields.
 const ORDER: [FieldId; 83] = {
     use FieldId::*;
     [
@@ -396,13 +398,14 @@ const ORDER: [FieldId; 83] = {
     ]
 };
 
-/// Writes the entries of a match, and of a cookie when its mask is not 0.
+/// Writes the entries of a match, and of a cookie if its mask is not 0.
 pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
     let oxm = w.version >= Version::V12;
     let candidates = m.mask().candidate_fields();
     for field in ORDER.into_iter().filter(|field| candidates.contains(*field)) {
         let (value, mask) = m.get(field);
-        // What a connection is needed for is told as it is: the reader refuses what does not fit, rather than match more.
+        // Fields of a connection are written unchanged: the reader rejects invalid ones, rather than match
+        // more.
         let certain = exists(field, m) || field.def().prereq == Prereq::Connection;
         if mask == 0 || !certain {
             continue;
@@ -425,7 +428,7 @@ pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
     }
 }
 
-/// The input port: 16 bits in NXM as far as they can tell it.
+/// The input port: as 16 bits in NXM if they suffice.
 fn put_in_port(w: &mut Writer, m: &Match) {
     let (value, mask) = m.get(FieldId::InPortOxm);
     match OfPort(value as u32).to_of10() {
@@ -434,7 +437,7 @@ fn put_in_port(w: &mut Writer, m: &Match) {
     }
 }
 
-/// The VLAN in OXM terms as far as they can tell it, else as `NXM_OF_VLAN_TCI`.
+/// The VLAN in OXM form if that suffices, else as `NXM_OF_VLAN_TCI`.
 fn put_vlan(w: &mut Writer, m: &Match) {
     let (value, mask) = m.get(FieldId::VlanTci);
     let (vid, pcp) = (mask & 0x1fff, mask >> 13);
@@ -488,7 +491,7 @@ pub fn read_nxm_match(r: &mut Reader<'_>, len: u16, unknown: Unknown) -> Res<Dec
     read_entries(&mut padded.sub(len)?, unknown)
 }
 
-/// Writes an NXM match with its padding; its length without the padding.
+/// Writes an NXM match with its padding; returns its length without the padding.
 pub fn put_nxm_match(w: &mut Writer, m: &Match, cookie: (u64, u64)) -> u16 {
     let mark = w.mark();
     put_entries(w, m, cookie);

@@ -16,15 +16,15 @@ pub fn read<'a>(r: &mut Reader<'a>) -> Res<(u16, Reader<'a>)> {
     Ok((ty, body))
 }
 
-/// Reads the payload of a property of 16 bits. OVS and the standard give them a length of 8, padding included; some senders
-/// leave the padding out.
+/// Reads the payload of a property of 16 bits. OVS and the standard give it a length of 8, padding included;
+/// some senders exclude the padding.
 pub fn small_u16(p: &mut Reader<'_>) -> Res<u16> {
     let value = p.u16()?;
     p.rest();
     Ok(value)
 }
 
-/// Reads the payload of a property of 8 bits: likewise with or without padding counted in its length.
+/// Reads the payload of a property of 8 bits: likewise with or without padding in its length.
 pub fn small_u8(p: &mut Reader<'_>) -> Res<u8> {
     let value = p.u8()?;
     p.rest();

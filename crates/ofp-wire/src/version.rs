@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A protocol version as it stands in a header (OpenFlow 1.3 §7.1 "version"); any byte may arrive.
+/// A protocol version as in a header (OpenFlow 1.3 §7.1 "version"); any byte may arrive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Version(pub u8);
 
@@ -30,7 +30,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A set of versions 0 to 31, as the bitmap of a hello has it (OpenFlow 1.3 §7.5.1).
+/// A set of versions 0 to 31, as in the bitmap of a hello (OpenFlow 1.3 §7.5.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct VersionSet(pub u32);
 
@@ -38,12 +38,12 @@ impl VersionSet {
     /// The versions that Sluice encodes and decodes.
     pub const IMPLEMENTED: VersionSet = VersionSet(1 << 1 | 1 << 4);
 
-    /// The set of these versions; those above 31 are left out.
+    /// The set of these versions, without those above 31.
     pub fn of(versions: &[Version]) -> VersionSet {
         VersionSet(versions.iter().filter(|v| v.0 < 32).fold(0, |set, v| set | 1 << v.0))
     }
 
-    /// Every version from 1 to `highest`, which is what a hello without a bitmap stands for.
+    /// Every version from 1 to `highest`: the meaning of a hello without a bitmap.
     pub fn up_to(highest: Version) -> VersionSet {
         VersionSet(if highest.0 >= 31 { !1 } else { (1 << (highest.0 + 1)) - 2 })
     }
@@ -58,7 +58,7 @@ impl VersionSet {
         VersionSet(self.0 & other.0)
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

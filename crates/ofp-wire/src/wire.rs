@@ -1,19 +1,18 @@
 //! Bounded reading and writing of big-endian wire formats.
 //!
-//! Invariants: a [`Reader`] never reads past the end of the part of the message it was made for; a [`Writer`] never
-//! lets a message grow beyond 65535 bytes when its entries go through [`Writer::entry`]. Neither knows what
-//! the bytes mean.
+//! Invariants: a [`Reader`] never reads past the end of its part of the message; a [`Writer`] never lets a
+//! message grow beyond 65535 bytes if its entries use [`Writer::entry`]. Neither interprets the bytes.
 
 use crate::error::ErrorKind;
 use crate::version::Version;
 
-/// Result inside the codec: what is wrong, without the message around it.
+/// Result inside the codec: the error, without its message.
 pub type Res<T> = Result<T, ErrorKind>;
 
 /// Largest message (16 bits of length in the header).
 pub const MAX_MESSAGE_BYTES: usize = 65535;
 
-/// What a connection has agreed on beyond the version.
+/// Negotiated options of a connection beyond the version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// `NXT_FLOW_MOD_TABLE_ID`: in OpenFlow 1.0 the high byte of a flow mod's command is the table.
@@ -28,11 +27,11 @@ pub struct Reader<'a> {
     pub version: Version,
     /// Transaction of the message.
     pub xid: u32,
-    /// Whether the part of a multipart message says that more follow.
+    /// Whether more parts of a multipart message follow.
     pub more: bool,
-    /// How the message is to be read.
+    /// Decoding options.
     pub options: Options,
-    /// What a short read means here.
+    /// The error of a short read here.
     short: ErrorKind,
 }
 
@@ -69,7 +68,7 @@ impl<'a> Reader<'a> {
         self.data.is_empty()
     }
 
-    /// Takes the next `n` bytes.
+    /// Consumes the next `n` bytes.
     #[inline]
     pub fn bytes(&mut self, n: usize) -> Res<&'a [u8]> {
         if n > self.data.len() {
@@ -80,32 +79,32 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// What is left, without taking it.
+    /// The rest, without consuming it.
     #[inline]
     pub fn peek(&self) -> &'a [u8] {
         self.data
     }
 
-    /// Takes what is left.
+    /// Consumes the rest.
     #[inline]
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.data)
     }
 
-    /// A reader of the next `n` bytes, which are taken.
+    /// Consumes the next `n` bytes; returns a reader of them.
     #[inline]
     pub fn sub(&mut self, n: usize) -> Res<Reader<'a>> {
         let data = self.bytes(n)?;
         Ok(Reader { data, ..self.clone() })
     }
 
-    /// Takes the next `n` bytes and forgets them.
+    /// Skips the next `n` bytes.
     #[inline]
     pub fn skip(&mut self, n: usize) -> Res<()> {
         self.bytes(n).map(|_| ())
     }
 
-    /// Takes the next `N` bytes.
+    /// Consumes the next `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Res<[u8; N]> {
         let mut out = [0; N];
@@ -113,25 +112,25 @@ impl<'a> Reader<'a> {
         Ok(out)
     }
 
-    /// Takes a byte.
+    /// Consumes a byte.
     #[inline]
     pub fn u8(&mut self) -> Res<u8> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// Takes 16 bits.
+    /// Consumes 16 bits.
     #[inline]
     pub fn u16(&mut self) -> Res<u16> {
         Ok(u16::from_be_bytes(self.array()?))
     }
 
-    /// Takes 32 bits.
+    /// Consumes 32 bits.
     #[inline]
     pub fn u32(&mut self) -> Res<u32> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    /// Takes 64 bits.
+    /// Consumes 64 bits.
     #[inline]
     pub fn u64(&mut self) -> Res<u64> {
         Ok(u64::from_be_bytes(self.array()?))
@@ -143,8 +142,7 @@ impl<'a> Reader<'a> {
         Ok(self.bytes(n)?.iter().fold(0, |v, b| v << 8 | u128::from(*b)))
     }
 
-    /// `n` bytes of text that ends at the first zero byte. In text that is not UTF-8, question marks stand for what is
-    /// not ASCII.
+    /// `n` bytes of text up to the first zero byte. If not UTF-8, non-ASCII bytes become question marks.
     pub fn text(&mut self, n: usize) -> Res<String> {
         let b = self.bytes(n)?;
         let end = b.iter().position(|c| *c == 0).unwrap_or(n);
@@ -161,19 +159,19 @@ impl<'a> Reader<'a> {
 
 /// Writes messages of one version.
 pub struct Writer {
-    /// What is written so far.
+    /// The written bytes.
     pub buf: Vec<u8>,
     /// Version of the messages.
     pub version: Version,
     /// Transaction of the messages.
     pub xid: u32,
-    /// How the messages are to be written.
+    /// Encoding options.
     pub options: Options,
-    /// Where the current message begins in `buf`.
+    /// Start of the current message in `buf`.
     message_start: usize,
     /// Length of its headers up to the first entry.
     head_len: usize,
-    /// Where the flags of a multipart header stand from the start of the message, when it is one.
+    /// Offset of the flags of a multipart header from the start of the message, if it is one.
     multipart_flags_at: Option<usize>,
 }
 
@@ -241,14 +239,14 @@ impl Writer {
         self.buf.resize(self.buf.len() + n, 0);
     }
 
-    /// `n` bytes of text, cut between characters so that a zero byte ends it.
+    /// `n` bytes of text, truncated at a character boundary so that a zero byte ends it.
     pub fn text(&mut self, s: &str, n: usize) {
         let keep = (0..n.min(s.len() + 1)).rev().find(|i| s.is_char_boundary(*i)).unwrap_or(0);
         self.bytes(&s.as_bytes()[..keep]);
         self.zeros(n - keep);
     }
 
-    /// Position, to be given to [`Writer::pad8`] or [`Writer::set_len`].
+    /// Position for [`Writer::pad8`] or [`Writer::set_len`].
     #[inline]
     pub fn mark(&self) -> usize {
         self.buf.len()
@@ -274,8 +272,8 @@ impl Writer {
         self.buf[at..at + 2].copy_from_slice(&v.to_be_bytes());
     }
 
-    /// Writes one entry of a multipart message. When it does not fit, the message so far is ended with the flag for more,
-    /// and a new one with the same headers begins. An entry that fits into no message at all is left out.
+    /// Writes one entry of a multipart message. If it does not fit, ends the message with the flag for more,
+    /// and starts a new one with the same headers. Omits an entry that fits into no message.
     pub fn entry(&mut self, write: impl FnOnce(&mut Writer)) {
         let start = self.buf.len();
         write(self);
@@ -296,7 +294,7 @@ impl Writer {
         self.message_start = start;
     }
 
-    /// Sets the length of the last message; an over-long one is `Err`.
+    /// Sets the length of the last message; `Err` if it is too long.
     pub fn finish(mut self, more: bool) -> Res<Vec<u8>> {
         let len = self.buf.len() - self.message_start;
         if len > MAX_MESSAGE_BYTES {

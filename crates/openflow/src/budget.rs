@@ -1,12 +1,13 @@
-//! Memory that several connections share: one bound over all of them.
+//! Memory shared by several connections: one bound over all of them.
 //!
-//! Each holder has a [`Share`] and asks before it takes memory. The last eighth is for what is under way: from there on
-//! ([`Budget::is_short`]) nothing new is begun, and the owner of the connections ends the one that holds most.
+//! Each holder has a [`Share`] and reserves memory before use. The last eighth is for work in progress:
+//! beyond it ([`Budget::is_short`]) no new work begins, and the owner of the connections closes the one that
+//! holds most.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A bound, and how much of it is used.
+/// A memory bound and its usage.
 #[derive(Debug)]
 pub struct Budget {
     limit_bytes: usize,
@@ -14,7 +15,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// With nothing used.
+    /// Creates an unused budget.
     pub fn new(limit_bytes: usize) -> Arc<Budget> {
         Arc::new(Budget { limit_bytes, used_bytes: AtomicUsize::new(0) })
     }
@@ -24,17 +25,17 @@ impl Budget {
         self.limit_bytes
     }
 
-    /// How much of it is used.
+    /// Bytes in use.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether only what is under way may take more.
+    /// Whether only work in progress may take more.
     pub fn is_short(&self) -> bool {
         self.used_bytes() > self.limit_bytes - self.limit_bytes / 8
     }
 
-    /// Whether so many connections use it that each is to hold little.
+    /// Whether so much is in use that each connection should hold little.
     pub fn is_half_used(&self) -> bool {
         self.used_bytes() > self.limit_bytes / 2
     }
@@ -43,9 +44,9 @@ impl Budget {
 /// The budgets of connections.
 #[derive(Clone, Debug)]
 pub struct Budgets {
-    /// Of what came and is not carried out.
+    /// For received, pending input.
     pub input: Arc<Budget>,
-    /// Of what was made and is not sent.
+    /// For output not sent yet.
     pub output: Arc<Budget>,
 }
 
@@ -55,13 +56,13 @@ impl Budgets {
         Budgets { input: Budget::new(input_bytes), output: Budget::new(output_bytes) }
     }
 
-    /// For one connection, which its own bounds keep small.
+    /// For one connection, limited by its own bounds.
     pub fn unbounded() -> Budgets {
         Budgets::new(usize::MAX, usize::MAX)
     }
 }
 
-/// How much of a budget one holder has; given back when it goes.
+/// One holder's part of a budget; dropping it releases the memory.
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<Budget>,
@@ -79,12 +80,12 @@ impl Share {
         &self.budget
     }
 
-    /// What it has.
+    /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes more; `false`, and nothing is taken, where the bound would be passed.
+    /// Reserves more; `false`, without effect, if that would exceed the bound.
     #[must_use]
     pub fn try_grow(&mut self, bytes: usize) -> bool {
         let taken = self.budget.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
@@ -96,7 +97,7 @@ impl Share {
         taken.is_ok()
     }
 
-    /// Holds this much from now on. More only where another share of the budget gave it up.
+    /// Sets the held amount. An increase must have been released by another share of the budget.
     pub fn set(&mut self, bytes: usize) {
         self.budget.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.budget.used_bytes.fetch_sub(std::mem::replace(&mut self.bytes, bytes), Ordering::Relaxed);

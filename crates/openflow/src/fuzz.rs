@@ -1,6 +1,6 @@
-//! Entry points for fuzzing: each takes any bytes and panics only when a law of the codec is broken.
+//! Fuzz targets: any bytes in; a panic only if an invariant of the codec is violated.
 //!
-//! Inputs that once broke one are kept in `corpus/` and replayed by the tests.
+//! `corpus/` has inputs that once violated one; the tests replay them.
 
 use crate::codec::{HEADER_BYTES, decode_with, encode_with};
 use crate::match10;
@@ -12,7 +12,7 @@ use ofp_wire::Version;
 use ofp_wire::nxm::{self, Unknown};
 use ofp_wire::{Options, Reader, Writer};
 
-/// Splits what an encoder wrote into messages.
+/// Splits an encoder's output into messages.
 pub fn split_frames(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut frames = Vec::new();
     while bytes.len() >= HEADER_BYTES {
@@ -27,20 +27,20 @@ pub fn split_frames(mut bytes: &[u8]) -> Vec<&[u8]> {
     frames
 }
 
-/// Decodes a message. What decodes also encodes (unless it has grown too long), what was encoded decodes, and from then on
-/// nothing changes.
+/// Decodes a message. A decoded message encodes (unless too long), the encoding decodes, and further rounds
+/// change nothing.
 pub fn decode_message(bytes: &[u8]) {
     for table_id_in_command in [false, true] {
         let options = Options { table_id_in_command };
         let Ok((version, xid, message)) = decode_with(bytes, options) else { continue };
-        let Some(second) = through(&message, version, xid, options) else { continue };
-        let Some(third) = through(&second, version, xid, options) else { continue };
+        let Some(second) = round_trip(&message, version, xid, options) else { continue };
+        let Some(third) = round_trip(&second, version, xid, options) else { continue };
         assert_eq!(second, third, "encoding is not stable");
     }
 }
 
-/// Encodes and decodes; `None` when it does not fit into one message.
-fn through(message: &Message, version: Version, xid: u32, options: Options) -> Option<Message> {
+/// Encodes and decodes; `None` if it exceeds one message.
+fn round_trip(message: &Message, version: Version, xid: u32, options: Options) -> Option<Message> {
     let bytes = encode_with(message, version, xid, options).ok()?;
     let frames = split_frames(&bytes);
     let [frame] = frames[..] else { return None };
@@ -50,9 +50,9 @@ fn through(message: &Message, version: Version, xid: u32, options: Options) -> O
     }
 }
 
-/// The match as a version's fields tell it: from OpenFlow 1.2 on, "no tag" leaves the priority out, which such packets do
-/// not have.
-fn told_in(version: Version, mut m: Match) -> Match {
+/// The match in the fields of a version: from OpenFlow 1.2 on, "no tag" excludes the priority, which such
+/// packets lack.
+fn in_version(version: Version, mut m: Match) -> Match {
     let (tci, mask) = m.get(FieldId::VlanTci);
     if version >= Version::V12 && tci == 0 && mask == 0xffff {
         m.set_masked(FieldId::VlanTci, 0, 0x1fff);
@@ -60,7 +60,7 @@ fn told_in(version: Version, mut m: Match) -> Match {
     m
 }
 
-/// Reads a match in each form; what is read is written such that it reads the same.
+/// Decodes a match in each form; its encoding must decode equally.
 pub fn roundtrip_match(bytes: &[u8]) {
     for version in [Version::V10, Version::V13] {
         if let Ok(d) = nxm::read_entries(&mut Reader::new(bytes, version), Unknown::Refuse) {
@@ -69,7 +69,7 @@ pub fn roundtrip_match(bytes: &[u8]) {
             let back = nxm::read_entries(&mut Reader::new(&w.buf, version), Unknown::Refuse);
             let back =
                 back.unwrap_or_else(|e| panic!("what was written does not read: {e}: {:?}", d.matching));
-            assert_eq!(back.matching, told_in(version, d.matching));
+            assert_eq!(back.matching, in_version(version, d.matching));
         }
     }
     if let Ok(m) = match10::read(&mut Reader::new(bytes, Version::V10)) {
@@ -77,7 +77,7 @@ pub fn roundtrip_match(bytes: &[u8]) {
     }
 }
 
-/// Feeds a session in pieces: the first byte says how long they are. The pieces make no difference.
+/// Feeds a session in pieces, whose length is the first byte. The result must not depend on it.
 pub fn session(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_first() else { return };
     let hello = [1, 0, 0, 8, 0, 0, 0, 1];

@@ -1,15 +1,15 @@
-//! OpenFlow as bytes and as a conversation, without I/O: versions 1.0 and 1.3 with the Nicira and ONF extensions.
+//! OpenFlow codec and sessions, without I/O: versions 1.0 and 1.3 with the Nicira and ONF extensions.
 //!
 //! - [`decode`] and [`encode`]: a whole message from and to bytes. [`Message`] is the same for all versions.
-//! - [`ErrorKind`], [`OfError`]: what is wrong with a message, by the standard's name, and its numbers in each version.
+//! - [`ErrorKind`], [`OfError`]: errors by their standard names, and their numbers in each version.
 //! - [`session`]: one connection: framing, negotiation, keepalive, bounded output.
-//! - [`reconnect`]: when a client connects again.
-//! - [`fuzz`]: entry points that take any bytes.
+//! - [`reconnect`]: reconnection of a client.
+//! - [`fuzz`]: fuzz targets.
 //!
-//! The same code serves a switch and a controller: requests and replies both decode and encode. Nothing here reads a clock or
-//! a socket, keeps rules, or knows what a message does.
+//! The same code serves switch and controller: requests and replies both decode and encode. Nothing here
+//! reads a clock or a socket, keeps rules, or interprets messages.
 #![forbid(unsafe_code)]
-// Tests match on what they are about.
+// Tests match on one variant.
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod budget;

@@ -1,7 +1,7 @@
 //! The fixed match structure of OpenFlow 1.0 (§5.2.3 "Flow Match Structures"), both ways.
 //!
-//! Decoding normalises as OVS does: what cannot count, because what it needs is not matched, is a wildcard. Encoding
-//! writes what the structure can tell; [`fits`] says whether that is all.
+//! Decoding normalises like OVS: a field without its matched prerequisites becomes a wildcard. Encoding drops
+//! what the structure cannot represent; [`fits`] detects that.
 
 use flow::fields::FieldId;
 use flow::{Match, OfPort, VlanTag};
@@ -20,12 +20,12 @@ const NW_SRC_SHIFT: u32 = 8;
 const NW_DST_SHIFT: u32 = 14;
 const DL_VLAN_PCP: u32 = 1 << 20;
 const NW_TOS: u32 = 1 << 21;
-/// All bits that say what is a wildcard.
+/// All wildcard bits.
 const WILDCARDS: u32 = (1 << 22) - 1;
 /// `dl_vlan` that matches packets without a tag.
 const VLAN_NONE: u16 = 0xffff;
 
-/// Whether the match that stands next has no wildcard (`OFPFW_ALL`).
+/// Whether the next match has no wildcard (`OFPFW_ALL`).
 pub(crate) fn is_exact(r: &Reader<'_>) -> Res<bool> {
     Ok(r.clone().u32()? & WILDCARDS == 0)
 }
@@ -67,7 +67,7 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Res<Match> {
         put(on(TP_DST), dst, tp_dst.into(), dst.full_mask());
     }
     if is_icmp(&m) {
-        // A type or code beyond 8 bits keeps all 16, and so matches no packet, as in OVS.
+        // A type or code above 8 bits keeps all 16, and so matches no packet, as in OVS.
         let halves = [(TP_SRC, FieldId::TcpSrc, tp_src), (TP_DST, FieldId::TcpDst, tp_dst)];
         for (_, field, value) in halves.into_iter().filter(|(bit, _, value)| on(*bit) && *value > 0xff) {
             m.set_masked(field, value.into(), field.full_mask());
@@ -88,12 +88,12 @@ const L4_FIELDS: [(FieldId, FieldId); 5] = [
     (FieldId::Icmpv6Type, FieldId::Icmpv6Code),
 ];
 
-/// The mask that leaves out as many low bits as the six-bit wildcard says.
+/// The mask for a six-bit count of wildcarded low bits.
 fn prefix(wild_bits: u32) -> u32 {
     u32::MAX.checked_shl(wild_bits & 63).unwrap_or(0)
 }
 
-/// TCI and mask of the VLAN part; `_on` say what is matched.
+/// TCI and mask of the VLAN part; `_on`: the part is matched.
 fn vlan(vid_on: bool, vid: u16, pcp_on: bool, pcp: u8) -> (u16, u16) {
     let pcp_bits = (u16::from(pcp) & 7) << 13;
     match (vid_on, pcp_on) {
@@ -157,7 +157,7 @@ fn put_vlan(tci: u16, mask: u16, need: &mut impl FnMut(bool, u32)) -> (u16, u8) 
     (if mask & 0xfff == 0xfff { tci & 0xfff } else { 0 }, if mask & 0xe000 == 0xe000 { pcp } else { 0 })
 }
 
-/// Whether the structure can tell all of the match.
+/// Whether the structure can represent the whole match.
 pub fn fits(m: &Match) -> bool {
     let mut w = Writer::new(ofp_wire::Version::V10);
     put(&mut w, m);

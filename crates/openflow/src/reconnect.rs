@@ -1,8 +1,9 @@
-//! When a client connects, probes and gives up: a pure state machine in the caller's time.
+//! Reconnection, probes and back-off of a client: a pure state machine in the caller's time.
 //!
-//! Used for connections to controllers and to OVSDB servers. The caller does what [`Reconnect::run`] says and reports what
-//! became of it. Back-off doubles from [`MIN_BACKOFF_MS`] to the maximum with each failure, and starts anew after a connection
-//! that was in use for at least as long as the last back-off. It has no randomness and no I/O.
+//! Used for connections to controllers and to OVSDB servers. The caller executes the result of
+//! [`Reconnect::run`] and reports the outcome. Back-off doubles from [`MIN_BACKOFF_MS`] to the maximum with
+//! each failure, and resets after a connection that was in use for at least as long as the last back-off. It
+//! has no randomness and no I/O.
 
 /// First back-off.
 pub const MIN_BACKOFF_MS: u64 = 1_000;
@@ -11,7 +12,7 @@ pub const DEFAULT_MAX_BACKOFF_MS: u64 = 8_000;
 /// Probe interval unless set otherwise.
 pub const DEFAULT_PROBE_INTERVAL_MS: u64 = 5_000;
 
-/// Where the connection stands.
+/// State of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Not wanted.
@@ -22,12 +23,12 @@ pub enum State {
     Connecting,
     /// Up, with activity.
     Active,
-    /// Up, silent: a probe has been sent.
+    /// Up, but silent: a probe was sent.
     Idle,
 }
 
 impl State {
-    /// As status columns and logs have it.
+    /// The name in status columns and logs.
     pub fn name(self) -> &'static str {
         match self {
             State::Void => "VOID",
@@ -39,12 +40,12 @@ impl State {
     }
 }
 
-/// What the caller shall do.
+/// An action for the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Begin an attempt to connect, and report [`Reconnect::connecting`].
+    /// Start to connect, and report [`Reconnect::connecting`].
     Connect,
-    /// Close the connection or break off the attempt, and report [`Reconnect::disconnected`].
+    /// Close the connection or abort the attempt, and report [`Reconnect::disconnected`].
     Disconnect,
     /// Send something that the peer answers.
     Probe,
@@ -66,7 +67,7 @@ pub struct Reconnect {
 }
 
 impl Reconnect {
-    /// A client that wants nothing yet.
+    /// Creates a disabled client.
     pub fn new(now_ms: u64) -> Reconnect {
         Reconnect {
             state: State::Void,
@@ -87,7 +88,7 @@ impl Reconnect {
         self.backoff_ms = self.backoff_ms.min(self.max_backoff_ms);
     }
 
-    /// Sets after how much silence to probe; 0 never does, otherwise at least a second.
+    /// Sets the silence before a probe; 0 disables probes, otherwise at least a second.
     pub fn set_probe_interval_ms(&mut self, ms: u64) {
         self.probe_interval_ms = if ms == 0 { 0 } else { ms.max(1_000) };
     }
@@ -97,7 +98,7 @@ impl Reconnect {
         self.tries_left = tries;
     }
 
-    /// Where the connection stands.
+    /// The state.
     pub fn state(&self) -> State {
         self.state
     }
@@ -107,7 +108,7 @@ impl Reconnect {
         matches!(self.state, State::Active | State::Idle)
     }
 
-    /// How long the state has lasted.
+    /// Time since the last state change.
     pub fn state_age_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.since_ms)
     }
@@ -117,12 +118,12 @@ impl Reconnect {
         self.backoff_ms
     }
 
-    /// When it last came up.
+    /// Time of the last connection.
     pub fn last_connected_ms(&self) -> Option<u64> {
         self.last_connected_ms
     }
 
-    /// When it last went down.
+    /// Time of the last disconnection.
     pub fn last_disconnected_ms(&self) -> Option<u64> {
         self.last_disconnected_ms
     }
@@ -132,7 +133,7 @@ impl Reconnect {
         self.since_ms = now_ms;
     }
 
-    /// Wants a connection, at once when there is none.
+    /// Enables the client; it connects at once if disconnected.
     pub fn enable(&mut self, now_ms: u64) {
         if self.state == State::Void && self.may_try() {
             self.backoff_ms = 0;
@@ -140,7 +141,7 @@ impl Reconnect {
         }
     }
 
-    /// Wants none; the caller closes what there is.
+    /// Disables the client; the caller closes any connection.
     pub fn disable(&mut self, now_ms: u64) {
         if self.state != State::Void {
             self.enter(State::Void, now_ms);
@@ -151,7 +152,7 @@ impl Reconnect {
         self.tries_left != Some(0)
     }
 
-    /// An attempt has begun.
+    /// An attempt began.
     pub fn connecting(&mut self, now_ms: u64) {
         if self.state == State::Backoff {
             if let Some(n) = &mut self.tries_left {
@@ -178,7 +179,7 @@ impl Reconnect {
         self.last_activity_ms = now_ms;
     }
 
-    /// The connection is gone, or the attempt failed.
+    /// The connection was lost, or the attempt failed.
     pub fn disconnected(&mut self, now_ms: u64) {
         if matches!(self.state, State::Void | State::Backoff) {
             return;
@@ -201,7 +202,7 @@ impl Reconnect {
         self.enter(State::Backoff, now_ms);
     }
 
-    /// When [`Reconnect::run`] has something to do.
+    /// Time of the next call of [`Reconnect::run`].
     pub fn next_wakeup_ms(&self) -> Option<u64> {
         match self.state {
             State::Void => None,
@@ -215,7 +216,7 @@ impl Reconnect {
         }
     }
 
-    /// What to do now.
+    /// The action due now.
     pub fn run(&mut self, now_ms: u64) -> Option<Action> {
         if now_ms < self.next_wakeup_ms()? {
             return None;

@@ -1,14 +1,16 @@
 //! One OpenFlow connection, either side, without I/O: framing, negotiation of the version, keepalive, output.
 //!
-//! The caller hands in bytes received and the time, and takes bytes to send. The session answers echo requests and messages that
-//! cannot be decoded by itself, and hands on everything else: all at once ([`Session::input`]), or one by one as the caller is
-//! ready for it ([`Session::push_input`], [`Session::next_event`]). Bounds: a caller of the first keeps at most one partial
-//! message of the input, one of the second what it hands in; output beyond [`Config::max_output_bytes`] is refused, and ends
-//! the session when it is the session's own. A caller that stops reading while [`Session::wants_input`] is false never gets
-//! there. A tap ([`Session::set_tap`]) has a bound of its own, [`TAP_BYTES`]. Sessions that were given [`Budgets`] share these as
-//! well: a message that passes the one for output is not kept, and the session ends where the message was its own.
+//! The caller hands in received bytes and the time, and takes bytes to send. The session itself answers echo
+//! requests and undecodable messages, and passes on all others: all at once ([`Session::input`]), or one by
+//! one ([`Session::push_input`], [`Session::next_event`]).
 //!
-//! It does not connect, and knows nothing of roles or of what messages do. Sources: OpenFlow 1.3 §6.3, §7.5.
+//! Bounds: with the former the session keeps at most one partial message of input, with the latter all input
+//! handed in. Output beyond [`Config::max_output_bytes`] is rejected, and ends the session if it is the
+//! session's own. A caller that stops reading while [`Session::wants_input`] is false never reaches that. A
+//! tap ([`Session::set_tap`]) has its own bound, [`TAP_BYTES`]. Sessions with [`Budgets`] share these as
+//! well: a message beyond the output budget is dropped, and ends the session if it is the session's own.
+//!
+//! It does not connect, and does not interpret roles or messages. Sources: OpenFlow 1.3 §6.3, §7.5.
 
 use crate::budget::{Budgets, Share};
 use crate::codec::{HEADER_BYTES, decode_with, encode_with};
@@ -19,9 +21,9 @@ use ofp_wire::{ErrorBody, ErrorCode, ErrorKind, OfError};
 use ofp_wire::{Version, VersionSet};
 use std::fmt;
 
-/// A buffer that is empty keeps no more than this.
+/// Maximum capacity kept by an empty buffer.
 const SPARE_BYTES: usize = 16 << 10;
-/// How many bytes a tap may hold before it is read: one that is not is lost.
+/// Maximum unread bytes of a tap; beyond, it is lost.
 pub const TAP_BYTES: usize = 4 << 20;
 
 const OFPT_HELLO: u8 = 0;
@@ -29,14 +31,15 @@ const OFPT_ERROR: u8 = 1;
 const OFPT_ECHO_REQUEST: u8 = 2;
 const OFPT_ECHO_REPLY: u8 = 3;
 
-/// How a session behaves.
+/// Configuration of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Versions to offer.
     pub versions: VersionSet,
-    /// Ask for a sign of life after so long without any; 0 never asks. Without an answer for as long again, it ends.
+    /// Sends an echo request after this much silence; 0 disables it. Without any input for as long again, the
+    /// session ends.
     pub probe_interval_ms: u64,
-    /// How long to wait for the peer's hello.
+    /// Timeout of the peer's hello.
     pub hello_timeout_ms: u64,
     /// Bytes of output that may wait.
     pub max_output_bytes: usize,
@@ -53,7 +56,7 @@ impl Default for Config {
     }
 }
 
-/// Why a session is over.
+/// Reason for the end of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CloseReason {
     /// The peer speaks no version that we do.
@@ -64,22 +67,22 @@ pub enum CloseReason {
         /// Theirs.
         theirs: VersionSet,
     },
-    /// The peer refused our hello.
+    /// The peer rejected our hello.
     #[error("the peer refused our hello: {0}")]
     HelloRefused(ErrorCode),
-    /// Something other than a hello came first.
+    /// The first message was not a hello.
     #[error("the first message was of type {0}, not a hello")]
     NoHello(u8),
-    /// A header says less than its own length.
+    /// The length in a header is below that of the header.
     #[error("a header gives a message length of {0} bytes, less than a header has: not OpenFlow")]
     BadLength(u16),
-    /// The peer's hello did not come in time.
+    /// The peer's hello did not arrive in time.
     #[error("no hello from the peer in time")]
     HelloTimeout,
     /// The peer does not answer.
     #[error("no answer to an echo request: connection idle")]
     ProbeTimeout,
-    /// The peer does not read what it asked for.
+    /// The peer does not read its replies.
     #[error("the peer does not read its answers: too much output waits")]
     OutputOverflow,
     /// All connections together hold too much.
@@ -88,13 +91,13 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// Whether it ends at once: nothing is gained by waiting until its output is sent.
+    /// Whether to close at once, without waiting for the output to be sent.
     pub fn is_for_memory(self) -> bool {
         matches!(self, CloseReason::OutputOverflow | CloseReason::MemoryShort)
     }
 }
 
-/// What a session tells its owner.
+/// An event for the session's owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The version is agreed.
@@ -108,13 +111,13 @@ pub enum Event {
         /// All its bytes.
         frame: Box<[u8]>,
     },
-    /// A message could not be decoded; the peer has been told.
+    /// A message could not be decoded; the peer was sent an error.
     Refused(OfError),
-    /// The session is over. What still is in the output should be sent before closing.
+    /// The session ended. Send the remaining output before closing.
     Closed(CloseReason),
 }
 
-/// Why a message was not sent.
+/// Reason for not sending a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SendError {
     /// No version is agreed yet, or the session is over.
@@ -123,13 +126,13 @@ pub enum SendError {
     /// The output is full.
     #[error("{waiting_bytes} bytes of output wait already")]
     Full {
-        /// How much waits.
+        /// Bytes waiting.
         waiting_bytes: usize,
     },
     /// All connections together hold too much.
     #[error("memory for the output of all connections is short")]
     Short,
-    /// The version has no such message, or it is too long.
+    /// The version lacks the message, or it is too long.
     #[error("the message cannot be encoded: {0}")]
     Unencodable(ErrorKind),
 }
@@ -147,23 +150,23 @@ pub struct Session {
     config: Config,
     state: State,
     options: Options,
-    /// Input that has not been worked on.
+    /// Pending input.
     pending: Vec<u8>,
-    /// How much of `pending` has.
+    /// Processed bytes of `pending`.
     done: usize,
-    /// Copies of all messages in both directions, when somebody wants them; `None` inside: too many were not read.
+    /// Copies of all messages in both directions, if enabled; `None` inside: too many unread bytes.
     tap: Option<Option<Vec<u8>>>,
     output: Vec<u8>,
-    /// How much of `output` has been taken.
+    /// Bytes of `output` already sent.
     taken: usize,
     next_xid: u32,
     last_input_ms: u64,
     probe_sent_ms: Option<u64>,
-    /// What `pending` holds.
+    /// Accounts for `pending`.
     input_share: Share,
-    /// What `output` and `tap` hold.
+    /// Accounts for `output` and `tap`.
     output_share: Share,
-    /// A message of its own did not fit.
+    /// The session's own message did not fit.
     short: bool,
 }
 
@@ -183,7 +186,7 @@ impl Session {
         Session::sharing(config, now_ms, &Budgets::unbounded())
     }
 
-    /// A new connection that shares bounds of memory with others.
+    /// A new connection with shared memory bounds.
     pub fn sharing(config: Config, now_ms: u64, budgets: &Budgets) -> Session {
         let mut s = Session {
             config,
@@ -241,7 +244,7 @@ impl Session {
         &self.output[self.taken..]
     }
 
-    /// Takes `n` bytes off the output, which have been sent.
+    /// Removes `n` sent bytes from the output.
     pub fn consume_output(&mut self, n: usize) {
         self.taken = self.taken.saturating_add(n).min(self.output.len());
         if self.taken > self.output.len() / 2 {
@@ -252,12 +255,12 @@ impl Session {
         self.count_output();
     }
 
-    /// Of the bound of input that it shares, what it holds, and whether the bound leaves room for so much more.
+    /// Its share of the input budget.
     pub fn input_share(&self) -> &Share {
         &self.input_share
     }
 
-    /// Of the bound of output that it shares, what it holds.
+    /// Its share of the output budget.
     pub fn output_share(&self) -> &Share {
         &self.output_share
     }
@@ -267,7 +270,7 @@ impl Session {
         self.output_share.set(self.output.len() + tap);
     }
 
-    /// Adds a whole message to the output, if there is memory for it.
+    /// Appends a whole message to the output, if there is memory for it.
     fn append(&mut self, bytes: &[u8]) -> bool {
         if !self.output_share.try_grow(bytes.len()) {
             return false;
@@ -276,7 +279,7 @@ impl Session {
         true
     }
 
-    /// Adds one of its own: the session ends without it.
+    /// Appends the session's own message; ends the session on failure.
     fn append_own(&mut self, bytes: &[u8]) {
         match self.append(bytes) {
             true => self.copy(bytes),
@@ -284,7 +287,7 @@ impl Session {
         }
     }
 
-    /// Whether there is room for the answers to more input. While not, leave it in the socket.
+    /// Whether there is room for replies to more input. If not, leave it in the socket.
     pub fn wants_input(&self) -> bool {
         !self.is_over() && self.output().len() < self.config.max_output_bytes / 2
     }
@@ -296,7 +299,7 @@ impl Session {
         Ok(xid)
     }
 
-    /// Sends a message in a transaction, such as an answer. How many bytes of output wait then.
+    /// Sends a message with a transaction id, such as a reply. Returns the bytes of output waiting.
     pub fn send_with_xid(&mut self, message: &Message, xid: u32) -> Result<usize, SendError> {
         let State::Up(version) = self.state else { return Err(SendError::NotConnected) };
         let waiting_bytes = self.output().len();
@@ -312,7 +315,7 @@ impl Session {
         Ok(self.output().len())
     }
 
-    /// Answers a message with an error. `request` is the refused message as it came, or its beginning.
+    /// Replies to a message with an error. `request` is the rejected message, or its beginning.
     pub fn send_error(&mut self, kind: ErrorKind, request: &[u8]) -> Result<usize, SendError> {
         let e = OfError::about(kind, request);
         self.send_with_xid(&Message::Error(e.to_body()), e.xid)
@@ -324,14 +327,14 @@ impl Session {
         }
     }
 
-    /// Writes a message of the session's own.
+    /// Appends the session's own message.
     fn put(&mut self, version: Version, xid: u32, message: &Message) {
         if let Ok(bytes) = encode_with(message, version, xid, self.options) {
             self.append_own(&bytes);
         }
     }
 
-    /// Sends messages that are encoded already, such as copies of another session's; refused when the output is full.
+    /// Sends already encoded messages, such as copies of another session's; fails if the output is full.
     pub fn send_copies(&mut self, frames: &[u8]) -> Result<(), SendError> {
         let State::Up(_) = self.state else { return Err(SendError::NotConnected) };
         let waiting_bytes = self.output().len();
@@ -341,7 +344,7 @@ impl Session {
         if self.append(frames) { Ok(()) } else { Err(SendError::Short) }
     }
 
-    /// Begins or ends to keep copies of all messages in both directions.
+    /// Starts or stops copying all messages in both directions.
     pub fn set_tap(&mut self, on: bool) {
         self.tap = match (on, self.tap.take()) {
             (true, None) => Some(Some(Vec::new())),
@@ -351,7 +354,8 @@ impl Session {
         self.count_output();
     }
 
-    /// The copies since the last time, whole messages; `None`: more than [`TAP_BYTES`] came and are lost. Empty without a tap.
+    /// The copies since the last call, whole messages; `None`: more than [`TAP_BYTES`] accumulated and are
+    /// lost. Empty without a tap.
     pub fn take_tap(&mut self) -> Option<Vec<u8>> {
         let copies = match &mut self.tap {
             Some(tap) => tap.replace(Vec::new()),
@@ -376,13 +380,13 @@ impl Session {
         }
     }
 
-    /// Takes bytes that came, and all that follows from them.
+    /// Processes received bytes; returns all resulting events.
     pub fn input(&mut self, bytes: &[u8], now_ms: u64) -> Vec<Event> {
         self.push_input(bytes, now_ms);
         std::iter::from_fn(|| self.next_event()).collect()
     }
 
-    /// Takes bytes that came; [`Session::next_event`] works on them.
+    /// Queues received bytes for [`Session::next_event`].
     pub fn push_input(&mut self, bytes: &[u8], now_ms: u64) {
         if self.is_over() || bytes.is_empty() {
             return;
@@ -394,7 +398,7 @@ impl Session {
         self.input_share.set(self.pending.len());
     }
 
-    /// What was worked on makes room once it is more than what is left, so that a byte moves but a few times.
+    /// Compacts the buffer once the processed part exceeds the rest, so a byte moves only a few times.
     fn make_room(&mut self) {
         if self.done > self.pending.len() / 2 {
             self.pending.drain(..self.done);
@@ -416,7 +420,7 @@ impl Session {
         !self.is_over() && pending.get(..HEADER_BYTES).is_some_and(|head| len(head) <= pending.len())
     }
 
-    /// Works on the input until there is something to tell; `None` when more input is needed for that.
+    /// Processes input up to the next event; `None` if that needs more input.
     pub fn next_event(&mut self) -> Option<Event> {
         let event = self.find_event();
         if event.is_none() {
@@ -447,13 +451,13 @@ impl Session {
         None
     }
 
-    /// Length that the header gives; the end of the session when it cannot be.
+    /// The length in the header; ends the session if it is invalid.
     fn frame_len(&mut self, head: &[u8; HEADER_BYTES]) -> Result<usize, Event> {
         let len = u16::from_be_bytes([head[2], head[3]]);
         if usize::from(len) < HEADER_BYTES {
             return Err(self.close(CloseReason::BadLength(len)));
         }
-        // What does not begin like OpenFlow is not waited for.
+        // Does not wait for the rest of a message that is not OpenFlow.
         if matches!(self.state, State::AwaitHello { .. }) && !matches!(head[1], OFPT_HELLO | OFPT_ERROR) {
             return Err(self.refuse_first(head));
         }
@@ -467,7 +471,7 @@ impl Session {
         Event::Closed(reason)
     }
 
-    /// Takes one whole message.
+    /// Processes one whole message.
     fn frame(&mut self, frame: Box<[u8]>) -> Option<Event> {
         self.copy(&frame);
         match self.state {
@@ -499,7 +503,7 @@ impl Session {
         }
     }
 
-    /// Ends a session whose first message is no hello; `message` is its beginning.
+    /// Ends a session whose first message is not a hello; `message` is its beginning.
     fn refuse_first(&mut self, message: &[u8]) -> Event {
         let e = OfError::about(ErrorKind::BrcBadType, message);
         self.put(self.highest(), e.xid, &Message::Error(e.to_body()));
@@ -522,7 +526,7 @@ impl Session {
                 Some(Event::Message { xid, message: Box::new(message), frame })
             }
             Err(e) => {
-                // Never an error about what itself answers, or two peers would answer each other for ever.
+                // No error in reply to a reply, or two peers would answer each other forever.
                 if ty != OFPT_ERROR && ty != OFPT_HELLO && ty != OFPT_ECHO_REPLY {
                     self.put(version, e.xid, &Message::Error(e.to_body()));
                 }
@@ -531,8 +535,8 @@ impl Session {
         }
     }
 
-    /// Takes a message of another version than agreed. An echo is answered in its own version, whatever that is. Anything
-    /// else is refused, in its version where that exists and else in OpenFlow 1.0, as OVS does.
+    /// Handles a message of a version other than agreed. An echo is answered in its own version, whatever
+    /// that is. Others get an error, in their version if it exists, else in OpenFlow 1.0, as in OVS.
     fn other_version(&mut self, frame: &[u8]) -> Option<Event> {
         let (got, ty) = (Version(frame[0]), frame[1]);
         match ty {
@@ -552,7 +556,7 @@ impl Session {
         }
     }
 
-    /// Takes the time: asks for a sign of life, or ends a session that gives none.
+    /// Advances the time: sends an echo request, or ends a silent session.
     pub fn tick(&mut self, now_ms: u64) -> Vec<Event> {
         let mut events = Vec::new();
         if self.next_wakeup_ms().is_none_or(|at| now_ms < at) {
@@ -573,7 +577,7 @@ impl Session {
         events
     }
 
-    /// When [`Session::tick`] has something to do.
+    /// Time of the next call of [`Session::tick`].
     pub fn next_wakeup_ms(&self) -> Option<u64> {
         match self.state {
             State::AwaitHello { since_ms } => Some(since_ms.saturating_add(self.config.hello_timeout_ms)),
@@ -587,7 +591,7 @@ impl Session {
     }
 }
 
-/// Gives the memory of a buffer back that is far from full.
+/// Shrinks the capacity of a mostly empty buffer.
 fn trim(buffer: &mut Vec<u8>) {
     if buffer.capacity() > SPARE_BYTES && buffer.capacity() / 4 > buffer.len() {
         buffer.shrink_to(2 * buffer.len());

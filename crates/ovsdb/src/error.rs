@@ -1,5 +1,5 @@
-//! The `<error>` object of RFC 7047 section 4.1.3 as `ovsdb-server` writes it: a fixed `error` string that clients
-//! compare, `details` for people, and optionally `syntax`, the JSON that was wrong.
+//! The `<error>` object of RFC 7047 section 4.1.3 in `ovsdb-server`'s form: a fixed `error` string for
+//! clients, `details` for people, and optionally `syntax`, the offending JSON.
 
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ pub enum ErrorKind {
     Syntax,
     /// A column that the table lacks.
     UnknownColumn,
-    /// A database that is not served here.
+    /// An unknown database.
     UnknownDatabase,
     /// A condition's function that does not exist.
     UnknownFunction,
@@ -36,7 +36,7 @@ pub enum ErrorKind {
     TimedOut,
     /// An `abort` operation.
     Aborted,
-    /// An `assert` named a lock that the session does not own.
+    /// An `assert` on a lock that the session does not own.
     NotOwner,
     /// The database may not be written.
     NotAllowed,
@@ -76,11 +76,11 @@ impl ErrorKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {details}", kind.as_str())]
 pub struct OpError {
-    /// What clients compare.
+    /// Compared by clients.
     pub kind: ErrorKind,
-    /// What people read.
+    /// Read by people.
     pub details: String,
-    /// The JSON that was wrong, shortened to [`MAX_SYNTAX_BYTES`].
+    /// The offending JSON, shortened to [`MAX_SYNTAX_BYTES`].
     pub syntax: Option<String>,
 }
 

@@ -1,7 +1,7 @@
-//! Entry points for fuzzing: each takes any bytes, must not panic, and asserts what has to hold afterwards.
+//! Fuzz targets: each takes any bytes, must not panic, and asserts its postconditions.
 //!
-//! They run under a coverage-guided fuzzer, and on the files of `corpus/` in an ordinary test. A crash found becomes a
-//! file there.
+//! They run under a coverage-guided fuzzer, and on the files of `corpus/` in an ordinary test. Add each crash
+//! as a file there.
 
 use serde_json::Value;
 
@@ -13,8 +13,8 @@ use crate::schema::{DatabaseSchema, open_vswitch};
 use crate::server::{Server, ServerLimits, Time};
 use crate::value::SeededUuids;
 
-/// Any bytes as a client's stream: framing must not depend on how the bytes are cut, and a server and a client must
-/// survive them.
+/// A client's stream: framing must not depend on the split of the bytes, and server and client must survive
+/// them.
 pub fn fuzz_jsonrpc(bytes: &[u8]) {
     let limits = FramerLimits { bytes: 1 << 16, depth: 30, nodes: 1 << 12 };
     let whole = texts(limits, bytes.chunks(bytes.len().max(1)));
@@ -30,12 +30,12 @@ pub fn fuzz_jsonrpc(bytes: &[u8]) {
         server.session_output(session);
         server.session_close(session);
     }
-    // A refused stream is the expected end here; the client has nothing to check but that it survives.
+    // A rejected stream is expected here; the client only has to survive.
     let _refused = Client::new(ClientConfig::all(open_vswitch())).input(bytes).is_err();
 }
 
-/// Any bytes as what a server sends to a client that has its data already: the replica must survive them, and the client say
-/// so when it refuses.
+/// A server's stream to a client with data: the replica must survive it, and the client must report
+/// rejection.
 pub fn fuzz_client(bytes: &[u8]) {
     let mut server = small_server();
     let Ok(session) = server.session_open() else { return };
@@ -60,7 +60,7 @@ pub fn fuzz_client(bytes: &[u8]) {
     assert_eq!(before, 1);
     let refused = client.input(bytes).is_err();
     for row in client.replica().rows("Bridge") {
-        // Reading what is there must work, whatever came.
+        // Reading must work after any input.
         row.str("name");
         row.uuid_set("ports");
     }
@@ -86,13 +86,13 @@ fn texts<'a>(limits: FramerLimits, chunks: impl Iterator<Item = &'a [u8]>) -> Ve
 fn small_server() -> Server {
     let limits = ServerLimits { backlog_bytes: 1 << 20, ..ServerLimits::default() };
     let mut server = Server::new(Box::new(SeededUuids::new(1)), limits);
-    // A name taken twice is the only reason for a refusal.
+    // Only a duplicate name is rejected.
     let added = server.add_database(Database::new(open_vswitch()), true);
     assert!(added.is_ok());
     server
 }
 
-/// Any bytes as a database file: what is read must survive being written and read again.
+/// A database file: accepted contents must survive writing and reading.
 pub fn fuzz_log(bytes: &[u8]) {
     let Ok(loaded) = load(bytes, &mut SeededUuids::new(1)) else { return };
     assert!(loaded.good_len <= bytes.len());
@@ -103,8 +103,8 @@ pub fn fuzz_log(bytes: &[u8]) {
     }
 }
 
-/// Any bytes as lines of `transact` parameters for one database: each is followed by a check of the whole database,
-/// and the log of all of them must give the same contents.
+/// Lines of `transact` parameters for one database: each is followed by a check of the whole database, and
+/// the log of all of them must restore equal contents.
 pub fn fuzz_transact(bytes: &[u8]) {
     let mut server = small_server();
     let Ok(session) = server.session_open() else { return };
@@ -131,7 +131,7 @@ pub fn fuzz_transact(bytes: &[u8]) {
     }
 }
 
-/// Any bytes as a schema: one that is accepted must survive being printed.
+/// A schema: an accepted one must survive printing.
 pub fn fuzz_schema(bytes: &[u8]) {
     let Ok(json) = serde_json::from_slice::<Value>(bytes) else { return };
     if let Ok(schema) = DatabaseSchema::from_json(&json) {

@@ -1,5 +1,5 @@
-//! OVSDB, the database protocol of Open vSwitch (RFC 7047 and what `ovsdb-server` added to it): both sides of it,
-//! without I/O.
+//! OVSDB, the database protocol of Open vSwitch (RFC 7047 and the extensions of `ovsdb-server`): both sides
+//! of it, without I/O.
 //!
 //! - [`value`], [`schema`]: values, column types, the schemas `Open_vSwitch` and `_Server`.
 //! - [`db`]: the database in memory and its transactions.
@@ -7,14 +7,14 @@
 //! - [`jsonrpc`]: messages on a stream.
 //! - [`server`]: databases and sessions. [`client`]: a replica and transactions, over a connection or in one process
 //!   with the server.
-//! - [`fuzz`]: entry points for fuzzing. [`limits`]: every bound.
+//! - [`fuzz`]: fuzz targets. [`limits`]: every bound.
 //!
-//! Nothing here reads a clock, draws randomness, opens a file or a socket, or starts a thread: time comes with each
-//! call, UUIDs from a [`value::UuidSource`]. Every input may be hostile: it is answered with an error, never a
-//! panic, and takes memory within the bounds of [`limits`].
+//! Nothing here reads a clock, draws random numbers, opens a file or a socket, or starts a thread: time is an
+//! argument of each call, UUIDs come from a [`value::UuidSource`]. Input is untrusted: an invalid one causes
+//! an error, never a panic, and memory stays within [`limits`].
 //!
-//! Not here: clusters (RAFT), replication between servers, role-based access control, online schema conversion by a
-//! client (`convert`), which a switch's own database has no use for.
+//! Omitted, because a switch's own database does not use them: clusters (RAFT), replication between servers,
+//! role-based access control, online schema conversion by a client (`convert`).
 
 #![forbid(unsafe_code)]
 

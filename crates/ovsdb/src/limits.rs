@@ -1,55 +1,55 @@
 //! Every bound of this crate in one place.
 //!
-//! A bound that is reached is answered with an error that names it (or ends the session with a reason);
-//! nothing grows without one. Counts are per process unless the name says otherwise.
+//! Reaching a bound causes an error that names it (or ends the session with a reason); nothing grows without
+//! one. Counts are per process unless the name differs.
 
 /// Largest JSON text a server accepts from a client, bytes.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
-/// Largest JSON text a client accepts from a server, bytes: a whole database arrives as one reply.
+/// Maximum JSON text that a client accepts from a server, bytes: a whole database arrives as one reply.
 pub const MAX_REPLY_BYTES: usize = 512 << 20;
-/// Deepest nesting of arrays and objects in a message. Below `serde_json`'s own limit of 128.
+/// Maximum nesting of arrays and objects in a message. Below `serde_json`'s own limit of 128.
 pub const MAX_DEPTH: usize = 120;
-/// Most JSON values in one message: bounds memory, since a two-byte value costs dozens once parsed.
+/// Maximum JSON values in one message: bounds memory, since a two-byte value costs dozens once parsed.
 pub const MAX_NODES: usize = 4 << 20;
-/// Most sessions at once.
+/// Maximum concurrent sessions.
 pub const MAX_SESSIONS: usize = 1024;
-/// Of these, most that may come by the network: the rest is for local clients.
+/// Maximum of these over the network: the rest is reserved for local clients.
 pub const MAX_REMOTE_SESSIONS: usize = 768;
-/// Most monitors in one session.
+/// Maximum monitors in one session.
 pub const MAX_MONITORS: usize = 256;
-/// Most monitors of all sessions, beside [`MONITORS_GRANTED`] of each.
+/// Maximum monitors of all sessions, beyond [`MONITORS_GRANTED`] of each.
 pub const MAX_MONITORS_TOTAL: usize = 2048;
-/// Monitors that each session may have however many others have: what an IDL takes.
+/// Monitors guaranteed to each session: enough for an IDL.
 pub const MONITORS_GRANTED: usize = 2;
-/// Most clauses in the conditions of one monitored table.
+/// Maximum clauses in the conditions of one monitored table.
 pub const MAX_CLAUSES: usize = 65_536;
-/// Most locks that one session owns or waits for.
+/// Maximum locks that one session owns or waits for.
 pub const MAX_LOCKS: usize = 256;
-/// Most transactions of one session that wait for a `wait` operation to hold.
+/// Maximum pending transactions of one session with a `wait` operation.
 pub const MAX_PENDING_PER_SESSION: usize = 64;
-/// Most waiting transactions of all sessions.
+/// Maximum waiting transactions of all sessions.
 pub const MAX_PENDING: usize = 1024;
-/// Output bytes that one session may leave unread before it is cut off.
+/// Maximum unread output of one session, bytes; above it the session ends.
 pub const MAX_BACKLOG_BYTES: usize = 256 << 20;
-/// Input bytes that all sessions together may have sent without a whole message; above it the one with most is cut off.
+/// Maximum input of all sessions in partial messages, bytes; above it the session that holds most ends.
 pub const MAX_TOTAL_INPUT_BYTES: usize = 256 << 20;
-/// Output bytes that all sessions together may leave unread; above it the one with most is cut off.
+/// Maximum unread output of all sessions, bytes; above it the session that holds most ends.
 pub const MAX_TOTAL_OUTPUT_BYTES: usize = 512 << 20;
-/// A session that leaves more output than this unread is answered further when it has read.
+/// Above this much unread output, replies to a session pause.
 pub const BUSY_OUTPUT_BYTES: usize = 1 << 20;
-/// Requests of one session that are answered before others have their turn.
+/// Requests of one session served per turn.
 pub const REQUESTS_PER_TURN: usize = 64;
-/// Waiting transactions that are run again before others have their turn.
+/// Waiting transactions retried per turn.
 pub const WAITS_PER_TURN: usize = 16;
-/// Output that one turn makes, answers and updates of monitors together, bytes: some 20 ms. One message more may be under way.
+/// Output per turn, replies and monitor updates together, bytes: some 20 ms. One message may exceed it.
 pub const OUTPUT_PER_TURN_BYTES: usize = 2 << 20;
-/// Commits of which one session may have to be told yet; one that is further behind is cut off.
+/// Maximum commits not yet reported to a session; one further behind is closed.
 pub const MAX_COMMITS_BEHIND: usize = 4096;
-/// Longest part of an offending request that an error's `syntax` member repeats, bytes.
+/// Maximum part of an offending request in an error's `syntax` member, bytes.
 pub const MAX_SYNTAX_BYTES: usize = 1024;
-/// Most rows in a table whose schema sets no `maxRows`.
+/// Maximum rows in a table whose schema sets no `maxRows`.
 pub const MAX_ROWS: usize = 16 << 20;
-/// Most transactions that a client may have in flight.
+/// Maximum transactions of a client in flight.
 pub const MAX_IN_FLIGHT: usize = 1024;
-/// Longest line that opens a log record, bytes: `OVSDB JSON <length> <40 hexadecimal digits>`.
+/// Maximum header line of a log record, bytes: `OVSDB JSON <length> <40 hexadecimal digits>`.
 pub const MAX_LOG_HEADER_BYTES: usize = 128;

@@ -1,4 +1,4 @@
-//! Replays the corpus of the fuzz targets, and every file of it cut and with single bytes changed.
+//! Replays the corpus of the fuzz targets, and truncated and single-byte variants of each file.
 
 use std::fs;
 use std::path::Path;

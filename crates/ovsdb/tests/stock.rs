@@ -1,6 +1,6 @@
-//! Against the programs that everyone has: `ovs-vsctl`, `ovsdb-client`, `ovsdb-tool`, `ovsdb-server` and the Python
-//! library. Each test is skipped, and says so, where they are not installed. Sockets are unix sockets in a directory
-//! of the test's own.
+//! Interoperability with stock programs: `ovs-vsctl`, `ovsdb-client`, `ovsdb-tool`, `ovsdb-server` and the
+//! Python library. Each test skips itself, with a message, if they are not installed. Sockets are Unix
+//! sockets in a directory of the test.
 #![allow(clippy::disallowed_methods, reason = "a test that speaks with real programs does I/O")]
 
 mod backends;
@@ -90,7 +90,7 @@ fn ovs_vsctl_sees_no_difference() {
         };
         let (a, b) = (same_place(a, &ours), same_place(b, &stock));
         if !b.0 && b.1.contains("constraint violation") {
-            // The details are in each server's own words.
+            // Each server has its own details.
             assert!(!a.0 && a.1.contains("constraint violation"), "{line}: {a:?} {b:?}");
             continue;
         }
@@ -111,7 +111,7 @@ fn ovsdb_client_sees_no_difference() {
     }
     let both = |verb: &str, arguments: &[&str]| {
         let (a, b) = (ours.client(verb, arguments), stock.client(verb, arguments));
-        // The tables of a schema and the rows of a table have no order.
+        // Tables of a schema and rows of a table are unordered.
         let lines = |(ok, text): (bool, String)| {
             let mut lines: Vec<String> = without_uuids(&text).lines().map(str::to_string).collect();
             lines.sort();
@@ -157,7 +157,7 @@ fn ovsdb_client_monitors() {
         let file = ours.dir().join(verb);
         let output = fs::File::create(&file).unwrap();
         let mut child = ours.command("ovsdb-client").args(&arguments).stdout(output).spawn().unwrap();
-        // It may not have begun to watch at the first time, and writes when it likes.
+        // It may not have begun to monitor at first, and prints at any time.
         let deadline = Instant::now() + Duration::from_secs(9);
         let mut text = String::new();
         while !(text.contains(" insert watched") && text.contains(" delete")) {
@@ -170,7 +170,7 @@ fn ovsdb_client_monitors() {
     }
 }
 
-/// The same requests on both servers: errors must have the same kind, results the same contents.
+/// The same requests on both servers: errors must have the same kind, results equal contents.
 #[test]
 fn transactions_end_alike() {
     if !installed("ovsdb-server") {
@@ -231,8 +231,8 @@ fn we_read_their_file() {
         return;
     }
     let stock = Stock::empty(open_vswitch());
-    // Their reader and writer disagree about columns whose default is not empty: those lines would spoil their file
-    // for themselves.
+    // Its reader and writer disagree about columns with a non-empty default: those lines would corrupt its
+    // file.
     for line in VSCTL_SCRIPT.lines().filter(|line| !line.contains("NetFlow")) {
         stock.vsctl(line);
     }
@@ -268,7 +268,7 @@ fn an_older_database_is_converted() {
 }
 
 #[test]
-fn our_client_follows_a_stock_server() {
+fn our_client_replicates_a_stock_server() {
     if !installed("ovsdb-server") || !installed("ovs-vsctl") {
         return;
     }
@@ -392,7 +392,8 @@ impl Dice {
         json!(["uuid", format!("00000000-0000-4000-8000-00000000000{}", self.roll(6))])
     }
 
-    /// Tables share no UUIDs: theirs takes a reference to another table's row of the same UUID for one to itself.
+    /// Tables share no UUIDs: the stock server mistakes a reference to another table's row with the same UUID
+    /// for one to itself.
     fn uuid_in(&mut self, table: &str) -> Value {
         if table == "leaf" {
             return self.uuid()[1].clone();
@@ -504,7 +505,7 @@ fn random_schema() -> Arc<DatabaseSchema> {
     Arc::new(DatabaseSchema::from_json(&schema).unwrap())
 }
 
-/// Random transactions: both servers give the same results and hold the same rows, and so do both logs.
+/// Random transactions: both servers return equal results and hold equal rows, and so do both logs.
 #[test]
 fn random_transactions_end_alike() {
     if !installed("ovsdb-server") || !installed("ovsdb-tool") {
@@ -529,7 +530,7 @@ fn random_transactions_end_alike() {
             (a.ask_all("transact", json!(params)), b.ask_all("transact", json!(params)));
         notified += ua.len();
         assert_eq!(updates(&ua), updates(&ub), "round {round}: {}", json!(params));
-        // Which of several rows fails first is each server's own choice.
+        // The servers may report different failing rows.
         let alike = |reply: &Value| {
             comparable(reply)
                 .replace("domain error", "constraint violation")
@@ -543,8 +544,8 @@ fn random_transactions_end_alike() {
     assert!(notified > 150, "only {notified} updates");
     assert!(succeeded > 150, "only {succeeded} transactions succeeded: the test tests little");
     let expected = rows_in_order(&a.ask("transact", contents.clone())["result"]);
-    // Their tool reads our file. It may refuse theirs, for a difference that has more elements than its column may
-    // have; we read both.
+    // The stock tool reads our file. It may reject its own, for a difference with more elements than its
+    // column allows; we read both.
     let file = ours.dir().join("db");
     let (ok, text) = ours.run("ovsdb-tool", &["query", file.to_str().unwrap(), &contents.to_string()]);
     assert!(ok, "{text}");
@@ -576,7 +577,7 @@ fn monitors() -> [(&'static str, &'static str, Value); 4] {
     ]
 }
 
-/// Notifications in a form that does not depend on the order of monitors and members.
+/// Notifications in a form independent of the order of monitors and members.
 fn updates(notifications: &[Value]) -> Vec<String> {
     fn sorted(json: &Value) -> String {
         match json {
@@ -595,7 +596,7 @@ fn updates(notifications: &[Value]) -> Vec<String> {
     texts
 }
 
-/// The rows of two selects, sorted, with sorted members; UUIDs as they are.
+/// The rows of two selects, sorted, with sorted members; with original UUIDs.
 fn rows_in_order(reply: &Value) -> Vec<String> {
     let results = if reply.is_array() { reply } else { &reply["result"] };
     let mut rows = Vec::new();

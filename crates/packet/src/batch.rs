@@ -1,21 +1,21 @@
-//! A burst of packets: what one receive call brings and one transmit call takes.
+//! Bursts and batches of packets: of one receive call and of one transmit call.
 
 use crate::pool::{Packet, PacketPool};
 
-/// The most packets that pass the stages of the fast path together; as many are received at a time, unless something else is asked
-/// for.
+/// Packets that pass the stages of the fast path together; also the default maximum of a receive call.
 pub const BATCH_MAX_PACKETS: usize = 32;
-/// The most packets that one receive call brings, however many are asked for.
+/// Maximum packets of one receive call.
 pub const BURST_MAX_PACKETS: usize = 256;
 
-/// Packets in order of arrival. A receive burst holds at most [`BURST_MAX_PACKETS`]; a transmit batch may be longer.
+/// Packets in order of arrival. A receive burst holds at most [`BURST_MAX_PACKETS`]; a transmit batch may be
+/// longer.
 #[derive(Default, Debug)]
 pub struct PacketBatch {
     packets: Vec<Packet>,
 }
 
 impl PacketBatch {
-    /// An empty batch with room for a usual burst.
+    /// An empty batch with capacity for a usual burst.
     pub fn new() -> PacketBatch {
         PacketBatch { packets: Vec::with_capacity(BATCH_MAX_PACKETS) }
     }
@@ -32,7 +32,7 @@ impl PacketBatch {
         self.packets.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
@@ -48,13 +48,12 @@ impl PacketBatch {
         &mut self.packets
     }
 
-    /// Takes all packets out, in order.
+    /// Removes all packets, in order.
     pub fn drain(&mut self) -> std::vec::Drain<'_, Packet> {
         self.packets.drain(..)
     }
 
-    /// Moves all packets to the end of `into`; when that is empty by exchanging the two, which costs the same for any
-    /// number.
+    /// Moves all packets to the end of `into`; if that is empty, swaps the two in constant time.
     #[inline]
     pub fn move_into(&mut self, into: &mut Vec<Packet>) {
         if into.is_empty() {

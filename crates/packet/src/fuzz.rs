@@ -2,10 +2,10 @@
 
 use crate::{Offload, Packet, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES, complete_checksum, segment};
 
-/// Frames beyond this make the target slow and show nothing more.
+/// Frames beyond this only slow down the target.
 const SEGMENTS_MAX: usize = 4096;
 
-/// A `virtio_net_hdr` and a frame as a guest hands them over: its checksum is completed and it is cut into segments.
+/// A `virtio_net_hdr` and a frame, as from a guest: completes its checksum and segments it.
 pub fn offload(bytes: &[u8]) {
     let Some((header, frame)) = bytes.split_first_chunk::<VIRTIO_NET_HDR_BYTES>() else { return };
     let Some(offload) = Offload::from_virtio(header, frame.len()) else { return };

@@ -1,11 +1,13 @@
-//! Software offloads: finishing a checksum, cutting a large segment into frames of wire size. For ports whose device
-//! takes neither from us, and for whoever needs the bytes as they would be on the wire.
+//! Software offloads: completes a checksum, splits a large segment into frames of wire size. For ports whose
+//! device supports neither, and for code that needs the final bytes.
 //!
-//! The frames made are what Linux and hardware segmentation make (RFC 9293 for TCP, RFC 768 for UDP): headers copied,
-//! IPv4 identification counted up, lengths and sequence numbers set, PSH and FIN on the last segment only, CWR on the
-//! first only (RFC 3168 §6.1.2), checksums complete. VLAN tags, IPv4 options and IPv6 extension headers stay in place.
+//! The frames equal those of Linux and hardware segmentation (RFC 9293 for TCP, RFC 768 for UDP): headers
+//! copied, IPv4 identification incremented, lengths and sequence numbers set, PSH and FIN on the last segment
+//! only, CWR on the first only (RFC 3168 §6.1.2), checksums complete. VLAN tags, IPv4 options and IPv6
+//! extension headers stay in place.
 //!
-//! Any thread may call; nothing is kept. Large segments inside tunnels are not cut here: cut before encapsulating.
+//! Callable from any thread; stateless. Does not split large segments inside tunnels: split before
+//! encapsulation.
 
 use crate::batch::PacketBatch;
 use crate::checksum;
@@ -13,8 +15,8 @@ use crate::headers::*;
 use crate::offload::{GsoKind, Offload};
 use crate::pool::{Packet, PacketPool};
 
-/// The most segments that one frame is cut into: a full frame in segments of 32 bytes. A smaller segment size in a
-/// long frame would turn one frame into a flood of them.
+/// Maximum segments of one frame: a full frame in segments of 32 bytes. A smaller segment size in a long
+/// frame would turn one frame into a flood.
 pub const MAX_SEGMENTS: usize = 2048;
 
 const TCP_FIN: u8 = 0x01;
@@ -22,12 +24,12 @@ const TCP_PSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
 const SCTP_CSUM_OFFSET: u16 = 8;
 
-/// Why a large segment was not cut.
+/// Reason for not segmenting a large segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SegmentError {
     /// The frame is not a large segment, or its segment size is 0.
     NotLarge,
-    /// The headers are cut off, contradict the kind of segmentation, or are not Ethernet with IPv4 or IPv6.
+    /// The headers are truncated, contradict the kind of segmentation, or are not Ethernet with IPv4 or IPv6.
     Headers,
     /// More than [`MAX_SEGMENTS`] segments.
     TooMany,
@@ -45,9 +47,9 @@ impl std::fmt::Display for SegmentError {
 
 impl std::error::Error for SegmentError {}
 
-/// Stores the layer-4 checksum where `offload.needs_csum` asks for it: the Internet checksum, or CRC32c for SCTP
-/// (RFC 9260 §6.8). Afterwards the checksum counts as verified. Without `needs_csum` nothing happens; with offsets
-/// outside the frame only the request is withdrawn. A large segment is to be cut by [`segment`] instead.
+/// Stores the layer-4 checksum requested by `offload.needs_csum`: the Internet checksum, or CRC32c for SCTP
+/// (RFC 9260 §6.8). Then marks the checksum as verified. Does nothing without `needs_csum`; with offsets
+/// outside the frame only clears the request. Use [`segment`] for a large segment.
 pub fn complete_checksum(p: &mut Packet) {
     let o = p.offload;
     if !o.needs_csum {
@@ -73,8 +75,8 @@ pub fn complete_checksum(p: &mut Packet) {
     p.offload.csum_valid = true;
 }
 
-/// Cuts a large segment into frames of at most `gso_size` payload bytes each and appends them to `out`, complete.
-/// On an error `out` is unchanged. The packet stays the caller's.
+/// Splits a large segment into frames of at most `gso_size` payload bytes each and appends them to `out`,
+/// complete. On an error `out` is unchanged. The caller keeps the packet.
 pub fn segment(p: &Packet, pool: &mut PacketPool, out: &mut PacketBatch) -> Result<(), SegmentError> {
     let size = usize::from(p.offload.gso_size);
     if !p.offload.is_gso() || size == 0 {
@@ -101,18 +103,19 @@ pub fn segment(p: &Packet, pool: &mut PacketPool, out: &mut PacketBatch) -> Resu
     Ok(())
 }
 
-/// Where the layers of an IP frame lie.
+/// Offsets of the layers of an IP frame.
 struct IpHeaders {
     l3: usize,
     l4: usize,
     proto: u8,
     v6: bool,
-    /// The pseudo-header's destination is not the one in the IP header: a routing header has segments left.
+    /// The pseudo-header's destination differs from the IP header's: a routing header has segments left.
     routed: bool,
 }
 
 impl IpHeaders {
-    /// Walks Ethernet, VLAN tags, IP and its options or extension headers. `None`: no IP, cut off, or a fragment.
+    /// Parses Ethernet, VLAN tags, IP and its options or extension headers. `None`: no IP, truncated, or a
+    /// fragment.
     fn parse(frame: &[u8]) -> Option<IpHeaders> {
         let mut l3 = ETH_HEADER_BYTES;
         let mut eth_type = be16(frame, 12)?;
@@ -153,7 +156,7 @@ impl IpHeaders {
                 _ => return Some(IpHeaders { l3, l4, proto, v6: true, routed }),
             };
             let [next, len]: [u8; 2] = array(frame, l4)?;
-            // RFC 8200 §4.2 counts 8-byte units behind the first, RFC 4302 §2.2 4-byte units less two.
+            // RFC 8200 §4.2 counts 8-byte units after the first, RFC 4302 §2.2 4-byte units less two.
             l4 += if units == 8 { (usize::from(len) + 1) * 8 } else { (usize::from(len) + 2) * 4 };
             proto = next;
         }
@@ -167,12 +170,12 @@ impl IpHeaders {
     }
 }
 
-/// What all segments of one frame share.
+/// Common fields of all segments of one frame.
 struct Cut {
     ip: IpHeaders,
-    /// Where the payload starts.
+    /// Offset of the payload.
     header_bytes: usize,
-    /// Where it ends; bytes behind the IP packet are padding.
+    /// End of the payload; bytes after the IP packet are padding.
     end: usize,
     /// Unfolded pseudo-header sum without the length.
     pseudo: u64,
@@ -202,14 +205,14 @@ impl Cut {
         } else {
             usize::from(be16(frame, ip.l3 + 2).unwrap_or(0))
         };
-        // A length of 0 is that of a packet too large for the field (RFC 2675; Linux does so for IPv4 too).
+        // A length of 0 marks a packet too large for the field (RFC 2675; Linux does so for IPv4 too).
         let jumbo = told == if ip.v6 { IPV6_HEADER_BYTES } else { 0 };
         let end = if jumbo { frame.len() } else { ip.l3 + told };
         if !fits || l4_bytes < least || header_bytes > end || end > frame.len() {
             return Err(SegmentError::Headers);
         }
         let pseudo = if ip.routed {
-            // Only the sender knows the final destination: take its own partial sum and the length out of it.
+            // Only the sender knows the final destination: subtract the length from its own partial sum.
             let field = ip.l4 + if ip.proto == IPPROTO_TCP { 16 } else { 6 };
             let sum = be16(frame, field).ok_or(SegmentError::Headers)?;
             u64::from(sum) + u64::from(!checksum::fold((end - ip.l4) as u64))
@@ -263,12 +266,12 @@ impl Cut {
     }
 }
 
-/// A computed checksum of 0 is sent as its other zero: 0 means "none" to UDP (RFC 768).
+/// A computed checksum of 0 is sent as its other zero: 0 means "none" in UDP (RFC 768).
 fn nonzero(csum: u16) -> u16 {
     if csum == 0 { 0xffff } else { csum }
 }
 
-/// CRC32c (Castagnoli), reflected, as SCTP uses it (RFC 9260 appendix A; in the packet its low byte comes first).
+/// CRC32c (Castagnoli), reflected, for SCTP (RFC 9260 appendix A; low byte first in the packet).
 pub fn crc32c(data: &[u8]) -> u32 {
     let mut crc = !0u32;
     for b in data {

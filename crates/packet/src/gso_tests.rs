@@ -1,10 +1,10 @@
-//! Tests of the software offloads: random frames are cut, and every segment is held against the plain rules.
+//! Tests of the software offloads: segments random frames, and checks every segment against the plain rules.
 
 use super::headers::*;
 use super::*;
 use proptest::prelude::*;
 
-/// A super-frame to be made.
+/// Parameters of a super-frame.
 #[derive(Clone, Debug)]
 struct Spec {
     tags: Vec<u16>,
@@ -100,7 +100,7 @@ fn build(s: &Spec) -> Packet {
     p
 }
 
-/// Holds one segment against the rules; returns its payload.
+/// Checks one segment against the rules; returns its payload.
 fn check(s: &Spec, f: &[u8], i: usize, count: usize, at: usize) -> Vec<u8> {
     let l3 = 14 + 4 * s.tags.len();
     let l4 = l3 + if s.v6 { 40 + 8 * s.options } else { 20 + 4 * s.options };
@@ -229,7 +229,7 @@ fn a_routing_header_with_segments_left_keeps_the_senders_pseudo_header() {
     let mut s = sample();
     (s.v6, s.options) = (true, 1);
     let mut p = build(&s);
-    // The options header becomes a routing header with one segment left; the final destination is elsewhere.
+    // The options header becomes a routing header with one segment left; the final destination differs.
     let last = [0xfd; 16];
     let f = p.data_mut();
     f[20] = IPPROTO_ROUTING;
@@ -248,7 +248,7 @@ fn a_routing_header_with_segments_left_keeps_the_senders_pseudo_header() {
 
 #[test]
 fn sctp_gets_its_crc32c() {
-    // The check value of CRC-32C is 0xe3069283 for "123456789"; here the covered bytes end in it.
+    // The check value of CRC-32C is 0xe3069283 for "123456789", the end of the covered bytes here.
     let mut f = vec![0; 12];
     f.extend([0x08, 0x00, 0x45, 0, 0, 41, 0, 0, 0, 0, 64, IPPROTO_SCTP, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
     f.extend([0, 7, 0, 9, 0, 0, 0, 1, 0xaa, 0xbb, 0xcc, 0xdd]);

@@ -40,7 +40,7 @@ pub const ETH_TYPE_MPLS: u16 = 0x8847;
 pub const ETH_TYPE_MPLS_MCAST: u16 = 0x8848;
 /// EtherTypes from here on are types, below are 802.3 lengths.
 pub const ETH_TYPE_MIN: u16 = 0x600;
-/// What `dl_type` says of a frame that has no EtherType (OpenFlow 1.0 §3.4: `OFP_DL_TYPE_NOT_ETH_TYPE`).
+/// Value of `dl_type` for a frame without an EtherType (OpenFlow 1.0 §3.4: `OFP_DL_TYPE_NOT_ETH_TYPE`).
 pub const FLOW_DL_TYPE_NONE: u16 = 0x05ff;
 
 /// IP protocol ICMP.
@@ -75,19 +75,19 @@ pub const ND_OPT_SOURCE_LINKADDR: u8 = 1;
 /// ND option: target link-layer address.
 pub const ND_OPT_TARGET_LINKADDR: u8 = 2;
 
-/// Reads a big-endian `u16` at `at`, if it is there.
+/// Reads a big-endian `u16` at `at`, if within bounds.
 #[inline]
 pub fn be16(b: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(b.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// Reads a big-endian `u32` at `at`, if it is there.
+/// Reads a big-endian `u32` at `at`, if within bounds.
 #[inline]
 pub fn be32(b: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(b.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Reads `N` bytes at `at`, if they are there.
+/// Reads `N` bytes at `at`, if within bounds.
 #[inline]
 pub fn array<const N: usize>(b: &[u8], at: usize) -> Option<[u8; N]> {
     b.get(at..at + N)?.try_into().ok()

@@ -1,10 +1,10 @@
 //! Packet memory: owned frames with headroom, their offload metadata, batches, header views and checksums.
 //!
-//! A [`Packet`] is one Ethernet frame (or layer-3 packet) in a heap buffer that it owns, with room in front for pushed
-//! headers. Large segments (TCP super-frames of up to 64 KB) are ordinary packets in a large buffer; what a NIC or a
-//! tap would have to do for them (checksum, segmentation) travels beside the bytes as [`Offload`].
+//! A [`Packet`] is one Ethernet frame (or layer-3 packet) in an owned heap buffer, with headroom for pushed
+//! headers. Large segments (TCP super-frames of up to 64 KB) are ordinary packets in a large buffer;
+//! [`Offload`] beside the bytes describes pending work of a NIC or a tap (checksum, segmentation).
 //!
-//! Nothing here does I/O. Buffers are recycled through a [`PacketPool`], which belongs to one thread.
+//! Nothing here does I/O. A [`PacketPool`], owned by one thread, recycles buffers.
 #![forbid(unsafe_code)]
 
 mod batch;

@@ -1,30 +1,32 @@
-//! The inverse of cutting: a run of UDP datagrams of one flow told as one large segment (UDP segmentation, RFC 768 datagrams
-//! of equal size), for devices that cut such segments or pass them on whole.
+//! The inverse of segmentation: merges a run of UDP datagrams of one flow into one large segment (UDP
+//! segmentation, RFC 768 datagrams of equal size), for devices that split such segments or pass them on
+//! whole.
 //!
-//! Law: what [`crate::segment`] makes of a merged run is, byte for byte, the run with its checksums completed. So only
-//! datagrams whose checksum is still to be computed are merged: those that a host of this machine has just sent. Whatever
-//! is out of the ordinary (options, fragments, padding, identifications that do not count up, lengths or checksums that
-//! contradict the frame) is left alone.
+//! Invariant: [`crate::segment`] of a merged run yields, byte for byte, the run with its checksums completed.
+//! So only datagrams with a pending checksum are merged: those fresh from a host of this machine. Unusual
+//! datagrams (options, fragments, padding, non-consecutive identifications, lengths or checksums that
+//! contradict the frame) are not merged.
 //!
-//! Nothing is copied but the headers: the payloads stay where they are, for a gathering system call.
+//! Copies only the headers: the payloads stay in place, for a gathering system call.
 
 use crate::checksum;
 use crate::headers::*;
 use crate::offload::{GsoKind, Offload};
 use crate::pool::Packet;
 
-/// The most datagrams of a run: what every kernel with UDP segmentation takes (`UDP_MAX_SEGMENTS` before Linux 6.9).
+/// Maximum datagrams of a run: accepted by every kernel with UDP segmentation (`UDP_MAX_SEGMENTS` before
+/// Linux 6.9).
 pub const MERGED_MAX: usize = 64;
-/// Bytes of the headers of a merged run at most: Ethernet, two VLAN tags, IPv6, UDP.
+/// Maximum header bytes of a merged run: Ethernet, two VLAN tags, IPv6, UDP.
 pub const MERGED_HEADERS_MAX_BYTES: usize =
     ETH_HEADER_BYTES + 2 * VLAN_TAG_BYTES + IPV6_HEADER_BYTES + UDP_HEADER_BYTES;
 /// Largest IP packet.
 const IP_MAX_BYTES: usize = 65535;
-/// Where UDP has its checksum.
+/// Offset of the checksum in UDP.
 const UDP_CSUM_AT: usize = 6;
 
-/// A run of datagrams as one large segment: its headers and its offload; the payloads are the packets' bytes behind
-/// [`Merged::header_bytes`].
+/// A run of datagrams as one large segment: its headers and its offload; the payloads are the packets' bytes
+/// after [`Merged::header_bytes`].
 #[derive(Clone, Debug)]
 pub struct Merged {
     headers: [u8; MERGED_HEADERS_MAX_BYTES],
@@ -34,7 +36,7 @@ pub struct Merged {
 }
 
 impl Merged {
-    /// The headers of the large segment, to stand before the payloads.
+    /// The headers of the large segment, to precede the payloads.
     pub fn headers(&self) -> &[u8] {
         &self.headers[..self.header_bytes]
     }
@@ -49,18 +51,18 @@ impl Merged {
         self.packets
     }
 
-    /// What the device is to do.
+    /// Offload metadata for the device.
     pub fn offload(&self) -> Offload {
         self.offload
     }
 }
 
-/// Whether a frame may be part of a run, as far as its metadata tell. Most frames end here.
+/// Whether a frame may be part of a run, by its metadata. Rejects most frames.
 fn may_merge(p: &Packet) -> bool {
     p.offload.needs_csum && !p.offload.is_gso() && usize::from(p.offload.csum_offset) == UDP_CSUM_AT
 }
 
-/// The longest run at the start of `packets`; `None` when it is no longer than one frame.
+/// The longest run at the start of `packets`; `None` if it is a single frame.
 pub fn merge(packets: &[Packet]) -> Option<Merged> {
     let [first, second, ..] = packets else { return None };
     if !may_merge(first) || !may_merge(second) {
@@ -82,13 +84,13 @@ pub fn merge(packets: &[Packet]) -> Option<Merged> {
     (run > 1).then(|| head.merged(first, run, ip_bytes))
 }
 
-/// The checksum of an IPv4 header without options, whatever stands in its field.
+/// The checksum of an IPv4 header without options, ignoring its field.
 fn header_checksum(mut ip: [u8; IPV4_HEADER_BYTES]) -> u16 {
     ip[10..12].fill(0);
     checksum::checksum(&ip)
 }
 
-/// Where the layers of a datagram lie, and what differs between those of a run.
+/// Offsets of the layers of a datagram, and its fields that vary within a run.
 #[derive(Clone, Copy)]
 struct Datagram {
     l3: usize,
@@ -99,8 +101,8 @@ struct Datagram {
 }
 
 impl Datagram {
-    /// A whole UDP datagram with a payload, in IPv4 without options or IPv6 without extension headers, exactly as long as
-    /// its frame, whose checksums are what the sender of an unfinished frame leaves.
+    /// A whole UDP datagram with a payload, in IPv4 without options or IPv6 without extension headers, of the
+    /// same length as its frame, with the checksums of an unfinished frame.
     fn parse(p: &Packet) -> Option<Datagram> {
         let frame = p.data();
         let mut l3 = ETH_HEADER_BYTES;
@@ -140,14 +142,15 @@ impl Datagram {
         (told && unfinished && found.payload_bytes > 0).then_some(found)
     }
 
-    /// The pseudo-header sum of a datagram of `l4_bytes`, as an unfinished frame has it.
+    /// The pseudo-header sum of a datagram of `l4_bytes`, as in an unfinished frame.
     fn pseudo(&self, frame: &[u8], l4_bytes: usize) -> u16 {
         let (src, len) = if self.v6 { (self.l3 + 8, 16) } else { (self.l3 + 12, 4) };
         let (src, dst) = frame[src..src + 2 * len].split_at(len);
         checksum::fold(checksum::pseudo(src, dst, IPPROTO_UDP, l4_bytes))
     }
 
-    /// Whether frame `p`, parsed as `self`, can come after the one parsed as `last` in the run that `first` began.
+    /// Whether frame `p`, parsed as `self`, may follow the one parsed as `last` in the run that starts with
+    /// `first`.
     fn follows(&self, p: &Packet, last: &Datagram, first: &Packet) -> bool {
         let (a, b) = (p.data(), first.data());
         let (l3, l4) = (self.l3, self.l4);
@@ -164,7 +167,7 @@ impl Datagram {
         shape && same(0, l3) && ip() && same(l4, l4 + 4)
     }
 
-    /// The large segment of `run` frames, of which `first` is the first, of `ip_bytes` from the IP header on.
+    /// The large segment of `run` frames starting with `first`, of `ip_bytes` from the IP header on.
     fn merged(&self, first: &Packet, run: usize, ip_bytes: usize) -> Merged {
         let header_bytes = self.l4 + UDP_HEADER_BYTES;
         let mut headers = [0; MERGED_HEADERS_MAX_BYTES];

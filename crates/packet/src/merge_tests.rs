@@ -1,10 +1,10 @@
-//! The law of merging: what a run is cut into is the run.
+//! The invariant of merging: segmentation of a merged run yields the run.
 
 use super::headers::*;
 use super::*;
 use proptest::prelude::*;
 
-/// A flow of datagrams as a host sends them, checksums undone.
+/// A flow of datagrams as sent by a host, with partial checksums.
 #[derive(Clone, Debug)]
 struct Flow {
     tags: usize,
@@ -78,7 +78,7 @@ fn gathered(m: &Merged, run: &[Packet]) -> Packet {
     p
 }
 
-/// Cuts what was merged of the start of `packets` and holds it against them; how many they were.
+/// Merges the start of `packets`, segments it and compares; returns the length of the run.
 fn check(packets: &[Packet]) -> usize {
     let Some(m) = merge(packets) else { return 1 };
     let run = &packets[..m.packets()];
@@ -98,7 +98,7 @@ fn check(packets: &[Packet]) -> usize {
     run.len()
 }
 
-/// How many frames the first run has when the flow is as it should be.
+/// Expected frames of the first run for a regular flow.
 fn expected(flow: &Flow) -> usize {
     let headers = if flow.v6 { 48 } else { 28 };
     let most = MERGED_MAX.min((65535 - headers) / flow.payload_bytes);

@@ -1,5 +1,5 @@
-//! Offload metadata: what a device hands over undone (a checksum, the cutting of a large segment), and its
-//! `virtio_net_hdr` form (VIRTIO 1.2 §5.1.6, `linux/virtio_net.h`), little-endian, 10 bytes.
+//! Offload metadata: work left undone by a device (a checksum, segmentation), and its `virtio_net_hdr` form
+//! (VIRTIO 1.2 §5.1.6, `linux/virtio_net.h`), little-endian, 10 bytes.
 
 /// Bytes of a `virtio_net_hdr` without `num_buffers`.
 pub const VIRTIO_NET_HDR_BYTES: usize = 10;
@@ -12,7 +12,7 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// How a large segment is to be cut.
+/// Kind of segmentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum GsoKind {
     /// Not a large segment.
@@ -26,30 +26,30 @@ pub enum GsoKind {
     UdpL4,
 }
 
-/// What is still to be done to a frame. Offsets count from the start of the frame.
+/// Pending work on a frame. Offsets count from the start of the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Offload {
-    /// The checksum field holds the pseudo-header sum only: sum from `csum_start` on and store at
-    /// `csum_start + csum_offset`.
+    /// The checksum field holds only the pseudo-header sum: sum from `csum_start` on and store at `csum_start
+    /// + csum_offset`.
     pub needs_csum: bool,
     /// The receiver verified the layer-4 checksum already.
     pub csum_valid: bool,
-    /// Where summing starts (the layer-4 header).
+    /// Start of the sum (the layer-4 header).
     pub csum_start: u16,
-    /// Where the sum goes, relative to `csum_start`.
+    /// Offset of the checksum field from `csum_start`.
     pub csum_offset: u16,
-    /// How to cut the frame when it is a large segment.
+    /// Segmentation of a large segment.
     pub gso: GsoKind,
     /// Payload bytes of one segment.
     pub gso_size: u16,
-    /// Bytes of all headers, as far as the sender knew (a hint).
+    /// Bytes of all headers, by the sender (a hint).
     pub hdr_len: u16,
-    /// The large segment carries TCP ECN marks (CWR on the first segment only).
+    /// The large segment has TCP ECN marks (CWR on the first segment only).
     pub ecn: bool,
 }
 
 impl Offload {
-    /// Nothing to be done.
+    /// No pending work.
     pub const NONE: Offload = Offload {
         needs_csum: false,
         csum_valid: false,
@@ -61,13 +61,13 @@ impl Offload {
         ecn: false,
     };
 
-    /// Whether the frame is a large segment that some device or software must cut.
+    /// Whether the frame is a large segment.
     #[inline]
     pub fn is_gso(&self) -> bool {
         self.gso != GsoKind::None
     }
 
-    /// Follows an insertion (`by > 0`) or removal (`by < 0`) of bytes at frame offset `at`.
+    /// Adjusts offsets for an insertion (`by > 0`) or removal (`by < 0`) of bytes at frame offset `at`.
     pub(crate) fn moved(&mut self, at: usize, by: isize) {
         if self.needs_csum && self.csum_start as usize >= at {
             self.csum_start = (self.csum_start as isize + by).clamp(0, u16::MAX as isize) as u16;
@@ -77,8 +77,8 @@ impl Offload {
         }
     }
 
-    /// Reads a `virtio_net_hdr` that stood before a frame of `frame_bytes`. `None`: an unknown segmentation type or
-    /// offsets outside the frame; such a frame is to be dropped and counted.
+    /// Parses the `virtio_net_hdr` of a frame of `frame_bytes`. `None`: an unknown segmentation type or
+    /// offsets outside the frame; the caller drops and counts the frame.
     pub fn from_virtio(hdr: &[u8; VIRTIO_NET_HDR_BYTES], frame_bytes: usize) -> Option<Offload> {
         let u16_at = |i: usize| u16::from_le_bytes([hdr[i], hdr[i + 1]]);
         let gso = match hdr[1] & !GSO_ECN {
@@ -105,7 +105,7 @@ impl Offload {
         (!bad_sum && !bad_gso).then_some(o)
     }
 
-    /// The `virtio_net_hdr` that tells a device the same.
+    /// The equivalent `virtio_net_hdr`.
     pub fn to_virtio(&self) -> [u8; VIRTIO_NET_HDR_BYTES] {
         let mut h = [0; VIRTIO_NET_HDR_BYTES];
         if self.needs_csum {

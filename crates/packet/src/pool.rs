@@ -1,8 +1,8 @@
 //! Packets and the per-thread pool of their buffers.
 //!
-//! Invariants: `start + len <= buf.len()`; a packet's buffer is either small ([`SMALL_BUFFER_BYTES`], an odd number of
-//! cache lines so that a burst does not fall into one cache set) or as large as it had to be. A pool keeps a
-//! bounded number of buffers; what exceeds it is freed. Pools are not shared between threads; packets may be.
+//! Invariants: `start + len <= buf.len()`; a packet's buffer is either small ([`SMALL_BUFFER_BYTES`], an odd
+//! number of cache lines so that a burst spreads over cache sets) or as large as needed. A pool keeps a
+//! bounded number of buffers and frees the rest. Threads do not share pools, but may share packets.
 
 use std::ops::{Deref, DerefMut};
 
@@ -11,11 +11,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::batch::PacketBatch;
 use crate::offload::Offload;
 
-/// Free bytes in front of a received frame, for pushed VLAN tags and tunnel headers.
+/// Headroom of a received frame, for pushed VLAN tags and tunnel headers.
 pub const HEADROOM_BYTES: usize = 128;
 /// Size of a small buffer: 35 cache lines.
 pub const SMALL_BUFFER_BYTES: usize = 2240;
-/// The largest frame that a large buffer takes: 64 KB of IP and its Ethernet and VLAN headers.
+/// Maximum frame of a large buffer: 64 KB of IP and its Ethernet and VLAN headers.
 pub const LARGE_FRAME_BYTES: usize = 65535 + 22;
 
 /// Bytes of [`Packet::head`]: Ethernet with a VLAN tag, IPv6 and the TCP header's flags.
@@ -32,11 +32,12 @@ const LARGE_BUFFER_BYTES: usize = (HEADROOM_BYTES + LARGE_FRAME_BYTES).next_mult
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Memory that begins at a cache line: a frame behind the headroom does too, so its headers are one line and not two.
+/// Memory aligned to a cache line: so is a frame after the headroom, and its headers take one line instead of
+/// two.
 struct Buffer(Box<[Line]>);
 
 impl Buffer {
-    /// Zeros, as many as asked for or a few more.
+    /// Zeroed memory of at least that many bytes.
     fn new(bytes: usize) -> Buffer {
         Buffer(vec![Line([0; 64]); bytes.div_ceil(size_of::<Line>())].into_boxed_slice())
     }
@@ -63,19 +64,19 @@ pub struct Packet {
     buf: Buffer,
     start: u32,
     len: u32,
-    /// What is still to be done to the frame: checksum, segmentation.
+    /// Pending work on the frame: checksum, segmentation.
     pub offload: Offload,
 }
 
 impl Packet {
-    /// A packet holding a copy of `frame`, with the usual headroom.
+    /// A packet with a copy of `frame`, with the usual headroom.
     pub fn from_slice(frame: &[u8]) -> Packet {
         let mut p = Packet::with_capacity(frame.len());
         p.set_frame(frame);
         p
     }
 
-    /// An empty packet whose buffer takes a frame of `frame_bytes` behind the headroom.
+    /// An empty packet whose buffer has room for a frame of `frame_bytes` after the headroom.
     pub fn with_capacity(frame_bytes: usize) -> Packet {
         let size = (HEADROOM_BYTES + frame_bytes).max(SMALL_BUFFER_BYTES);
         Packet { buf: Buffer::new(size), start: HEADROOM_BYTES as u32, len: 0, offload: Offload::NONE }
@@ -87,8 +88,8 @@ impl Packet {
         &self.buf[self.start as usize..(self.start + self.len) as usize]
     }
 
-    /// The first [`HEAD_BYTES`] bytes from the start of the frame on, for parsers that read before they judge: what lies
-    /// behind a shorter frame is left over from others and means nothing. `None`: the buffer ends before.
+    /// The first [`HEAD_BYTES`] bytes from the start of the frame, for parsers that read before they check:
+    /// bytes after a shorter frame are stale. `None`: the buffer ends before.
     #[inline]
     pub fn head(&self) -> Option<&[u8; HEAD_BYTES]> {
         self.buf[self.start as usize..].first_chunk()
@@ -106,12 +107,12 @@ impl Packet {
         self.len as usize
     }
 
-    /// Whether the frame has no bytes.
+    /// Whether the frame is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes free behind the start of the frame, the frame's own included.
+    /// Bytes available from the start of the frame.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.buf.len() - self.start as usize
@@ -123,7 +124,7 @@ impl Packet {
         self.offload = Offload::NONE;
     }
 
-    /// Replaces the frame by a copy of `frame`; the buffer grows when it is too small.
+    /// Replaces the frame by a copy of `frame`; grows the buffer if necessary.
     #[inline]
     pub fn set_frame(&mut self, frame: &[u8]) {
         if HEADROOM_BYTES + frame.len() > self.buf.len() {
@@ -134,7 +135,8 @@ impl Packet {
         self.data_mut().copy_from_slice(frame);
     }
 
-    /// The whole room for a frame behind the headroom, for a receive call to fill; follow with [`Packet::set_len`].
+    /// The whole space for a frame after the headroom, to be filled by a receive call; follow with
+    /// [`Packet::set_len`].
     #[inline]
     pub fn receive_room(&mut self) -> &mut [u8] {
         self.start = HEADROOM_BYTES as u32;
@@ -142,18 +144,18 @@ impl Packet {
         &mut self.buf[HEADROOM_BYTES..]
     }
 
-    /// Sets the frame's length, cutting or extending it at its end.
+    /// Sets the frame's length, truncating or extending it at its end.
     ///
     /// # Panics
-    /// When `len` exceeds [`Packet::capacity`]: a caller's bug.
+    /// If `len` exceeds [`Packet::capacity`]: a caller's bug.
     #[inline]
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity(), "frame of {len} bytes in a buffer of {}", self.capacity());
         self.len = len as u32;
     }
 
-    /// Inserts `n` zero bytes at offset `at` of the frame by moving the bytes before it forward into the headroom
-    /// (the buffer is enlarged when that is used up). Checksum offsets of the offload metadata move along.
+    /// Inserts `n` zero bytes at offset `at` of the frame by moving the bytes before it into the headroom
+    /// (grows the buffer if that is used up). Adjusts checksum offsets of the offload metadata.
     pub fn insert(&mut self, at: usize, n: usize) {
         assert!(at <= self.len());
         if n > self.start as usize {
@@ -172,7 +174,7 @@ impl Packet {
         self.offload.moved(at, n as isize);
     }
 
-    /// Removes `n` bytes at offset `at` of the frame. Checksum offsets of the offload metadata move along.
+    /// Removes `n` bytes at offset `at` of the frame. Adjusts checksum offsets of the offload metadata.
     pub fn remove(&mut self, at: usize, n: usize) {
         assert!(at + n <= self.len());
         let old = self.start as usize;
@@ -203,7 +205,7 @@ impl std::fmt::Debug for Packet {
 
 /// Recycles packets for one thread, last in first out.
 ///
-/// Those kept are empty: headroom in front, no bytes, no offload.
+/// Pooled packets are empty: headroom, no bytes, no offload.
 #[derive(Default)]
 pub struct PacketPool {
     small: Vec<Packet>,
@@ -216,8 +218,8 @@ impl PacketPool {
         PacketPool::default()
     }
 
-    /// An empty packet whose buffer takes a frame of `frame_bytes`. Its bytes are those of some former packet:
-    /// the caller fills what it then declares by [`Packet::set_len`].
+    /// An empty packet whose buffer has room for a frame of `frame_bytes`. Its bytes are stale: the caller
+    /// writes those that it declares by [`Packet::set_len`].
     #[inline]
     pub fn alloc(&mut self, frame_bytes: usize) -> Packet {
         if HEADROOM_BYTES + frame_bytes <= SMALL_BUFFER_BYTES
@@ -236,15 +238,14 @@ impl PacketPool {
         self.large.pop().unwrap_or_else(|| Packet::with_capacity(LARGE_FRAME_BYTES))
     }
 
-    /// Appends `n` empty packets with small buffers to `batch`: a burst's worth at the price of one copy, to be filled in
-    /// their place.
+    /// Appends `n` empty packets with small buffers to `batch`: a whole burst for the price of one copy.
     pub fn alloc_burst(&mut self, batch: &mut PacketBatch, n: usize) {
         let kept = self.small.len().min(n);
         batch.extend(self.small.drain(self.small.len() - kept..));
         batch.extend((kept..n).map(|_| Packet::with_capacity(0)));
     }
 
-    /// A packet holding a copy of `p`, its offload metadata included.
+    /// A packet with a copy of `p`, its offload metadata included.
     pub fn copy(&mut self, p: &Packet) -> Packet {
         let mut copy = self.alloc(p.len());
         copy.set_frame(p.data());
@@ -252,7 +253,7 @@ impl PacketPool {
         copy
     }
 
-    /// Takes a packet's buffer back.
+    /// Returns a packet's buffer to the pool.
     #[inline]
     pub fn free(&mut self, mut p: Packet) {
         p.empty();
@@ -263,7 +264,7 @@ impl PacketPool {
         }
     }
 
-    /// Takes back the buffers of many packets, which is empty afterwards.
+    /// Returns the buffers of many packets, leaving `packets` empty.
     pub(crate) fn free_burst(&mut self, packets: &mut Vec<Packet>) {
         let mut small = self.small.len() + packets.len() <= SMALL_KEPT;
         for p in packets.iter_mut() {

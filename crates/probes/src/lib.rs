@@ -1,8 +1,8 @@
-//! What the daemon tells of first packets: probes that tracers attach to (docs/probes.md), and the event ring behind the socket
+//! Events of first packets in the daemon: USDT probes (docs/probes.md), and the event ring behind the socket
 //! `sluiced.PID.events`.
 //!
-//! Each function stands at its place on the way of an upcall as one line, tells both, and costs a few loads while nobody
-//! listens. None of them waits.
+//! Each function is one line in the path of an upcall, serves both, and costs a few loads without an
+//! observer. None of them blocks.
 
 #![forbid(unsafe_code)]
 
@@ -18,10 +18,10 @@ pub use usdt::{FlowUpkeep, loop_begins, loop_waits, recheck_begins, recheck_ends
 
 use dpif::{DpifError, DpifOp, Execute, FlowPut, OpResult, PutMode, Upcall, UpcallKind};
 use flow::DpPort;
-use ring::Telling;
+use ring::Details;
 use upcall_events::{Stage, Why};
 
-/// What every event tells.
+/// Fields common to all events.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     upcall: u64,
@@ -49,44 +49,44 @@ impl About {
     }
 }
 
-/// Length of a packet, which is far below 4 GiB.
+/// Length of a packet, always far below 4 GiB.
 fn length(packet: &[u8]) -> u32 {
     packet.len() as u32
 }
 
-/// An upcall on its way into a queue.
+/// An upcall about to be queued.
 #[derive(Clone, Copy, Debug)]
 pub struct Queueing {
     about: About,
-    /// Taken before: a handler may have the upcall as soon as it is queued.
+    /// Read before queueing: a handler may receive the upcall at once.
     time_ns: u64,
 }
 
-/// Whether somebody wants to know of packets that leave the fast path, also of those for which there is no room.
-pub fn tells_misses() -> bool {
+/// Whether an observer wants packets that leave the fast path, also those dropped at a full queue.
+pub fn wants_misses() -> bool {
     ring::is_on() || usdt::before_handlers_armed()
 }
 
-/// A packet leaves the fast path. What it returns is for [`queued`].
+/// A packet leaves the fast path. Pass the result to [`queued`].
 pub fn miss(upcall: &Upcall) -> Option<Queueing> {
-    if !tells_misses() {
+    if !wants_misses() {
         return None;
     }
     let about = About::upcall(upcall);
     usdt::miss(about, upcall);
-    ring::tell(Stage::Miss, about, Telling { packet: upcall.packet.data(), ..Telling::default() });
+    ring::report(Stage::Miss, about, Details { packet: upcall.packet.data(), ..Details::default() });
     Some(Queueing { about, time_ns: sys::clock::machine_ns() })
 }
 
-/// It is in a queue, or found no room.
+/// It was queued, or dropped at a full queue.
 pub fn queued(queueing: Option<Queueing>, has_room: bool) {
     if let Some(Queueing { about, time_ns }) = queueing {
         queue(about, time_ns, &[], has_room);
     }
 }
 
-/// A handler has read an upcall from the kernel, which told the miss, and puts it into the queue of its port, if that has room.
-/// Its packet is told, which joins it to the miss.
+/// A handler has read an upcall from the kernel, which reported the miss, and queues it by port if there is
+/// room. The event includes the packet, which joins it to the miss.
 pub fn read(upcall: &Upcall, has_room: bool) {
     queue(About::upcall(upcall), sys::clock::machine_ns(), upcall.packet.data(), has_room);
 }
@@ -95,10 +95,10 @@ fn queue(about: About, time_ns: u64, packet: &[u8], has_room: bool) {
     let stage = if has_room { Stage::Enqueued } else { Stage::Refused };
     usdt::queued(about, has_room, time_ns, packet);
     let error = if has_room { 0 } else { errno::NOBUFS };
-    ring::tell(stage, about, Telling { time_ns, error, packet, ..Telling::default() });
+    ring::report(stage, about, Details { time_ns, error, packet, ..Details::default() });
 }
 
-/// Somebody took these upcalls, of the datapath of that name, to translate them.
+/// A handler received these upcalls, of the datapath of that name, for translation.
 pub fn received(datapath: &str, upcalls: &[Box<Upcall>]) {
     if !(ring::is_on() || usdt::received_armed()) {
         return;
@@ -109,7 +109,7 @@ pub fn received(datapath: &str, upcalls: &[Box<Upcall>]) {
         let about = About::upcall(upcall);
         usdt::received(datapath, about, upcall, batch);
         let (packet, key) = (upcall.packet.data(), Some(&upcall.key));
-        ring::tell(Stage::Received, about, Telling { time_ns, batch, packet, key, error: 0 });
+        ring::report(Stage::Received, about, Details { time_ns, batch, packet, key, error: 0 });
     }
 }
 
@@ -123,14 +123,14 @@ pub fn sent(ops: &[DpifOp]) {
             DpifOp::FlowPut(put) => {
                 usdt::put_sent(put);
                 if put.mode == PutMode::Create {
-                    ring::tell(Stage::PutSent, About::put(put), Telling::default());
+                    ring::report(Stage::PutSent, About::put(put), Details::default());
                 }
             }
             DpifOp::Execute(execute) => {
                 usdt::execute_sent(execute);
                 if execute.upcall != 0 {
-                    let telling = Telling { packet: execute.packet.data(), ..Telling::default() };
-                    ring::tell(Stage::ExecuteSent, About::execute(execute), telling);
+                    let details = Details { packet: execute.packet.data(), ..Details::default() };
+                    ring::report(Stage::ExecuteSent, About::execute(execute), details);
                 }
             }
             DpifOp::FlowDel(ufid) => usdt::delete_sent(*ufid),
@@ -140,7 +140,7 @@ pub fn sent(ops: &[DpifOp]) {
     }
 }
 
-/// Whether a listener wants to know of operations that are carried out.
+/// Whether an observer wants executed operations.
 pub fn applied_armed() -> bool {
     ring::is_on() || usdt::applied_armed()
 }
@@ -161,28 +161,28 @@ pub fn applying(op: &DpifOp) -> Option<Applying> {
         DpifOp::Execute(execute) if execute.upcall != 0 => {
             let about = About::execute(execute);
             usdt::executed(about, execute);
-            let telling = Telling { packet: execute.packet.data(), ..Telling::default() };
-            ring::tell(Stage::Executed, about, telling);
+            let details = Details { packet: execute.packet.data(), ..Details::default() };
+            ring::report(Stage::Executed, about, details);
             Some(Applying::Execute(about))
         }
         _ => None,
     }
 }
 
-/// A new flow was put, or refused.
+/// A new flow was put, or rejected.
 pub fn put_done(about: About, result: Option<&OpResult>) {
     let error = result.map_or(0, errno);
     usdt::put_done(about, error);
-    ring::tell(Stage::PutDone, about, Telling { error, ..Telling::default() });
+    ring::report(Stage::PutDone, about, Details { error, ..Details::default() });
 }
 
 /// A packet of an upcall was sent.
 pub fn on_wire(about: About) {
     usdt::on_wire(about);
-    ring::tell(Stage::OnWire, about, Telling::default());
+    ring::report(Stage::OnWire, about, Details::default());
 }
 
-/// These operations were carried out at once, by a datapath that answers on the spot.
+/// A datapath that answers immediately executed these operations.
 pub fn answered(ops: &[DpifOp], results: &[OpResult]) {
     if !applied_armed() {
         return;
@@ -196,17 +196,17 @@ pub fn answered(ops: &[DpifOp], results: &[OpResult]) {
     }
 }
 
-/// A port of a datapath is there.
+/// A port was added to a datapath.
 pub fn port_added(number: DpPort, name: &str) {
     ring::port(number.0, Some(name));
 }
 
-/// A port of a datapath is gone.
+/// A port was removed from a datapath.
 pub fn port_removed(number: DpPort) {
     ring::port(number.0, None);
 }
 
-/// Why an operation failed, as tracers know it.
+/// The error of an operation, as an errno for tracers.
 fn errno(result: &OpResult) -> u32 {
     match result {
         OpResult::Failed(DpifError::Exists(_)) => errno::EXIST,
@@ -233,6 +233,6 @@ pub fn translated(upcall: &Upcall) {
     if ring::is_on() || usdt::translated_armed() {
         let about = About::upcall(upcall);
         usdt::translated(about, upcall);
-        ring::tell(Stage::Translated, about, Telling::default());
+        ring::report(Stage::Translated, about, Details::default());
     }
 }

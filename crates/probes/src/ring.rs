@@ -1,5 +1,5 @@
-//! The event ring: bounded queues, one for each thread that tells, filled without waiting, and emptied by the thread of the event
-//! socket ([`super::server`]). While nobody is connected there are no queues.
+//! The event ring: bounded queues, one for each reporting thread, filled without blocking, and emptied by the
+//! thread of the event socket ([`super::server`]). Without a connection there are no queues.
 
 use super::About;
 use flow::{FlowKey, key_attributes};
@@ -13,12 +13,12 @@ use upcall_events::{Event, Stage};
 const EVENTS_PER_THREAD: usize = 16_384;
 /// Bytes of packets and keys of a thread that may wait.
 const BYTES_PER_THREAD: usize = 8 << 20;
-/// Of so many events the time of one is taken, to tell what telling costs.
+/// One in this many events is timed, to measure the cost of reporting.
 const SAMPLED: u64 = 64;
-/// If that took so long, the thread was interrupted: it does not stand for the others.
+/// A longer time means that the thread was interrupted: not representative.
 const INTERRUPTED_NS: u64 = 5_000;
 
-/// What the listener wants to know.
+/// Settings of the listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
     /// Bytes of each packet.
@@ -29,9 +29,9 @@ pub struct Wanted {
     pub(super) stages: u16,
 }
 
-/// What an event tells beyond [`About`].
+/// Fields of an event beyond [`About`].
 #[derive(Clone, Copy, Default)]
-pub(super) struct Telling<'a> {
+pub(super) struct Details<'a> {
     /// When; 0 for now.
     pub(super) time_ns: u64,
     pub(super) batch: u16,
@@ -40,8 +40,8 @@ pub(super) struct Telling<'a> {
     pub(super) key: Option<&'a FlowKey>,
 }
 
-/// A thread that tells.
-pub(super) struct Teller {
+/// A reporting thread.
+pub(super) struct Reporter {
     pub(super) thread: u32,
     pub(super) name: String,
     wanted: Wanted,
@@ -57,39 +57,39 @@ pub(super) struct Teller {
 struct Session {
     number: u64,
     wanted: Option<Wanted>,
-    tellers: Vec<Arc<Teller>>,
+    reporters: Vec<Arc<Reporter>>,
 }
 
-/// Number of the session; 0 while nobody listens.
+/// Number of the session; 0 without a listener.
 static ON: AtomicU64 = AtomicU64::new(0);
-/// Locked by a thread once a session, when it tells for the first time.
-static SESSION: Mutex<Session> = Mutex::new(Session { number: 0, wanted: None, tellers: Vec::new() });
+/// Locked by a thread once per session, at its first event.
+static SESSION: Mutex<Session> = Mutex::new(Session { number: 0, wanted: None, reporters: Vec::new() });
 /// Ports of all datapaths.
 static PORTS: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
 /// Grows with each change of them.
 static PORTS_VERSION: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// The session in which this thread told last, and its queue there.
-    static MINE: RefCell<(u64, Weak<Teller>)> = const { RefCell::new((0, Weak::new())) };
+    /// The session of this thread's last event, and its queue there.
+    static MINE: RefCell<(u64, Weak<Reporter>)> = const { RefCell::new((0, Weak::new())) };
 }
 
-/// Whether somebody listens.
+/// Whether there is a listener.
 #[inline(always)]
 pub(super) fn is_on() -> bool {
     ON.load(Ordering::Relaxed) != 0
 }
 
-/// Tells an event, if somebody listens. A full queue loses it, counted.
+/// Reports an event, if there is a listener. A full queue drops and counts it.
 #[inline]
-pub(super) fn tell(stage: Stage, about: About, telling: Telling<'_>) {
+pub(super) fn report(stage: Stage, about: About, details: Details<'_>) {
     if is_on() {
-        tell_listener(stage, about, &telling);
+        tell_listener(stage, about, &details);
     }
 }
 
 #[cold]
-fn tell_listener(stage: Stage, about: About, telling: &Telling<'_>) {
+fn tell_listener(stage: Stage, about: About, details: &Details<'_>) {
     let now_ns = sys::clock::machine_ns();
     let Some(teller) = mine() else { return };
     if teller.wanted.stages & 1 << stage as u16 == 0 {
@@ -98,16 +98,16 @@ fn tell_listener(stage: Stage, about: About, telling: &Telling<'_>) {
     let event = Event {
         stage,
         why: about.why,
-        time_ns: if telling.time_ns == 0 { now_ns } else { telling.time_ns },
+        time_ns: if details.time_ns == 0 { now_ns } else { details.time_ns },
         upcall: about.upcall,
         thread: teller.thread,
         cpu: sys::thread::cpu(),
-        batch: telling.batch,
+        batch: details.batch,
         port: about.port,
         packet_bytes: about.bytes,
-        error: telling.error,
-        packet: telling.packet[..telling.packet.len().min(teller.wanted.packet_bytes)].to_vec(),
-        key: telling.key.map_or_else(Vec::new, |key| first_bytes(key, teller.wanted.key_bytes)),
+        error: details.error,
+        packet: details.packet[..details.packet.len().min(teller.wanted.packet_bytes)].to_vec(),
+        key: details.key.map_or_else(Vec::new, |key| first_bytes(key, teller.wanted.key_bytes)),
     };
     let told = teller.push(event);
     if told % SAMPLED == 0 {
@@ -128,7 +128,7 @@ fn first_bytes(key: &FlowKey, bytes: usize) -> Vec<u8> {
 }
 
 /// The calling thread's place in the present session.
-fn mine() -> Option<Arc<Teller>> {
+fn mine() -> Option<Arc<Reporter>> {
     MINE.with_borrow_mut(|(session, teller)| {
         let on = ON.load(Ordering::Acquire);
         if *session != on || on == 0 {
@@ -139,20 +139,20 @@ fn mine() -> Option<Arc<Teller>> {
     })
 }
 
-/// Makes the calling thread one that tells in a session.
-fn join(number: u64) -> Option<Weak<Teller>> {
+/// Adds the calling thread to a session.
+fn join(number: u64) -> Option<Weak<Reporter>> {
     let session = &mut *lock(&SESSION);
     let wanted = session.wanted.filter(|_| session.number == number)?;
     let name = std::thread::current().name().unwrap_or("sluiced").to_string();
-    let teller = Arc::new(Teller::new(sys::thread::id(), name, wanted));
+    let teller = Arc::new(Reporter::new(sys::thread::id(), name, wanted));
     let weak = Arc::downgrade(&teller);
-    session.tellers.push(teller);
+    session.reporters.push(teller);
     Some(weak)
 }
 
-impl Teller {
-    fn new(thread: u32, name: String, wanted: Wanted) -> Teller {
-        Teller {
+impl Reporter {
+    fn new(thread: u32, name: String, wanted: Wanted) -> Reporter {
+        Reporter {
             thread,
             name,
             wanted,
@@ -164,7 +164,7 @@ impl Teller {
         }
     }
 
-    /// Queues an event, or counts it as lost. How many came before.
+    /// Queues an event, or counts it as lost. Returns the number of earlier events.
     fn push(&self, event: Event) -> u64 {
         let (stage, bytes) = (event.stage, event.packet.len() + event.key.len());
         let before = self.told.fetch_add(1, Ordering::Relaxed);
@@ -194,39 +194,39 @@ impl Teller {
         self.lost[stage as usize - 1].swap(0, Ordering::Relaxed)
     }
 
-    /// Events that it told, lost ones too, and how long that took, since the last call.
+    /// Its events, lost ones too, and the time spent on them, since the last call.
     pub(super) fn take_spent(&self) -> (u64, u64) {
         (self.told.swap(0, Ordering::Relaxed), self.spent_ns.swap(0, Ordering::Relaxed))
     }
 }
 
-/// Begins to gather events. There is one session at a time.
+/// Starts collecting events. There is one session at a time.
 pub(super) fn begin(wanted: Wanted) {
     let session = &mut *lock(&SESSION);
     session.number += 1;
     session.wanted = Some(wanted);
-    session.tellers.clear();
+    session.reporters.clear();
     ON.store(session.number, Ordering::Release);
 }
 
-/// Gathers no more; queues that were not emptied go with what is in them.
+/// Stops collecting, and drops all queues with their contents.
 pub(super) fn end() {
     ON.store(0, Ordering::Release);
     let session = &mut *lock(&SESSION);
     session.wanted = None;
-    session.tellers.clear();
+    session.reporters.clear();
 }
 
-/// Gathers no more, but keeps what has been told.
+/// Stops collecting, but keeps queued events.
 pub(super) fn pause() {
     ON.store(0, Ordering::Release);
 }
 
-/// The threads that tell. Those that ended and whose events were taken are named once more, and then forgotten.
-pub(super) fn tellers() -> Vec<Arc<Teller>> {
+/// The reporting threads. An ended thread without queued events is returned once more, and then removed.
+pub(super) fn reporters() -> Vec<Arc<Reporter>> {
     let session = &mut *lock(&SESSION);
-    let all = session.tellers.clone();
-    session.tellers.retain(|t| Arc::weak_count(t) > 0 || !t.queue.is_empty());
+    let all = session.reporters.clone();
+    session.reporters.retain(|t| Arc::weak_count(t) > 0 || !t.queue.is_empty());
     all
 }
 
@@ -240,7 +240,7 @@ pub(super) fn port(number: u32, name: Option<&str>) {
     PORTS_VERSION.fetch_add(1, Ordering::Release);
 }
 
-/// The ports that there are, when they are not those of `version` any more, and their version.
+/// The present ports and their version, if that is no longer `version`.
 pub(super) fn ports_after(version: u64) -> Option<(u64, BTreeMap<u32, String>)> {
     if PORTS_VERSION.load(Ordering::Acquire) == version {
         return None;

@@ -1,10 +1,11 @@
-//! The event socket: a thread of its own that serves one listener at a time.
+//! The event socket: a separate thread that serves one listener at a time.
 //!
-//! The listener sends one line, `snap=BYTES key=BYTES stages=all` (or names of stages with commas between), and gets the stream of
-//! `upcall-events`, or one line that begins with `error:`. What it does not read in time is lost, counted and told; a listener that
-//! reads nothing for [`STALL_MAX_MS`] is cut off.
+//! The listener sends one line, `snap=BYTES key=BYTES stages=all` (or comma-separated names of stages), and
+//! receives the stream of `upcall-events`, or one line that begins with `error:`. Events that it does not
+//! read in time are dropped, counted and reported; a listener that reads nothing for [`STALL_MAX_MS`] is
+//! disconnected.
 
-use super::ring::{self, Teller, Wanted};
+use super::ring::{self, Reporter, Wanted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -20,22 +21,22 @@ use sys::poll::PollSet;
 use upcall_events::codec::PACKET_BYTES_MAX;
 use upcall_events::{Record, Stage, encode_header};
 
-/// How long events gather before they are sent: nobody who tells has to wake this thread.
-const GATHER: Duration = Duration::from_millis(2);
-/// Bytes that may wait for the listener: beyond that the queues fill up.
+/// Interval of sending: reporting threads need not wake this one.
+const SEND_INTERVAL: Duration = Duration::from_millis(2);
+/// Maximum bytes waiting for the listener: beyond that the queues fill up.
 const BACKLOG_MAX_BYTES: usize = 1 << 20;
-/// Longest line that asks for events.
+/// Maximum length of a request line.
 const REQUEST_MAX_BYTES: usize = 256;
-/// How long the listener may take to ask.
+/// Maximum time for the listener's request.
 const REQUEST_MAX_MS: u64 = 5000;
-/// How long the listener may read nothing.
+/// Maximum time without reading.
 const STALL_MAX_MS: u64 = 30_000;
-/// How long the daemon's end waits for the listener.
+/// Maximum wait for the listener at the daemon's exit.
 const END_MAX_MS: u64 = 1000;
-/// How often costs are told.
+/// Interval of cost reports.
 const OVERHEAD_MS: u64 = 1000;
 
-/// The socket. Dropping it ends the stream in good order and removes the socket.
+/// The socket. Dropping it ends the stream orderly and removes the socket.
 pub struct EventSocket {
     path: PathBuf,
     stop: Arc<AtomicBool>,
@@ -44,7 +45,7 @@ pub struct EventSocket {
 }
 
 impl EventSocket {
-    /// Listens at a path, for this user only; who stood there before is replaced.
+    /// Listens at a path, for this user only; replaces an existing socket.
     pub fn open(path: &Path) -> io::Result<EventSocket> {
         let listener = listen(path)?;
         let (stop, waker) = (Arc::new(AtomicBool::new(false)), Arc::new(Waker::new()?));
@@ -59,7 +60,7 @@ impl Drop for EventSocket {
         self.stop.store(true, Ordering::Release);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // Its panic is told already.
+            // Its panic is reported already.
             let _ = thread.join();
         }
         // It may have been removed by hand.
@@ -67,7 +68,7 @@ impl Drop for EventSocket {
     }
 }
 
-/// Made beside its place and moved there, so that nobody else can connect in between.
+/// Created under a temporary name and renamed, so that no other user can connect in between.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let mut beside = path.as_os_str().to_os_string();
     beside.push("~");
@@ -82,7 +83,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Reads what a listener asks for.
+/// Parses a listener's request.
 pub fn parse_request(line: &str) -> Result<Wanted, String> {
     let mut wanted = Wanted { packet_bytes: 0, key_bytes: 0, stages: 0 };
     let mut has_stages = false;
@@ -155,7 +156,7 @@ impl Server {
             None => None,
             Some(client) => {
                 set.add(client.stream.as_fd(), client.backlog() > 0);
-                Some(if client.is_full() { Duration::from_millis(OVERHEAD_MS) } else { GATHER })
+                Some(if client.is_full() { Duration::from_millis(OVERHEAD_MS) } else { SEND_INTERVAL })
             }
         };
         set.wait(timeout).map(drop)
@@ -168,12 +169,12 @@ impl Server {
     }
 
     fn take_in(&mut self, mut stream: UnixStream) {
-        // Who is gone by now makes room.
+        // A listener that is gone makes room.
         self.serve();
         match self.client {
             None => self.client = Some(Client::new(stream)),
             Some(_) => {
-                // Whoever does not take one line does not get it.
+                // A client that does not accept one line does not get it.
                 let _ =
                     stream.write(b"error: another program listens to the events of this switch; one can\n");
             }
@@ -195,20 +196,20 @@ impl Server {
     }
 }
 
-/// Who listens.
+/// The listener.
 struct Client {
     stream: UnixStream,
-    /// What it asked for so far; `None` once it has asked.
+    /// Its partial request; `None` once complete.
     request: Option<Vec<u8>>,
-    /// Bytes to send, of which `sent` are.
+    /// Bytes to send; the first `sent` are done.
     out: Vec<u8>,
     sent: usize,
-    /// When it connected, or took bytes last.
+    /// Time of its connection, or of its last progress.
     alive_ms: u64,
     threads: BTreeSet<u32>,
     ports: BTreeMap<u32, String>,
     ports_version: u64,
-    /// Events told, and the time that took.
+    /// Reported events, and the time spent on them.
     spent: (u64, u64),
     spent_told_ms: u64,
 }
@@ -237,7 +238,7 @@ impl Client {
         self.backlog() >= BACKLOG_MAX_BYTES
     }
 
-    /// Does what can be done now; `false` when it is over.
+    /// Does all non-blocking work; `false` at the end.
     fn serve(&mut self) -> bool {
         if !self.read() {
             return false;
@@ -251,7 +252,7 @@ impl Client {
         self.flush() && now_ms() < self.alive_ms + STALL_MAX_MS
     }
 
-    /// Takes what it sent; `false` when it is gone, or has asked for something impossible.
+    /// Reads its input; `false` if it is gone, or its request is invalid.
     fn read(&mut self) -> bool {
         let mut buf = [0; REQUEST_MAX_BYTES];
         let n = match self.stream.read(&mut buf) {
@@ -259,7 +260,7 @@ impl Client {
             Ok(n) => n,
             Err(e) => return matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         };
-        // What comes after the request says nothing.
+        // Bytes after the request are ignored.
         let Some(request) = &mut self.request else { return true };
         request.extend_from_slice(&buf[..n]);
         let wanted = match request.iter().position(|b| *b == b'\n') {
@@ -308,12 +309,12 @@ impl Client {
         self.ports = ports;
     }
 
-    /// Makes records of what has been told, as far as there is room.
+    /// Encodes queued events as records, within the limit.
     fn gather(&mut self) {
-        // A port is told before events of it are: it was there before.
-        let tellers = ring::tellers();
+        // A port precedes its events, because it existed before.
+        let reporters = ring::reporters();
         self.tell_ports();
-        for teller in &tellers {
+        for teller in &reporters {
             if self.threads.insert(teller.thread) {
                 let (thread, name) = (teller.thread, teller.name.clone());
                 Record::Thread { thread, name }.encode(&mut self.out);
@@ -325,19 +326,19 @@ impl Client {
             }
         }
         for stage in Stage::ALL {
-            let events = tellers.iter().map(|t| t.take_lost(stage)).sum();
+            let events = reporters.iter().map(|t| t.take_lost(stage)).sum();
             if events > 0 {
                 Record::Lost { stage, events }.encode(&mut self.out);
             }
         }
-        self.account(&tellers);
+        self.account(&reporters);
         if now_ms() >= self.spent_told_ms + OVERHEAD_MS {
             self.tell_overhead();
         }
     }
 
-    fn account(&mut self, tellers: &[Arc<Teller>]) {
-        for (events, ns) in tellers.iter().map(|t| t.take_spent()) {
+    fn account(&mut self, reporters: &[Arc<Reporter>]) {
+        for (events, ns) in reporters.iter().map(|t| t.take_spent()) {
             self.spent.0 += events;
             self.spent.1 += ns;
         }
@@ -349,7 +350,7 @@ impl Client {
         Record::Overhead { events, spent_ns }.encode(&mut self.out);
     }
 
-    /// Sends what it takes; `false` when it is gone.
+    /// Sends as much as possible; `false` if it is gone.
     fn flush(&mut self) -> bool {
         while self.backlog() > 0 {
             match self.stream.write(&self.out[self.sent..]) {
@@ -371,7 +372,7 @@ impl Client {
         true
     }
 
-    /// The daemon ends: what was told is sent, as far as the listener takes it.
+    /// At the daemon's exit: sends queued events, as far as the listener accepts them.
     fn finish(&mut self) {
         if self.request.is_some() {
             return;

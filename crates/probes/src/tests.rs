@@ -1,4 +1,4 @@
-use super::ring::{self, Telling};
+use super::ring::{self, Details};
 use super::server::{EventSocket, parse_request};
 use super::*;
 use flow::FlowKey;
@@ -13,9 +13,9 @@ use testkit::{TempDir, wait_for};
 use upcall_events::{Decoder, Event, Record};
 
 const LIMIT: Duration = Duration::from_secs(20);
-/// The ring is one for the process: tests that listen take turns.
+/// The ring is one per process: tests with a listener run one at a time.
 static TURN: Mutex<()> = Mutex::new(());
-/// Marks the upcalls of these tests: others of this process tell as well.
+/// Marks the upcalls of these tests: other tests of this process report events as well.
 const MARK: u64 = 0xfeed_0000_0000_0000;
 
 struct Rig {
@@ -104,13 +104,13 @@ fn a_listener_gets_what_is_told_in_order_and_the_end() {
     port_added(DpPort(77_001), "before");
     let mut stream = listen(&rig.path, "snap=4 key=8 stages=miss,received,on-wire\n");
     let key = FlowKey::default();
-    let telling = || Telling { packet: &[1, 2, 3, 4, 5], key: Some(&key), batch: 9, ..Telling::default() };
+    let details = || Details { packet: &[1, 2, 3, 4, 5], key: Some(&key), batch: 9, ..Details::default() };
     for (upcall, stage) in
         [(1, Stage::Miss), (1, Stage::Received), (1, Stage::Translated), (1, Stage::OnWire)]
     {
-        ring::tell(stage, about(upcall), telling());
+        ring::report(stage, about(upcall), details());
     }
-    std::thread::spawn(move || ring::tell(Stage::Miss, about(2), Telling::default())).join().unwrap();
+    std::thread::spawn(move || ring::report(Stage::Miss, about(2), Details::default())).join().unwrap();
     port_added(DpPort(77_002), "during");
     port_removed(DpPort(77_001));
     let mut waiting = BTreeSet::from([(77_001, false), (77_002, true)]);
@@ -200,9 +200,9 @@ fn a_listener_that_does_not_read_loses_events_which_are_counted_and_bounds_memor
     let mut stream = listen(&rig.path, "snap=2000 key=0 stages=all\n");
     let packet = [7; 2000];
     let told = 60_000;
-    // More than socket, backlog and queue hold together; it never waits, or this test would not end.
+    // More than socket, backlog and queue hold together; it never blocks, or this test would not end.
     for n in 0..told {
-        ring::tell(Stage::Miss, about(n), Telling { packet: &packet, ..Telling::default() });
+        ring::report(Stage::Miss, about(n), Details { packet: &packet, ..Details::default() });
     }
     let reader = std::thread::spawn(move || {
         let all = stream.records(|r| *r == Record::End);
@@ -212,7 +212,7 @@ fn a_listener_that_does_not_read_loses_events_which_are_counted_and_bounds_memor
             .sum();
         (ours(&all).len() as u64, lost, all.last() == Some(&Record::End))
     });
-    wait_for(LIMIT, "the listener to read on", || ring::tellers().iter().all(|t| t.is_empty())).unwrap();
+    wait_for(LIMIT, "the listener to read on", || ring::reporters().iter().all(|t| t.is_empty())).unwrap();
     rig.socket = None;
     let (came, lost, ended) = reader.join().unwrap();
     assert!(ended && lost > 0 && came > 0, "{came} came, {lost} lost");
@@ -224,12 +224,12 @@ fn a_listener_that_does_not_read_loses_events_which_are_counted_and_bounds_memor
 fn sessions_do_not_see_each_others_events() {
     let rig = rig();
     let stream = listen(&rig.path, "stages=all\n");
-    ring::tell(Stage::Miss, about(1), Telling::default());
+    ring::report(Stage::Miss, about(1), Details::default());
     drop(stream);
     wait_for(LIMIT, "the ring to be off", || !ring::is_on()).unwrap();
-    ring::tell(Stage::Miss, about(2), Telling::default());
+    ring::report(Stage::Miss, about(2), Details::default());
     let mut stream = listen(&rig.path, "stages=all\n");
-    ring::tell(Stage::Miss, about(3), Telling::default());
+    ring::report(Stage::Miss, about(3), Details::default());
     let all = stream.records(|r| matches!(r, Record::Event(e) if e.upcall & MARK == MARK));
     assert_eq!(ours(&all).iter().map(|e| e.upcall ^ MARK).collect::<Vec<_>>(), [3]);
 }

@@ -1,7 +1,7 @@
-//! The probes themselves, and what they carry. All are listed in docs/probes.md.
+//! The probes and their arguments. docs/probes.md lists all of them.
 //!
-//! Providers and names are those of the stock switch where it has such a probe; its arguments are kept where they are not the
-//! addresses of structures of its own.
+//! Providers and names are those of the stock switch if it has such a probe, and so are its arguments, except
+//! addresses of its own structures.
 
 use super::About;
 use dpif::{Execute, FlowPut, PutMode, Upcall, UpcallKind};
@@ -15,39 +15,39 @@ sys::usdt! {
     probe upcall_enqueued = "sluice", "upcall_enqueued", (upcall, port, bytes, why, time_ns, packet);
     /// The queue was full.
     probe upcall_refused = "sluice", "upcall_refused", (upcall, port, bytes, why, time_ns, packet);
-    /// Somebody took it to translate it.
+    /// A handler received it for translation.
     probe upcall_received = "sluice", "upcall_received", (upcall, port, packet, bytes, why, batch, key, key_bytes);
     /// It is translated.
     probe upcall_translated = "sluice", "upcall_translated", (upcall, port, packet, bytes, why);
-    /// A thread is asked to install its megaflow.
+    /// Its megaflow is sent to a thread.
     probe upcall_put_sent = "sluice", "upcall_put_sent", (upcall, port);
-    /// A thread is asked to send it on.
+    /// It is sent to a thread with its actions.
     probe upcall_execute_sent = "sluice", "upcall_execute_sent", (upcall, port, packet, bytes);
-    /// Its megaflow is installed, or refused.
+    /// Its megaflow is installed or rejected.
     probe upcall_put_done = "sluice", "upcall_put_done", (upcall, port, error);
     /// Its actions begin.
     probe upcall_executed = "sluice", "upcall_executed", (upcall, port, packet, bytes);
-    /// What its actions sent is with the devices.
+    /// All output of its actions is with the devices.
     probe upcall_on_wire = "sluice", "upcall_on_wire", (upcall, port, bytes);
 
-    /// As the stock switch has it.
+    /// As in the stock switch.
     probe recv_upcall = "dpif_recv", "recv_upcall", (datapath, kind, packet, bytes, key, key_bytes);
     /// A flow is put: `put` is the address of a [`FlowPutView`].
     probe op_flow_put = "dpif_netlink_operate__", "op_flow_put", (upcall, put, key, key_bytes);
-    /// Packet and length are where the stock switch has them.
+    /// Packet and length are in the same places as in the stock switch.
     probe op_flow_execute = "dpif_netlink_operate__", "op_flow_execute", (upcall, port, packet, bytes);
     /// A flow is removed.
     probe op_flow_del = "dpif_netlink_operate__", "op_flow_del", (upcall, ufid_high);
-    /// A flow is asked for.
+    /// A flow is read.
     probe op_flow_get = "dpif_netlink_operate__", "op_flow_get", (upcall, ufid_high);
 
     /// A round of the revalidator begins.
     probe start_dump = "udpif_revalidator", "start_dump", (udpif, flows);
     /// And is over.
     probe sweep_done = "udpif_revalidator", "sweep_done", (udpif, flows, next_ms);
-    /// A flow is translated again.
+    /// A flow is retranslated.
     probe ukey_entry = "revalidate_ukey__", "entry", (udpif, upcall, ufid_high, key, key_bytes);
-    /// What came of it.
+    /// The result.
     probe ukey_exit = "revalidate_ukey__", "exit", (udpif, upcall, result);
 
     /// The main loop begins a turn.
@@ -56,21 +56,21 @@ sys::usdt! {
     probe poll_block = "main", "poll_block", ();
 }
 
-/// Longest name of a datapath that a probe tells, with its end.
+/// Maximum name of a datapath in a probe, with its terminator.
 const NAME_BYTES: usize = 64;
 
-/// The address of what a tracer is to read.
+/// The address for a tracer to read.
 fn address(bytes: &[u8]) -> u64 {
     bytes.as_ptr().addr() as u64
 }
 
-/// Upper half of a flow's name; the lower one is the upcall's id.
+/// Upper half of a ufid; the lower one is the upcall's id.
 fn high(ufid: Ufid) -> u64 {
     (ufid.0 >> 64) as u64
 }
 
 fn why(about: About) -> u64 {
-    // As the kernel numbers them (DPIF_UC_MISS, DPIF_UC_ACTION).
+    // With the kernel's numbers (DPIF_UC_MISS, DPIF_UC_ACTION).
     u64::from(about.why == Why::Action)
 }
 
@@ -153,8 +153,8 @@ pub(super) fn sent_armed() -> bool {
         | op_flow_get::armed()
 }
 
-/// What a tracer reads of a flow that is put: where the stock switch has it, at the beginning of its `struct dpif_flow_put`
-/// (lib/dpif.h). The rest of that is not here.
+/// The members of a flow put that tracers read, at the same offsets as the first of the stock switch's
+/// `struct dpif_flow_put` (lib/dpif.h). Later members are missing.
 #[repr(C)]
 struct FlowPutView {
     mode: u32,
@@ -169,7 +169,7 @@ pub(super) fn put_sent(put: &FlowPut) {
     }
     if op_flow_put::armed() {
         let key = key_attributes(&put.key);
-        // As the kernel numbers them (DPIF_FP_CREATE, DPIF_FP_MODIFY).
+        // With the kernel's numbers (DPIF_FP_CREATE, DPIF_FP_MODIFY).
         let mode = match put.mode {
             PutMode::Create => 1,
             PutMode::Modify => 2,
@@ -247,14 +247,14 @@ pub fn recheck_begins(ufid: Ufid, key: &FlowKey) {
     }
 }
 
-/// Result of a flow's revalidation, with the numbers that Open vSwitch's probe uses.
+/// Result of a flow's revalidation, with the numbers of Open vSwitch's probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowUpkeep {
-    /// The flow stays as it is.
+    /// The flow is unchanged.
     Keep = 0,
     /// The flow is deleted.
     Delete = 1,
-    /// The flow gets other actions.
+    /// The flow's actions change.
     Modify = 2,
 }
 

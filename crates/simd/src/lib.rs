@@ -1,11 +1,13 @@
-//! What the fast path takes from the processor beyond plain Rust: instruction sets chosen at run time, prefetch, one
-//! vector compare, one permutation of bytes. The room for `unsafe` of that kind, so that the fast path itself forbids it.
+//! Processor features for the fast path: instruction sets selected at run time, prefetch, one vector compare,
+//! one permutation of bytes. This crate has the `unsafe` code of that kind, so the fast path itself forbids
+//! it.
 //!
-//! A stage of the fast path is a [`Kernel`]: safe code, the same source for every instruction set. [`run`] has it compiled once for
-//! each [`Level`] and enters the one that was chosen; the plain level is the oracle of the others. Dispatch costs a call,
-//! so a kernel works on a whole batch. What a kernel calls must be `#[inline(always)]` to be compiled along.
+//! A stage of the fast path is a [`Kernel`]: safe code, the same source for every instruction set. [`run`]
+//! compiles it once for each [`Level`] and calls the selected one; the plain level is the oracle of the
+//! others. Dispatch costs a call, so a kernel works on a whole batch. Functions called by a kernel must be
+//! `#[inline(always)]` to be compiled with it.
 //!
-//! Not here: anything that knows of packets. No results depend on the level.
+//! Nothing here depends on packets. Results do not depend on the level.
 
 #![allow(unsafe_code, reason = "processor features; each block says why it is sound")]
 
@@ -21,14 +23,14 @@ enum Features {
     Avx512Vbmi,
 }
 
-/// An instruction set that this processor has.
+/// An instruction set of this processor.
 ///
-/// Invariant: a value other than [`Level::PLAIN`] is made only after the processor said that it has the features.
+/// Invariant: a value other than [`Level::PLAIN`] is created only after detecting the features.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Level(Features);
 
 impl Level {
-    /// What the program was compiled for, nothing more.
+    /// The baseline of the compiled program.
     pub const PLAIN: Level = Level(Features::Plain);
 
     /// All levels of this processor, the plain one first.
@@ -72,13 +74,13 @@ impl std::fmt::Display for Level {
     }
 }
 
-/// What a kernel's level has that plain code cannot say, as a value that kernels are handed.
+/// Features of a level beyond plain code, as a value passed to kernels.
 pub trait Lanes: Copy {
-    /// Whether [`Lanes::permute`] is an instruction, and not a loop over bytes.
+    /// Whether [`Lanes::permute`] is one instruction, instead of a loop over bytes.
     const PERMUTES: bool;
 
-    /// Byte `i` of `out`, the low byte of a word first, becomes `bytes[places[i] % 64]`, of which the bits of `keep` count, with the
-    /// bits of `set`.
+    /// Byte `i` of `out`, the low byte of a word first, becomes `bytes[places[i] % 64]`, masked by `keep`,
+    /// with the bits of `set` added.
     fn permute(
         self,
         bytes: &[u8; 64],
@@ -114,7 +116,7 @@ impl Lanes for PlainLanes {
 
 /// AVX-512 with VBMI.
 ///
-/// Invariant: a value is made only inside a function compiled for these features.
+/// Invariant: a value is created only inside a function compiled for these features.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 struct VbmiLanes;
@@ -136,8 +138,8 @@ impl Lanes for VbmiLanes {
             _mm512_and_si512, _mm512_loadu_epi8, _mm512_loadu_epi64, _mm512_or_si512,
             _mm512_permutexvar_epi8, _mm512_storeu_epi64,
         };
-        // SAFETY: a value of this type is made in a function of these features only, so the processor has them; loads and the
-        // store are of the 64 bytes of an argument each and need no alignment.
+        // SAFETY: a value of this type is created in a function of these features only, so the processor has
+        // them; loads and the store are of the 64 bytes of an argument each and need no alignment.
         unsafe {
             let bytes = _mm512_loadu_epi8(bytes.as_ptr().cast());
             let places = _mm512_loadu_epi8(places.as_ptr().cast());
@@ -152,10 +154,10 @@ impl Lanes for VbmiLanes {
 
 /// A piece of work over a batch, written once.
 pub trait Kernel {
-    /// What it answers.
+    /// The result.
     type Output;
 
-    /// Does the work. To be marked `#[inline(always)]` by who implements it.
+    /// Runs the stage. Implementations must be marked `#[inline(always)]`.
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
@@ -165,7 +167,8 @@ pub fn run<K: Kernel>(level: Level, kernel: K) -> K::Output {
     match level.0 {
         Features::Plain => run_plain(kernel),
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a level of these features is only made when the processor has all of them (see `available`).
+        // SAFETY: a level of these features is only created if the processor has all of them (see
+        // `available`).
         Features::Avx2 => unsafe { run_avx2(kernel) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
@@ -204,7 +207,7 @@ fn run_vbmi<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(VbmiLanes)
 }
 
-/// Bit `i` says that `values[i]` is `wanted`: the plain version of [`equal_u32`], and its oracle.
+/// Bit `i` is set if `values[i]` is `wanted`: the plain version of [`equal_u32`], and its oracle.
 #[inline(always)]
 pub fn equal_u32_plain(values: &[u32; 32], wanted: u32) -> u32 {
     let mut hits = 0;
@@ -214,7 +217,7 @@ pub fn equal_u32_plain(values: &[u32; 32], wanted: u32) -> u32 {
     hits
 }
 
-/// Bit `i` says that `values[i]` is `wanted`: by SSE2, which every x86-64 has.
+/// Bit `i` is set if `values[i]` is `wanted`: by SSE2, which every x86-64 has.
 #[inline(always)]
 pub fn equal_u32(values: &[u32; 32], wanted: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -237,7 +240,7 @@ pub fn equal_u32(values: &[u32; 32], wanted: u32) -> u32 {
     equal_u32_plain(values, wanted)
 }
 
-/// Asks for the cache lines of a value that will soon be read. Does nothing where there is no such instruction.
+/// Prefetches the cache lines of a value that will soon be read. Does nothing without such an instruction.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -256,7 +259,7 @@ pub fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-/// Bit `i` says that `values[i]` is `wanted`: the plain version of [`equal_u16`], and its oracle.
+/// Bit `i` is set if `values[i]` is `wanted`: the plain version of [`equal_u16`], and its oracle.
 #[inline(always)]
 pub fn equal_u16_plain(values: &[u16; 12], wanted: u16) -> u32 {
     let mut hits = 0;
@@ -266,7 +269,7 @@ pub fn equal_u16_plain(values: &[u16; 12], wanted: u16) -> u32 {
     hits
 }
 
-/// Bit `i` says that `values[i]` is `wanted`: a few instructions of SSE2, which every x86-64 has.
+/// Bit `i` is set if `values[i]` is `wanted`: a few instructions of SSE2, which every x86-64 has.
 #[inline(always)]
 pub fn equal_u16(values: &[u16; 12], wanted: u16) -> u32 {
     #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,5 @@
-//! `sluice appctl` and `sluice dpctl`: one command to a running daemon over its control socket, with the words of
-//! `ovs-appctl(8)`.
+//! `sluice appctl` and `sluice dpctl`: one command to a running daemon over its control socket, with the
+//! syntax of `ovs-appctl(8)`.
 //!
 //! JSON-RPC 1.0: the method is the command, the parameters are its arguments as strings, the result is the text to print.
 
@@ -14,7 +14,7 @@ use crate::remote::{
     Deadline, EXIT_TIMED_OUT, Stream, TimedOut, complain, parse_timeout_s, print, reason, run_dir,
 };
 
-/// The daemon that is meant when none is named.
+/// The default daemon.
 pub(crate) const DEFAULT_TARGET: &str = "ovs-vswitchd";
 
 const HELP: &str = "\
@@ -28,7 +28,7 @@ Options:
 Exit codes: 0 done, 1 the daemon cannot be reached, 2 it answered with an error.
 ";
 
-/// What stands before the names of commands about datapaths.
+/// Prefix of datapath commands.
 const DPCTL: &str = "dpctl/";
 
 /// The answer of a daemon.
@@ -77,7 +77,7 @@ pub(crate) fn call(target: &str, command: &str, args: &[String], deadline: Deadl
             match Message::from_json(text).with_context(|| format!("{target}: transaction error"))? {
                 Message::Reply { result, .. } => return Ok(Answer::Text(plain(result))),
                 Message::Error { error, .. } => return Ok(Answer::Error(plain(error))),
-                // A daemon does not ask anything of its client.
+                // A daemon sends no requests to its client.
                 _ => {}
             }
         }
@@ -92,7 +92,7 @@ fn plain(value: Value) -> String {
     }
 }
 
-/// What the words ask for.
+/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 enum Request {
     Help,
@@ -100,7 +100,7 @@ enum Request {
     Call { target: String, timeout_s: u32, command: String, args: Vec<String> },
 }
 
-/// The value of an option, from behind `=`, from the rest of a short option, or from the next word.
+/// The value of an option: after `=`, the rest of a short option, or the next word.
 fn value_of<'w>(
     word: &'w str,
     long: &str,
@@ -117,7 +117,7 @@ fn value_of<'w>(
     (!word.starts_with("--")).then(|| word.strip_prefix(short)).flatten().map(Ok)
 }
 
-/// What commands about datapaths are told before their name, as `ovs-dpctl` has it; the daemon takes it behind.
+/// Options of datapath commands before the command name, as in `ovs-dpctl`; the daemon expects them after it.
 const DPCTL_OPTIONS: [&str; 6] = ["-m", "--more", "-s", "--statistics", "--names", "--no-names"];
 
 fn parse(words: &[String], prefix: &str) -> Result<Request, String> {
@@ -188,12 +188,12 @@ fn run(program: &str, words: &[String], prefix: &str) -> u8 {
     }
 }
 
-/// `sluice appctl`; gives the exit code.
+/// `sluice appctl`; returns the exit code.
 pub(crate) fn main(program: &str, words: &[String]) -> u8 {
     run(program, words, "")
 }
 
-/// `sluice dpctl`; gives the exit code.
+/// `sluice dpctl`; returns the exit code.
 pub(crate) fn dpctl_main(program: &str, words: &[String]) -> u8 {
     run(program, words, DPCTL)
 }

@@ -1,9 +1,9 @@
-//! `sluice`: the command line of the switch. One program does the daily work of `ovs-vsctl`, `ovs-ofctl`,
-//! `ovs-appctl` and `ovs-dpctl`, with the same words, so that nothing of OVS need be installed; called by one of those names
-//! (a symbolic link) it behaves as that program.
+//! `sluice`: the command line of the switch. One program covers daily use of `ovs-vsctl`, `ovs-ofctl`,
+//! `ovs-appctl` and `ovs-dpctl`, with the same syntax, so that no part of OVS is needed. Called by one of
+//! those names (a symbolic link) it behaves as that program.
 //!
-//! Wiring and output only: what is sent and understood lives in `ovsdb`, `openflow` and `flow`. Everything is blocking and
-//! single-threaded (but for the readings of `top`); every wait ends at the deadline that the user gave.
+//! Wiring and output only: `ovsdb`, `openflow` and `flow` have the protocols. Everything is blocking and
+//! single-threaded (except the reader of `top`); every wait ends at the user's deadline.
 
 #![forbid(unsafe_code)]
 
@@ -47,11 +47,11 @@ enum Command {
     /// Read and change the OpenFlow tables of a bridge; the words of ovs-ofctl
     #[command(disable_help_flag = true)]
     Ofctl(Words),
-    /// Show on one screen what the switch does now
+    /// Show the state of the switch on one screen
     Status(status::Options),
-    /// Show live what threads, ports, flows and upcalls do
+    /// Show live statistics of threads, ports, flows and upcalls
     Top(top::Options),
-    /// Measure what the first packets of flows cost, where, and why
+    /// Measure the cost of first packets of flows, stage by stage
     UpcallCost(upcall_cost::Options),
     /// Measure latency and fairness of first packets on any switch of this machine
     UpcallBench(Box<::upcall_bench::Options>),
@@ -64,7 +64,7 @@ struct Words {
     args: Vec<String>,
 }
 
-/// What the words after a tool's name are given to; they have their own option syntax, in which `--` separates.
+/// Receives the words after a tool's name; each tool has its own option syntax, in which `--` separates.
 type Tool = fn(&str, &[String]) -> u8;
 
 fn tool(name: &str) -> Option<Tool> {
@@ -77,7 +77,7 @@ fn tool(name: &str) -> Option<Tool> {
     }
 }
 
-/// The tool, the name by which it calls itself, and its words.
+/// The tool, its program name for messages, and its words.
 fn find_tool(args: &[OsString]) -> Option<(Tool, String, &[OsString])> {
     let called = Path::new(args.first()?).file_name()?.to_str()?;
     if let Some(found) = called.strip_prefix("ovs-").and_then(tool) {
@@ -113,7 +113,7 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Runs `sluice upcall-cost`; gives the exit code.
+/// Runs `sluice upcall-cost`; returns the exit code.
 fn upcall_cost_main(options: &upcall_cost::Options) -> u8 {
     match upcall_cost::run(options, remote::run_dir()) {
         Ok(()) => 0,

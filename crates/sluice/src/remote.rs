@@ -1,6 +1,6 @@
-//! Where the switch's sockets are, and blocking streams to them with a deadline.
+//! Paths of the switch's sockets, and blocking streams to them with a deadline.
 //!
-//! A [`Stream`] never waits past its [`Deadline`]: reads and writes then end with [`TimedOut`].
+//! A [`Stream`] never waits beyond its [`Deadline`]: reads and writes then return [`TimedOut`].
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// The exit code of a program that its alarm clock ended, as a shell shows it (128 + SIGALRM).
+/// Exit code of a program killed by its alarm, as in a shell (128 + SIGALRM).
 pub(crate) const EXIT_TIMED_OUT: u8 = 142;
-/// How often a connection is tried again when that was asked for.
+/// Interval between connection attempts with `retry`.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
-/// Longest wait of one TCP connection attempt when there is no deadline.
+/// Maximum wait of one TCP connection attempt without a deadline.
 const TCP_CONNECT_LIMIT: Duration = Duration::from_secs(30);
 
 /// The deadline passed.
@@ -32,11 +32,11 @@ impl std::error::Error for TimedOut {}
 
 /// Prints an error the way the OVS tools do.
 pub(crate) fn complain(program: &str, text: &str) {
-    // With a closed standard error there is nobody to tell.
+    // Standard error may be closed.
     let _unwritten = writeln!(io::stderr(), "{program}: {text}");
 }
 
-/// Prints the result. A reader that went away (`| head`) is no error.
+/// Prints the result. A closed pipe (`| head`) is not an error.
 pub(crate) fn print(text: &str) {
     let mut out = io::stdout().lock();
     let _unwritten = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -54,12 +54,12 @@ pub(crate) fn run_dir() -> PathBuf {
 pub(crate) struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// So many seconds from now; 0 is never.
+    /// That many seconds from now; 0 is never.
     pub(crate) fn after_s(seconds: u32) -> Self {
         Deadline((seconds > 0).then(|| Instant::now() + Duration::from_secs(seconds.into())))
     }
 
-    /// What is left; never zero.
+    /// Remaining time; never zero.
     fn left(self) -> Result<Option<Duration>, TimedOut> {
         match self.0 {
             None => Ok(None),
@@ -87,7 +87,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Connects to `unix:PATH` or `tcp:HOST:PORT`; with `retry`, until it works or the deadline.
+    /// Connects to `unix:PATH` or `tcp:HOST:PORT`; with `retry`, repeatedly until success or the deadline.
     pub(crate) fn connect(remote: &str, retry: bool, deadline: Deadline) -> Result<Stream> {
         loop {
             match Stream::try_connect(remote, deadline) {
@@ -118,7 +118,7 @@ impl Stream {
         Err(last.into())
     }
 
-    /// Reads what comes first; empty at the end of the stream.
+    /// Reads available bytes; empty at the end of the stream.
     pub(crate) fn receive(&mut self, deadline: Deadline) -> Result<Vec<u8>> {
         let mut buffer = vec![0; 65536];
         loop {
@@ -156,9 +156,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Says that nothing more comes.
+    /// Shuts down the sending direction.
     pub(crate) fn finish(&self) {
-        // It may be gone already.
+        // It may be closed already.
         let _gone = match self {
             Stream::Unix(s) => s.shutdown(Shutdown::Both),
             Stream::Tcp(s) => s.shutdown(Shutdown::Both),
@@ -166,7 +166,7 @@ impl Stream {
     }
 }
 
-/// Nothing came within the time given to one call, or a signal came.
+/// Whether the error is a timeout of one call, or a signal.
 fn is_pause(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
@@ -182,7 +182,7 @@ fn tcp_addresses(text: &str) -> Result<Vec<SocketAddr>> {
     Ok(addresses.collect())
 }
 
-/// What went wrong, without the number that Rust puts behind the system's text.
+/// The error text, without the error number that Rust appends.
 pub(crate) fn reason(error: &anyhow::Error) -> String {
     match error.downcast_ref::<io::Error>() {
         Some(io) => {
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remotes_that_make_no_sense_are_refused() {
+    fn invalid_remotes_are_rejected() {
         let deadline = Deadline::after_s(1);
         for remote in
             ["", "ssl:1.2.3.4:6640", "tcp:", "tcp:[::1", "unix:/nowhere/at/all", "tcp:1.2.3.4:99999"]

@@ -1,4 +1,4 @@
-//! `sluice status`: what the switch does now, on one screen, from two readings of `sluice/status`.
+//! `sluice status`: the state of the switch on one screen, from two readings of `sluice/status`.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::status_model::{Datapath, Port, StatusModel};
 const PROGRAM: &str = "sluice status";
 /// The control command of the daemon.
 const COMMAND: &str = "sluice/status";
-/// What to do where no daemon answers.
+/// Advice if no daemon answers.
 const UNREACHED: &str = "no daemon answers (start one with `sluiced --pidfile --detach`, or name its control socket with \
                          --target; OVS_RUNDIR says where they are)";
 /// Longest time between the readings.
@@ -25,13 +25,13 @@ pub(crate) struct Options {
     /// Print the daemon's answer as JSON instead: counters, no rates
     #[arg(long)]
     json: bool,
-    /// Time over which rates are taken, such as 500ms or 2s; 0 shows no rates
+    /// Interval for rates, such as 500ms or 2s; 0 shows no rates
     #[arg(long, default_value = "1s", value_parser = parse_interval)]
     interval: Duration,
     /// The daemon: its name, or the path of its control socket
     #[arg(short, long, default_value = DEFAULT_TARGET)]
     target: String,
-    /// Give up on an answer after so many seconds; 0 never
+    /// Timeout for a reply in seconds; 0 waits for ever
     #[arg(long, default_value_t = 10)]
     timeout: u32,
 }
@@ -47,7 +47,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     if interval > INTERVAL_MAX { Err(bad()) } else { Ok(interval) }
 }
 
-/// Runs it; gives the exit code.
+/// Runs it; returns the exit code.
 pub(crate) fn main(options: &Options) -> u8 {
     match run(options) {
         Ok(text) => {
@@ -61,7 +61,7 @@ pub(crate) fn main(options: &Options) -> u8 {
     }
 }
 
-/// Asks a daemon once, and gives up after so many seconds; 0 never.
+/// Queries a daemon once, with a timeout in seconds; 0 is none.
 pub(crate) fn read(target: &str, timeout_s: u32) -> Result<Value> {
     let answer = call(target, COMMAND, &[], Deadline::after_s(timeout_s));
     match answer.map_err(|error| if error.is::<TimedOut>() { error } else { error.context(UNREACHED) })? {
@@ -157,7 +157,7 @@ fn datapath(out: &mut String, path: &Datapath, before: Option<(&Datapath, Durati
         });
         let rate =
             old.map_or("-".into(), |(old, elapsed)| scaled(rate(old.received, thread.received, elapsed)));
-        // Counted passes: a recirculated packet is looked up again.
+        // Counts passes: a recirculated packet is looked up again.
         let lookups = thread.cache_hits.saturating_add(thread.megaflow_hits).saturating_add(thread.upcalls);
         let cycles = thread.busy_cycles.saturating_add(thread.idle_cycles);
         rows.push(vec![
@@ -229,7 +229,7 @@ fn port_notes(out: &mut String, port: &Port) {
     }
 }
 
-/// Rows side by side: the first column to the left, numbers to the right.
+/// Aligned columns: the first to the left, numbers to the right.
 fn columns(out: &mut String, rows: &[Vec<String>]) {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -249,7 +249,7 @@ fn columns(out: &mut String, rows: &[Vec<String>]) {
     }
 }
 
-/// Per second; 0 when the counter went back (the daemon was restarted).
+/// Per second; 0 if the counter decreased (the daemon restarted).
 fn rate(before: u64, now: u64, elapsed: Duration) -> f64 {
     let seconds = elapsed.as_secs_f64();
     if seconds > 0.0 { now.saturating_sub(before) as f64 / seconds } else { 0.0 }
@@ -330,7 +330,7 @@ Bridge br0 (datapath id 00000000000000aa)
     }
 
     #[test]
-    fn an_answer_of_another_age_is_shown_as_far_as_it_goes() {
+    fn a_reply_of_another_version_is_shown_partially() {
         let model =
             StatusModel::from_json(&json!({"bridges": [{}, {"ports": "x"}], "datapaths": 7})).unwrap();
         assert!(screen(&model, None).starts_with("Sluice of an unknown version\n"));

@@ -1,4 +1,4 @@
-//! What the daemon tells with the control command `sluice/status`: one JSON object of this shape, read into
+//! The reply to the control command `sluice/status`: one JSON object of this shape, parsed into
 //! [`StatusModel`].
 //!
 //! ```json
@@ -14,9 +14,9 @@
 //!    "drops": {"rules": 3, "tx_down": 1}, "upcalls_waiting": 0, "error": null}]}]}
 //! ```
 //!
-//! Counters count from the daemon's start. A member that is missing or of another type reads as zero, empty or unknown,
-//! and members not named here are ignored, so that daemon and program may be of different ages. Only a reply that is
-//! not an object is an error.
+//! Counters start with the daemon. A missing member or one of another type reads as zero, empty or unknown,
+//! and unknown members are ignored, so versions of daemon and program may differ. Only a reply that is not an
+//! object is an error.
 
 use std::collections::BTreeMap;
 
@@ -27,20 +27,20 @@ use serde_json::Value;
 pub(crate) struct StatusModel {
     /// Of the daemon.
     pub(crate) version: String,
-    /// Of the daemon's process; `None` if it does not tell.
+    /// Id of the daemon's process; `None` if unknown.
     pub(crate) pid: Option<u64>,
-    /// Since the daemon's start; `None` if it does not tell.
+    /// Since the daemon's start; `None` if unknown.
     pub(crate) uptime_ms: Option<u64>,
-    /// One for each type that has bridges.
+    /// One for each type with bridges.
     pub(crate) datapaths: Vec<Datapath>,
-    /// In the order in which to show them.
+    /// In display order.
     pub(crate) bridges: Vec<Bridge>,
 }
 
 /// An element of `datapaths`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Datapath {
-    /// As `dpif/show` calls it.
+    /// Its name in `dpif/show`.
     pub(crate) name: String,
     /// Megaflows installed now.
     pub(crate) flows: u64,
@@ -63,17 +63,17 @@ pub(crate) struct Datapath {
 pub(crate) struct Thread {
     /// A name for people.
     pub(crate) id: String,
-    /// Packets taken from its queues.
+    /// Packets received from its queues.
     pub(crate) received: u64,
     /// Packets found in its cache.
     pub(crate) cache_hits: u64,
     /// Packets found in its megaflow table.
     pub(crate) megaflow_hits: u64,
-    /// Subtables looked at for those.
+    /// Subtables visited for those.
     pub(crate) subtable_lookups: u64,
     /// Packets passed to the slow path.
     pub(crate) upcalls: u64,
-    /// Packets that should have been and were dropped.
+    /// Dropped upcalls.
     pub(crate) upcalls_lost: u64,
     /// Processor cycles in passes that found packets.
     pub(crate) busy_cycles: u64,
@@ -92,17 +92,17 @@ pub(crate) struct Thread {
 pub(crate) struct Upcalls {
     /// Handled because no megaflow matched.
     pub(crate) misses: u64,
-    /// Refused: a port's queue or budget was full.
+    /// Rejected: a port's queue or budget was full.
     pub(crate) refused: u64,
     /// Megaflows that the slow path keeps now.
     pub(crate) installed: u64,
-    /// Most megaflows at once.
+    /// Maximum number of megaflows.
     pub(crate) flow_limit: u64,
     /// Misses answered.
     pub(crate) answers: u64,
-    /// How long those waited, in all.
+    /// Total waiting time of those.
     pub(crate) answers_us: u64,
-    /// How long the last look at all megaflows took.
+    /// Duration of the last dump of all megaflows.
     pub(crate) dump_duration_ms: u64,
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct Bridge {
     pub(crate) name: String,
     /// 16 hexadecimal digits.
     pub(crate) datapath_id: String,
-    /// In the order in which to show them.
+    /// In display order.
     pub(crate) ports: Vec<Port>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Bridge {
 pub(crate) struct Port {
     /// Of the interface.
     pub(crate) name: String,
-    /// OpenFlow port number; `None` when it has none (yet).
+    /// OpenFlow port number; `None` if not assigned (yet).
     pub(crate) ofport: Option<u64>,
     /// Member `type`: of the interface.
     pub(crate) kind: String,
@@ -136,11 +136,11 @@ pub(crate) struct Port {
     pub(crate) tx_packets: u64,
     /// Sent bytes.
     pub(crate) tx_bytes: u64,
-    /// Packets that were dropped: received by it, lost before that, or to be sent by it; by reason, each once.
+    /// Dropped packets: received by it, lost before that, or to be sent by it; by reason, each once.
     pub(crate) drops: BTreeMap<String, u64>,
     /// Packets from it that wait for the slow path now.
     pub(crate) upcalls_waiting: u64,
-    /// Why the port does not work.
+    /// Reason why the port does not work.
     pub(crate) error: Option<String>,
 }
 

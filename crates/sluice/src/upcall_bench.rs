@@ -1,4 +1,4 @@
-//! `sluice upcall-bench`: gives the measuring tool the command lines that this program has, and the terminal's width.
+//! `sluice upcall-bench`: passes this program's command lines and the terminal's width to the measuring tool.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -11,9 +11,9 @@ use crate::remote::Deadline;
 use crate::{ofctl, vsctl};
 
 const PROGRAM: &str = "sluice upcall-bench";
-/// How long the daemon may take to answer a command.
+/// Timeout of a daemon's reply.
 const APPCTL_TIMEOUT_S: u32 = 60;
-/// Width of a table that goes to no terminal.
+/// Width of a table without a terminal.
 const PAGE_COLUMNS: usize = 160;
 
 struct Own;
@@ -35,7 +35,7 @@ impl Tools for Own {
     }
 }
 
-/// Runs it; gives the exit code.
+/// Runs it; returns the exit code.
 pub(crate) fn main(options: &Options) -> u8 {
     let terminal =
         std::io::stdout().is_terminal().then(ratatui::crossterm::terminal::size).and_then(Result::ok);

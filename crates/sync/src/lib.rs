@@ -1,8 +1,8 @@
-//! What threads share: snapshots and bounded queues, behind one façade.
+//! Shared state of threads: snapshots and bounded queues, behind one façade.
 //!
-//! [`Snapshot`] publishes an immutable value to many readers without locks; [`BoundedQueue`] passes values between threads
-//! without waiting on either side. No crate above names the libraries behind them, so that a model checker can take their
-//! place in tests.
+//! [`Snapshot`] publishes an immutable value to many readers without locks; [`BoundedQueue`] passes values
+//! between threads without blocking either side. No other crate names the libraries behind them, so a model
+//! checker can replace them in tests.
 #![deny(unsafe_code)]
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
@@ -16,7 +16,7 @@ pub use reclaim::{Garbage, Reclaimer};
 pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub use std::sync::{Mutex, MutexGuard, RwLock};
 
-/// An immutable value that a writer replaces as a whole while readers go on with the one they hold.
+/// An immutable value that a writer replaces as a whole; readers keep the one they hold.
 pub struct Snapshot<T> {
     current: arc_swap::ArcSwap<T>,
 }
@@ -27,7 +27,7 @@ impl<T> Snapshot<T> {
         Snapshot { current: arc_swap::ArcSwap::from_pointee(value) }
     }
 
-    /// Publishes a first value that others have already.
+    /// Publishes a first, already shared value.
     pub fn of(value: Arc<T>) -> Snapshot<T> {
         Snapshot { current: arc_swap::ArcSwap::new(value) }
     }
@@ -37,13 +37,13 @@ impl<T> Snapshot<T> {
         self.current.load_full()
     }
 
-    /// Replaces the value. Writers order themselves by a lock of their own.
+    /// Replaces the value. Writers serialize by their own lock.
     pub fn store(&self, value: Arc<T>) {
         self.current.store(value);
     }
 }
 
-/// A queue of bounded length for many writers and readers; neither ever waits.
+/// A bounded queue for many writers and readers; neither ever blocks.
 pub struct BoundedQueue<T> {
     queue: ArrayQueue<T>,
 }
@@ -54,17 +54,17 @@ impl<T> BoundedQueue<T> {
         BoundedQueue { queue: ArrayQueue::new(capacity.max(1)) }
     }
 
-    /// Appends a value, or gives it back when the queue is full.
+    /// Appends a value, or returns it if the queue is full.
     pub fn push(&self, value: T) -> Result<(), T> {
         self.queue.push(value)
     }
 
-    /// Takes the oldest value.
+    /// Removes the oldest value.
     pub fn pop(&self) -> Option<T> {
         self.queue.pop()
     }
 
-    /// How many values are queued, at some moment.
+    /// Approximate number of queued values.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
@@ -80,8 +80,8 @@ impl<T> BoundedQueue<T> {
     }
 }
 
-/// A queue of bounded length that takes memory for what is in it alone, for many that are nearly always empty. Neither side ever
-/// waits.
+/// A bounded queue that only uses memory for its contents, for the case of many mostly empty queues. Neither
+/// side ever blocks.
 pub struct LimitedQueue<T> {
     queue: SegQueue<T>,
     /// Values in it or about to be.
@@ -95,7 +95,7 @@ impl<T> LimitedQueue<T> {
         LimitedQueue { queue: SegQueue::new(), len: AtomicUsize::new(0), max }
     }
 
-    /// Appends a value, or gives it back when the queue is full.
+    /// Appends a value, or returns it if the queue is full.
     pub fn push(&self, value: T) -> Result<(), T> {
         if self.len.fetch_add(1, Ordering::Relaxed) >= self.max {
             self.len.fetch_sub(1, Ordering::Relaxed);
@@ -105,19 +105,19 @@ impl<T> LimitedQueue<T> {
         Ok(())
     }
 
-    /// Takes the oldest value.
+    /// Removes the oldest value.
     pub fn pop(&self) -> Option<T> {
         let value = self.queue.pop();
         self.len.fetch_sub(usize::from(value.is_some()), Ordering::Relaxed);
         value
     }
 
-    /// How many values are queued, at some moment.
+    /// Approximate number of queued values.
     pub fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Whether none is queued: what was pushed before is seen.
+    /// Whether it is empty: sees all earlier pushes.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -128,7 +128,7 @@ impl<T> LimitedQueue<T> {
     }
 }
 
-/// A queue without a limit of its own, for answers to requests that are limited themselves. Neither side ever waits.
+/// An unbounded queue, for replies to requests that are bounded themselves. Neither side ever blocks.
 pub struct ReplyRing<T> {
     queue: SegQueue<T>,
 }
@@ -145,14 +145,14 @@ impl<T> ReplyRing<T> {
         self.queue.push(value);
     }
 
-    /// Takes the oldest value.
+    /// Removes the oldest value.
     pub fn pop(&self) -> Option<T> {
         self.queue.pop()
     }
 }
 
-/// Locks a mutex. A holder that panicked leaves its value as it was: the data of the switch is valid at every step, so
-/// the next one goes on with it.
+/// Locks a mutex. A panicked holder leaves the value as it was: the switch's data is valid at every step, so
+/// the next holder continues with it.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

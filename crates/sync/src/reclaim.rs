@@ -1,33 +1,34 @@
-//! [`Reclaimer`]: drops large values on a thread of its own.
+//! [`Reclaimer`]: drops large values on a separate thread.
 //!
-//! A table of a million rules takes a good part of a second to drop. Its owner hands it over and goes on at once.
+//! Dropping a table of a million rules takes a good part of a second. Its owner hands it over and continues
+//! at once.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 
-/// A value whose drop takes long.
+/// A value with an expensive drop.
 pub trait Garbage: Send {
-    /// Whether to drop it frees what it holds. While others hold it too, the last of them would have to.
+    /// Whether dropping it frees its contents. If shared, the last holder would have to.
     fn is_last(&self) -> bool;
 }
 
-/// See the module. Clones hand over to the same thread. Without a thread, values are dropped where they are given.
+/// See the module. Clones share one thread. Without a thread, values are dropped in place.
 #[derive(Clone, Default)]
 pub struct Reclaimer {
     queue: Arc<OnceLock<Sender<Box<dyn Garbage>>>>,
 }
 
 impl Reclaimer {
-    /// The end of the queue for the thread that drops; `None` when another has it.
+    /// The receiving end for the dropping thread; `None` if already taken.
     pub fn attach(&self) -> Option<Receiver<Box<dyn Garbage>>> {
         let (sender, receiver) = mpsc::channel();
         self.queue.set(sender).is_ok().then_some(receiver)
     }
 
-    /// Drops a value, elsewhere if there is a thread for it.
+    /// Drops a value, on the thread if there is one.
     pub fn give(&self, garbage: impl Garbage + 'static) {
         if let Some(queue) = self.queue.get() {
-            // A thread that has ended gives it back, and it is dropped here.
+            // If the thread has ended, the value is dropped here.
             let _ = queue.send(Box::new(garbage));
         }
     }

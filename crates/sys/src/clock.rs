@@ -1,27 +1,27 @@
-//! The clocks. The pure crates take times as arguments; these are where they come from.
+//! The clocks. The pure crates take times as arguments; these functions supply them.
 //!
-//! The monotonic clock is the switch's own: it can be stopped and moved on by hand, for tests that must not depend on
-//! how fast a machine is. What has to do with the machine itself (how long to sleep, when to poll again) reads
+//! The monotonic clock is the switch's own: it can be stopped and advanced by command, for tests independent
+//! of the machine's speed. Code that concerns the machine itself (sleeps, polling intervals) reads
 //! [`machine_us`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What has been added to the machine's clock.
+/// Offset added to the machine's clock.
 static WARPED_US: AtomicU64 = AtomicU64::new(0);
-/// Where the clock stands; 0 while it runs.
+/// The stopped time; 0 while running.
 static STOPPED_AT_US: AtomicU64 = AtomicU64::new(0);
 
-/// Milliseconds since some fixed moment (the machine's start); never goes back.
+/// Milliseconds since some fixed moment (the machine's start); never decreases.
 pub fn monotonic_ms() -> u64 {
     monotonic_us() / 1000
 }
 
-/// Microseconds since some fixed moment (the machine's start); never goes back.
+/// Microseconds since some fixed moment (the machine's start); never decreases.
 pub fn monotonic_us() -> u64 {
     monotonic_us_at(machine_us())
 }
 
-/// The monotonic clock when the machine's own, just read by [`machine_us`], says so: for who needs both.
+/// The monotonic clock for a given [`machine_us`], for callers that need both.
 pub fn monotonic_us_at(machine_us: u64) -> u64 {
     match STOPPED_AT_US.load(Ordering::Relaxed) {
         0 => machine_us + WARPED_US.load(Ordering::Relaxed),
@@ -44,12 +44,12 @@ pub fn warp_ms(ms: u64) {
     }
 }
 
-/// Microseconds of the machine's own monotonic clock, which nobody stops.
+/// Microseconds of the machine's own monotonic clock, which cannot be stopped.
 pub fn machine_us() -> u64 {
     read_us(libc::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds of the machine's own monotonic clock, which nobody stops.
+/// Nanoseconds of the machine's own monotonic clock, which cannot be stopped.
 pub fn machine_ns() -> u64 {
     read_ns(libc::CLOCK_MONOTONIC)
 }
@@ -88,16 +88,16 @@ fn read(clock: libc::clockid_t) -> (u64, u64) {
     (u64::try_from(now.tv_sec).unwrap_or(0), now.tv_nsec as u64)
 }
 
-/// A counter of the processor, for measuring short times: it runs evenly whether or not the processor is busy, at a rate
-/// that is known by comparison only.
+/// A processor counter for short times: its rate is constant, whatever the load, but known only by
+/// comparison.
 #[inline]
 #[cfg(target_arch = "x86_64")]
 pub fn cycles() -> u64 {
-    // SAFETY: every processor of this architecture has the instruction; the kernel leaves it to processes.
+    // SAFETY: every processor of this architecture has the instruction; the kernel permits it to processes.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// A counter for measuring short times: nanoseconds, as this processor's own counter is not read.
+/// A counter for short times, in nanoseconds, without using this processor's own counter.
 #[inline]
 #[cfg(not(target_arch = "x86_64"))]
 pub fn cycles() -> u64 {

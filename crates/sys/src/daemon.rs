@@ -1,32 +1,33 @@
-//! Going into the background, so that the command that started the daemon returns when the daemon is ready, or with its
-//! exit status when it failed before.
+//! Daemonizing: the command that started the daemon returns once the daemon is ready, or with its exit status
+//! if it failed before.
 //!
-//! Order: [`detach`] early, while the process has one thread; then all set-up, errors still going to the terminal; then
-//! [`Detached::ready`]. Pid files, locks and threads come after `detach`.
+//! Order: [`detach`] early, while the process has one thread; then all set-up, with errors still going to the
+//! terminal; then [`Detached::ready`]. Pid files, locks and threads come after `detach`.
 
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// The background process before it has said that it is ready. Dropping it without that lets the command that waits see
-/// the process's end only.
+/// The background process before it reports ready. If dropped before, the waiting command only sees the end
+/// of the process.
 #[derive(Debug)]
 pub struct Detached {
     ready: OwnedFd,
 }
 
-/// Forks. The parent waits and never returns: it exits with 0 when the child says that it is ready, with the child's
-/// status when the child exits before, with 1 when it dies otherwise. The child returns, leading a session of its own.
+/// Forks. The parent waits and never returns: it exits with 0 once the child reports ready, with the child's
+/// status if the child exits before, with 1 if it dies otherwise. The child returns, as the leader of a new
+/// session.
 ///
-/// An error when the process has more than one thread: a forked child would have only one of them.
+/// An error if the process has more than one thread: a forked child would have only one of them.
 pub fn detach() -> io::Result<Detached> {
     let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count).unwrap_or(1);
     if threads != 1 {
         return Err(io::Error::other(format!("cannot go into the background with {threads} threads")));
     }
     let (wait, ready) = pipe_with(PipeFlags::CLOEXEC)?;
-    // What is buffered would be written twice.
+    // Buffered output would be written twice.
     io::stdout().flush()?;
     // SAFETY: the process has one thread, so the child is a whole copy of it.
     match unsafe { libc::fork() } {
@@ -39,7 +40,8 @@ pub fn detach() -> io::Result<Detached> {
         child => {
             drop(ready);
             let status = await_child(&wait, child);
-            // SAFETY: ends the process without running what the child, its copy, will run itself.
+            // SAFETY: ends the process without running exit handlers, which the child, its copy, will run
+            // itself.
             unsafe { libc::_exit(status) }
         }
     }
@@ -81,13 +83,14 @@ fn await_child(wait: &OwnedFd, child: libc::pid_t) -> i32 {
 }
 
 impl Detached {
-    /// Tells whoever reads the other end of `ready`.
+    /// Reports to the reader of the other end of `ready`.
     pub(crate) fn new(ready: OwnedFd) -> Detached {
         Detached { ready }
     }
 
-    /// Says that the daemon is ready: the command that started it returns. Standard input, output and error go to
-    /// `/dev/null` from now on; with `change_directory` the process works in `/`, so that it keeps no file system busy.
+    /// Reports that the daemon is ready: the command that started it returns. Redirects standard input,
+    /// output and error to `/dev/null`; with `change_directory` changes to `/`, so that no file system stays
+    /// busy.
     pub fn ready(self, change_directory: bool) -> io::Result<()> {
         if change_directory {
             std::env::set_current_dir("/")?;
@@ -102,7 +105,7 @@ impl Detached {
         loop {
             match rustix::io::write(&self.ready, &[0]) {
                 Err(rustix::io::Errno::INTR) => {}
-                // Nobody waits any more: somebody ended the parent. The daemon runs all the same.
+                // No process waits any more: the parent was killed. The daemon runs all the same.
                 Ok(_) | Err(rustix::io::Errno::PIPE) => return Ok(()),
                 Err(e) => return Err(e.into()),
             }

@@ -1,6 +1,6 @@
-//! Frames to and from devices by packet(7) sockets, many in one system call, with the kernel's time stamps
-//! (`SO_TIMESTAMPNS`: when the device took the frame, however late it is read). For measuring tools; the switch's own ports are
-//! the affair of `netdev`.
+//! Frames to and from devices by packet(7) sockets, many per system call, with the kernel's timestamps
+//! (`SO_TIMESTAMPNS`: the arrival at the device, however late it is read). For measuring tools; the switch's
+//! own ports are in `netdev`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use crate::poll::PollSet;
 
-/// Most frames of one system call.
+/// Maximum frames of one system call.
 pub const BURST_MAX: usize = 64;
-/// Bytes kept of each received frame; what is longer is cut off.
+/// Captured bytes of each received frame; longer ones are truncated.
 pub const SNAP_BYTES: usize = 256;
-/// Room for one time stamp beside a frame: its header and its value, aligned.
+/// Space for one timestamp beside a frame: its header and its value, aligned.
 const CONTROL_WORDS: usize = 8;
 
 /// One instruction of a socket filter (classic BPF, as in bpf(4) of the BSDs): operation, jumps, operand.
@@ -20,7 +20,7 @@ const CONTROL_WORDS: usize = 8;
 pub struct FilterOp {
     /// Operation, such as "load a word".
     pub code: u16,
-    /// How many instructions to leave out when a comparison holds.
+    /// Number of instructions to skip if a comparison holds.
     pub jump_true: u8,
     /// And when it does not hold.
     pub jump_false: u8,
@@ -28,7 +28,7 @@ pub struct FilterOp {
     pub operand: u32,
 }
 
-/// Nanoseconds since 1970-01-01 UTC by CLOCK_REALTIME, the clock of the kernel's time stamps.
+/// Nanoseconds since 1970-01-01 UTC by CLOCK_REALTIME, the clock of the kernel's timestamps.
 pub fn wall_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is alive through the call. The clock exists on every Linux, so the call cannot fail.
@@ -44,7 +44,7 @@ fn stamp_ns(time: &libc::timespec) -> u64 {
 /// The index of a device in the calling thread's network namespace.
 ///
 /// # Errors
-/// When there is none of this name.
+/// If it does not exist.
 pub fn device_index(name: &str) -> io::Result<u32> {
     rustix::net::netdevice::name_to_index(
         rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?,
@@ -100,10 +100,12 @@ impl FrameSender {
         packet_socket(0).map(|fd| FrameSender { fd })
     }
 
-    /// Sends frames, each out of the device with its index, 64 at most; returns how many were sent, which are the first ones.
+    /// Sends frames, each to the device with its index, at most 64; returns the number of sent ones, which
+    /// are the first.
     ///
     /// # Errors
-    /// When the first cannot be sent (`ENETDOWN`: the device is down; `ENXIO`: it is gone; `WouldBlock`: no room).
+    /// If the first cannot be sent (`ENETDOWN`: the device is down; `ENXIO`: it is gone; `WouldBlock`: no
+    /// space).
     pub fn send(&self, frames: &[(u32, &[u8])]) -> io::Result<usize> {
         let count = frames.len().min(BURST_MAX);
         if count == 0 {
@@ -132,13 +134,13 @@ impl FrameSender {
 /// A frame as it was received.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// Its first bytes, 256 at most.
+    /// Its first bytes, at most 256.
     pub bytes: &'a [u8],
-    /// When the device took it, ns since 1970 (CLOCK_REALTIME); `None` if the kernel told none.
+    /// Arrival at the device, ns since 1970 (CLOCK_REALTIME); `None` without a timestamp.
     pub stamp_ns: Option<u64>,
 }
 
-/// Room for one burst of received frames.
+/// Space for one burst of received frames.
 pub struct Burst {
     bytes: Vec<[u8; SNAP_BYTES]>,
     control: Vec<[u64; CONTROL_WORDS]>,
@@ -156,7 +158,7 @@ impl Default for Burst {
 }
 
 impl Burst {
-    /// What the last receive call brought, in order.
+    /// The frames of the last receive call, in order.
     pub fn frames(&self) -> impl Iterator<Item = Received<'_>> {
         self.frames
             .iter()
@@ -172,14 +174,15 @@ pub struct FrameReceiver {
 }
 
 impl FrameReceiver {
-    /// Listens on the device with this index in the calling thread's network namespace to what passes `filter`; what the
-    /// device itself sends is left out. The socket holds about `buffer_bytes` (each small frame takes 768).
+    /// Receives frames that pass `filter` on the device with this index in the calling thread's network
+    /// namespace, except those sent by the device itself. The socket holds about `buffer_bytes` (each small
+    /// frame takes 768).
     ///
     /// # Errors
-    /// Without CAP_NET_RAW; when there is no such device; when the kernel refuses the filter.
+    /// Without CAP_NET_RAW; if the device does not exist; if the kernel rejects the filter.
     pub fn new(device: u32, filter: &[FilterOp], buffer_bytes: u32) -> io::Result<FrameReceiver> {
         let fd = packet_socket(0)?;
-        // Beyond the machine's limit where the process may, up to it otherwise.
+        // Beyond the machine's limit if the process may, up to it otherwise.
         let bytes = i32::try_from(buffer_bytes).unwrap_or(i32::MAX);
         if set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes).is_err() {
             set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
@@ -196,20 +199,20 @@ impl FrameReceiver {
         Ok(FrameReceiver { fd })
     }
 
-    /// Waits until a frame is there, for `limit` at most; whether one is.
+    /// Waits for a frame for at most `limit`; returns whether one is available.
     ///
     /// # Errors
-    /// When the kernel refuses to wait.
+    /// If waiting fails.
     pub fn wait(&self, limit: Duration) -> io::Result<bool> {
         let mut set = PollSet::new();
         set.add(self.fd(), false);
         set.wait(Some(limit)).map(|ready| ready > 0)
     }
 
-    /// Takes what is there, without waiting; returns how many frames that are, 64 at most.
+    /// Receives available frames without blocking; returns their number, at most 64.
     ///
     /// # Errors
-    /// When the device is gone or down (told once).
+    /// If the device is gone or down (reported once).
     pub fn receive(&self, into: &mut Burst) -> io::Result<usize> {
         into.frames.clear();
         // SAFETY: iovec and mmsghdr are plain data for which all zeros are valid.
@@ -223,8 +226,8 @@ impl FrameReceiver {
             head.msg_control = into.control[at].as_mut_ptr().cast();
             head.msg_controllen = size_of::<[u64; CONTROL_WORDS]>();
         }
-        // SAFETY: all messages point to buffers of the lengths told, which live through the call and are borrowed mutably;
-        // there is no timeout.
+        // SAFETY: all messages point to buffers of the given lengths, which live through the call and are
+        // borrowed mutably; there is no timeout.
         let got = unsafe {
             let count = BURST_MAX as u32;
             libc::recvmmsg(
@@ -247,10 +250,10 @@ impl FrameReceiver {
         Ok(got)
     }
 
-    /// How many frames passed the filter and did not fit the socket, since the last time this was asked.
+    /// Number of frames that passed the filter and did not fit the socket, since the last call.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// If the kernel does not report it.
     pub fn take_drops(&self) -> io::Result<u64> {
         let mut counts = [0_u32; 2];
         let mut length = size_of::<[u32; 2]>() as libc::socklen_t;
@@ -288,10 +291,11 @@ fn attach(fd: &OwnedFd, filter: &[FilterOp]) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
 }
 
-/// The time stamp beside a frame.
+/// The timestamp of a frame.
 fn stamp_of(head: &libc::msghdr) -> Option<u64> {
-    // SAFETY: the kernel has filled the control buffer of `head`, which is alive and aligned, as its length says; the macros
-    // stay within that length. A header of this kind is followed by a timespec, read without regard to alignment.
+    // SAFETY: the kernel has filled the control buffer of `head`, which is alive and aligned, up to its
+    // length; the macros stay within that length. A header of this kind is followed by a timespec, read
+    // unaligned.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(head);
         while !control.is_null() {

@@ -1,8 +1,9 @@
-//! What a daemon asks of the operating system: going into the background, a pid file, file locks, Unix sockets, other
-//! processes, signals, limits, users, figures of the machine, threads and processors, probes for tracers, waking and waiting,
-//! random numbers, clocks; and what a measuring tool asks of it: frames with time stamps, network namespaces without a name.
+//! Operating system services for a daemon: daemonizing, pid files, file locks, Unix sockets, other processes,
+//! signals, limits, users, machine statistics, threads and processors, USDT probes, waking and waiting,
+//! random numbers, clocks. For measuring tools also: frames with timestamps, unnamed network namespaces.
 //!
-//! Nothing here knows of switches. Everything may be called from any thread unless its page says otherwise.
+//! Nothing here is specific to switches. Everything may be called from any thread unless its page restricts
+//! that.
 #![allow(unsafe_code, reason = "system calls that no safe library has; each block says why it is sound")]
 
 pub mod clock;

@@ -1,5 +1,5 @@
-//! Unix stream sockets with a place in the file system, as OVS daemons keep them: mode 0770 less the umask from the moment that
-//! the name exists; and who listens at one.
+//! Unix stream sockets in the file system, as kept by OVS daemons: mode 0770 less the umask from the moment
+//! that the name exists; and their listening processes.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,11 +25,11 @@ pub const FILE_MODE: u32 = 0o660;
 /// The listener found at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Server {
-    /// Its process; `None` for one of a PID namespace that is not seen from here.
+    /// Its process; `None` if it is in a PID namespace not visible from here.
     pub pid: Option<u32>,
 }
 
-/// The process that listens at `path`, if any does. A listener with no room for more connections counts.
+/// The process that listens at `path`, if any. A listener with a full backlog counts.
 ///
 /// # Errors
 /// The path cannot be reached, or is too long for a socket.
@@ -43,13 +43,13 @@ pub fn server(path: &Path) -> io::Result<Option<Server>> {
     }
 }
 
-/// Listens at `path` with `mode` less the umask, not blocking. A socket there at which nobody listens is replaced.
+/// Listens at `path` with `mode` less the umask, non-blocking. Replaces a socket without a listener.
 ///
 /// # Errors
-/// Somebody listens there, another kind of file is there, or the socket cannot be made.
+/// The path has a listener or another kind of file, or the socket cannot be created.
 pub fn listen_at(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let socket = stream_socket()?;
-    // bind(2) gives the name the mode of the socket, so nobody connects in between.
+    // bind(2) gives the name the mode of the socket, so no other user connects in between.
     fchmod(&socket, Mode::from_raw_mode(mode))?;
     let address = SocketAddrUnix::new(path)?;
     match bind(&socket, &address) {
@@ -67,8 +67,8 @@ pub fn listen_at(path: &Path, mode: u32) -> io::Result<UnixListener> {
     Ok(UnixListener::from(socket))
 }
 
-/// Removes the sockets of former processes from a directory: files `PREFIX.PID.SUFFIX` of a process that is ending, or that is
-/// gone and nobody listens there. What cannot be looked at stays.
+/// Removes the sockets of former processes from a directory: files `PREFIX.PID.SUFFIX` of an ending process,
+/// or of an ended one without a listener. Inaccessible ones stay.
 pub fn remove_stale(directory: &Path, kinds: &[(&str, &str)]) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
@@ -84,18 +84,18 @@ pub fn remove_stale(directory: &Path, kinds: &[(&str, &str)]) {
             Stage::Gone => server(&path).is_ok_and(|found| found.is_none()),
         };
         if is_socket && is_stale {
-            // Another one that starts may have removed it.
+            // Another starting process may have removed it.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// The process that a name `PREFIX.PID.SUFFIX` tells of.
+/// The process id in a name `PREFIX.PID.SUFFIX`.
 fn owner(name: &str, (prefix, suffix): (&str, &str)) -> Option<u32> {
     name.strip_prefix(prefix)?.strip_prefix('.')?.strip_suffix(suffix)?.strip_suffix('.')?.parse().ok()
 }
 
-/// The process at the other end; that of a listener is the one that called listen(2).
+/// The process at the other end; for a listener, the one that called listen(2).
 fn peer(socket: &OwnedFd) -> io::Result<Option<u32>> {
     let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
@@ -112,7 +112,7 @@ fn peer(socket: &OwnedFd) -> io::Result<Option<u32>> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    // Zero stands for a process of a namespace that is not seen from here.
+    // Zero means a process in a namespace not visible from here.
     Ok(u32::try_from(found.pid).ok().filter(|pid| *pid > 0))
 }
 

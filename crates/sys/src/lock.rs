@@ -1,9 +1,9 @@
-//! The lock of a file, by a lock file beside it, as `ovsdb-server` and `ovsdb-tool` take it: for `DIR/NAME`, symbolic
-//! links followed, a POSIX record lock (fcntl(2) `F_SETLK`, exclusive, from 0 without end) on `DIR/.NAME.~lock~`, mode
-//! 0600, which stays when the lock goes.
+//! Locks a file by a lock file beside it, like `ovsdb-server` and `ovsdb-tool`: for `DIR/NAME`, symbolic
+//! links followed, a POSIX record lock (fcntl(2) `F_SETLK`, exclusive, from 0 without end) on
+//! `DIR/.NAME.~lock~`, mode 0600, which stays after the unlock.
 //!
-//! POSIX locks belong to the process and are lost when it closes any descriptor of the file. So a process keeps account
-//! of its locks here and never opens a lock file twice; nothing else may open one.
+//! POSIX locks belong to the process and are lost when it closes any descriptor of the file. So this module
+//! tracks the process's locks and never opens a lock file twice; no other code may open one.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,24 +14,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
-/// Symbolic links that are followed one after the other.
+/// Maximum symbolic links followed.
 const MAX_LINKS: usize = 10;
 
-/// Device and inode of the lock files that this process has locked.
+/// Device and inode of the lock files locked by this process.
 static HELD: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 
-/// Why a lock was not had.
+/// Reason for a failed lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process has it.
+    /// Another process holds it.
     #[error("{path}: locked by process {pid}")]
     Held {
         /// The lock file.
         path: PathBuf,
-        /// Who has it.
+        /// The holder.
         pid: u32,
     },
-    /// This process has it already.
+    /// This process holds it already.
     #[error("{path}: locked by this process already")]
     HeldHere {
         /// The lock file.
@@ -42,7 +42,7 @@ pub enum LockError {
     Io {
         /// The lock file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -61,7 +61,7 @@ impl FileLock {
         let path = lock_path(protected);
         let failed = |source| LockError::Io { path: path.clone(), source };
         let mut held = held();
-        // Looked at before it is opened: closing it again would give up a lock of ours.
+        // Checked before opening: closing it again would release our lock.
         if std::fs::metadata(&path).is_ok_and(|m| held.contains(&(m.dev(), m.ino()))) {
             return Err(LockError::HeldHere { path });
         }
@@ -97,7 +97,8 @@ impl FileLock {
 impl Drop for FileLock {
     fn drop(&mut self) {
         let mut held = held();
-        // Given up here, not by the file's own drop after this: none may take it in between believing it free.
+        // Unlocked here, not by the later drop of the file: in between another lock attempt must not believe
+        // it free.
         let _ = fcntl_lock(&self.file, FlockOperation::NonBlockingUnlock);
         held.retain(|id| *id != self.id);
     }
@@ -107,14 +108,14 @@ fn held() -> MutexGuard<'static, Vec<(u64, u64)>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The process that has an exclusive lock on the file, if another one has.
+/// The other process that holds an exclusive lock on the file, if any.
 pub(crate) fn holder(file: &File) -> io::Result<Option<u32>> {
     let asked = Flock::from(FlockType::WriteLock);
     let found = fcntl_getlk(file, &asked)?;
     Ok(found.and_then(|l| l.pid).map(|pid| pid.as_raw_nonzero().get() as u32))
 }
 
-/// The file that a path means, symbolic links in its last place followed.
+/// Resolves symbolic links in the last component of a path.
 pub fn follow_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {

@@ -1,4 +1,4 @@
-//! Figures of the machine and of single processes, as proc(5) has them. What cannot be read is left out.
+//! Statistics of the machine and of single processes, from proc(5). Unreadable values are omitted.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -11,9 +11,9 @@ pub struct Process {
     pub virtual_kb: u64,
     /// Memory held.
     pub resident_kb: u64,
-    /// Time of processors, its own and the kernel's.
+    /// Processor time, user and system.
     pub cpu_ms: u64,
-    /// How long it has been running.
+    /// Time since its start.
     pub running_ms: u64,
     /// The processor that it ran on last.
     pub core: u64,
@@ -39,7 +39,7 @@ pub struct Memory {
 /// Kilobytes of a file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileSystem {
-    /// Where it is mounted.
+    /// Its mount point.
     pub mount_point: String,
     /// Its size.
     pub total_kb: u64,
@@ -84,7 +84,7 @@ pub(crate) fn parse_memory(text: &str) -> Option<Memory> {
     })
 }
 
-/// A process, if it is there.
+/// A process, if it exists.
 pub fn process(pid: u32) -> Option<Process> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
@@ -94,7 +94,7 @@ pub fn process(pid: u32) -> Option<Process> {
 }
 
 pub(crate) fn parse_process(stat: &str, uptime_ms: u64, ticks_per_s: u64, page_kb: u64) -> Option<Process> {
-    // The second field, the name, is in parentheses and may hold anything; the next is field 3.
+    // The second field, the name, is in parentheses and may contain anything; the next is field 3.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     let ms = |ticks: u64| ticks.saturating_mul(1000) / ticks_per_s;
@@ -108,7 +108,7 @@ pub(crate) fn parse_process(stat: &str, uptime_ms: u64, ticks_per_s: u64, page_k
     })
 }
 
-/// File systems on devices of this machine that can be written to, by their mount points, each once.
+/// Writable file systems on devices of this machine, by their mount points, each once.
 pub fn file_systems() -> Vec<FileSystem> {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
     let without_device = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -116,7 +116,7 @@ pub fn file_systems() -> Vec<FileSystem> {
     points.into_iter().filter_map(|point| file_system(&point)).collect()
 }
 
-/// Mount points that are on a device and can be written to, out of `/proc/mounts` and `/proc/filesystems`.
+/// Writable mount points on devices, from `/proc/mounts` and `/proc/filesystems`.
 pub(crate) fn writable_mounts(mounts: &str, file_systems: &str) -> Vec<String> {
     let without_device: Vec<&str> =
         file_systems.lines().filter_map(|line| line.strip_prefix("nodev")).map(str::trim).collect();
@@ -137,7 +137,7 @@ pub(crate) fn writable_mounts(mounts: &str, file_systems: &str) -> Vec<String> {
     points
 }
 
-/// A field of `/proc/mounts`, in which blanks and backslashes are octal numbers.
+/// Unescapes a field of `/proc/mounts`, in which blanks and backslashes are octal numbers.
 fn unescaped(field: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()

@@ -1,8 +1,9 @@
-//! A process that watches over the daemon and starts it anew after a crash, as `--monitor` of OVS daemons has it.
+//! Monitor process: restarts the daemon after a crash, like `--monitor` of OVS daemons.
 //!
-//! The monitor forks the daemon and waits for its end. A signal that tells of a fault in the program ([`CRASHES`]) starts another one,
-//! at once the first time and then every [`RESTART_S`] seconds at most; any other end is the monitor's end too. Call it where
-//! [`crate::daemon::detach`] would be followed by set-up: with one thread and no files, locks or threads of the daemon.
+//! The monitor forks the daemon and waits for its end. A signal caused by a program error ([`CRASHES`]) leads
+//! to a restart, at once the first time and then at most every [`RESTART_S`] seconds; any other end also ends
+//! the monitor. Call it in the place of the set-up after [`crate::daemon::detach`]: with one thread and no
+//! files, locks or threads of the daemon.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -13,9 +14,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::daemon::Detached;
 use crate::title::Title;
 
-/// Least time between two restarts.
+/// Minimum time between two restarts.
 const RESTART_S: u64 = 10;
-/// Signals of a program that is at fault.
+/// Signals caused by program errors.
 const CRASHES: [libc::c_int; 9] = [
     libc::SIGABRT,
     libc::SIGALRM,
@@ -28,26 +29,27 @@ const CRASHES: [libc::c_int; 9] = [
     libc::SIGXFSZ,
 ];
 
-/// How a daemon ended.
+/// The end of a daemon.
 enum End {
     Exited(i32),
     Killed { signal: i32, dumped_core: bool },
 }
 
-/// What a message of the monitor is about.
+/// Subject of a monitor message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Told {
     /// The daemon crashed.
     Crash,
-    /// The daemon ended and is not started again.
+    /// The daemon ended and is not restarted.
     End,
 }
 
-/// Becomes the monitor of a daemon, which is what returns: the caller in each process that the monitor forks. In the
-/// background, `outer` is told when the first daemon is ready, and the daemon gets what it tells this one by.
+/// Becomes the monitor of a daemon. Returns in the daemon: once in each process that the monitor forks. In
+/// the background, `outer` is notified when the first daemon is ready, and each daemon gets a handle to
+/// notify the monitor.
 ///
 /// # Errors
-/// No process can be made.
+/// The fork fails.
 pub fn monitor(
     name: &str,
     outer: Option<Detached>,
@@ -114,13 +116,13 @@ pub fn monitor(
     }
 }
 
-/// How long to wait before a restart, so long after the last one, if at all.
+/// Delay of a restart, given the time since the last one; `None`: no delay.
 fn pause(since_restart: Option<Duration>) -> Option<Duration> {
     let pause = Duration::from_secs(RESTART_S).saturating_sub(since_restart?);
     (!pause.is_zero()).then_some(pause)
 }
 
-/// Waits until a daemon says that it is ready; `false` when it ends before.
+/// Waits until a daemon reports ready; `false` if it ends before.
 fn is_ready(wait: &OwnedFd) -> bool {
     loop {
         match rustix::io::read(wait, &mut [0]) {
@@ -149,7 +151,7 @@ fn await_end(child: libc::pid_t) -> io::Result<End> {
     })
 }
 
-/// Ends the monitor. The command that waits for a daemon to start gets its failure.
+/// Ends the monitor. The command that waits for the start of a daemon gets its failure.
 fn leave(end: &End, is_awaited: bool) -> ! {
     let status = match end {
         End::Exited(0) if is_awaited => {
@@ -163,7 +165,7 @@ fn leave(end: &End, is_awaited: bool) -> ! {
         }
         End::Killed { .. } => 0,
     };
-    // SAFETY: ends the process without running what the daemon, its copy, has run or runs itself.
+    // SAFETY: ends the process without running exit handlers, which the daemon, its copy, runs itself.
     unsafe { libc::_exit(status) }
 }
 

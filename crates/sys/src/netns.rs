@@ -1,4 +1,4 @@
-//! Network namespaces without a name: held by a descriptor, gone with it and the last process inside.
+//! Unnamed network namespaces: held by a descriptor, removed with it and the last process inside.
 
 use std::fs::File;
 use std::io;
@@ -9,21 +9,22 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 /// The namespace of the thread that reads it.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// A network namespace. It lives as long as this value, a socket opened in it, or a process that runs in it.
+/// A network namespace. It exists as long as this value, a socket opened in it, or a process that runs in it.
 #[derive(Debug)]
 pub struct NetNs {
     file: File,
 }
 
 impl NetNs {
-    /// A new one, empty but for a loopback that is down. Nobody else has a name for it, so it ends with this
-    /// process, however that ends.
+    /// A new namespace, with only a loopback that is down. It has no name, so it vanishes with this process,
+    /// however that ends.
     ///
     /// # Errors
-    /// Without CAP_SYS_ADMIN, or when the limit of namespaces is reached.
+    /// Without CAP_SYS_ADMIN, or at the limit of namespaces.
     pub fn new() -> io::Result<NetNs> {
         let made = || -> io::Result<NetNs> {
-            // SAFETY: no pointers; only the calling thread, which was made for this and ends here, changes its namespace.
+            // SAFETY: no pointers; only the calling thread, which was created for this and ends here, changes
+            // its namespace.
             if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -41,7 +42,8 @@ impl NetNs {
         Ok(NetNs { file: File::open(OWN)? })
     }
 
-    /// Moves the calling thread into it: sockets that it opens, and threads and programs that it starts, belong there.
+    /// Moves the calling thread into it: sockets opened, and threads and programs started by it, belong
+    /// there.
     ///
     /// # Errors
     /// Without CAP_SYS_ADMIN.
@@ -50,7 +52,7 @@ impl NetNs {
             .map_err(io::Error::from)
     }
 
-    /// Calls `work` on a thread of its own inside. A panic in it is passed on.
+    /// Calls `work` on a new thread inside. Propagates a panic.
     ///
     /// # Errors
     /// As [`NetNs::enter`]; `work` is not called then.
@@ -60,7 +62,7 @@ impl NetNs {
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// A path by which programs started by this process find it, such as `ip link … netns PATH`.
+    /// A path to it for programs started by this process, such as `ip link … netns PATH`.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }

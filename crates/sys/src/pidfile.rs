@@ -1,7 +1,8 @@
-//! A pid file as OVS daemons keep it and OVS tools read it: the number of the process in decimal and a newline, the file
-//! locked by that process (fcntl(2) `F_SETLK`) as long as it lives. A pid file that nobody has locked is stale.
+//! A pid file in the form of OVS daemons and tools: the process id in decimal and a newline, the file locked
+//! by that process (fcntl(2) `F_SETLK`) while it lives. An unlocked pid file is stale.
 //!
-//! POSIX locks belong to the process: make the file after the last fork, and open it again only by [`running`], which knows those of this process.
+//! POSIX locks belong to the process: create the file after the last fork, and open it again only by
+//! [`running`], which tracks those of this process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -22,10 +23,10 @@ fn own() -> MutexGuard<'static, Vec<(u64, u64)>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why there is no pid file.
+/// Reason why there is no pid file.
 #[derive(Debug, thiserror::Error)]
 pub enum PidFileError {
-    /// A process that lives has it.
+    /// A live process holds it.
     #[error("{path}: already running as process {pid}")]
     Running {
         /// The pid file.
@@ -33,12 +34,12 @@ pub enum PidFileError {
         /// The process.
         pid: u32,
     },
-    /// It cannot be made.
+    /// It cannot be created.
     #[error("{path}: cannot make the pid file: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -46,17 +47,17 @@ pub enum PidFileError {
 /// The pid file of this process; removed when dropped.
 #[derive(Debug)]
 pub struct PidFile {
-    /// Open as long as the lock is to be held.
+    /// Open while the lock is held.
     file: File,
     path: PathBuf,
     pid: u32,
 }
 
 impl PidFile {
-    /// Makes the file. One that is stale is replaced; one of a process that lives only with `overwrite`.
+    /// Creates the file. Replaces a stale one; replaces that of a live process only with `overwrite`.
     pub fn create(path: &Path, overwrite: bool) -> Result<PidFile, PidFileError> {
         let failed = |source| PidFileError::Io { path: path.to_owned(), source };
-        // Complete and locked before it has its name, so a reader never sees half of it.
+        // Complete and locked before it has its name, so a reader never sees a partial file.
         let pid = std::process::id();
         let mut draft = path.to_owned().into_os_string();
         draft.push(format!(".tmp{pid}"));
@@ -75,7 +76,7 @@ impl PidFile {
         Ok(PidFile { file, path: path.to_owned(), pid })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -86,16 +87,16 @@ impl Drop for PidFile {
         if let Ok(made) = self.file.metadata() {
             own().retain(|id| *id != (made.dev(), made.ino()));
         }
-        // Not by a child that was forked later, and not when another process has put its own in its place.
+        // Not in a child forked later, and not if another process has put its own file in place.
         if self.pid == std::process::id() && is_same(&self.file, &self.path) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// The process that lives and has the pid file, if there is one.
+/// The live process that holds the pid file, if any.
 pub fn running(path: &Path) -> io::Result<Option<u32>> {
-    // To open a pid file of this process and close it again would give up its lock.
+    // Opening and closing a pid file of this process would release its lock.
     if std::fs::metadata(path).is_ok_and(|m| own().contains(&(m.dev(), m.ino()))) {
         return Ok(Some(std::process::id()));
     }
@@ -116,7 +117,7 @@ pub fn running(path: &Path) -> io::Result<Option<u32>> {
     }
 }
 
-/// Gives the draft its name where there is no pid file or a stale one.
+/// Renames the draft if there is no pid file or a stale one.
 fn place(draft: &Path, path: &Path) -> Result<(), PidFileError> {
     let failed = |source| PidFileError::Io { path: path.to_owned(), source };
     for _ in 0..PLACE_ATTEMPTS {
@@ -132,8 +133,8 @@ fn place(draft: &Path, path: &Path) -> Result<(), PidFileError> {
     Err(failed(io::Error::from(io::ErrorKind::AlreadyExists)))
 }
 
-/// Removes a pid file that nobody has locked. It is locked meanwhile, so that of two who try only one removes it, and
-/// not what the other has put in its place.
+/// Removes an unlocked pid file. Locks it meanwhile, so that of two concurrent callers only one removes it,
+/// and not the other's new file.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let file = match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => file,

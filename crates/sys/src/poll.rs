@@ -1,4 +1,4 @@
-//! Waiting for descriptors by ppoll(2): no registration to keep, so right for few descriptors and for sleeping rarely.
+//! Waiting for descriptors by ppoll(2): without registration, so suited to few descriptors and rare sleeps.
 
 use std::io;
 use std::marker::PhantomData;
@@ -12,10 +12,10 @@ pub struct PollSet<'fd> {
     borrowed: PhantomData<BorrowedFd<'fd>>,
 }
 
-/// What is the matter with a descriptor after a wait.
+/// State of a descriptor after a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ready {
-    /// Reading does not block (it may tell of an error or of the end).
+    /// Reading does not block (it may return an error or the end).
     pub readable: bool,
     /// Writing does not block.
     pub writable: bool,
@@ -29,15 +29,16 @@ impl<'fd> PollSet<'fd> {
         PollSet::default()
     }
 
-    /// Adds a descriptor to wait for until it is readable, and writable if asked for; returns its place in the set.
+    /// Adds a descriptor to wait for until it is readable, and optionally writable; returns its index in the
+    /// set.
     pub fn add(&mut self, fd: BorrowedFd<'fd>, writable: bool) -> usize {
         let events = libc::POLLIN | if writable { libc::POLLOUT } else { 0 };
         self.fds.push(libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
         self.fds.len() - 1
     }
 
-    /// Waits until one is ready, or for `timeout` (without one: for ever). Returns how many are ready; 0 also when a
-    /// signal came.
+    /// Waits until one is ready, or for `timeout` (for ever if `None`). Returns the number of ready ones; 0
+    /// also after a signal.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         let timeout = timeout.map(|t| libc::timespec {
             tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -60,7 +61,7 @@ impl<'fd> PollSet<'fd> {
     /// The outcome for the descriptor at a place of the set.
     ///
     /// # Panics
-    /// When there is no such place.
+    /// If the index is out of range.
     pub fn ready(&self, place: usize) -> Ready {
         let events = self.fds[place].revents;
         Ready {

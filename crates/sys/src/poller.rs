@@ -1,7 +1,7 @@
-//! Threads that wait for descriptors which they share: an epoll(7) set each, in all of which the same descriptor stands with
-//! `EPOLLEXCLUSIVE`, so that what comes wakes one that waits and not all of them.
+//! Threads that wait for shared descriptors: an epoll(7) set each, all with the same descriptor and
+//! `EPOLLEXCLUSIVE`, so that input wakes one waiting thread instead of all.
 //!
-//! Edge-triggered: who is told of a descriptor reads until nothing is left, or comes back by itself.
+//! Edge-triggered: the thread notified of a descriptor reads until it is empty, or returns to it on its own.
 
 use crate::waker::Waker;
 use rustix::event::Timespec;
@@ -11,14 +11,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of linux/eventpoll.h, since Linux 4.5. A kernel that does not know it wakes all who wait.
+/// From linux/eventpoll.h, since Linux 4.5. Older kernels wake all waiting threads.
 const EXCLUSIVE: EventFlags = EventFlags::from_bits_retain(1 << 28);
-/// Descriptors that one wait tells of at most: what is left there, another thread may be told of.
+/// Maximum descriptors reported by one wait: others may be reported to another thread.
 const TOLD_MAX: usize = 32;
 /// The name of the waker.
 const WAKER: u64 = u64::MAX;
 
-/// The set of one thread. Others may add, remove and wake.
+/// The set of one thread. Other threads may add, remove and wake.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
@@ -34,26 +34,26 @@ impl Poller {
         Ok(Poller { epoll, waker: Arc::new(waker) })
     }
 
-    /// Waits for input of a descriptor too, told under a name below `u64::MAX`. One that stands in the sets of several threads
-    /// wakes one of them.
+    /// Also waits for input of a descriptor, reported under a name below `u64::MAX`. If in the sets of
+    /// several threads, it wakes one of them.
     pub fn add(&self, fd: BorrowedFd<'_>, name: u64) -> io::Result<()> {
         let events = EventFlags::IN | EventFlags::ET | EXCLUSIVE;
         Ok(epoll::add(&self.epoll, fd, EventData::new_u64(name), events)?)
     }
 
-    /// Takes a descriptor out; one that is not in the set is no error.
+    /// Removes a descriptor; not an error if absent.
     pub fn remove(&self, fd: BorrowedFd<'_>) {
         // The only other failure is a descriptor that was never in the set.
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// What wakes the thread out of [`Poller::wait`].
+    /// Wakes the thread out of [`Poller::wait`].
     pub fn waker(&self) -> Arc<Waker> {
         self.waker.clone()
     }
 
-    /// Waits until a descriptor has input, or it is woken, or for `timeout`; the names of up to 32 descriptors go to `names`,
-    /// which is cleared before.
+    /// Waits until a descriptor has input, or it is woken, or for `timeout`; writes the names of up to 32
+    /// descriptors to `names`, which is cleared before.
     pub fn wait(&self, timeout: Duration, names: &mut Vec<u64>) {
         names.clear();
         let mut events: Vec<Event> = Vec::with_capacity(TOLD_MAX);
@@ -61,7 +61,7 @@ impl Poller {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
-        // Interrupted: what has input is told of the next time.
+        // Interrupted: input is reported the next time.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout));
         for event in &events {
             let data = event.data;
@@ -100,7 +100,7 @@ mod tests {
         poller.add(source.fd(), 7).unwrap();
         source.wake();
         assert_eq!((names(&poller, LONG), names(&poller, NOT)), (vec![7], vec![]));
-        // More of it is told again.
+        // Further input is reported again.
         source.wake();
         assert_eq!(names(&poller, LONG), [7]);
         poller.waker().wake();
@@ -109,12 +109,13 @@ mod tests {
         source.wake();
         assert!(names(&poller, NOT).is_empty());
         poller.remove(source.fd());
-        // Input that was there before is told too.
+        // Earlier input is reported too.
         poller.add(source.fd(), 8).unwrap();
         assert_eq!(names(&poller, LONG), [8]);
     }
 
-    /// Each piece of input wakes one thread of several that wait, and one that does not wait keeps it from no other.
+    /// Each piece of input wakes one of several waiting threads, and a thread that does not wait delays no
+    /// other.
     #[test]
     fn input_wakes_one_of_those_who_wait() {
         let source = Arc::new(Waker::new().unwrap());

@@ -1,25 +1,25 @@
-//! Other processes, as proc(5) shows them.
+//! Other processes, from proc(5).
 
-/// `PF_EXITING` of the kernel's process flags: the process is in its exit, and the kernel closes its files.
+/// `PF_EXITING` of the kernel's process flags: the process is exiting, and the kernel closes its files.
 const PF_EXITING: u64 = 0x4;
 /// SIGKILL in a mask of pending signals.
 const KILLED: u64 = 1 << (libc::SIGKILL - 1);
 
-/// How far a process is.
+/// State of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// It runs, or waits.
     Running,
-    /// It was killed or exits. Sockets may stay open until the kernel has closed all files.
+    /// It was killed or is exiting. Sockets may stay open until the kernel has closed all files.
     Ending,
-    /// There is none of that number, or a zombie, whose files are closed.
+    /// No such process, or a zombie, whose files are closed.
     Gone,
 }
 
-/// How far a process is.
+/// The state of a process.
 pub fn stage(pid: u32) -> Stage {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return Stage::Gone };
-    // The second field, the name, is in parentheses and may hold anything.
+    // The second field, the name, is in parentheses and may contain anything.
     let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
     let state = fields.next().unwrap_or("");
     let flags: u64 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or(0);
@@ -32,12 +32,12 @@ pub fn stage(pid: u32) -> Stage {
     }
 }
 
-/// Threads of a process, a first one that ended before the others among them.
+/// Number of threads of a process, including a main thread that ended before the others.
 fn threads(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
 }
 
-/// Whether SIGKILL waits for the process to leave a system call.
+/// Whether SIGKILL is pending until the process leaves a system call.
 fn is_killed(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let pending = |line: &str| {

@@ -1,8 +1,8 @@
-//! Random numbers from the kernel, fit for identifiers and for the seeds of keyed hashes.
+//! Random numbers from the kernel, suited to identifiers and to seeds of keyed hashes.
 
 use std::io;
 
-/// Fills `buf`. Blocks only early in the machine's start, before the kernel has gathered enough.
+/// Fills `buf`. Blocks only early after boot, before the kernel has enough entropy.
 pub fn fill(buf: &mut [u8]) -> io::Result<()> {
     let mut done = 0;
     while done < buf.len() {

@@ -1,8 +1,8 @@
 //! Signals as something to read, by signalfd(2).
 //!
-//! Make one [`Signals`] before the first other thread starts: threads inherit the mask that holds the signals back.
-//! Processes started later inherit it too. SIGPIPE is ignored (writing to a closed socket is an error there), SIGCHLD is
-//! left at its default, which ignores it and still lets one wait for one's children.
+//! Create one [`Signals`] before the first other thread starts: threads inherit the mask that blocks the
+//! signals, and so do processes started later. SIGPIPE is ignored (writing to a closed socket is an error),
+//! SIGCHLD keeps its default, which ignores it and still permits waiting for children.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub enum Signal {
     /// SIGTERM: end.
     Terminate,
-    /// SIGINT: end, asked for by the terminal.
+    /// SIGINT: exit, requested by the terminal.
     Interrupt,
     /// SIGHUP: the terminal is gone, or for many daemons: reopen files.
     Hangup,
@@ -28,10 +28,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Holds the signals back in the calling thread (and those that it starts) and makes them readable.
+    /// Blocks the signals in the calling thread (and threads started by it) and makes them readable.
     pub fn hold() -> io::Result<Signals> {
-        // SAFETY: the set is initialised by sigemptyset before it is used; handlers are constants; a descriptor that
-        // signalfd returns is new.
+        // SAFETY: the set is initialised by sigemptyset before its use; handlers are constants; a descriptor
+        // returned by signalfd is new.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -60,7 +60,7 @@ impl Signals {
     /// The next signal, if one waits.
     pub fn next(&self) -> io::Result<Option<Signal>> {
         loop {
-            // SAFETY: signalfd_siginfo is plain data; the read is given its size.
+            // SAFETY: signalfd_siginfo is plain data; the read has its size.
             let (info, got) = unsafe {
                 let mut info: libc::signalfd_siginfo = std::mem::zeroed();
                 let size = size_of::<libc::signalfd_siginfo>();

@@ -1,4 +1,4 @@
-//! Tests within one process; what takes several is in `tests/process.rs`.
+//! Tests within one process; `tests/process.rs` has those with several.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ fn sockets_have_their_mode_and_those_of_the_dead_are_replaced() {
     std::fs::write(&file, "kept").unwrap();
     assert_eq!(listen_at(&file, 0o700).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
 
-    // Of a process that ended, of this one, listened at, not a socket, of another kind.
+    // Of an ended process, of this one, with a listener, not a socket, of another kind.
     let mut ended = std::process::Command::new("true").spawn().unwrap();
     ended.wait().unwrap();
     let (dead, own) = (ended.id(), std::process::id());

@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// The longest thread name that the kernel keeps, in bytes.
 const NAME_BYTES: usize = 15;
 
-/// Names the calling thread; what is longer than 15 bytes is cut off.
+/// Names the calling thread; truncates after 15 bytes.
 pub fn set_name(name: &str) -> io::Result<()> {
     let bytes: Vec<u8> = name.bytes().filter(|b| *b != 0).take(NAME_BYTES).collect();
     let name = CString::new(bytes).map_err(io::Error::from)?;
@@ -21,7 +21,7 @@ pub fn id() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// The processor that the calling thread runs on at this moment.
+/// The processor that the calling thread runs on now.
 pub fn cpu() -> u16 {
     rustix::thread::sched_getcpu().min(usize::from(u16::MAX)) as u16
 }
@@ -31,7 +31,7 @@ pub fn pin_thread(cpu: usize) -> io::Result<()> {
     run_on(&[cpu])
 }
 
-/// Lets the calling thread run on these processors only.
+/// Restricts the calling thread to these processors.
 pub fn run_on(cpus: &[usize]) -> io::Result<()> {
     if let Some(cpu) = cpus.iter().find(|cpu| **cpu >= CpuSet::MAX_CPU) {
         let what = format!("processor {cpu}: only numbers below {} are", CpuSet::MAX_CPU);
@@ -48,7 +48,7 @@ pub fn run_on(cpus: &[usize]) -> io::Result<()> {
     })
 }
 
-/// Makes sleeps of the calling thread end when they should, and not up to 50 µs later (PR_SET_TIMERSLACK).
+/// Makes sleeps of the calling thread end on time, instead of up to 50 µs late (PR_SET_TIMERSLACK).
 pub fn precise_sleeps() -> io::Result<()> {
     rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).map_err(io::Error::from)
 }
@@ -59,7 +59,7 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// Number of processors that are online, whether or not this process may use them; at least 1.
+/// Number of online processors, whether or not this process may use them; at least 1.
 pub fn online_cpus() -> usize {
     // SAFETY: no pointers are involved.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };

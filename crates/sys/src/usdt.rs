@@ -1,18 +1,20 @@
-//! Probes that tracers attach to (USDT, "user statically-defined tracing"): places in the program with a name, whose arguments a
-//! tracer reads from registers. [`usdt!`](crate::usdt) makes them.
+//! USDT probes ("user statically-defined tracing"): named places in the program whose arguments a tracer
+//! reads from registers. [`usdt!`](crate::usdt) declares them.
 //!
-//! A probe is a no-operation in the code and a note in the ELF section `.note.stapsdt` (owner `stapsdt`, type 3, as SystemTap
-//! defined it; bpftrace, bcc, perf, libbpf and gdb read it): address of the instruction, base for programs that were moved, address of
-//! the semaphore, provider, name, and where each argument is, as `8@%rdi`. The semaphore is a counter that the kernel raises
-//! while somebody is attached: while it is 0, arguments are not even computed, and the probe costs one load and one branch.
+//! A probe is a no-operation in the code and a note in the ELF section `.note.stapsdt` (owner `stapsdt`, type
+//! 3, defined by SystemTap; read by bpftrace, bcc, perf, libbpf and gdb): address of the instruction, base
+//! for relocated programs, address of the semaphore, provider, name, and the place of each argument, as
+//! `8@%rdi`. The semaphore is a counter that the kernel increments for each attached tracer: while it is 0,
+//! arguments are not computed, and the probe costs one load and one branch.
 //!
-//! The instruction is a `nop` followed by a `nop` of five bytes: tracers that know the pair (libbpf 1.7) attach to the latter, which kernels
-//! from 6.18 on turn into a call; all others attach to the first one, at the price of a trap.
+//! The instruction is a `nop` followed by a `nop` of five bytes: tracers aware of the pair (libbpf 1.7)
+//! attach to the latter, which kernels from 6.18 on turn into a call; all others attach to the first one,
+//! with a trap.
 //!
 //! On processors other than x86-64 and aarch64 probes are never armed.
 
-/// Declares probes. Each becomes a module with `armed()`, which says whether somebody is attached, and `fire(…)`, which is the
-/// probe. Whoever calls `fire` asks `armed` first, so that arguments are computed only when they are read.
+/// Declares probes. Each becomes a module with `armed()`, whether a tracer is attached, and `fire(…)`, the
+/// probe. Check `armed` before `fire`, so that arguments are computed only if read.
 ///
 /// ```
 /// sys::usdt! {
@@ -24,7 +26,8 @@
 /// }
 /// ```
 ///
-/// Arguments are 64 bits each, thirteen at most: numbers, or addresses of memory that is alive during the call.
+/// Arguments are 64 bits each, at most thirteen: numbers, or addresses of memory that is alive during the
+/// call.
 #[macro_export]
 macro_rules! usdt {
     ($(
@@ -35,12 +38,13 @@ macro_rules! usdt {
         pub(crate) mod $module {
             use ::std::sync::atomic::{AtomicU16, Ordering};
 
-            // The second half is not zero so that the section has its bytes in the file: the kernel counts only there.
-            // SAFETY: the section's name means nothing to linkers and loaders: it is data like any other.
+            // The second half is non-zero so that the section has its bytes in the file: the kernel counts
+            // only there. SAFETY: the section's name has no meaning to linkers and loaders: it is data like
+            // any other.
             #[unsafe(link_section = ".probes")]
             static SEMAPHORE: [AtomicU16; 2] = [AtomicU16::new(0), AtomicU16::new(u16::MAX)];
 
-            /// Whether somebody is attached.
+            /// Whether a tracer is attached.
             #[inline(always)]
             pub(crate) fn armed() -> bool {
                 SEMAPHORE[0].load(Ordering::Relaxed) != 0
@@ -56,7 +60,7 @@ macro_rules! usdt {
     )+ };
 }
 
-/// The instruction and the note of [`usdt!`], for this processor; not for use by itself.
+/// The instruction and the note of [`usdt!`], for this processor; internal.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(target_arch = "x86_64")]
@@ -66,7 +70,7 @@ macro_rules! usdt_instruction {
     };
 }
 
-/// The instruction and the note of [`usdt!`], for this processor; not for use by itself.
+/// The instruction and the note of [`usdt!`], for this processor; internal.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(target_arch = "aarch64")]
@@ -82,14 +86,14 @@ macro_rules! usdt_instruction {
     ($provider:literal, $name:literal, $semaphore:ident, ($($arg:ident),*)) => { $(let _ = $arg;)* };
 }
 
-/// The assembly of [`usdt!`]; not for use by itself.
+/// The assembly of [`usdt!`]; internal.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! usdt_asm {
     ($nops:literal, $width:literal, ($($option:ident),*), $provider:literal, $name:literal, $semaphore:ident,
         ($($first:ident $(, $rest:ident)*)?)) => {
-        // SAFETY: the instructions do nothing; the rest goes into sections of their own: `.note.stapsdt`, which is not loaded, and
-        // the one byte of `.stapsdt.base`. A tracer only reads what the registers hold.
+        // SAFETY: the instructions do nothing; the rest goes into separate sections: `.note.stapsdt`, which
+        // is not loaded, and the one byte of `.stapsdt.base`. A tracer only reads the contents of registers.
         unsafe {
             ::std::arch::asm!(
                 concat!("990: ", $nops),

@@ -1,4 +1,4 @@
-//! Another user than the superuser, with the few powers over the network that a switch needs (capabilities(7)).
+//! Running as an unprivileged user, with the few network capabilities that a switch needs (capabilities(7)).
 
 use std::ffi::CString;
 use std::io;
@@ -11,10 +11,10 @@ use rustix::thread::{
 
 /// Bytes for one entry of the users' or groups' database.
 const ENTRY_BYTES: usize = 1 << 16;
-/// The most supplementary groups that are taken.
+/// Maximum supplementary groups.
 const GROUPS_MAX: usize = 1 << 10;
 
-/// Who the process is to become.
+/// The user to become.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct User {
     uid: u32,
@@ -44,11 +44,11 @@ impl User {
         Ok(User { uid, gid, groups })
     }
 
-    /// Makes the calling thread, which must be the only one, this user's. What it keeps are the powers over network devices, raw
-    /// sockets and memory locks. Nothing changes when the process is this user already.
+    /// Makes the calling thread, which must be the only one, run as this user. Keeps the capabilities for
+    /// network devices, raw sockets and memory locks. Does nothing if the process already runs as this user.
     ///
     /// # Errors
-    /// The process has not the right to; it may then be in between.
+    /// The process lacks permission; it may then be in an intermediate state.
     pub fn become_it(&self) -> io::Result<()> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         if rustix::process::geteuid() == uid && rustix::process::getegid() == gid {

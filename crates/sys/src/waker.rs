@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// An eventfd(2). Any thread may wake; the one that waits drains. Wakes between two drains count as one.
+/// An eventfd(2). Any thread may wake; the waiting one drains. Wakes between two drains count as one.
 #[derive(Debug)]
 pub struct Waker {
     fd: OwnedFd,
@@ -23,7 +23,7 @@ impl Waker {
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Takes back all wakes so far; says whether there was one. Drain first, then look at what was announced.
+    /// Clears all wakes so far; returns whether there was one. Drain before checking for work.
     pub fn drain(&self) -> bool {
         let mut count = [0; 8];
         rustix::io::read(&self.fd, &mut count).is_ok()

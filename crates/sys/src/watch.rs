@@ -1,6 +1,6 @@
-//! Many descriptors behind one: an epoll(7) set that stands in another wait as a single descriptor.
+//! Many descriptors behind one: an epoll(7) set used in another wait as a single descriptor.
 //!
-//! For descriptors that seldom have something: however many there are, waiting for them costs as much as for one.
+//! For mostly idle descriptors: waiting for any number of them costs as much as for one.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
-/// Descriptors told of by one call at most.
+/// Maximum descriptors reported by one call.
 const READY_MAX: usize = 64;
 
 /// See the module. Belongs to one thread.
@@ -24,14 +24,14 @@ impl WatchSet {
         Ok(WatchSet { epoll: epoll::create(CreateFlags::CLOEXEC)?, count: 0 })
     }
 
-    /// Watches a descriptor for input and errors, under a name of the caller's. It has to be taken out before it is closed.
+    /// Watches a descriptor for input and errors, under the caller's name. Remove it before closing it.
     pub fn add(&mut self, fd: BorrowedFd<'_>, name: u64) -> io::Result<()> {
         epoll::add(&self.epoll, fd, EventData::new_u64(name), EventFlags::IN)?;
         self.count += 1;
         Ok(())
     }
 
-    /// Takes a descriptor out.
+    /// Removes a descriptor.
     pub fn remove(&mut self, fd: BorrowedFd<'_>) {
         if epoll::delete(&self.epoll, fd).is_ok() {
             self.count -= 1;
@@ -53,12 +53,12 @@ impl WatchSet {
         self.epoll.as_fd()
     }
 
-    /// The names of descriptors that have something now, [`READY_MAX`] at most, without waiting. They are told of again as
-    /// long as they have, unless they are taken out.
+    /// The names of at most [`READY_MAX`] descriptors that are ready now, without blocking. They are reported
+    /// again while ready, unless removed.
     pub fn ready(&self) -> Vec<u64> {
         let mut events: Vec<Event> = Vec::with_capacity(READY_MAX);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // Interrupted: what is ready stays so.
+        // Interrupted: ready descriptors stay so.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&now));
         events
             .iter()

@@ -9,7 +9,7 @@ use sys::netns::NetNs;
 use testkit::{Cmd, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// Return everything; load byte 14 and return only frames in which it is 1.
+/// Accept everything; load byte 14 and accept only frames in which it is 1.
 const ALL: [FilterOp; 1] = [FilterOp { code: 0x06, jump_true: 0, jump_false: 0, operand: u32::MAX }];
 const ONES: [FilterOp; 4] = [
     FilterOp { code: 0x30, jump_true: 0, jump_false: 0, operand: 14 },
@@ -18,7 +18,7 @@ const ONES: [FilterOp; 4] = [
     FilterOp { code: 0x06, jump_true: 0, jump_false: 0, operand: 0 },
 ];
 
-/// A frame of an experimental type (IEEE 802) with this byte behind its header.
+/// A frame of an experimental type (IEEE 802) with this byte after its header.
 fn frame(byte: u8, length: usize) -> Vec<u8> {
     let mut frame = vec![0; length];
     frame[..6].copy_from_slice(&[0xff; 6]);
@@ -46,7 +46,7 @@ fn with_pair(work: impl FnOnce() + Send) {
         .unwrap();
 }
 
-/// Receives so many frames: their byte behind the header, length and stamp.
+/// Receives that many frames: their byte after the header, length and timestamp.
 fn receive(receiver: &FrameReceiver, count: usize) -> Vec<(u8, usize, Option<u64>)> {
     let (mut burst, mut all) = (Burst::default(), Vec::new());
     wait_for(LIMIT, "frames", || {
@@ -96,7 +96,7 @@ fn filters_choose_and_full_sockets_are_told() {
         sender.send(&[(device, &two), (device, &one), (device, &two)]).unwrap();
         let got = receive(&receiver, 1);
         assert_eq!(got.iter().map(|(byte, length, _)| (*byte, *length)).collect::<Vec<_>>(), [(1, 60)]);
-        // The least buffer that the kernel gives holds a few frames.
+        // The kernel's minimum buffer holds a few frames.
         for _ in 0..100 {
             sender.send(&[(device, &one), (device, &two)]).unwrap();
         }

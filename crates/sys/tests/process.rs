@@ -1,5 +1,5 @@
-//! What takes more than one process: going into the background, pid files, locks against other programs, signals, memory.
-//! This program starts itself in a role; it has one thread, as a daemon at its start has.
+//! Tests with more than one process: daemonizing, pid files, locks against other programs, signals, memory.
+//! This program starts itself in a role; it has one thread, like a daemon at its start.
 #![allow(unsafe_code, reason = "kill(2) and getsid(2)")]
 
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ fn run_role(role: &str, args: &[String]) -> ExitCode {
     }
 }
 
-/// Tells the parent that all is set and waits until it closes our input.
+/// Reports to the parent that set-up is complete and waits until it closes our input.
 fn say_and_wait() -> ExitCode {
     println!("ready");
     let _ = std::io::read_to_string(std::io::stdin());
@@ -110,7 +110,7 @@ fn await_signal(signals: &Signals) -> Signal {
     }
 }
 
-/// A directory of its own, removed at the end.
+/// A directory removed at the end.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -137,7 +137,7 @@ fn role(name: &str, arg: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// A child that has said that it is ready.
+/// A child that has reported ready.
 struct Holder(std::process::Child);
 
 impl Holder {
@@ -165,7 +165,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 fn kill(pid: u32, signal: libc::c_int) {
-    // SAFETY: signals a process that the test has started.
+    // SAFETY: signals a process started by the test.
     assert_eq!(unsafe { libc::kill(pid as libc::pid_t, signal) }, 0);
 }
 
@@ -218,7 +218,7 @@ fn a_pid_file_of_a_living_process_is_respected() {
         Err(PidFileError::Running { pid, .. }) => assert_eq!(pid, theirs),
         other => panic!("{other:?}"),
     }
-    // ovs-appctl takes the process for alive and goes on to look for its socket.
+    // ovs-appctl considers the process alive and looks for its socket.
     if let Ok(out) =
         Command::new("ovs-appctl").env("OVS_RUNDIR", &dir.0).args(["-t", "x", "version"]).output()
     {

@@ -1,4 +1,4 @@
-//! A whole run: what is made, the four tests, what is printed and removed again.
+//! A whole run: set-up, the four tests, output and clean-up.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -15,28 +15,30 @@ use crate::control::{Switch, Tools, descriptor_limit, descriptors};
 use crate::devices::{Devices, Exit, device_exists};
 use crate::guard::{self, Guard};
 use crate::measure::{Numbers, Task, measure};
-use crate::model::{DaemonSeen, Idle, Measurement, PortRow, Run, Settings, TEXT_BYTES_MAX};
+use crate::model::{DaemonResources, Idle, Measurement, PortRow, Run, Settings, TEXT_BYTES_MAX};
 use crate::options::{Options, Plan, Target, Test};
 use crate::stats::Summary;
 use crate::{plot, table};
 
 const PROGRAM: &str = "sluice upcall-bench";
-/// Each packet is a miss: what is moved to the register is looked at, so the megaflow holds the source address.
+/// Makes each packet a miss: a move to a register unwildcards its source, so the megaflow matches the source
+/// address.
 const MISS_RULE: &str = "priority=1,ip,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],controller,local";
-/// One flow a port, whose packets go to the slow path as well.
+/// One flow per port, whose packets also go to the slow path.
 const USER_RULE: &str = "priority=1,ip,actions=controller,local";
 /// Probes of the trial before the tests.
 const TRIAL: u32 = 64;
-/// Packets to a port at a time in the test of all ports: whatever changes on the machine with time then befalls all ports alike.
+/// Packets per port and turn in the test of all ports: changes on the machine over time then affect all ports
+/// alike.
 const TURN_PACKETS: u32 = 100;
-/// How long counters may take to show what has happened.
+/// Maximum delay of counters.
 const COUNTERS_LIMIT: Duration = Duration::from_secs(5);
-/// How long nothing may come out of the switch before a test, and how long that is waited for.
+/// Silence required from the switch before a test, and maximum wait for it.
 const QUIET: Duration = Duration::from_secs(1);
 const DRAIN_LIMIT: Duration = Duration::from_secs(120);
-/// How long a dying daemon may take to be gone.
+/// Maximum time for a dying daemon to disappear.
 const DEATH_LIMIT: Duration = Duration::from_secs(3);
-/// Descriptors that a daemon may need for other things.
+/// Descriptors reserved for other uses of a daemon.
 const DESCRIPTORS_SPARE: u64 = 64;
 /// Exit code of a program that Ctrl-C ended.
 const EXIT_INTERRUPTED: u8 = 130;
@@ -48,7 +50,7 @@ fn interrupted() -> bool {
     INTERRUPTED.load(Relaxed)
 }
 
-/// Holds the signals back and remembers that one came: what was gathered is printed, what was made is removed.
+/// Blocks the signals and records their arrival: results so far are printed, and everything is removed.
 fn watch_signals() -> Result<()> {
     let signals = Signals::hold().context("cannot hold signals back")?;
     let watch = move || {
@@ -66,7 +68,7 @@ fn watch_signals() -> Result<()> {
     Ok(())
 }
 
-/// What is measured, while it stands.
+/// The set-up of a measurement.
 struct Lab<'t> {
     switch: Option<Switch<'t>>,
     devices: Devices,
@@ -74,7 +76,7 @@ struct Lab<'t> {
     options: &'t Options,
     numbers: Numbers,
     flows_before: u64,
-    /// What ended a measurement early.
+    /// Reason of an early end.
     failure: Option<anyhow::Error>,
 }
 
@@ -88,7 +90,7 @@ impl Lab<'_> {
         self.switch.as_ref()?.lookups().ok()
     }
 
-    /// Measures, with what the switch and the devices counted meanwhile.
+    /// Measures, with the counters of the switch and the devices over the same time.
     fn measure(
         &mut self,
         task: &Task,
@@ -123,7 +125,7 @@ impl Lab<'_> {
         let mut measured = outcome.measured;
         bar.set_position(sent_before + measured.sent + measured.unsent);
         if task.load.is_some() && self.failure.is_none() {
-            // What is still under way is not lost.
+            // Packets in flight are not lost.
             let _judged_by_the_next = self.drain();
         }
         if let Some((lookups, (exit, host))) = before
@@ -140,9 +142,9 @@ impl Lab<'_> {
         Ok((measured, outcome.delays_ns))
     }
 
-    /// What ends a test: the daemon's death, the user, or a device.
+    /// Reason to end a test: the daemon's death, the user, or a device.
     fn ended(&mut self) -> Result<()> {
-        // The devices of a daemon that dies are gone before it is.
+        // The devices of a dying daemon disappear before it does.
         let begin = Instant::now();
         let alive = |lab: &Lab<'_>| lab.switch.as_ref().is_some_and(Switch::alive);
         while self.failure.is_some() && alive(self) && begin.elapsed() < DEATH_LIMIT {
@@ -155,12 +157,13 @@ impl Lab<'_> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Sends some packets and checks that they come back and are what is to be measured: misses, or hits of one flow.
+    /// Sends some packets and checks that they return and are of the expected kind: misses, or hits of one
+    /// flow.
     fn trial(&mut self) -> Result<()> {
         let receiver = self.devices.receiver(0)?;
         let quiet = ProgressBar::hidden();
         if self.options.user_actions {
-            // The first packet makes the flow.
+            // The first packet creates the flow.
             self.measure(&self.task(0, TRIAL), &receiver, &quiet, false)?;
         }
         let before = self.switch.as_ref().map(Switch::lookups).transpose()?;
@@ -197,7 +200,7 @@ impl Lab<'_> {
         }
     }
 
-    /// Waits until nothing comes out of the switch any more; whether that is so.
+    /// Waits until the switch sends nothing more; returns whether it is silent.
     fn drain(&mut self) -> Result<bool> {
         let begin = Instant::now();
         let (mut seen, mut quiet_since) = (self.devices.counters(0)?.0, Instant::now());
@@ -215,7 +218,7 @@ impl Lab<'_> {
         Ok(true)
     }
 
-    /// Waits until what an earlier test has left is gone: packets under way, and flows.
+    /// Waits until an earlier test has no packets in flight, and its flows have expired.
     fn settle(&mut self, run: &mut Run) -> Result<()> {
         let drained = self.drain();
         self.ended()?;
@@ -251,22 +254,22 @@ fn test_one(lab: &mut Lab<'_>, run: &mut Run) -> Result<()> {
 
 fn test_all(lab: &mut Lab<'_>, run: &mut Run) -> Result<()> {
     let ports = usize::from(lab.plan.ports);
-    let mut seen: Vec<SeenOfPort> = (0..ports).map(|_| SeenOfPort::default()).collect();
+    let mut seen: Vec<PortResults> = (0..ports).map(|_| PortResults::default()).collect();
     let ended = visit_all(lab, &mut seen);
     let rows = (0..).zip(seen).filter(|(_, seen)| seen.sent > 0);
     run.all = Some(rows.map(|(port, seen)| seen.row(port)).collect());
     ended
 }
 
-/// What was seen of one port in the test of all ports.
+/// Results of one port in the test of all ports.
 #[derive(Default)]
-struct SeenOfPort {
+struct PortResults {
     sent: u64,
     arrived: u64,
     delays_ns: Vec<u64>,
 }
 
-impl SeenOfPort {
+impl PortResults {
     fn row(self, port: u64) -> PortRow {
         let delays = Summary::of(self.delays_ns);
         PortRow {
@@ -281,7 +284,7 @@ impl SeenOfPort {
 }
 
 /// Sends to each port, [`TURN_PACKETS`] at a time, round after round.
-fn visit_all(lab: &mut Lab<'_>, seen: &mut [SeenOfPort]) -> Result<()> {
+fn visit_all(lab: &mut Lab<'_>, seen: &mut [PortResults]) -> Result<()> {
     let receiver = lab.devices.receiver(0)?;
     let packets = lab.plan.port_packets;
     let bar = bar("all ports", u64::from(packets) * u64::from(lab.plan.ports));
@@ -328,11 +331,11 @@ fn test_idle(lab: &mut Lab<'_>, run: &mut Run) -> Result<()> {
 }
 
 fn read_saved(path: &Path) -> Result<Run> {
-    let shown = path.display();
-    let size = std::fs::metadata(path).with_context(|| format!("{shown}: cannot read it"))?.len();
-    ensure!(size <= TEXT_BYTES_MAX as u64, "{shown}: larger than {} MB", TEXT_BYTES_MAX >> 20);
-    let text = std::fs::read_to_string(path).with_context(|| format!("{shown}: cannot read it"))?;
-    Run::from_text(&text).map_err(|why| anyhow::anyhow!("{shown}: {why}"))
+    let delay_of = path.display();
+    let size = std::fs::metadata(path).with_context(|| format!("{delay_of}: cannot read it"))?.len();
+    ensure!(size <= TEXT_BYTES_MAX as u64, "{delay_of}: larger than {} MB", TEXT_BYTES_MAX >> 20);
+    let text = std::fs::read_to_string(path).with_context(|| format!("{delay_of}: cannot read it"))?;
+    Run::from_text(&text).map_err(|why| anyhow::anyhow!("{delay_of}: {why}"))
 }
 
 fn new_run(options: &Options, plan: &Plan, switch: Option<&Switch<'_>>) -> Run {
@@ -361,7 +364,7 @@ fn new_run(options: &Options, plan: &Plan, switch: Option<&Switch<'_>>) -> Run {
     }
 }
 
-/// Makes bridge and devices; returns with them what the daemon had open before.
+/// Creates bridge and devices; also returns the daemon's open descriptors before that.
 fn build<'t>(
     options: &'t Options,
     plan: &Plan,
@@ -389,7 +392,7 @@ fn build<'t>(
     let mut lab =
         Lab { switch, devices, plan: plan.clone(), options, numbers, flows_before: 0, failure: None };
     match &lab.switch {
-        None => lab.devices.make_linux_bridge()?,
+        None => lab.devices.create_linux_bridge()?,
         Some(switch) => {
             switch.add_bridge(bridge, &lab.devices.ports)?;
             lab.devices.bring_local_up()?;
@@ -404,8 +407,13 @@ fn build<'t>(
 fn run_tests(lab: &mut Lab<'_>, run: &mut Run, open_before: Option<u64>) -> Result<()> {
     if let Some((switch, descriptors_before)) = lab.switch.as_ref().zip(open_before) {
         let (descriptors, sockets, threads) = descriptors(switch.pid)?;
-        run.daemon =
-            Some(DaemonSeen { pid: switch.pid.into(), descriptors_before, descriptors, sockets, threads });
+        run.daemon = Some(DaemonResources {
+            pid: switch.pid.into(),
+            descriptors_before,
+            descriptors,
+            sockets,
+            threads,
+        });
     }
     lab.trial()?;
     type Work = for<'l, 't, 'r> fn(&'l mut Lab<'t>, &'r mut Run) -> Result<()>;
@@ -420,7 +428,7 @@ fn run_tests(lab: &mut Lab<'_>, run: &mut Run, open_before: Option<u64>) -> Resu
     Ok(())
 }
 
-/// Takes down what stands; the guard is dismissed only when that was done.
+/// Removes everything; dismisses the guard only after success.
 fn take_down(lab: Lab<'_>) -> Result<()> {
     let bridge = match &lab.switch {
         None => Devices::remove_linux_bridge(&lab.plan.bridge),
@@ -482,7 +490,7 @@ fn work(options: &Options, tools: &dyn Tools, width: usize) -> Result<()> {
     ensure!(!taken, "--bridge {bridge}: a bridge or device of this name is there already");
     let mut run = new_run(options, &plan, switch.as_ref());
     let guard = Guard::start(options, bridge)?;
-    // What fails before everything stands is removed by the guard.
+    // On failure during set-up the guard cleans up.
     let (mut lab, open_before) = match build(options, &plan, switch) {
         Ok(built) => built,
         Err(error) => {
@@ -495,24 +503,24 @@ fn work(options: &Options, tools: &dyn Tools, width: usize) -> Result<()> {
         run.notes.push(format!("{error:#}"));
     }
     let removed = take_down(lab);
-    // What could not be removed now, the guard could not either.
+    // What this process could not remove, the guard could not either.
     guard.dismiss();
     let result = match (result, removed) {
         (Err(error), Err(left)) => Err(anyhow::anyhow!("{error:#}; {left:#}")),
         (result, removed) => result.and(removed),
     };
     let measured = run.one.is_some() || run.all.is_some() || run.load.is_some() || run.idle.is_some();
-    let shown = if measured { show(options, &run, &others, width) } else { Ok(()) };
-    result.and(shown)
+    let delay_of = if measured { show(options, &run, &others, width) } else { Ok(()) };
+    result.and(delay_of)
 }
 
-/// Runs it, for a terminal of so many columns; gives the exit code.
+/// Runs it, for a terminal with that many columns; returns the exit code.
 pub fn main(options: &Options, tools: &dyn Tools, width: usize) -> u8 {
     let result = if options.guard { guard::keep(options, tools) } else { work(options, tools, width) };
     match result {
         Ok(()) => 0,
         Err(error) => {
-            // With a closed standard error there is nobody to tell.
+            // Standard error may be closed.
             let _unwritten = writeln!(std::io::stderr(), "{PROGRAM}: {error:#}");
             if interrupted() { EXIT_INTERRUPTED } else { 1 }
         }

@@ -1,52 +1,53 @@
-//! The switch that is measured, reached by what every OVS has: its database, its management sockets and its control socket.
+//! The measured switch, by the interfaces common to every OVS: its database, its management sockets and its
+//! control socket.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-/// Runs command lines of the OVS tools; who calls this library brings them along.
+/// Runs command lines of the OVS tools; supplied by the caller of this library.
 pub trait Tools: Sync {
-    /// A line of `ovs-vsctl`; what it prints.
+    /// An `ovs-vsctl` line; returns its output.
     ///
     /// # Errors
-    /// What it complains of, also where the line succeeds otherwise (an interface that could not be set up).
+    /// Its error messages, also if the line otherwise succeeds (an interface that could not be set up).
     fn vsctl(&self, words: &[String]) -> Result<String>;
-    /// A line of `ovs-ofctl`; what it prints.
+    /// An `ovs-ofctl` line; returns its output.
     ///
     /// # Errors
-    /// What it complains of.
+    /// Its error messages.
     fn ofctl(&self, words: &[String]) -> Result<String>;
-    /// A command for the daemon that listens at the control socket `socket`; its answer.
+    /// A command to the daemon on the control socket `socket`; returns its reply.
     ///
     /// # Errors
-    /// When it cannot be reached, or refuses.
+    /// If it is unreachable, or rejects the command.
     fn appctl(&self, socket: &Path, command: &str, args: &[String]) -> Result<String>;
 }
 
-/// How long a command line may take: a bridge with thousands of ports takes its time.
+/// Maximum time of a command line: a bridge with thousands of ports is slow.
 const TIMEOUT_S: u32 = 600;
-/// How long the flows of an earlier test may take to expire (OVS keeps idle ones for 10 s).
+/// Maximum time for the flows of an earlier test to expire (OVS keeps idle ones for 10 s).
 const EXPIRY_LIMIT: Duration = Duration::from_secs(30);
-/// So many flows beyond those before do not matter.
+/// Tolerated number of extra flows.
 const FLOWS_LEFT: u64 = 100;
-/// The column in which a bridge of ours says which process made it.
+/// The key that holds the process id of a bridge's creator.
 const OWNER_KEY: &str = "sluice-upcall-bench";
 
-/// What a datapath has counted.
+/// Counters of a datapath.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
     /// Packets that a flow matched.
     pub hit: u64,
     /// Packets that none matched.
     pub missed: u64,
-    /// Of those, how many the slow path could not take.
+    /// Of those, lost before the slow path.
     pub lost: u64,
     /// Installed flows.
     pub flows: u64,
 }
 
-/// The counters of the datapaths of one type in an answer to `dpctl/show`.
+/// The counters of the datapaths of one type in a reply to `dpctl/show`.
 pub fn parse_lookups(text: &str, datapath_type: &str) -> Option<Lookups> {
     let (mut sums, mut ours, mut found) = (Lookups::default(), false, false);
     for line in text.lines() {
@@ -70,26 +71,26 @@ pub fn parse_lookups(text: &str, datapath_type: &str) -> Option<Lookups> {
     found.then_some(sums)
 }
 
-/// The number in the name of a control socket, `ovs-vswitchd.PID.ctl`.
+/// The id in the name of a control socket, `ovs-vswitchd.PID.ctl`.
 fn pid_of_socket(name: &str) -> Option<u32> {
     name.strip_prefix("ovs-vswitchd.")?.strip_suffix(".ctl")?.parse().ok()
 }
 
-/// Whether a process runs, by its `/proc/PID/stat`: one that has ended stays until it is waited for.
+/// Whether a process runs, by its `/proc/PID/stat`: a zombie does not.
 fn runs(stat: &str) -> bool {
-    // The name before it may hold anything, parentheses too.
+    // The name before it may contain anything, parentheses too.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// The database that is meant: the one that is named, or the one in the run directory.
+/// The database: the given one, or the one in the run directory.
 pub fn database(rundir: &Path, named: Option<&str>) -> String {
     named.map_or_else(|| format!("unix:{}", rundir.join("db.sock").display()), str::to_owned)
 }
 
-/// Removes a bridge from a database, if it is there, and waits for the daemon if told so.
+/// Removes a bridge from a database, if it exists, and optionally waits for the daemon.
 ///
 /// # Errors
-/// When the database cannot be reached, or refuses.
+/// If the database is unreachable, or rejects it.
 pub fn remove_bridge(tools: &dyn Tools, db: &str, bridge: &str, wait: bool) -> Result<()> {
     let options = [format!("--db={db}"), format!("--timeout={TIMEOUT_S}")];
     let line = words(if wait { &["--if-exists", "del-br"] } else { &["--no-wait", "--if-exists", "del-br"] });
@@ -106,7 +107,7 @@ pub struct Switch<'t> {
     pub pid: u32,
     /// Whether it is Sluice.
     pub is_sluice: bool,
-    /// What it says of its version.
+    /// Its version.
     pub version: String,
     datapath_type: String,
 }
@@ -116,14 +117,16 @@ fn words(line: &[&str]) -> Vec<String> {
 }
 
 impl<'t> Switch<'t> {
-    /// Finds the daemon by its run directory and asks whether it answers.
+    /// Finds the daemon by its run directory and checks that it answers.
     ///
     /// # Errors
-    /// When there is none, or its database cannot be read.
+    /// If there is none, or its database cannot be read.
     pub fn find(tools: &'t dyn Tools, rundir: &Path, db: Option<&str>, datapath_type: &str) -> Result<Self> {
-        let shown = rundir.display();
+        let delay_of = rundir.display();
         let entries = std::fs::read_dir(rundir).with_context(|| {
-            format!("{shown}: cannot read the run directory; is a switch running? --rundir names another one")
+            format!(
+                "{delay_of}: cannot read the run directory; is a switch running? --rundir names another one"
+            )
         })?;
         let mut pids: Vec<u32> =
             entries.flatten().filter_map(|entry| pid_of_socket(entry.file_name().to_str()?)).collect();
@@ -131,13 +134,13 @@ impl<'t> Switch<'t> {
         pids.sort_unstable();
         let pid = match pids[..] {
             [pid] => pid,
-            [] => bail!("{shown}: no control socket of a running daemon (ovs-vswitchd.PID.ctl) is there"),
-            _ => bail!("{shown}: control sockets of several running daemons are there: {pids:?}"),
+            [] => bail!("{delay_of}: no control socket of a running daemon (ovs-vswitchd.PID.ctl) is there"),
+            _ => bail!("{delay_of}: control sockets of several running daemons are there: {pids:?}"),
         };
         let ctl = rundir.join(format!("ovs-vswitchd.{pid}.ctl"));
         let version = tools.appctl(&ctl, "version", &[]).context("the daemon does not answer")?;
         let db = database(rundir, db);
-        // Sluice answers to the name and version of the switch that it stands in for; its own are elsewhere.
+        // Sluice reports name and version of the switch that it replaces; its own are elsewhere.
         let own = tools.appctl(&ctl, "sluice/status", &[]).ok();
         let is_sluice = own.is_some();
         let own = own.and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
@@ -166,10 +169,10 @@ impl<'t> Switch<'t> {
         std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).is_ok_and(|stat| runs(&stat))
     }
 
-    /// Removes the bridges that runs of this program left when they were killed together with their guards.
+    /// Removes bridges left by runs of this program that were killed together with their guards.
     ///
     /// # Errors
-    /// When the database refuses.
+    /// If the database rejects it.
     pub fn sweep(&self) -> Result<()> {
         for bridge in self.vsctl(&["list-br"])?.lines() {
             let owner = self.vsctl(&["br-get-external-id", bridge, OWNER_KEY])?;
@@ -184,15 +187,15 @@ impl<'t> Switch<'t> {
     /// Whether a bridge of this name exists.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub fn has_bridge(&self, bridge: &str) -> Result<bool> {
         Ok(self.vsctl(&["list-br"])?.lines().any(|name| name == bridge))
     }
 
-    /// Makes the bridge, without rules, and puts the devices into it.
+    /// Creates the bridge, without rules, and adds the devices.
     ///
     /// # Errors
-    /// When the switch cannot take one of them.
+    /// If the switch rejects one of them.
     pub fn add_bridge(&self, bridge: &str, ports: &[String]) -> Result<()> {
         let kind = format!("datapath_type={}", self.datapath_type);
         let owner = format!("external_ids:{OWNER_KEY}={}", std::process::id());
@@ -218,35 +221,35 @@ impl<'t> Switch<'t> {
         Ok(())
     }
 
-    /// Removes the bridge, if it is there, and waits until the daemon has done so, if that runs.
+    /// Removes the bridge, if it exists, and waits for the daemon, if it runs.
     ///
     /// # Errors
-    /// When the database refuses.
+    /// If the database rejects it.
     pub fn remove_bridge(&self, bridge: &str) -> Result<()> {
         remove_bridge(self.tools, &self.db, bridge, self.alive())
     }
 
-    /// Gives the bridge its only rule.
+    /// Installs the bridge's only rule.
     ///
     /// # Errors
-    /// When the switch refuses it.
+    /// If the switch rejects it.
     pub fn set_rule(&self, bridge: &str, rule: &str) -> Result<()> {
         self.ofctl(bridge, "add-flow", &[rule])
             .map(drop)
             .with_context(|| format!("the switch refuses the rule `{rule}`"))
     }
 
-    /// What the datapath has counted.
+    /// Counters of the datapath.
     ///
     /// # Errors
-    /// When the daemon does not answer, or says what cannot be read.
+    /// If the daemon does not answer, or its reply cannot be parsed.
     pub fn lookups(&self) -> Result<Lookups> {
         let text = self.tools.appctl(&self.ctl, "dpctl/show", &[])?;
         parse_lookups(&text, &self.datapath_type)
             .ok_or_else(|| anyhow!("dpctl/show tells nothing of a {} datapath:\n{text}", self.datapath_type))
     }
 
-    /// Waits until the flows of an earlier test are gone, down to `before`; whether they are.
+    /// Waits until the flows of an earlier test have expired, down to `before`; returns whether they have.
     ///
     /// # Errors
     /// As [`Switch::lookups`].
@@ -262,10 +265,10 @@ impl<'t> Switch<'t> {
     }
 }
 
-/// Open descriptors of a process, those of them that are sockets, and its threads.
+/// Open descriptors of a process, the sockets among them, and its threads.
 ///
 /// # Errors
-/// When the process is gone or belongs to somebody else.
+/// If the process is gone or belongs to another user.
 pub fn descriptors(pid: u32) -> Result<(u64, u64, u64)> {
     let of = |folder: &str| std::fs::read_dir(format!("/proc/{pid}/{folder}"));
     let (mut all, mut sockets) = (0, 0);
@@ -277,7 +280,7 @@ pub fn descriptors(pid: u32) -> Result<(u64, u64, u64)> {
     Ok((all, sockets, of("task")?.count() as u64))
 }
 
-/// How many descriptors a process may have at most; `None` if that is not told.
+/// Maximum number of descriptors of a process; `None` if unknown.
 pub fn descriptor_limit(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;

@@ -1,5 +1,5 @@
-//! The devices: a veth pair for each port, with one end where the switch runs and one in a namespace without a name, which goes
-//! with this process however it ends, and takes the pairs with it.
+//! Devices: a veth pair for each port, with one end at the switch and one in an unnamed namespace, which
+//! vanishes with this process however it ends, and removes the pairs.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -13,21 +13,21 @@ use sys::netns::NetNs;
 
 use crate::probe::{SINK_MAC, filter, source_mac};
 
-/// Receive buffer: room for some 80,000 probes.
+/// Receive buffer: space for some 80,000 probes.
 const BUFFER_BYTES: u32 = 64 << 20;
-/// How long the kernel may take to remove thousands of devices.
+/// Maximum time for the kernel to remove thousands of devices.
 const GONE_LIMIT: Duration = Duration::from_secs(120);
 
-/// Where packets leave the switch.
+/// Exit of packets from the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The bridge's own device, beside the switch.
+    /// The bridge's own device, on the switch's side.
     Local,
     /// One more veth pair, whose far end is with the senders.
     Sink,
 }
 
-/// What the kernel has counted for a device.
+/// The kernel's counters of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
     /// Frames received.
@@ -52,14 +52,14 @@ fn counters_here() -> Result<HashMap<String, DeviceCounters>> {
     Ok(parse_counters(&std::fs::read_to_string("/proc/thread-self/net/dev")?))
 }
 
-/// Runs `ip` with commands, one a line, in the calling thread's namespace.
+/// Runs `ip` with commands, one per line, in the calling thread's namespace.
 fn ip_batch(commands: &str) -> Result<()> {
     let mut child = Command::new("ip")
         .args(["-batch", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        // Ctrl-C is this program's affair: it removes what stands.
+        // This program handles Ctrl-C: it cleans up.
         .process_group(0)
         .spawn()
         .context("cannot run ip (iproute2)")?;
@@ -80,7 +80,7 @@ fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// What names of this process's devices begin with, `ub` and its id in base 36: seven characters at most.
+/// Prefix of device names of this process, `ub` and its id in base 36: at most seven characters.
 pub fn process_tag() -> String {
     let mut number = std::process::id();
     let mut digits = Vec::new();
@@ -93,7 +93,7 @@ pub fn process_tag() -> String {
     }
 }
 
-/// Whether a device of this name is where this program runs.
+/// Whether a device of this name exists in this program's namespace.
 ///
 /// # Errors
 /// Without `/proc`.
@@ -101,10 +101,9 @@ pub fn device_exists(name: &str) -> Result<bool> {
     Ok(counters_here()?.contains_key(name))
 }
 
-/// Keeps a device, or with `default` all that are yet to be made in the calling thread's namespace, from speaking IPv6
-/// of their own accord.
-fn silence(device: &str) {
-    // A kernel without IPv6 has no such file.
+/// Disables IPv6 on a device, or with `default` on all future ones in the calling thread's namespace.
+fn disable_ipv6(device: &str) {
+    // Absent in a kernel without IPv6.
     let _silent_already = std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1");
 }
 
@@ -112,7 +111,7 @@ fn silence(device: &str) {
 pub struct Devices {
     hosts: NetNs,
     sender: FrameSender,
-    /// The ends that the switch gets.
+    /// The ends at the switch.
     pub ports: Vec<String>,
     indexes: Vec<u32>,
     bridge: String,
@@ -120,10 +119,10 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Makes `count` pairs, up, for the bridge `bridge` that is to be.
+    /// Creates `count` pairs, up, for the future bridge `bridge`.
     ///
     /// # Errors
-    /// Without the permissions; when a name is taken; when `ip` fails.
+    /// Without permission; if a name is in use; if `ip` fails.
     pub fn new(count: u16, bridge: &str, exit: Exit) -> Result<Devices> {
         let needs = "root is needed (CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW)";
         let hosts = NetNs::new().with_context(|| format!("cannot make a network namespace: {needs}"))?;
@@ -148,7 +147,7 @@ impl Devices {
             up += &format!("link set dev {port} addrgenmode none up\n");
         }
         let made = hosts.run(|| -> Result<(FrameSender, Vec<u32>)> {
-            silence("default");
+            disable_ipv6("default");
             ip_batch(&born)?;
             let index = |number| device_index(&format!("h{number}")).context("a device is gone");
             let indexes = (0..count).map(index).collect::<Result<Vec<u32>>>()?;
@@ -160,14 +159,14 @@ impl Devices {
         Ok(Devices { hosts, sender, ports, indexes, bridge: bridge.into(), exit })
     }
 
-    /// Makes a Linux bridge and puts the ends into it: nothing is learned or flooded, and all frames go to the last one.
+    /// Creates a Linux bridge with these ends: without learning and flooding, all frames go to the last one.
     ///
     /// # Errors
-    /// When the name is taken, or `ip` fails.
-    pub fn make_linux_bridge(&self) -> Result<()> {
+    /// If the name is in use, or `ip` fails.
+    pub fn create_linux_bridge(&self) -> Result<()> {
         let bridge = &self.bridge;
         ip_batch(&format!("link add name {bridge} type bridge mcast_snooping 0 stp_state 0\n"))?;
-        silence(bridge);
+        disable_ipv6(bridge);
         let mut commands = String::new();
         for port in &self.ports {
             commands += &format!("link set dev {port} master {bridge}\n");
@@ -190,24 +189,24 @@ impl Devices {
     /// Removes a Linux bridge.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// If it does not exist.
     pub fn remove_linux_bridge(bridge: &str) -> Result<()> {
         ip_batch(&format!("link delete dev {bridge} type bridge\n"))
     }
 
-    /// Brings the bridge's own device up, which the switch has made.
+    /// Brings up the bridge's own device, created by the switch.
     ///
     /// # Errors
-    /// When it is not there.
+    /// If it does not exist.
     pub fn bring_local_up(&self) -> Result<()> {
-        silence(&self.bridge);
+        disable_ipv6(&self.bridge);
         ip_batch(&format!("link set dev {} addrgenmode none up\n", self.bridge)).with_context(|| {
             let bridge = &self.bridge;
             format!("the bridge's device {bridge} is not here; this program has to run in the switch's network namespace")
         })
     }
 
-    /// What sends.
+    /// The sender.
     pub fn sender(&self) -> &FrameSender {
         &self.sender
     }
@@ -217,10 +216,10 @@ impl Devices {
         &self.indexes
     }
 
-    /// Listens where packets leave the switch to all but the load of other ports than `port`.
+    /// Listens at the exit of the switch to all frames but the load of ports other than `port`.
     ///
     /// # Errors
-    /// When the device is gone.
+    /// If the device is gone.
     pub fn receiver(&self, port: u16) -> Result<FrameReceiver> {
         let listen = |device: &str| FrameReceiver::new(device_index(device)?, &filter(port), BUFFER_BYTES);
         match self.exit {
@@ -230,10 +229,10 @@ impl Devices {
         .context("cannot receive where packets leave the switch")
     }
 
-    /// What the kernel has counted: where packets leave the switch, and where port `port` sends.
+    /// The kernel's counters at the exit of the switch, and at port `port`.
     ///
     /// # Errors
-    /// When a device is gone.
+    /// If a device is gone.
     pub fn counters(&self, port: usize) -> Result<(DeviceCounters, DeviceCounters)> {
         let hosts = self.hosts.run(counters_here)??;
         let of = |all: &HashMap<String, DeviceCounters>, name: &str| {
@@ -246,10 +245,10 @@ impl Devices {
         Ok((exit, of(&hosts, &format!("h{port}"))?))
     }
 
-    /// Gives the namespace up and waits until the ends beside the switch are gone.
+    /// Drops the namespace and waits until the ends at the switch are gone.
     ///
     /// # Errors
-    /// When they are still there after two minutes.
+    /// If they still exist after two minutes.
     pub fn remove(self) -> Result<()> {
         let Devices { hosts, sender, ports, .. } = self;
         drop((hosts, sender));

@@ -1,6 +1,6 @@
-//! The guard: a second process of this program that removes the bridge when the first one ends in whatever way (`kill -9`). It
-//! waits at a pipe, whose other end only the first one holds. The devices need no guard: they go with the first one's
-//! namespace.
+//! The guard: a second process of this program that removes the bridge if the first one ends in any way
+//! (`kill -9`). It waits on a pipe whose other end only the first one holds. The devices need no guard: they
+//! vanish with the first one's namespace.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -12,17 +12,17 @@ use crate::control::{Switch, Tools, database, remove_bridge};
 use crate::devices::{Devices, device_exists};
 use crate::options::{Options, Target};
 
-/// What the first process writes when it has removed the bridge itself.
+/// Written by the first process after removing the bridge itself.
 const DONE: &str = "done\n";
 
 /// The guard, seen from the process that it watches.
 pub struct Guard(Child);
 
 impl Guard {
-    /// Starts it, in a process group of its own so that Ctrl-C spares it.
+    /// Starts it, in its own process group so that Ctrl-C does not reach it.
     ///
     /// # Errors
-    /// When this program cannot be started again.
+    /// If this program cannot be started again.
     pub fn start(options: &Options, bridge: &str) -> Result<Guard> {
         let mut command = Command::new(std::env::current_exe()?);
         let target = if options.target == Target::Bridge { "bridge" } else { "auto" };
@@ -36,13 +36,13 @@ impl Guard {
         Ok(Guard(command.spawn().context("cannot start the guard")?))
     }
 
-    /// Lets it do its work now, and waits until that is done.
+    /// Makes it clean up now, and waits for that.
     pub fn act(mut self) {
         drop(self.0.stdin.take());
         let _gone_already = self.0.wait();
     }
 
-    /// Ends it: nothing is left to remove.
+    /// Ends it without clean-up.
     pub fn dismiss(mut self) {
         if let Some(mut pipe) = self.0.stdin.take() {
             let _gone_already = pipe.write_all(DONE.as_bytes());
@@ -54,7 +54,7 @@ impl Guard {
 /// The guard's part.
 ///
 /// # Errors
-/// When the bridge cannot be removed.
+/// If the bridge cannot be removed.
 pub fn keep(options: &Options, tools: &dyn Tools) -> Result<()> {
     let mut told = String::new();
     let _ended_either_way = std::io::stdin().read_to_string(&mut told);

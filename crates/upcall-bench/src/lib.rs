@@ -1,9 +1,10 @@
 //! `sluice upcall-bench`: latency and fairness of first packets on any switch of the machine, by four tests.
 //!
-//! Stamped packets with new addresses go in by veth pairs made for it; each is a miss; they leave by the bridge's own device, where the
-//! kernel's receive time stamp ends the delay, so scheduling of this program is left out. What decides is pure and tested alone: [`pace`],
-//! [`tally`], [`stats`], [`probe`]; [`measure`] joins them with sockets, [`bench`] with the switch. Who calls it brings the command
-//! lines of the OVS tools along ([`Tools`]).
+//! Stamped packets with new addresses enter by veth pairs created for it; each is a miss. They leave by the
+//! bridge's own device, whose kernel receive timestamp ends the delay, so scheduling of this program is
+//! excluded. The logic is pure and tested alone: [`pace`], [`tally`], [`stats`], [`probe`]; [`measure`]
+//! connects it with sockets, [`bench`] with the switch. The caller supplies the command lines of the OVS
+//! tools ([`Tools`]).
 #![forbid(unsafe_code)]
 
 pub mod bench;

@@ -1,7 +1,8 @@
-//! One measurement: probes by one port, load by others, what comes back.
+//! One measurement: probes on one port, load on others, received packets.
 //!
-//! One thread sends both, so that load never stands between a probe's time stamp and its system call; another receives; the
-//! calling one watches. None of their delays is measured: the end of a delay is the kernel's time stamp.
+//! One thread sends both, so load never delays a probe between its timestamp and its system call; another
+//! receives; the calling one supervises. None of their delays affects a result: the kernel's timestamp ends a
+//! delay.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -9,40 +10,40 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use sys::frames::{Burst, FrameReceiver, FrameSender, wall_ns};
 
-use crate::model::{LoadSeen, Measurement};
+use crate::model::{LoadResults, Measurement};
 use crate::pace::{LOAD_BURST_MAX, LoadPace, Pace};
 use crate::probe::{Frame, Kind, Probe, encode, parse};
 use crate::stats::Summary;
 use crate::tally::Tally;
 
-/// A sleep ends this long before the time, or later by the scheduler's leave; the rest is waited for awake.
+/// A sleep ends this long before the deadline, as the scheduler may be late; the rest is a busy wait.
 const SPIN_NS: u64 = 60_000;
-/// How long to listen after the last packet came: without load, beside load, where a switch that has fallen behind may let a
-/// port wait, and in all after the last was sent.
+/// Time to listen after the last packet: without load, under load, where an overloaded switch may delay a
+/// port, and in total after the last transmission.
 const SETTLE: Duration = Duration::from_secs(1);
 const SETTLE_LOADED: Duration = Duration::from_secs(5);
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
-/// So many failed system calls one after the other end a measurement.
+/// That many consecutive failed system calls end a measurement.
 const FAILURES_MAX: u32 = 1000;
-/// How often the calling thread looks.
+/// Polling interval of the calling thread.
 const WATCH: Duration = Duration::from_millis(50);
 
-/// What to send.
+/// Packets to send.
 #[derive(Clone, Debug)]
 pub struct Task {
     /// The port of the probes.
     pub port: u16,
-    /// How many probes.
+    /// Number of probes.
     pub probes: u32,
     /// Between two of them.
     pub interval_ns: u64,
-    /// Load beside them: packets a second in all (none: as many as can be sent), and the ports that share them.
+    /// Load beside them: total packets per second (`None`: maximum), and its ports.
     pub load: Option<(Option<u64>, Vec<u16>)>,
     /// Whether all packets of a port are of one flow.
     pub one_flow: bool,
 }
 
-/// What numbers measurements and flows: no two packets of a run have the same.
+/// Numbers of measurements and flows: no two packets of a run share them.
 #[derive(Debug, Default)]
 pub struct Numbers {
     run: u32,
@@ -50,7 +51,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Begins anywhere, so that what an earlier run left is not met.
+    /// Begins at a random number, to avoid those of an earlier run.
     pub fn from_seed(seed: u64) -> Numbers {
         Numbers { run: (seed >> 32) as u32, flow: seed & 0xffff_ffff }
     }
@@ -66,7 +67,7 @@ impl Numbers {
     }
 }
 
-/// What the two threads and the watching one share.
+/// State shared by the three threads.
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
@@ -75,7 +76,7 @@ struct Shared {
     sender_done: AtomicBool,
 }
 
-/// What the sender did.
+/// Results of the sender.
 #[derive(Debug, Default)]
 struct Sent {
     probes: u64,
@@ -107,7 +108,7 @@ impl Sender<'_> {
         self.indexes.get(usize::from(port)).copied().unwrap_or(0)
     }
 
-    /// Holds a failed system call against what may happen: a full queue passes, a device that is gone does not.
+    /// Handles a failed system call: a full queue is temporary, a missing device is not.
     fn failed(&mut self, error: std::io::Error, port: u16) -> Result<()> {
         self.failures += 1;
         if self.failures > FAILURES_MAX {
@@ -164,7 +165,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Sends all there is, or until it fails: what was sent until then counts.
+    /// Sends until done or failed: packets sent until then count.
     fn run(mut self, shared: &Shared) -> (Sent, Result<()>) {
         let begin = Instant::now();
         let result = self.send_all(begin, shared);
@@ -173,7 +174,7 @@ impl Sender<'_> {
     }
 
     fn send_all(&mut self, begin: Instant, shared: &Shared) -> Result<()> {
-        // Without it sleeps end up to 50 µs late, which only makes the raster coarser.
+        // Without it sleeps end up to 50 µs late, which only makes intervals coarser.
         let _coarser = sys::thread::precise_sleeps();
         let mut pace = Pace::new(self.task.interval_ns);
         let mut load = self.task.load.as_ref().map(|(rate, ports)| (LoadPace::new(*rate), ports));
@@ -206,7 +207,7 @@ impl Sender<'_> {
     }
 }
 
-/// Receives until all is there, or nothing comes any more, or the device fails.
+/// Receives until complete, silent, or the device fails.
 fn receive(socket: &FrameReceiver, tally: &mut Tally, settle: Duration, shared: &Shared) -> Result<()> {
     let mut burst = Burst::default();
     let mut last = Instant::now();
@@ -233,20 +234,20 @@ fn receive(socket: &FrameReceiver, tally: &mut Tally, settle: Duration, shared: 
     }
 }
 
-/// What a measurement gave, and why it ended early, if it did.
+/// Result of a measurement, and the reason of an early end.
 pub struct Outcome {
-    /// What was measured until the end.
+    /// The measured values.
     pub measured: Measurement,
-    /// All delays, in the order in which the probes came.
+    /// All delays, in order of arrival.
     pub delays_ns: Vec<u64>,
-    /// What failed: nothing could be sent any more, or the receiving device is gone.
+    /// The failure: nothing could be sent any more, or the receiving device is gone.
     pub failure: Option<anyhow::Error>,
 }
 
-/// Carries it out; `watch` is told the number of probes sent, and says whether to go on.
+/// Runs it; `watch` gets the number of probes sent, and returns whether to continue.
 ///
 /// # Errors
-/// When it cannot begin.
+/// If it cannot start.
 pub fn measure(
     task: &Task,
     numbers: &mut Numbers,
@@ -279,12 +280,12 @@ pub fn measure(
                 shared.stop.store(true, Relaxed);
             }
         }
-        // If nothing can be received any more, there is nothing to send for.
+        // Without a receiver, sending is pointless.
         shared.stop.store(true, Relaxed);
         let (sent, sending) = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (sent, sending, receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
-    let load = task.load.as_ref().map(|(_, ports)| LoadSeen {
+    let load = task.load.as_ref().map(|(_, ports)| LoadResults {
         ports: ports.len() as u64,
         offered: sent.load,
         unsent: sent.load_unsent,

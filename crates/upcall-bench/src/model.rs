@@ -1,21 +1,21 @@
-//! A run and its results as values, and as JSON: what `--json` writes and `--compare` reads. All times are in ns.
+//! A run and its results as values, and as JSON, for `--json` and `--compare`. All times are in ns.
 
 use serde_json::{Map, Value, json};
 
 use crate::stats::{Summary, mean_and_deviation};
 
-/// What a file of ours begins with.
+/// First key of our files.
 const FORMAT: &str = "sluice upcall-bench";
 /// The only version until now.
 const VERSION: u64 = 1;
-/// Largest text that is read: ports of a full run take some hundred bytes each.
+/// Maximum text size: ports of a full run take some hundred bytes each.
 pub const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// A value with a form in JSON.
 pub trait Json: Sized {
     /// Its form.
     fn to_json(&self) -> Value;
-    /// Back; `None` of another kind. `Null` is what a field that is not there reads as.
+    /// Converts back; `None` for another type. A missing field reads as `Null`.
     fn from_json(value: &Value) -> Option<Self>;
 }
 
@@ -73,12 +73,12 @@ impl<T: Json> Json for Vec<T> {
     }
 }
 
-/// Takes a field out of an object; a field that is not there is `Null`.
+/// Takes a field of an object; a missing one is `Null`.
 pub(crate) fn field<T: Json>(object: &Map<String, Value>, name: &str) -> Option<T> {
     T::from_json(object.get(name).unwrap_or(&Value::Null))
 }
 
-/// A structure whose form in JSON is an object with its fields.
+/// A structure whose JSON form is an object with its fields.
 macro_rules! record {
     ($(#[$about:meta])* pub struct $name:ident { $($(#[$note:meta])* pub $field:ident: $kind:ty,)* }) => {
         $(#[$about])*
@@ -101,21 +101,21 @@ macro_rules! record {
 pub(crate) use record;
 
 record! {
-    /// What the load did while probes were measured.
-    pub struct LoadSeen {
-        /// Ports by which it was sent in.
+    /// Results of the load during a measurement.
+    pub struct LoadResults {
+        /// Number of its ports.
         pub ports: u64,
         /// Packets sent.
         pub offered: u64,
-        /// Packets that the kernel would not take.
+        /// Packets rejected by the kernel.
         pub unsent: u64,
-        /// How long it lasted, in s.
+        /// Duration in s.
         pub seconds: f64,
-        /// Packets of the load that came out of the switch, by all ports.
+        /// Packets of the load that left the switch, on all ports.
         pub delivered: u64,
         /// Packets sent by the port that was measured.
         pub port_offered: u64,
-        /// Of these, how many came out.
+        /// Of these, packets that left the switch.
         pub port_arrived: u64,
     }
 }
@@ -127,28 +127,28 @@ record! {
         pub port: u64,
         /// Probes sent.
         pub sent: u64,
-        /// Probes that the kernel would not take.
+        /// Probes rejected by the kernel.
         pub unsent: u64,
         /// Different probes that arrived.
         pub arrived: u64,
-        /// Those that came again.
+        /// Duplicate arrivals.
         pub duplicates: u64,
-        /// Those that came after a later one.
+        /// Arrivals after a later one.
         pub reordered: u64,
-        /// Frames of somebody else.
+        /// Foreign frames.
         pub foreign: u64,
         /// Arrived, but without a usable time stamp.
         pub unstamped: u64,
-        /// Frames of this port that the device before the switch dropped, load among them.
+        /// Frames of this port dropped by the device before the switch, load among them.
         pub dropped_before_switch: u64,
-        /// Frames that did not fit this tool's own socket.
+        /// Frames dropped at this tool's own socket.
         pub dropped_by_tool: u64,
-        /// Misses that the switch counted meanwhile (all its ports; those that it lost among them).
+        /// Misses counted by the switch meanwhile (all its ports, lost ones included).
         pub misses: Option<u64>,
         /// The delays.
         pub delays: Summary,
-        /// What went on beside.
-        pub load: Option<LoadSeen>,
+        /// Load during the measurement.
+        pub load: Option<LoadResults>,
     }
 }
 
@@ -171,25 +171,25 @@ record! {
 }
 
 record! {
-    /// An idle port, without load and beside it.
+    /// An idle port, without and with load on others.
     pub struct Idle {
-        /// Nothing else goes on.
+        /// Without load.
         pub unloaded: Measurement,
-        /// All other ports are loaded; none if the run ended before.
+        /// With load on all other ports; `None` if the run ended before.
         pub loaded: Option<Measurement>,
     }
 }
 
 record! {
-    /// What the daemon holds while all ports are there.
-    pub struct DaemonSeen {
+    /// Resources of the daemon with all ports present.
+    pub struct DaemonResources {
         /// Its process id.
         pub pid: u64,
-        /// Open descriptors before the ports were made.
+        /// Open descriptors before the ports were created.
         pub descriptors_before: u64,
         /// Open descriptors.
         pub descriptors: u64,
-        /// Those of them that are sockets.
+        /// The sockets among them.
         pub sockets: u64,
         /// Threads.
         pub threads: u64,
@@ -197,13 +197,13 @@ record! {
 }
 
 record! {
-    /// How it was measured.
+    /// Settings of the measurement.
     pub struct Settings {
         /// Ports of the bridge.
         pub ports: u64,
         /// The bridge's `datapath_type`; empty for a Linux bridge.
         pub datapath_type: String,
-        /// Whether one installed flow was measured, not a new one with each packet.
+        /// Whether one installed flow was measured, instead of a new one per packet.
         pub user_actions: bool,
         /// Between two probes.
         pub interval_ns: u64,
@@ -213,24 +213,24 @@ record! {
 }
 
 record! {
-    /// A run with what it has found; tests that were not run are not there.
+    /// A run with its results; tests not run are absent.
     pub struct Run {
-        /// What tables call it.
+        /// Its name in tables.
         pub name: String,
         /// `sluice`, `ovs` or `bridge`.
         pub target: String,
-        /// The switch's own version.
+        /// The switch's version.
         pub version: String,
-        /// When it began, s since 1970.
+        /// Start time, s since 1970.
         pub when_s: u64,
         /// The kernel.
         pub kernel: String,
         /// Processors of the machine.
         pub processors: u64,
-        /// How it was measured.
+        /// Settings of the measurement.
         pub settings: Settings,
         /// The daemon, when its process is known.
-        pub daemon: Option<DaemonSeen>,
+        pub daemon: Option<DaemonResources>,
         /// Test 1.
         pub one: Option<Measurement>,
         /// Test 2.
@@ -239,12 +239,12 @@ record! {
         pub load: Option<Measurement>,
         /// Test 4.
         pub idle: Option<Idle>,
-        /// What a reader has to know: what went wrong, what was left out.
+        /// Notes for the reader: errors, omissions.
         pub notes: Vec<String>,
     }
 }
 
-/// The share of `part` that is missing in `whole`.
+/// The share of `whole` that did not arrive.
 pub fn lost(whole: u64, arrived: u64) -> f64 {
     if whole == 0 { 0.0 } else { whole.saturating_sub(arrived) as f64 / whole as f64 }
 }
@@ -256,9 +256,10 @@ impl Measurement {
     }
 }
 
-/// The mean of one figure of the ports, such as their means, and its deviation; ports from which nothing arrived are left out.
-pub fn of_ports(rows: &[PortRow], figure: fn(&PortRow) -> f64) -> (f64, f64) {
-    mean_and_deviation(rows.iter().filter(|row| row.arrived > 0).map(figure))
+/// The mean of one statistic of the ports, such as their means, and its deviation; excludes ports without
+/// arrivals.
+pub fn of_ports(rows: &[PortRow], statistic: fn(&PortRow) -> f64) -> (f64, f64) {
+    mean_and_deviation(rows.iter().filter(|row| row.arrived > 0).map(statistic))
 }
 
 impl Run {
@@ -276,7 +277,7 @@ impl Run {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// In one line, what is wrong with it.
+    /// One line with the fault.
     pub fn from_text(text: &str) -> Result<Run, String> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(format!("larger than {} MB", TEXT_BYTES_MAX >> 20));
@@ -318,7 +319,7 @@ pub(crate) mod tests {
             delays: delays(scale),
             ..Measurement::default()
         };
-        let load = LoadSeen {
+        let load = LoadResults {
             ports: 20,
             offered: 100_000,
             unsent: 0,
@@ -349,7 +350,7 @@ pub(crate) mod tests {
                 interval_ns: 1_000_000,
                 load_rate: Some(50_000),
             },
-            daemon: Some(DaemonSeen {
+            daemon: Some(DaemonResources {
                 pid: 7,
                 descriptors_before: 30,
                 descriptors: 52,

@@ -1,4 +1,4 @@
-//! The command line, and what it comes to.
+//! The command line, and the resulting plan.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use clap::ValueEnum;
 
 use crate::devices::process_tag;
 
-/// Most ports: their numbers are two bytes of addresses, and names of devices are short.
+/// Maximum ports: their numbers are two bytes of addresses, and device names are short.
 const PORTS_MAX: u16 = 9999;
-/// A Linux bridge has 1024 ports at most; one is where packets leave it.
+/// A Linux bridge has at most 1024 ports; packets leave by one.
 const LINUX_BRIDGE_PORTS_MAX: u16 = 1023;
 
-/// What is measured.
+/// The measured switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Target {
     /// The daemon in the run directory, whichever it is
@@ -35,17 +35,17 @@ pub enum Test {
     All,
     /// Load by all ports, probes by one of them
     Load,
-    /// Load by all ports but one, probes by that one
+    /// Load on all ports but one, probes on that one
     Idle,
 }
 
 /// `sluice upcall-bench`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// What to measure
+    /// Switch to measure
     #[arg(long, value_enum, default_value = "auto")]
     pub target: Target,
-    /// What the tables call this run (default: the target)
+    /// Name of this run in tables (default: the target)
     #[arg(long)]
     pub name: Option<String>,
     /// The daemon's run directory (default: $OVS_RUNDIR, or /var/run/openvswitch)
@@ -54,16 +54,16 @@ pub struct Options {
     /// The database (default: unix:DIR/db.sock)
     #[arg(long, value_name = "REMOTE")]
     pub db: Option<String>,
-    /// The bridge to make (default: br-ub and a tag of this process)
+    /// Name of the bridge to create (default: br-ub and a tag of this process)
     #[arg(long, value_name = "NAME")]
     pub bridge: Option<String>,
     /// datapath_type of the bridge
     #[arg(long, value_name = "TYPE", default_value = "netdev")]
     pub datapath_type: String,
-    /// Only these tests
+    /// Run only these tests
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["one", "all", "load", "idle"])]
     pub tests: Vec<Test>,
-    /// A short run: 8 ports, few packets, little load; shows that everything works
+    /// A short run: 8 ports, few packets, little load; verifies that everything works
     #[arg(long)]
     pub quick: bool,
     /// Ports of the bridge [default: 2223; quick: 8]
@@ -72,34 +72,34 @@ pub struct Options {
     /// Packets of test one [default: 100000; quick: 500]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub packets: Option<u32>,
-    /// Packets by each port of test all [default: 1000; quick: 100]
+    /// Packets per port in test all [default: 1000; quick: 100]
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub port_packets: Option<u32>,
-    /// Probes beside the load, and before it in test idle [default: 10000; quick: 500]
+    /// Probes under load, and before it in test idle [default: 10000; quick: 500]
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub load_packets: Option<u32>,
     /// Time between two probes, such as 1ms or 200us
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_interval)]
     pub interval: Duration,
-    /// Load in packets a second, over all ports, or max [default: 200000; quick: 20000]
+    /// Load in packets per second, over all ports, or max [default: 200000; quick: 20000]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub load_rate: Option<Rate>,
-    /// Measure one installed flow whose packets go to the slow path as well, not a new flow with each packet
+    /// Measure one installed flow whose packets also go to the slow path, instead of a new flow per packet
     #[arg(long)]
     pub user_actions: bool,
     /// Run on this processor only
     #[arg(long, value_name = "NUMBER")]
     pub cpu: Option<usize>,
-    /// Show the run saved in FILE beside; may be given several times
+    /// Also show the run saved in FILE; repeatable
     #[arg(long, value_name = "FILE")]
     pub compare: Vec<PathBuf>,
-    /// Save the results to FILE; - prints them in place of the table
+    /// Save the results to FILE; - prints them instead of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Draw the results to FILE (SVG)
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// Remove the bridge when the process that started this one is gone
+    /// Remove the bridge after the end of the parent process
     #[arg(long, hide = true)]
     pub guard: bool,
 }
@@ -133,7 +133,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// What a run is to do.
+/// Plan of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The bridge to make.
@@ -144,7 +144,7 @@ pub struct Plan {
     pub packets: u32,
     /// Probes by each port of test all.
     pub port_packets: u32,
-    /// Probes beside load.
+    /// Probes under load.
     pub load_packets: u32,
     /// Between two probes.
     pub interval_ns: u64,
@@ -153,10 +153,10 @@ pub struct Plan {
 }
 
 impl Options {
-    /// What is to be done.
+    /// The resulting plan.
     ///
     /// # Errors
-    /// When that cannot be.
+    /// If the options contradict each other.
     pub fn plan(&self) -> Result<Plan> {
         let or = |given: Option<u32>, full, quick| given.unwrap_or(if self.quick { quick } else { full });
         let bridge = self.bridge.clone().unwrap_or_else(|| format!("br-{}", process_tag()));
@@ -188,7 +188,7 @@ impl Options {
         })
     }
 
-    /// Where the daemon's sockets are.
+    /// Folder of the daemon's sockets.
     pub fn run_directory(&self) -> PathBuf {
         let from_env = || std::env::var_os("OVS_RUNDIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
         self.rundir.clone().or_else(from_env).unwrap_or_else(|| "/var/run/openvswitch".into())

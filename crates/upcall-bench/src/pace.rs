@@ -1,11 +1,12 @@
-//! When to send: decisions on times that are given, in ns since the begin of a measurement.
+//! Transmit times: decisions on given times, in ns since the beginning of a measurement.
 
-/// Most packets of load that go out in one system call.
+/// Maximum packets of load in one system call.
 pub const LOAD_BURST_MAX: u64 = 32;
-/// How much of load may be made up for after a pause: that of 1 ms.
+/// Load made up for after a pause: 1 ms of it.
 const CATCH_UP_NS: u64 = 1_000_000;
 
-/// One packet an interval. After a pause it goes on from then: packets that follow close on each other would measure their own queue.
+/// One packet per interval. After a pause it restarts there: packets in quick succession would measure their
+/// own queue.
 #[derive(Debug)]
 pub struct Pace {
     next_ns: u64,
@@ -18,7 +19,7 @@ impl Pace {
         Pace { next_ns: 0, interval_ns }
     }
 
-    /// When the next one is due.
+    /// Time of the next one.
     pub fn next_ns(&self) -> u64 {
         self.next_ns
     }
@@ -33,7 +34,7 @@ impl Pace {
 /// Load at a rate, in bursts.
 #[derive(Debug)]
 pub struct LoadPace {
-    /// Packets a second; `None`: as fast as it goes.
+    /// Packets a second; `None`: maximum.
     rate: Option<u64>,
     burst: u64,
     begin_ns: u64,
@@ -41,26 +42,26 @@ pub struct LoadPace {
 }
 
 impl LoadPace {
-    /// So many packets a second.
+    /// That many packets a second.
     pub fn new(rate: Option<u64>) -> LoadPace {
-        // Ten thousand bursts a second: no longer a wait than a tenth of a millisecond, and few system calls.
+        // Ten thousand bursts a second: waits of at most a tenth of a millisecond, and few system calls.
         let burst = rate.map_or(LOAD_BURST_MAX, |rate| (rate / 10_000).clamp(1, LOAD_BURST_MAX));
         LoadPace { rate, burst, begin_ns: 0, sent: 0 }
     }
 
-    /// Most packets of one burst.
+    /// Maximum packets of one burst.
     pub fn burst(&self) -> u64 {
         self.burst
     }
 
-    /// When the next burst is due.
+    /// Time of the next burst.
     pub fn next_ns(&self) -> u64 {
         let Some(rate) = self.rate else { return 0 };
         let due = u128::from(self.sent) * 1_000_000_000 / u128::from(rate.max(1));
         self.begin_ns.saturating_add(u64::try_from(due).unwrap_or(u64::MAX))
     }
 
-    /// So many went out. What a longer pause left undone is not made up for.
+    /// Reports that many packets sent. Load missed in a longer pause is skipped.
     pub fn sent(&mut self, count: u64, now_ns: u64) {
         self.sent += count;
         if now_ns.saturating_sub(self.next_ns()) > CATCH_UP_NS {
@@ -92,7 +93,7 @@ mod tests {
             assert_eq!(due, burst * 100_000);
             pace.sent(20, due + 30_000);
         }
-        // After a pause of a second it goes on at the rate from there.
+        // After a pause of a second it continues at the rate from there.
         let now_ns = pace.next_ns() + 1_000_000_000;
         pace.sent(20, now_ns);
         assert_eq!(pace.next_ns(), now_ns);

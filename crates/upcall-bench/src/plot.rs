@@ -1,4 +1,5 @@
-//! A picture of the results, as SVG: delays on a logarithmic scale, losses beside them, and the means of the ports.
+//! A plot of the results, as SVG: delays on a logarithmic scale, losses beside them, and the means of the
+//! ports.
 
 use std::fmt::Write as _;
 
@@ -6,17 +7,17 @@ use crate::model::{Measurement, Run, lost};
 
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 20.0;
-/// Where bars begin and how long the longest is.
+/// Start and maximum length of bars.
 const BARS_AT: f64 = 240.0;
 const BAR_LONGEST: f64 = 640.0;
 const BAR_HEIGHT: f64 = 16.0;
 const LINE: f64 = 24.0;
 const PORTS_HEIGHT: f64 = 260.0;
-/// How much of a name is shown beside a bar.
+/// Maximum characters of a name beside a bar.
 const NAME_MAX: usize = 28;
-/// Most points drawn of the ports of one run.
+/// Maximum points drawn for the ports of one run.
 const POINTS_MAX: usize = 2500;
-/// Colours that eyes of all kinds tell apart (Okabe and Ito), by run.
+/// Colours suitable for colour blindness (Okabe and Ito), by run.
 const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#999999"];
 
 fn escaped(text: &str) -> String {
@@ -38,14 +39,14 @@ fn line(out: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64), colour: &s
     );
 }
 
-/// Delays from `least` to `most`, in ns, as lengths of a logarithmic scale.
+/// A logarithmic scale from `least` to `most` ns.
 struct Scale {
     least: f64,
     most: f64,
 }
 
 impl Scale {
-    /// Whole decades around all of these; `None` without any.
+    /// Whole decades that include all of these; `None` if empty.
     fn around(values: impl Iterator<Item = f64> + Clone) -> Option<Scale> {
         let values = values.filter(|v| *v > 0.0);
         let least = values.clone().fold(f64::INFINITY, f64::min);
@@ -87,7 +88,7 @@ const GROUPS: [(&str, Take); 4] = [
     ("Idle port, all others loaded", |run| run.idle.as_ref()?.loaded.as_ref()),
 ];
 
-/// The picture of several runs: the bar is the median, the line reaches from the least to the 99th percentile.
+/// The plot of several runs: the bar is the median, the line reaches from the least to the 99th percentile.
 pub fn picture(runs: &[&Run]) -> String {
     let measured = || runs.iter().flat_map(|run| GROUPS.iter().filter_map(|(_, take)| take(run)));
     let scale = Scale::around(measured().flat_map(|m| [m.delays.min_ns, m.delays.p99_ns]));

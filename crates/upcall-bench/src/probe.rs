@@ -1,62 +1,62 @@
-//! The packets that are injected: Ethernet, IPv4, UDP and a mark by which they are known again, each with an IPv4 source of
-//! its own, so that a rule that looks at the source makes a flow of each.
+//! Injected packets: Ethernet, IPv4, UDP and an identifying mark, each with its own IPv4 source, so that a
+//! rule that looks at the source makes each a flow.
 //!
-//! All numbers are in network byte order. Behind the UDP header (RFC 768; its checksum is 0: none):
+//! All numbers are in network byte order. After the UDP header (RFC 768; its checksum is 0: none):
 //!
-//! | offset | bytes | what |
+//! | offset | bytes | contents |
 //! | --- | --- | --- |
 //! | 0 | 4 | [`MAGIC`] |
 //! | 4 | 4 | number of the measurement |
-//! | 8 | 2 | port by which it was sent in, from 0 |
+//! | 8 | 2 | ingress port, from 0 |
 //! | 10 | 1 | 1: probe, 2: load |
 //! | 11 | 1 | 0 |
 //! | 12 | 4 | sequence number within its kind and port |
-//! | 16 | 8 | when it was sent: ns since 1970 (CLOCK_REALTIME); 0 in load |
+//! | 16 | 8 | transmit time: ns since 1970 (CLOCK_REALTIME); 0 in load |
 
 use sys::frames::FilterOp;
 
-/// What the payload of each of our packets begins with.
+/// First bytes of the payload of our packets.
 pub const MAGIC: u32 = 0x5bca_11ed;
 /// Length of a frame, in bytes.
 pub const FRAME_BYTES: usize = PAYLOAD + 24;
-/// The address to which all frames go (locally administered).
+/// Destination address of all frames (locally administered).
 pub const SINK_MAC: [u8; 6] = [0x02, 0x5b, 0, 0xff, 0xff, 0xfe];
 
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const PAYLOAD: usize = ETHERNET + IPV4 + 8;
-/// First source address, and how many there are: unicast ones.
+/// First source address, and their number: unicast ones.
 const FIRST_SOURCE: u32 = 0x0100_0000;
 const SOURCES: u32 = 0xdf00_0000;
 
-/// A frame as it is on the wire.
+/// A frame in its wire form.
 pub type Frame = [u8; FRAME_BYTES];
 
 /// Whether a packet's delay is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Its delay counts.
+    /// Its delay is measured.
     Probe,
     /// It only keeps the switch busy.
     Load,
 }
 
-/// What the mark says.
+/// Contents of the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Number of the measurement.
     pub run: u32,
-    /// Port by which it was sent in.
+    /// Ingress port.
     pub port: u16,
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
     /// Its place within its kind and port.
     pub seq: u32,
-    /// When it was sent: ns since 1970.
+    /// Transmit time: ns since 1970.
     pub stamp_ns: u64,
 }
 
-/// A frame of flow number `flow`: no other number below 3.7 billion away has its source address.
+/// A frame of flow number `flow`: flows within 3.7 billion numbers have different source addresses.
 pub fn encode(probe: &Probe, flow: u64) -> Frame {
     let mut frame = [0; FRAME_BYTES];
     let mut put = |at: usize, bytes: &[u8]| frame[at..at + bytes.len()].copy_from_slice(bytes);
@@ -77,7 +77,7 @@ pub fn encode(probe: &Probe, flow: u64) -> Frame {
     frame
 }
 
-/// The address from which a port's frames come (locally administered).
+/// Source address of a port's frames (locally administered).
 pub fn source_mac(port: u16) -> [u8; 6] {
     let [high, low] = port.to_be_bytes();
     [0x02, 0x5b, 0, 0, high, low]
@@ -132,8 +132,8 @@ pub fn parse(frame: &[u8]) -> Option<Probe> {
     })
 }
 
-/// Lets through what is to be looked at: everything but the load of other ports than `port`, which would cost the receiver
-/// more than the sender.
+/// Accepts all frames but the load of ports other than `port`, which would cost the receiver more than the
+/// sender.
 pub fn filter(port: u16) -> Vec<FilterOp> {
     const LOAD_WORD: u16 = 0x20;
     const LOAD_HALF: u16 = 0x28;
@@ -141,7 +141,7 @@ pub fn filter(port: u16) -> Vec<FilterOp> {
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
     let op = |code, jump_true, jump_false, operand| FilterOp { code, jump_true, jump_false, operand };
-    // A load beyond the end of a frame drops it: it is too short to be one of ours.
+    // A load instruction beyond the end of a frame drops it: it is too short to be ours.
     vec![
         op(LOAD_WORD, 0, 0, PAYLOAD as u32),
         op(JUMP_IF_EQUAL, 0, 4, MAGIC),

@@ -3,17 +3,17 @@
 use crate::model::record;
 
 record! {
-    /// Delays of one measurement, in ns; all 0 when there are none.
+    /// Delays of one measurement, in ns; all 0 without any.
     pub struct Summary {
-        /// How many.
+        /// Their number.
         pub count: u64,
-        /// Least.
+        /// Minimum.
         pub min_ns: f64,
         /// Mean.
         pub avg_ns: f64,
         /// Greatest.
         pub max_ns: f64,
-        /// Standard deviation, as ping(8) has it.
+        /// Standard deviation, as in ping(8).
         pub mdev_ns: f64,
         /// Median.
         pub p50_ns: f64,
@@ -37,14 +37,14 @@ pub fn mean_and_deviation(values: impl Iterator<Item = f64> + Clone) -> (f64, f6
     (mean, variance.sqrt())
 }
 
-/// The value that `per_mille` of a thousand of the sorted values do not exceed (nearest rank).
+/// The least value not exceeded by `per_mille` of a thousand of the sorted values (nearest rank).
 fn percentile(sorted: &[u64], per_mille: usize) -> f64 {
     let rank = (sorted.len() * per_mille).div_ceil(1000).max(1);
     sorted.get(rank - 1).map_or(0.0, |v| *v as f64)
 }
 
 impl Summary {
-    /// Of these delays, in any order.
+    /// Summarizes these delays, in any order.
     pub fn of(mut delays_ns: Vec<u64>) -> Summary {
         delays_ns.sort_unstable();
         let (avg_ns, mdev_ns) = mean_and_deviation(delays_ns.iter().map(|d| *d as f64));

@@ -1,19 +1,19 @@
-//! The results as a table: a line a figure, a column a run, and how this run stands to each of the others.
+//! The results as a table: a line per value, a column per run, and ratios of this run to the others.
 
 use std::fmt::Write as _;
 
 use crate::model::{Measurement, PortRow, Run, lost, of_ports};
 
-/// Width below which each comparison gets a table of its own.
+/// Width below which each comparison gets a separate table.
 const NARROW_COLUMNS: usize = 34;
 const CELL_COLUMNS: usize = 12;
 
-/// A figure of a run: what it is called, how it is shown, and how it is taken.
-struct Figure {
+/// A value of a run: its name, format and source.
+struct Statistic {
     test: &'static str,
     name: &'static str,
     show: fn(f64) -> String,
-    /// Whether a ratio of two runs says anything.
+    /// Whether a ratio of two runs is meaningful.
     ratio: bool,
     of: fn(&Run) -> Option<f64>,
 }
@@ -62,30 +62,30 @@ macro_rules! taken {
 macro_rules! delays {
     ($test:literal, $path:ident) => {
         [
-            figure($test, "lost", percent, false, of!($path, |m: &Measurement| Some(m.loss()))),
-            figure($test, "min", us, true, of!($path, |m: &Measurement| shown(m, m.delays.min_ns))),
-            figure($test, "avg", us, true, of!($path, |m: &Measurement| shown(m, m.delays.avg_ns))),
-            figure($test, "max", us, true, of!($path, |m: &Measurement| shown(m, m.delays.max_ns))),
-            figure($test, "mdev", us, true, of!($path, |m: &Measurement| shown(m, m.delays.mdev_ns))),
-            figure($test, "p50", us, true, of!($path, |m: &Measurement| shown(m, m.delays.p50_ns))),
-            figure($test, "p99", us, true, of!($path, |m: &Measurement| shown(m, m.delays.p99_ns))),
+            statistic($test, "lost", percent, false, of!($path, |m: &Measurement| Some(m.loss()))),
+            statistic($test, "min", us, true, of!($path, |m: &Measurement| delay_of(m, m.delays.min_ns))),
+            statistic($test, "avg", us, true, of!($path, |m: &Measurement| delay_of(m, m.delays.avg_ns))),
+            statistic($test, "max", us, true, of!($path, |m: &Measurement| delay_of(m, m.delays.max_ns))),
+            statistic($test, "mdev", us, true, of!($path, |m: &Measurement| delay_of(m, m.delays.mdev_ns))),
+            statistic($test, "p50", us, true, of!($path, |m: &Measurement| delay_of(m, m.delays.p50_ns))),
+            statistic($test, "p99", us, true, of!($path, |m: &Measurement| delay_of(m, m.delays.p99_ns))),
         ]
     };
 }
 
-/// A delay, if there is any.
-fn shown(of: &Measurement, ns: f64) -> Option<f64> {
+/// A delay, if any arrived.
+fn delay_of(of: &Measurement, ns: f64) -> Option<f64> {
     (of.delays.count > 0).then_some(ns)
 }
 
-const fn figure(
+const fn statistic(
     test: &'static str,
     name: &'static str,
     show: fn(f64) -> String,
     ratio: bool,
     of: fn(&Run) -> Option<f64>,
-) -> Figure {
-    Figure { test, name, show, ratio, of }
+) -> Statistic {
+    Statistic { test, name, show, ratio, of }
 }
 
 const ONE: &str = "one port";
@@ -97,63 +97,63 @@ const DAEMON: &str = "daemon";
 
 const AVG: fn(&PortRow) -> f64 = |row| row.avg_ns;
 
-/// The deviation of a figure between ports, as a share of its mean.
-fn relative_deviation(rows: &[PortRow], figure: fn(&PortRow) -> f64) -> Option<f64> {
-    let (mean, deviation) = of_ports(rows, figure);
+/// The deviation of a statistic between ports, relative to its mean.
+fn relative_deviation(rows: &[PortRow], statistic: fn(&PortRow) -> f64) -> Option<f64> {
+    let (mean, deviation) = of_ports(rows, statistic);
     (mean > 0.0).then(|| deviation / mean)
 }
 
-fn all_ports() -> [Figure; 6] {
+fn all_ports() -> [Statistic; 6] {
     fn rows(run: &Run) -> Option<&[PortRow]> {
         run.all.as_deref().filter(|rows| !rows.is_empty())
     }
     [
-        figure(ALL, "ports", count, false, |run| Some(rows(run)?.len() as f64)),
-        figure(ALL, "lost", percent, false, |run| {
+        statistic(ALL, "ports", count, false, |run| Some(rows(run)?.len() as f64)),
+        statistic(ALL, "lost", percent, false, |run| {
             let sum = |of: fn(&PortRow) -> u64| Some(rows(run)?.iter().map(of).sum::<u64>());
             Some(lost(sum(|row| row.sent)?, sum(|row| row.arrived)?))
         }),
-        figure(ALL, "avg of avgs", us, true, |run| Some(of_ports(rows(run)?, AVG).0)),
-        figure(ALL, "deviation", us, true, |run| Some(of_ports(rows(run)?, AVG).1)),
-        figure(ALL, "deviation/avg", times, false, |run| relative_deviation(rows(run)?, AVG)),
-        figure(ALL, "of p50: deviation/avg", times, false, |run| {
+        statistic(ALL, "avg of avgs", us, true, |run| Some(of_ports(rows(run)?, AVG).0)),
+        statistic(ALL, "deviation", us, true, |run| Some(of_ports(rows(run)?, AVG).1)),
+        statistic(ALL, "deviation/avg", times, false, |run| relative_deviation(rows(run)?, AVG)),
+        statistic(ALL, "of p50: deviation/avg", times, false, |run| {
             relative_deviation(rows(run)?, |row| row.p50_ns)
         }),
     ]
 }
 
-fn load_figures() -> [Figure; 8] {
-    fn load(run: &Run) -> Option<&crate::model::LoadSeen> {
+fn load_figures() -> [Statistic; 8] {
+    fn load(run: &Run) -> Option<&crate::model::LoadResults> {
         run.load.as_ref()?.load.as_ref()
     }
-    fn beside(run: &Run) -> Option<&crate::model::LoadSeen> {
+    fn beside(run: &Run) -> Option<&crate::model::LoadResults> {
         run.idle.as_ref()?.loaded.as_ref()?.load.as_ref()
     }
     fn rate(
-        seen: Option<&crate::model::LoadSeen>,
-        number: fn(&crate::model::LoadSeen) -> u64,
+        seen: Option<&crate::model::LoadResults>,
+        number: fn(&crate::model::LoadResults) -> u64,
     ) -> Option<f64> {
         let seen = seen.filter(|seen| seen.seconds > 0.0)?;
         Some(number(seen) as f64 / seen.seconds)
     }
-    fn load_lost(seen: Option<&crate::model::LoadSeen>) -> Option<f64> {
+    fn load_lost(seen: Option<&crate::model::LoadResults>) -> Option<f64> {
         seen.map(|seen| lost(seen.offered, seen.delivered))
     }
     fn misses(measured: Option<&Measurement>) -> Option<f64> {
         Some(measured?.misses? as f64)
     }
     [
-        figure(LOAD, "port's load lost", percent, false, |run| {
+        statistic(LOAD, "port's load lost", percent, false, |run| {
             let load = load(run)?;
             Some(lost(load.port_offered, load.port_arrived))
         }),
-        figure(LOAD, "load sent", per_s, true, |run| rate(load(run), |l| l.offered)),
-        figure(LOAD, "load lost", percent, false, |run| load_lost(load(run))),
-        figure(LOAD, "misses counted", count, false, |run| misses(run.load.as_ref())),
-        figure(LOADED, "load sent", per_s, true, |run| rate(beside(run), |l| l.offered)),
-        figure(LOADED, "load lost", percent, false, |run| load_lost(beside(run))),
-        figure(LOADED, "misses counted", count, false, |run| misses(run.idle.as_ref()?.loaded.as_ref())),
-        figure(LOADED, "p99 to no load", times, false, |run| {
+        statistic(LOAD, "load sent", per_s, true, |run| rate(load(run), |l| l.offered)),
+        statistic(LOAD, "load lost", percent, false, |run| load_lost(load(run))),
+        statistic(LOAD, "misses counted", count, false, |run| misses(run.load.as_ref())),
+        statistic(LOADED, "load sent", per_s, true, |run| rate(beside(run), |l| l.offered)),
+        statistic(LOADED, "load lost", percent, false, |run| load_lost(beside(run))),
+        statistic(LOADED, "misses counted", count, false, |run| misses(run.idle.as_ref()?.loaded.as_ref())),
+        statistic(LOADED, "p99 to no load", times, false, |run| {
             let idle = run.idle.as_ref()?;
             let loaded = idle.loaded.as_ref()?;
             let before = idle.unloaded.delays.p99_ns;
@@ -162,21 +162,21 @@ fn load_figures() -> [Figure; 8] {
     ]
 }
 
-fn daemon_figures() -> [Figure; 4] {
+fn daemon_figures() -> [Statistic; 4] {
     [
-        figure(DAEMON, "descriptors", count, true, |run| Some(run.daemon.as_ref()?.descriptors as f64)),
-        figure(DAEMON, "of these, sockets", count, true, |run| Some(run.daemon.as_ref()?.sockets as f64)),
-        figure(DAEMON, "more a port", times, true, |run| {
+        statistic(DAEMON, "descriptors", count, true, |run| Some(run.daemon.as_ref()?.descriptors as f64)),
+        statistic(DAEMON, "of these, sockets", count, true, |run| Some(run.daemon.as_ref()?.sockets as f64)),
+        statistic(DAEMON, "more a port", times, true, |run| {
             let daemon = run.daemon.as_ref()?;
             let more = daemon.descriptors as f64 - daemon.descriptors_before as f64;
             (run.settings.ports > 0).then(|| more / run.settings.ports as f64)
         }),
-        figure(DAEMON, "threads", count, true, |run| Some(run.daemon.as_ref()?.threads as f64)),
+        statistic(DAEMON, "threads", count, true, |run| Some(run.daemon.as_ref()?.threads as f64)),
     ]
 }
 
-fn figures() -> Vec<Figure> {
-    let mut all: Vec<Figure> = Vec::new();
+fn figures() -> Vec<Statistic> {
+    let mut all: Vec<Statistic> = Vec::new();
     all.extend(delays!("one port", one));
     all.extend(all_ports());
     let (load, loaded): (Vec<_>, Vec<_>) = load_figures().into_iter().partition(|f| f.test == LOAD);
@@ -190,7 +190,7 @@ fn figures() -> Vec<Figure> {
     all
 }
 
-/// The table of `run` beside `others`, at most `width` columns wide where that is possible.
+/// The table of `run` beside `others`, at most `width` columns wide if possible.
 pub fn table(run: &Run, others: &[Run], width: usize) -> String {
     let cells = 1 + 2 * others.len();
     if others.len() > 1 && NARROW_COLUMNS + cells * CELL_COLUMNS > width {
@@ -208,19 +208,19 @@ fn one_table(run: &Run, others: &[Run], width: usize) -> String {
     let mut out = String::new();
     let mut rows: Vec<Vec<String>> = vec![heads];
     let mut test = "";
-    for figure in figures() {
-        let values: Vec<Option<f64>> = std::iter::once(run).chain(others).map(figure.of).collect();
+    for statistic in figures() {
+        let values: Vec<Option<f64>> = std::iter::once(run).chain(others).map(statistic.of).collect();
         if values.iter().all(Option::is_none) {
             continue;
         }
-        if test != figure.test {
-            test = figure.test;
+        if test != statistic.test {
+            test = statistic.test;
             rows.push(vec![test.to_string()]);
         }
-        let show = |value: Option<f64>| value.map_or("-".into(), figure.show);
-        let mut row = vec![format!("  {}", figure.name), show(values[0])];
+        let show = |value: Option<f64>| value.map_or("-".into(), statistic.show);
+        let mut row = vec![format!("  {}", statistic.name), show(values[0])];
         for value in &values[1..] {
-            let ratio = values[0].zip(*value).filter(|(_, b)| figure.ratio && *b > 0.0);
+            let ratio = values[0].zip(*value).filter(|(_, b)| statistic.ratio && *b > 0.0);
             row.extend([show(*value), ratio.map_or(String::new(), |(a, b)| times(a / b))]);
         }
         rows.push(row);
@@ -229,7 +229,7 @@ fn one_table(run: &Run, others: &[Run], width: usize) -> String {
     let cell = |row: &[String], at: usize| row.get(at).map_or(0, |c| c.chars().count());
     let mut widths: Vec<usize> =
         (0..columns).map(|at| rows.iter().map(|row| cell(row, at)).max().unwrap_or(0)).collect();
-    // Names of runs are the user's: they are cut where they would break the lines.
+    // Names of runs come from the user: truncated to keep the lines intact.
     let room = width.saturating_sub(widths.first().copied().unwrap_or(0)) / columns.saturating_sub(1).max(1);
     widths.iter_mut().skip(1).for_each(|w| *w = (*w).min(room.saturating_sub(2).max(CELL_COLUMNS - 2)));
     for row in &rows {
@@ -246,7 +246,7 @@ fn one_table(run: &Run, others: &[Run], width: usize) -> String {
     out
 }
 
-/// What stands below the table: what a reader of the figures has to know.
+/// Notes below the table.
 pub fn remarks(run: &Run) -> Vec<String> {
     let mut out = Vec::new();
     let idle = run.idle.as_ref();

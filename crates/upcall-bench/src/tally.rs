@@ -1,4 +1,4 @@
-//! What came back of a measurement: each probe counts once; what is not one of them is told and not counted.
+//! Counts received packets: each probe counts once; all others are reported separately.
 
 use crate::probe::{Kind, Probe};
 
@@ -19,7 +19,8 @@ pub struct Tally {
     pub reordered: u64,
     /// Frames that are none of this measurement's.
     pub foreign: u64,
-    /// Probes without a time stamp, or with one before they were sent (the clock was set): arrived, but without a delay.
+    /// Probes without a timestamp, or with one before their transmission (the clock was set): arrived, but
+    /// without a delay.
     pub unstamped: u64,
     /// Load of the same port.
     pub load: u64,
@@ -43,12 +44,12 @@ impl Tally {
         }
     }
 
-    /// How many different probes arrived.
+    /// Number of different probes that arrived.
     pub fn arrived(&self) -> u64 {
         self.delays_ns.len() as u64 + self.unstamped
     }
 
-    /// Takes what was read from a frame, which arrived at `stamp_ns`.
+    /// Counts a parsed frame that arrived at `stamp_ns`.
     pub fn take(&mut self, read: Option<Probe>, stamp_ns: Option<u64>) {
         let Some(probe) = read.filter(|p| p.run == self.run && p.port == self.port) else {
             self.foreign += 1;

@@ -1,11 +1,12 @@
-//! How long it takes to analyse a recording: makes one of so many events (default: a million) in memory and times each step.
+//! Speed of the analysis: generates a recording of the given number of events (default: a million) in memory
+//! and times each step.
 //!
 //! ```text
 //! cargo run --release -p upcall-cost --example analysis_speed -- [EVENTS [FILE]]
 //! ```
 //!
-//! Every second upcall has nine events that its id joins; the others, as with probes of the kernel, have no event of a queue and no id
-//! at their miss, which their packet joins. With FILE the recording is kept there.
+//! Every second upcall has nine events joined by its id. The others, like those of the kernel's probes, have
+//! no queue events and no id at their miss, which is joined by packet. With FILE the recording is kept there.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use upcall_cost::gather::Gathered;
 use upcall_cost::recording::Recording;
-use upcall_cost::{Source, Told, export, text};
+use upcall_cost::{Polled, Source, export, text};
 use upcall_events::{Event, Record, Stage, Why, encode_header};
 
 /// The way of an upcall and the nanoseconds to each stage.
@@ -91,7 +92,7 @@ fn main() -> Result<()> {
     };
     let mut source = Recording::new(Path::new("memory"), bytes.as_slice());
     let mut gathered = Gathered::default();
-    while let Told::Record(record) = source.next(Duration::ZERO)? {
+    while let Polled::Record(record) = source.next(Duration::ZERO)? {
         gathered.take(&record);
     }
     step("read and gather");

@@ -1,8 +1,9 @@
-//! Events gathered by eBPF: programs at the probes of a switch, one ring buffer for all processors.
+//! Events by eBPF: programs at the probes of a switch, one ring buffer for all processors.
 //!
-//! A `sluiced` tells all stages of its userspace datapath by probes of its own, each with the upcall's id. The kernel's datapath
-//! tells two of its upcalls, the miss and the execute, without ids; a stock `ovs-vswitchd` with probes (`--enable-usdt-probes`) tells
-//! three more, without ids as well. Nobody is woken by an event: the buffer is looked at every few milliseconds.
+//! A `sluiced` reports all stages of its userspace datapath by its own probes, each with the upcall's id. The
+//! kernel datapath reports two stages, the miss and the execute, without ids; a stock `ovs-vswitchd` with
+//! probes (`--enable-usdt-probes`) reports three more, also without ids. Events wake nobody: the buffer is
+//! polled every few milliseconds.
 
 mod names;
 mod permit;
@@ -11,7 +12,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use crate::source::{Capture, Source, Told};
+use crate::source::{Capture, Polled, Source};
 use anyhow::{Context, Result, bail};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer, RingBufferBuilder,
@@ -29,24 +30,24 @@ use upcall_events::{Record, Stage};
 /// The programs, compiled by `build.rs`.
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/upcalls.bpf.o")));
 
-/// As ELF readers want it.
+/// Alignment required by ELF readers.
 #[repr(C, align(16))]
 struct Aligned<T: ?Sized>(T);
 
-/// How often the buffer is looked at.
+/// Polling interval of the buffer.
 const LOOK: Duration = Duration::from_millis(2);
-/// How often losses, costs, and the end of the process are looked for.
-const REVIEW: Duration = Duration::from_millis(250);
-/// Records taken out of the buffer at a time.
+/// Interval of checks for losses, costs, and the end of the process.
+const REVIEW_INTERVAL: Duration = Duration::from_millis(250);
+/// Maximum records taken out of the buffer at a time.
 const TAKEN_MAX: usize = 4096;
-/// Says to libbpf that this is enough for now.
+/// Makes libbpf stop consuming.
 const ENOUGH: i32 = -11;
 /// Bytes of a page of the buffer.
 const PAGE_BYTES: usize = 4096;
-/// Hits by which the cost of a probe is measured.
+/// Number of hits to measure the cost of a probe.
 const CALIBRATION_HITS: u32 = 5000;
 
-/// Programs, and the probes of `sluiced` that they belong to, all with the provider `sluice`.
+/// Programs, and their probes of `sluiced`, all with the provider `sluice`.
 const OURS: [(&str, &str); 10] = [
     ("miss", "upcall_miss"),
     ("enqueued", "upcall_enqueued"),
@@ -66,44 +67,45 @@ const STOCK: [(&str, &str, &str); 3] = [
     ("stock_execute_sent", "dpif_netlink_operate__", "op_flow_execute"),
 ];
 
-/// What the names of programs in the kernel's datapath begin with.
+/// Name prefix of programs in the kernel datapath.
 const KERNEL: &str = "kernel_";
 /// A tracepoint of the kernel's datapath.
 const KERNEL_MISS: &str = "ovs_dp_upcall";
 /// A function of the kernel's datapath.
 const KERNEL_EXECUTE: &str = "ovs_packet_cmd_execute";
 
-/// Whose events are wanted.
+/// The traced process.
 #[derive(Clone, Copy)]
-struct Whom {
-    /// The process, by its number in its own PID namespace.
+struct Target {
+    /// Its id in its own PID namespace.
     pid: u32,
-    /// That namespace, as the kernel numbers devices, and its inode.
+    /// Device (in the kernel's encoding) and inode of that namespace.
     pid_namespace: (u64, u64),
-    /// Its network namespace, in which its datapaths are; 0: any.
+    /// Its network namespace, which has its datapaths; 0: any.
     net: u32,
 }
 
-impl Whom {
-    /// A process by its number here. Programs see that of the initial namespace, which is another one in a container.
-    fn of(pid: u32) -> Result<Whom> {
+impl Target {
+    /// Finds a process by its id here. Programs see the id in the initial namespace, which differs in a
+    /// container.
+    fn of(pid: u32) -> Result<Target> {
         let namespace = std::fs::metadata(format!("/proc/{pid}/ns/pid"))?;
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        Ok(Whom {
-            pid: innermost(&status).unwrap_or(pid),
+        Ok(Target {
+            pid: id_in_own_namespace(&status).unwrap_or(pid),
             pid_namespace: (kernel_device(namespace.dev()), namespace.ino()),
             net: std::fs::metadata(format!("/proc/{pid}/ns/net")).map_or(0, |ns| ns.ino() as u32),
         })
     }
 }
 
-/// The number of a process in its own PID namespace, out of its `status` of proc(5): the last of its numbers.
-fn innermost(status: &str) -> Option<u32> {
+/// The id of a process in its own PID namespace, from its `status` of proc(5): the last of its ids.
+fn id_in_own_namespace(status: &str) -> Option<u32> {
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     numbers.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// A device number of stat(2) as the kernel has it inside: 12 bits above 20.
+/// Converts a device number of stat(2) to the kernel's encoding: 12 bits above 20.
 fn kernel_device(device: u64) -> u64 {
     let major = device >> 8 & 0xfff | device >> 32 & !0xfff;
     let minor = device & 0xff | device >> 12 & !0xff;
@@ -111,14 +113,14 @@ fn kernel_device(device: u64) -> u64 {
 }
 
 sys::usdt! {
-    /// Does nothing: to measure what a probe costs that somebody is attached to.
+    /// Does nothing: measures the cost of an attached probe.
     probe calibrate = "sluice_upcall_cost", "calibrate", ();
 }
 
-/// What was taken out of the buffer.
+/// Records taken out of the buffer.
 #[derive(Default)]
-struct Taken {
-    /// Not told yet.
+struct Consumed {
+    /// Not returned yet.
     records: VecDeque<Record>,
     /// Events so far.
     events: u64,
@@ -127,17 +129,17 @@ struct Taken {
 /// Events of a switch, gathered by eBPF.
 pub struct Bpf {
     pid: u32,
-    /// What is attached, in words.
+    /// Description of the attached probes.
     attached: String,
     lost: MapHandle,
     ring: RingBuffer<'static>,
-    taken: Rc<RefCell<Taken>>,
+    taken: Rc<RefCell<Consumed>>,
     names: Option<Names>,
     next_review: Instant,
-    /// What has been told of `lost`.
-    told_lost: [u64; Stage::ALL.len() + 1],
-    /// Events, lost ones too, whose cost has been told.
-    told_hits: u64,
+    /// Reported part of `lost`.
+    reported_lost: [u64; Stage::ALL.len() + 1],
+    /// Events, lost ones too, whose cost was reported.
+    reported_hits: u64,
     ns_per_hit: u64,
     over: bool,
     /// Nothing is attached any more.
@@ -149,7 +151,7 @@ pub struct Bpf {
 /// Attaches to a switch.
 ///
 /// # Errors
-/// There is no switch, it has no probes, or eBPF is not permitted here: the text says what is missing.
+/// There is no switch, it has no probes, or eBPF is not permitted here: the text names the missing part.
 pub fn open(capture: &Capture) -> Result<Bpf> {
     if !capture.debug {
         libbpf_rs::set_print(None);
@@ -162,9 +164,9 @@ pub fn open(capture: &Capture) -> Result<Bpf> {
     std::fs::metadata(&exe).with_context(|| format!("process {pid} cannot be traced"))?;
     let layout = Layout { packet_bytes: capture.packet_bytes, key_bytes: capture.key_bytes };
     let with_kernel = Path::new("/sys/module/openvswitch").exists();
-    let whom = Whom::of(pid).with_context(|| format!("process {pid} cannot be traced: its namespaces"))?;
+    let whom = Target::of(pid).with_context(|| format!("process {pid} cannot be traced: its namespaces"))?;
     let object = load(capture, layout, whom, with_kernel).map_err(permit::explain)?;
-    let taken = Rc::new(RefCell::new(Taken { records: VecDeque::from([start(pid)]), events: 0 }));
+    let taken = Rc::new(RefCell::new(Consumed { records: VecDeque::from([start(pid)]), events: 0 }));
     let names = Names::of(&capture.run_dir, pid);
     let ring = ring(&object, layout, names.is_none(), taken.clone())?;
     let (links, attached) = attach(&object, pid, &exe)?;
@@ -176,9 +178,9 @@ pub fn open(capture: &Capture) -> Result<Bpf> {
         ring,
         taken,
         names,
-        next_review: Instant::now() + REVIEW,
-        told_lost: Default::default(),
-        told_hits: 0,
+        next_review: Instant::now() + REVIEW_INTERVAL,
+        reported_lost: Default::default(),
+        reported_hits: 0,
         ns_per_hit: calibration(&object).unwrap_or(0),
         over: false,
         closed: false,
@@ -189,12 +191,12 @@ pub fn open(capture: &Capture) -> Result<Bpf> {
     Ok(bpf)
 }
 
-fn load(capture: &Capture, layout: Layout, whom: Whom, with_kernel: bool) -> Result<Object> {
+fn load(capture: &Capture, layout: Layout, whom: Target, with_kernel: bool) -> Result<Object> {
     let mut open: OpenObject = ObjectBuilder::default().name("upcalls")?.open_memory(&OBJECT.0)?;
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name == "events" {
-            // A power of two, as the kernel wants it.
+            // The kernel requires a power of two.
             let pages = capture.buffer_pages.clamp(1, 1 << 18).next_power_of_two();
             map.set_max_entries((pages * PAGE_BYTES) as u32)?;
         } else if name.ends_with(".settings") {
@@ -223,11 +225,11 @@ fn ring(
     object: &Object,
     layout: Layout,
     with_ports: bool,
-    taken: Rc<RefCell<Taken>>,
+    taken: Rc<RefCell<Consumed>>,
 ) -> Result<RingBuffer<'static>> {
     let (mut threads, mut ports) = (HashSet::new(), HashMap::new());
     let take = move |bytes: &[u8]| {
-        let Taken { records, events } = &mut *taken.borrow_mut();
+        let Consumed { records, events } = &mut *taken.borrow_mut();
         if let Some((event, name)) = layout.read(bytes) {
             let (thread, number) = (event.thread, event.port);
             match name {
@@ -264,7 +266,7 @@ fn link(object: &Object, program: &str, pid: u32, exe: &Path, provider: &str, na
     Ok(found.attach_usdt(pid.cast_signed(), exe, provider, name)?)
 }
 
-/// Attaches to all that there is, and says what that is.
+/// Attaches to all available probes, and returns a description.
 fn attach(object: &Object, pid: u32, exe: &Path) -> Result<(Vec<Link>, String)> {
     let (program, name) = OURS[0];
     let (mut links, own) = match link(object, program, pid, exe, "sluice", name) {
@@ -295,7 +297,7 @@ fn attach(object: &Object, pid: u32, exe: &Path) -> Result<(Vec<Link>, String)> 
     Ok((links, format!("{own}; {seen}")))
 }
 
-/// What is said of a stock switch without probes.
+/// Description of a stock switch without probes.
 const NO_PROBES: &str = "the program itself has no probes";
 
 fn attach_stock(object: &Object, pid: u32, exe: &Path) -> Result<Vec<Link>> {
@@ -310,7 +312,7 @@ fn attach_stock(object: &Object, pid: u32, exe: &Path) -> Result<Vec<Link>> {
     Ok(links)
 }
 
-/// Attaches to the kernel's datapath, as far as it can be: both of it, one, or none; and says so.
+/// Attaches to the available parts of the kernel datapath: both, one, or none; returns a description.
 fn attach_kernel(object: &Object) -> (Vec<Link>, String) {
     let program = |name: &str| object.progs_mut().find(|p| p.name() == name && p.autoload());
     let (Some(miss), Some(executed)) = (program("kernel_miss"), program("kernel_executed")) else {
@@ -340,12 +342,12 @@ fn attach_kernel(object: &Object) -> (Vec<Link>, String) {
     (links, said)
 }
 
-/// Whether the binary has no such probe.
+/// Whether the binary lacks the probe.
 fn is_absent(e: &anyhow::Error) -> bool {
     e.downcast_ref::<libbpf_rs::Error>().is_some_and(|e| e.kind() == libbpf_rs::ErrorKind::NotFound)
 }
 
-/// Nanoseconds that a hit of a probe costs beside the program behind it, measured on this process.
+/// Nanoseconds of a probe hit without its program, measured on this process.
 fn calibration(object: &Object) -> Result<u64> {
     let exe = Path::new("/proc/self/exe");
     let _attached = link(object, "calibrate", std::process::id(), exe, "sluice_upcall_cost", "calibrate")?;
@@ -365,7 +367,7 @@ impl Bpf {
         }
     }
 
-    /// Takes from the buffer what has come.
+    /// Consumes the buffer.
     fn consume(&mut self) -> Result<()> {
         match self.ring.consume_raw() {
             n if n >= 0 || n == ENOUGH => Ok(()),
@@ -373,9 +375,9 @@ impl Bpf {
         }
     }
 
-    /// Looks at what is counted beside the events.
-    fn review(&mut self) -> Result<()> {
-        self.next_review = Instant::now() + REVIEW;
+    /// Reads the counters beside the events.
+    fn read_counters(&mut self) -> Result<()> {
+        self.next_review = Instant::now() + REVIEW_INTERVAL;
         self.take_names();
         let mut counts = [0; Stage::ALL.len() + 1];
         for (place, count) in (0u32..).zip(&mut counts) {
@@ -383,19 +385,19 @@ impl Bpf {
                 self.lost.lookup(&place.to_ne_bytes(), MapFlags::ANY).context("cannot read lost events")?;
             *count = value.and_then(|v| v.try_into().ok()).map_or(0, u64::from_ne_bytes);
         }
-        let Taken { records, events } = &mut *self.taken.borrow_mut();
+        let Consumed { records, events } = &mut *self.taken.borrow_mut();
         for stage in Stage::ALL {
-            let events = counts[stage as usize] - self.told_lost[stage as usize];
+            let events = counts[stage as usize] - self.reported_lost[stage as usize];
             if events > 0 {
                 records.push_back(Record::Lost { stage, events });
             }
         }
         let hits = *events + counts[1..].iter().sum::<u64>();
-        if hits > self.told_hits {
+        if hits > self.reported_hits {
             records
                 .push_back(Record::Overhead { events: hits, spent_ns: counts[0] + hits * self.ns_per_hit });
         }
-        (self.told_lost, self.told_hits) = (counts, hits);
+        (self.reported_lost, self.reported_hits) = (counts, hits);
         Ok(())
     }
 
@@ -415,21 +417,21 @@ impl Source for Bpf {
         format!("eBPF on process {} ({})", self.pid, self.attached)
     }
 
-    fn next(&mut self, timeout: Duration) -> Result<Told> {
+    fn next(&mut self, timeout: Duration) -> Result<Polled> {
         let deadline = Instant::now() + timeout;
         loop {
             if let Some(record) = self.pop() {
-                return Ok(Told::Record(record));
+                return Ok(Polled::Record(record));
             }
             if self.closed {
                 self.consume()?;
                 if self.taken.borrow().records.is_empty() {
                     if self.over {
-                        return Ok(Told::End { note: None });
+                        return Ok(Polled::End { note: None });
                     }
-                    // What was lost in the end.
+                    // Final losses.
                     self.over = true;
-                    self.review()?;
+                    self.read_counters()?;
                 }
                 continue;
             }
@@ -437,21 +439,21 @@ impl Source for Bpf {
                 let in_good_order = self.names.as_ref().is_some_and(|n| n.has_ended());
                 let note =
                     (!in_good_order).then(|| format!("process {} ended while it was traced", self.pid));
-                return Ok(Told::End { note });
+                return Ok(Polled::End { note });
             }
             let now = Instant::now();
             if now >= self.next_review {
                 // Before the buffer is emptied for the last time.
                 let gone = !Path::new(&format!("/proc/{}", self.pid)).exists();
                 self.consume()?;
-                self.review()?;
+                self.read_counters()?;
                 self.over = gone && self.taken.borrow().records.len() < TAKEN_MAX;
                 continue;
             }
             self.consume()?;
             if self.taken.borrow().records.is_empty() {
                 if now >= deadline {
-                    return Ok(Told::Nothing);
+                    return Ok(Polled::Nothing);
                 }
                 std::thread::sleep(LOOK.min(deadline - now));
             }

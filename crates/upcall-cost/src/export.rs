@@ -6,14 +6,14 @@ use serde_json::{Map, Value, json};
 use upcall_events::Stage;
 
 use crate::Analysed;
-use crate::figures::{Figure, MAIN, Measured, STAGES, time};
 use crate::gather::NONE;
-use crate::join::Way;
+use crate::join::UpcallTrace;
+use crate::metrics::{MAIN, Measured, Metric, STAGES, time};
 use crate::packet::brief;
 use crate::report::{Fairness, Outlier, Report, Share, packet_of, port_of, thread_of};
 use crate::stats::{PERCENTILES, Summary};
 
-/// Version of the JSON form: larger when a name changes its meaning or goes.
+/// Version of the JSON form: increased when a name changes its meaning or is removed.
 const JSON_VERSION: u32 = 1;
 
 /// The report as JSON: durations in nanoseconds.
@@ -27,11 +27,11 @@ pub fn json(report: &Report) -> Value {
     json!({
         "version": JSON_VERSION,
         "name": report.name,
-        "switch": report.teller.as_ref().map(|teller| json!({
-            "pid": teller.pid,
-            "program": teller.program,
-            "source": teller.source,
-            "wall_offset_ns": teller.wall_offset_ns,
+        "switch": report.origin.as_ref().map(|origin| json!({
+            "pid": origin.pid,
+            "program": origin.program,
+            "source": origin.source,
+            "wall_offset_ns": origin.wall_offset_ns,
         })),
         "span_ns": report.span_ns,
         "events": Value::Object(events.collect()),
@@ -58,8 +58,8 @@ pub fn json(report: &Report) -> Value {
     })
 }
 
-fn measured(figures: &[Measured]) -> Value {
-    Value::Object(figures.iter().map(|m| (m.figure.key.to_owned(), summary(&m.summary))).collect())
+fn measured(metrics: &[Measured]) -> Value {
+    Value::Object(metrics.iter().map(|m| (m.metric.key.to_owned(), summary(&m.summary))).collect())
 }
 
 fn summary(summary: &Summary) -> Value {
@@ -88,9 +88,9 @@ fn share(share: &Share) -> Value {
         "number": (share.number != NONE).then_some(share.number),
         "upcalls": share.upcalls,
         "refused": share.refused,
-        "not_taken": share.untaken,
+        "not_taken": share.not_received,
         "wait": summary(&share.wait),
-        "way": summary(&share.road),
+        "way": summary(&share.packet_path),
     })
 }
 
@@ -120,15 +120,16 @@ fn field(text: &str) -> String {
     }
 }
 
-fn figures() -> impl Iterator<Item = Figure> {
+fn metrics() -> impl Iterator<Item = Metric> {
     MAIN.into_iter().chain(STAGES)
 }
 
-/// The matched sets of recordings as CSV, one a row: who, when at each stage (`CLOCK_MONOTONIC`), and all figures, in nanoseconds.
+/// Writes the matched sets of recordings as CSV, one per row: port and thread, time of each stage
+/// (`CLOCK_MONOTONIC`), and all durations, in nanoseconds.
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// Errors of `out`.
 pub fn csv(recordings: &[Analysed], out: &mut impl Write) -> io::Result<()> {
     let mut names: Vec<String> = [
         "recording",
@@ -145,27 +146,27 @@ pub fn csv(recordings: &[Analysed], out: &mut impl Write) -> io::Result<()> {
     .map(String::from)
     .to_vec();
     names.extend(Stage::ALL.iter().map(|stage| format!("at_{}_ns", stage.name().replace('-', "_"))));
-    names.extend(figures().map(|figure| format!("{}_ns", figure.key)));
+    names.extend(metrics().map(|metric| format!("{}_ns", metric.key)));
     write!(out, "{}\r\n", names.join(","))?;
     for recording in recordings {
-        for way in recording.joined.ways.iter().filter(|way| way.matched()) {
-            write!(out, "{}\r\n", csv_row(recording, way).join(","))?;
+        for trace in recording.joined.traces.iter().filter(|trace| trace.matched()) {
+            write!(out, "{}\r\n", csv_row(recording, trace).join(","))?;
         }
     }
     Ok(())
 }
 
-fn csv_row(recording: &Analysed, way: &Way) -> Vec<String> {
+fn csv_row(recording: &Analysed, trace: &UpcallTrace) -> Vec<String> {
     let gathered = &recording.gathered;
     let events = &gathered.events;
     let seen: Vec<_> =
-        Stage::ALL.iter().filter_map(|stage| way.event(*stage)).map(|event| &events[event]).collect();
+        Stage::ALL.iter().filter_map(|stage| trace.event(*stage)).map(|event| &events[event]).collect();
     let first = |of: &dyn Fn(&crate::gather::Kept) -> u64| {
         seen.iter().map(|event| of(event)).find(|value| *value != 0)
     };
     let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
-    let port = port_of(gathered, way);
-    let thread = thread_of(gathered, way);
+    let port = port_of(gathered, trace);
+    let thread = thread_of(gathered, trace);
     let why = seen.iter().map(|event| event.why).find(|why| *why != upcall_events::Why::Unknown);
     let mut row = vec![
         field(&recording.report.name),
@@ -176,31 +177,31 @@ fn csv_row(recording: &Analysed, way: &Way) -> Vec<String> {
         number(thread.map(u64::from)),
         field(&thread.map(|thread| gathered.thread_name(thread)).unwrap_or_default()),
         number(first(&|event| u64::from(event.batch))),
-        packet_of(gathered, way).1.to_string(),
+        packet_of(gathered, trace).1.to_string(),
         number(first(&|event| u64::from(event.error))),
     ];
-    row.extend(Stage::ALL.iter().map(|stage| number(time(events, way, *stage))));
-    row.extend(figures().map(|figure| number(figure.value(events, way))));
+    row.extend(Stage::ALL.iter().map(|stage| number(time(events, trace, *stage))));
+    row.extend(metrics().map(|metric| number(metric.value(events, trace))));
     row
 }
 
-/// The matched sets, one a line: who, what, and the nanoseconds at which each stage was reached.
+/// Writes the matched sets, one per line: port, thread, packet, and the nanoseconds of each stage.
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// Errors of `out`.
 pub fn sets(recording: &Analysed, out: &mut impl Write) -> io::Result<()> {
     let gathered = &recording.gathered;
     let start = gathered.events.first().map_or(0, |event| event.time_ns);
     writeln!(out, "Matched sets (nanoseconds since each began)")?;
-    for way in recording.joined.ways.iter().filter(|way| way.matched()) {
+    for trace in recording.joined.traces.iter().filter(|trace| trace.matched()) {
         let mut stages: Vec<(u64, Stage)> = Vec::new();
         stages.extend(
-            Stage::ALL.iter().filter_map(|stage| Some((time(&gathered.events, way, *stage)?, *stage))),
+            Stage::ALL.iter().filter_map(|stage| Some((time(&gathered.events, trace, *stage)?, *stage))),
         );
         stages.sort();
         let first = stages.first().map_or(0, |(at, _)| *at);
-        let (packet, bytes) = packet_of(gathered, way);
+        let (packet, bytes) = packet_of(gathered, trace);
         let seen = if packet == NONE { &[][..] } else { gathered.bytes.get(packet) };
         let shown: Vec<String> =
             stages.iter().map(|(at, stage)| format!("{} +{}", stage.name(), at - first)).collect();
@@ -208,8 +209,8 @@ pub fn sets(recording: &Analysed, out: &mut impl Write) -> io::Result<()> {
             out,
             "  {:.9} {} {} {bytes} bytes, {}: {}",
             (first - start) as f64 / 1e9,
-            gathered.port_name(port_of(gathered, way)),
-            thread_of(gathered, way).map_or("-".into(), |thread| gathered.thread_name(thread)),
+            gathered.port_name(port_of(gathered, trace)),
+            thread_of(gathered, trace).map_or("-".into(), |thread| gathered.thread_name(thread)),
             brief(seen),
             shown.join(", ")
         )?;

@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use crate::gather::Gathered;
 use crate::recording::Recording;
-use crate::source::{Source, Told};
+use crate::source::{Polled, Source};
 use crate::{Analysed, analyse, export, plot, text};
 
-/// A file as a recording: read, joined, measured, and shown in each form.
+/// A file as a recording: parsed, joined, measured, and printed in each form.
 pub fn recording(bytes: &[u8]) {
     let mut source = Recording::new(Path::new("fuzz"), bytes);
     let mut gathered = Gathered::default();
     let mut notes = Vec::new();
     loop {
         match source.next(Duration::ZERO) {
-            Ok(Told::Record(record)) => gathered.take(&record),
-            Ok(Told::Nothing) => panic!("a file is never waited for"),
-            Ok(Told::End { note }) => break notes.extend(note),
+            Ok(Polled::Record(record)) => gathered.take(&record),
+            Ok(Polled::Nothing) => panic!("a file is never waited for"),
+            Ok(Polled::End { note }) => break notes.extend(note),
             Err(_) => return,
         }
     }
     let total = gathered.events.len();
     let analysed = analyse("fuzz", gathered, notes, &mut |_| {});
-    let joined: usize = analysed.joined.ways.iter().map(|way| way.events()).sum();
+    let joined: usize = analysed.joined.traces.iter().map(|trace| trace.events()).sum();
     assert!(joined <= total, "an event stands in one way at most");
     show(&analysed);
 }

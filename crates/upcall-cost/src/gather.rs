@@ -1,6 +1,7 @@
-//! What records say, kept compactly: events with their packets stored once, names of ports and threads, what was lost.
+//! Compact storage of records: events with their packets stored once, names of ports and threads, losses.
 //!
-//! Bounded: beyond [`EVENTS_MAX`] events or [`BYTES_MAX`] of packets and keys nothing more is taken ([`Gathered::full`]).
+//! Bounded: beyond [`EVENTS_MAX`] events or [`BYTES_MAX`] of packets and keys it stores no more
+//! ([`Gathered::full`]).
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -9,16 +10,17 @@ use hashbrown::HashTable;
 use rapidhash::fast::RandomState;
 use upcall_events::{Event, Record, Stage, Why};
 
-/// Most events that are kept: about 1 GiB with their packets.
+/// Maximum stored events: about 1 GiB with their packets.
 pub const EVENTS_MAX: usize = 16 << 20;
-/// Most bytes of packets and keys that are kept.
+/// Maximum stored bytes of packets and keys.
 pub const BYTES_MAX: usize = 1 << 30;
-/// Most ports (each name of a number counts) and threads whose names are kept.
+/// Maximum number of stored names of ports (each name of a number counts) and threads.
 const NAMES_MAX: usize = 1 << 16;
 /// No packet, key or port.
 pub const NONE: u32 = u32::MAX;
 
-/// An event as it is kept. `packet` and `key` are numbers of [`Bytes`]; `port` is an index into [`Gathered::ports`].
+/// A stored event. `packet` and `key` are indices into [`Bytes`]; `port` is an index into
+/// [`Gathered::ports`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kept {
     /// As in [`Event`].
@@ -51,7 +53,7 @@ pub struct Kept {
 #[derive(Default)]
 pub struct Bytes {
     arena: Vec<u8>,
-    /// Where each ends; it begins where the one before ends.
+    /// End of each; it begins at the end of the previous one.
     ends: Vec<usize>,
     table: HashTable<u32>,
     hasher: RandomState,
@@ -63,17 +65,17 @@ impl Bytes {
         slice(&self.arena, &self.ends, number)
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The number of these bytes; the same for the same bytes.
+    /// The index of these bytes; equal bytes have equal indices.
     pub fn number(&mut self, bytes: &[u8]) -> u32 {
         let Bytes { arena, ends, table, hasher } = self;
         let hash = hash(hasher, bytes);
@@ -98,25 +100,25 @@ fn slice<'a>(arena: &'a [u8], ends: &[usize], number: u32) -> &'a [u8] {
     &arena[start..ends[number]]
 }
 
-/// A port for as long as a number meant it.
+/// A port, during one use of its number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Port {
     /// Number in the datapath.
     pub number: u32,
-    /// Its name, once that is known.
+    /// Its name, once known.
     pub name: Option<String>,
 }
 
 impl Port {
-    /// Its name, or its number where that is not known.
+    /// Its name, or its number if unknown.
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| format!("port {}", self.number))
     }
 }
 
-/// Who told: the first record.
+/// Source of the events: the first record.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Teller {
+pub struct Origin {
     /// Process id of the switch.
     pub pid: u32,
     /// Program and version.
@@ -127,32 +129,32 @@ pub struct Teller {
     pub wall_offset_ns: u64,
 }
 
-/// All that was told.
+/// All stored records.
 #[derive(Default)]
 pub struct Gathered {
-    /// Who told, if it said so.
-    pub teller: Option<Teller>,
+    /// Source of the events, if recorded.
+    pub origin: Option<Origin>,
     /// Events as they came.
     pub events: Vec<Kept>,
     /// Packets and keys.
     pub bytes: Bytes,
-    /// Ports, also those that came and went.
+    /// Ports, also removed ones.
     pub ports: Vec<Port>,
     /// Names of threads.
     pub threads: HashMap<u32, String>,
     /// Lost events, by stage number.
     pub lost: [u64; Stage::ALL.len() + 1],
-    /// Events told and nanoseconds spent on it, as the teller says.
+    /// Reported events and the nanoseconds spent on reporting.
     pub overhead: Option<(u64, u64)>,
-    /// Whether only upcalls count of which it is told that a handler took them: events of other handlers were left out.
+    /// Whether only upcalls received by a handler count: events of other handlers were filtered out.
     pub handled_only: bool,
-    /// Which port a number means now.
+    /// Present port of a number.
     now: HashMap<u32, u32>,
-    /// The ports that have a name, by number and name.
+    /// Named ports, by number and name.
     named: HashMap<(u32, String), u32>,
 }
 
-/// A name that is safe to print: control characters of a hostile recording would reach the terminal.
+/// A printable name: control characters of an untrusted recording would reach the terminal.
 fn clean(name: &str) -> String {
     name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
@@ -168,7 +170,7 @@ impl Gathered {
         self.lost.iter().fold(0, |sum, lost| sum.saturating_add(*lost))
     }
 
-    /// The name of a thread, or its number where that is not known.
+    /// The name of a thread, or its id if unknown.
     pub fn thread_name(&self, thread: u32) -> String {
         self.threads.get(&thread).cloned().unwrap_or_else(|| format!("thread {thread}"))
     }
@@ -178,13 +180,13 @@ impl Gathered {
         self.ports.get(port as usize).map_or("-".into(), Port::label)
     }
 
-    /// Takes a record; events beyond the bounds are left out.
+    /// Stores a record; drops events beyond the bounds.
     pub fn take(&mut self, record: &Record) {
         match record {
             Record::Start { pid, program, source, wall_offset_ns } => {
                 let (program, source) = (clean(program), clean(source));
-                let teller = Teller { pid: *pid, program, source, wall_offset_ns: *wall_offset_ns };
-                self.teller.get_or_insert(teller);
+                let origin = Origin { pid: *pid, program, source, wall_offset_ns: *wall_offset_ns };
+                self.origin.get_or_insert(origin);
             }
             Record::Port { number, name } => self.name_port(*number, &clean(name)),
             Record::PortGone { number } => {
@@ -205,14 +207,14 @@ impl Gathered {
         }
     }
 
-    /// A number gets a name. Events that came before their port's name get it as well; another name is another port.
+    /// Names a port. Earlier events of the number get the name, too; another name means another port.
     fn name_port(&mut self, number: u32, name: &str) {
         let now = self.now.get(&number).copied();
         let name_now = now.and_then(|index| self.ports.get(index as usize)).map(|port| port.name.as_deref());
         if name_now == Some(Some(name)) {
             return;
         }
-        // One that comes back is the one that it was.
+        // A port that returns is the same port.
         let named = (number, name.to_owned());
         if let Some(index) = self.named.get(&named) {
             self.now.insert(number, *index);

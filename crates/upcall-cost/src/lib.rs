@@ -1,17 +1,18 @@
-//! The tracer behind `sluice upcall-cost`: what the first packets cost, where, and why.
+//! The tracer behind `sluice upcall-cost`: cost of first packets by stage, port and thread.
 //!
-//! Records come from a [`Source`] (a recording, the daemon's event socket) and are gathered ([`gather`]), joined to upcalls
-//! ([`join`]), measured ([`figures`], [`stats`]), put together ([`report`]) and shown ([`text`], [`export`], [`plot`]). [`run`] does
-//! all of it as the command line asks. Analysis is pure: the same recording gives the same report on every machine.
+//! Records come from a [`Source`] (a recording, the daemon's event socket) and are stored ([`gather`]),
+//! joined to upcalls ([`join`]), measured ([`metrics`], [`stats`]), assembled ([`report`]) and printed
+//! ([`text`], [`export`], [`plot`]). [`run`] does all of it by command line. Analysis is pure: the same
+//! recording yields the same report on every machine.
 #![forbid(unsafe_code)]
 
 pub mod bpf;
 pub mod export;
-pub mod figures;
 pub mod fuzz;
 pub mod gather;
 pub mod join;
 pub mod live;
+pub mod metrics;
 pub mod options;
 pub mod packet;
 pub mod plot;
@@ -31,20 +32,20 @@ use report::Report;
 
 pub use options::Options;
 pub use run::run;
-pub use source::{Capture, Source, Told};
+pub use source::{Capture, Polled, Source};
 
 /// A recording with all that was found out about it.
 pub struct Analysed {
-    /// What was told.
+    /// Stored records.
     pub gathered: Gathered,
-    /// Which events belong together.
+    /// Upcalls with their events.
     pub joined: Joined,
-    /// What is to be said of it.
+    /// The resulting report.
     pub report: Report,
 }
 
-/// Joins and measures what was gathered. `notes`: what the reader must know of how it was gathered; `progress`: told, now and
-/// then, how many events are joined.
+/// Joins and measures stored records. `notes`: notes for the reader about the trace; `progress`: called now
+/// and then with the number of joined events.
 pub fn analyse(
     name: &str,
     mut gathered: Gathered,

@@ -5,7 +5,7 @@ use upcall_events::{Event, Record};
 use crate::gather::{Gathered, NONE};
 use crate::packet::brief;
 
-/// What stands above the list.
+/// Headings of the list.
 pub fn headings() -> String {
     format!(
         "{:<18} {:<13} {:<16} {:>8} {:>4} {:<16} {:>16} {:>6}  {}",
@@ -13,7 +13,7 @@ pub fn headings() -> String {
     )
 }
 
-/// The line of a record that was just taken into `gathered`; `None`: not of interest.
+/// The line of a record just stored in `gathered`; `None` if not listed.
 pub fn line(record: &Record, gathered: &Gathered) -> Option<String> {
     match record {
         Record::Event(event) => Some(event_line(event, gathered)),

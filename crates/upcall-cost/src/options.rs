@@ -1,4 +1,4 @@
-//! The command line, with the option names of OVS's own script for it.
+//! The command line, with the option names of OVS's own script.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use crate::plot::Kind;
 
 /// Longest `--duration`.
 const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Most histogram buckets.
+/// Maximum histogram buckets.
 const BUCKETS_MAX: u64 = 1000;
 
-/// Where the events of a live switch come from.
+/// Source of events of a live switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum From {
-    /// By eBPF, or, where that is not to be had, from the daemon's event ring
+    /// By eBPF, or, if not permitted, from the daemon's event ring
     Auto,
     /// By eBPF at the probes of the switch: needs root, works with a stock switch that has probes
     Bpf,
-    /// The daemon's own event ring: the userspace datapath, no permission needed but its socket
+    /// The daemon's own event ring: userspace datapath, needs only access to its socket
     Ring,
 }
 
-/// Measure what the first packets of flows cost on their way through the slow path, where, and why.
+/// Measure the cost of first packets of flows, stage by stage through the slow path.
 ///
 /// Traces a running switch until interrupted (or --duration, --stop), or reads a recording.
 #[derive(Clone, Debug, clap::Args)]
@@ -36,19 +36,19 @@ pub struct Options {
     /// Pages (4 KiB) of the buffer between the switch and the tracer
     #[arg(long, value_name = "NUMBER", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 18))]
     pub buffer_page_count: u64,
-    /// Say what the tracer does, and which upcalls it could not match and why
+    /// Print debug messages, and unmatched upcalls with reasons
     #[arg(short = 'D', long)]
     pub debug: bool,
     /// Bytes of each flow key to capture
     #[arg(short = 'f', long, value_name = "0-2048", default_value_t = 64, value_parser = clap::value_parser!(u64).range(0..=2048))]
     pub flow_key_size: u64,
-    /// Only what these handler threads did: names or patterns, separated by commas
+    /// Only events of these handler threads: names or patterns, separated by commas
     #[arg(long, value_name = "HANDLERS")]
     pub handler_filter: Option<String>,
     /// Bytes of each packet to capture
     #[arg(short = 'P', long, value_name = "64-2048", default_value_t = 256, value_parser = clap::value_parser!(u64).range(64..=2048))]
     pub packet_size: u64,
-    /// Process id of the switch, where several run
+    /// Process id of the switch, if several run
     #[arg(short = 'p', long, value_name = "PID")]
     pub pid: Option<u32>,
     /// Do not list events as they come
@@ -60,31 +60,31 @@ pub struct Options {
     /// List the matched sets of events
     #[arg(long)]
     pub sets: bool,
-    /// Stop after so many events
+    /// Stop after this many events
     #[arg(short = 's', long, value_name = "EVENTS", default_value_t = 0)]
     pub stop: u64,
-    /// Record what is told in FILE, to be read by --read-events, also elsewhere
+    /// Record events in FILE, to be read by --read-events, also elsewhere
     #[arg(short = 'w', long, value_name = "FILE")]
     pub write_events: Option<PathBuf>,
-    /// Trace for so long, such as 500ms or 10s
+    /// Duration of the trace, such as 500ms or 10s
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// Where the events come from
+    /// Source of the events
     #[arg(long, value_enum, default_value_t = From::Auto)]
     pub source: From,
     /// Compare recordings; ratios are to the first (to that of --read-events, if given)
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["write_events", "pid", "source", "duration"])]
     pub compare: Vec<PathBuf>,
-    /// List so many of the slowest upcalls
+    /// List this many of the slowest upcalls
     #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=1000))]
     pub outliers: u64,
-    /// Say it in a dozen lines
+    /// Print a summary of a dozen lines
     #[arg(long, conflicts_with_all = ["json", "compare", "sets"])]
     pub summary: bool,
     /// Print JSON, with all ports and threads, in nanoseconds
     #[arg(long, conflicts_with = "sets")]
     pub json: bool,
-    /// Write the matched upcalls to FILE, one a line, in nanoseconds
+    /// Write the matched upcalls to FILE, one per line, in nanoseconds
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Draw box plots into FILE (.svg or .png)
@@ -103,11 +103,11 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     if duration.is_zero() || duration > DURATION_MAX { Err(bad()) } else { Ok(duration) }
 }
 
-/// Which handler threads count.
+/// Selects handler threads.
 pub struct Handlers(Option<Regex>);
 
 impl Handlers {
-    /// Of `--handler-filter`: names or regular expressions of whole names, separated by commas.
+    /// From `--handler-filter`: names or regular expressions of whole names, separated by commas.
     ///
     /// # Errors
     ///
@@ -125,18 +125,18 @@ impl Handlers {
         }
     }
 
-    /// Whether this thread counts.
+    /// Whether this thread is selected.
     pub fn count(&self, name: &str) -> bool {
         self.0.as_ref().is_none_or(|regex| regex.is_match(name))
     }
 }
 
 impl Options {
-    /// What the command line parser cannot see, before anything begins.
+    /// Checks beyond the command line parser's, before any work.
     ///
     /// # Errors
     ///
-    /// A value that makes no sense.
+    /// An invalid value.
     pub fn check(&self) -> Result<()> {
         Handlers::new(self.handler_filter.as_deref())?;
         if let Some(plot) = &self.plot {

@@ -1,4 +1,5 @@
-//! The first bytes of a frame in a few words, for lists: addresses and ports, not a dissector. And where its checksum is.
+//! A brief description of a frame's first bytes, for lists: addresses and ports, not a dissector. Also
+//! locates its checksum.
 
 use std::ops::Range;
 
@@ -19,8 +20,8 @@ fn mac(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }
 
-/// Where the checksum of the transport header is (TCP, UDP, SCTP), as far as the bytes reach. A frame that leaves it to the device
-/// has another one there when it comes to user space than it had in the kernel.
+/// Position of the checksum of the transport header (TCP, UDP, SCTP), within the captured bytes. If it is
+/// left to the device, it differs between kernel and user space.
 pub fn checksum(frame: &[u8]) -> Option<Range<usize>> {
     let (mut kind, mut at) = (u16_at(frame, 12)?, 14);
     while matches!(kind, 0x8100 | 0x88a8) && at <= 18 {
@@ -43,14 +44,14 @@ pub fn checksum(frame: &[u8]) -> Option<Range<usize>> {
     (from < frame.len()).then(|| from..to.min(frame.len()))
 }
 
-/// The frame in a few words; what is cut off or not known is left out.
+/// The frame in brief; truncated or unknown parts are omitted.
 pub fn brief(frame: &[u8]) -> String {
     if frame.is_empty() {
         return "-".into();
     }
     let Some(mut kind) = u16_at(frame, 12) else { return format!("{} bytes", frame.len()) };
     let (mut at, mut tags) = (14, String::new());
-    // Tags: 802.1Q and 802.1ad, two at most.
+    // Tags: 802.1Q and 802.1ad, at most two.
     while matches!(kind, 0x8100 | 0x88a8) && at <= 18 {
         let (Some(tag), Some(next)) = (u16_at(frame, at), u16_at(frame, at + 2)) else { break };
         tags += &format!("vlan {} ", tag & 0xfff);

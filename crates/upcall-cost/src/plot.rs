@@ -1,7 +1,8 @@
-//! The figure: box plots of all that was measured, as SVG or PNG.
+//! Box plots of all metrics, as SVG or PNG.
 //!
-//! A box is the middle half of the upcalls, its line the median, the diamond the mean; whiskers reach to the last value within one
-//! and a half times the box, the dot is the largest value. SVG takes the reader's font; PNG needs a font of this machine.
+//! A box is the middle half of the upcalls, its line the median, the diamond the mean; whiskers reach to the
+//! last value within one and a half times the box, the dot is the largest value. SVG uses the reader's font;
+//! PNG needs a font of this machine.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ use plotters::style::{
     BLACK, Color, FontStyle, IntoFont, RGBColor, ShapeStyle, TextStyle, WHITE, register_font,
 };
 
-use crate::figures::Measured;
+use crate::metrics::Measured;
 use crate::report::Report;
 use crate::text::{grouped, us};
 
@@ -44,16 +45,16 @@ impl Kind {
     }
 }
 
-/// The font of the figure, as SVG readers and plotters know it.
+/// The font's name in SVG and in the plotting library.
 const FONT: &str = "sans-serif";
-/// Where fonts are looked for.
+/// Folders searched for fonts.
 const FONT_FOLDERS: [&str; 3] = ["/usr/share/fonts", "/usr/local/share/fonts", "/usr/share/texmf/fonts"];
-/// Which are taken first.
-const FONTS_LIKED: [&str; 4] =
+/// Preferred fonts.
+const PREFERRED_FONTS: [&str; 4] =
     ["DejaVuSans.ttf", "LiberationSans-Regular.ttf", "NotoSans-Regular.ttf", "FreeSans.ttf"];
-/// Largest font file that is read.
+/// Maximum size of a font file.
 const FONT_BYTES_MAX: u64 = 32 << 20;
-/// Most entries of folders that are looked at, and how deep.
+/// Maximum folder entries visited, and maximum depth.
 const ENTRIES_MAX: usize = 20_000;
 const DEPTH_MAX: usize = 6;
 
@@ -66,7 +67,7 @@ const TOP: i32 = 64;
 const BOTTOM: i32 = 64;
 const ROW: i32 = 22;
 const GAP: i32 = 12;
-/// Most recordings in a figure.
+/// Maximum number of recordings in a plot.
 const RECORDINGS_MAX: usize = 12;
 
 const COLOURS: [RGBColor; 6] = [
@@ -82,7 +83,7 @@ const COLOURS: [RGBColor; 6] = [
 ///
 /// # Errors
 ///
-/// There is nothing to draw, no font for a PNG, or the file cannot be written.
+/// Without data, without a font for a PNG, or if the file cannot be written.
 pub fn draw(reports: &[Report], path: &Path) -> Result<()> {
     let kind = Kind::of(path)?;
     let bytes = match kind {
@@ -95,11 +96,11 @@ pub fn draw(reports: &[Report], path: &Path) -> Result<()> {
     std::fs::write(path, bytes).with_context(|| format!("{}: cannot be written", path.display()))
 }
 
-/// The figure as SVG.
+/// The plot as SVG.
 ///
 /// # Errors
 ///
-/// There is nothing to draw.
+/// Without data.
 pub fn svg(reports: &[Report]) -> Result<String> {
     let layout = Layout::new(reports, 1)?;
     let mut out = String::new();
@@ -108,7 +109,7 @@ pub fn svg(reports: &[Report]) -> Result<String> {
     Ok(out)
 }
 
-/// The figure as PNG; a font must be in use.
+/// The plot as PNG; a font must be registered.
 fn png(reports: &[Report]) -> Result<Vec<u8>> {
     let layout = Layout::new(reports, PNG_SCALE)?;
     let (width, height) = layout.size();
@@ -126,7 +127,7 @@ fn png(reports: &[Report]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// A TrueType font in these folders: one that is liked, else the first by name.
+/// A TrueType font in these folders: a preferred one, else the first by name.
 pub(crate) fn find_font(folders: &[PathBuf]) -> Result<PathBuf> {
     let mut fonts: Vec<PathBuf> = Vec::new();
     let mut todo: Vec<(PathBuf, usize)> = folders.iter().map(|folder| (folder.clone(), 0)).collect();
@@ -148,7 +149,7 @@ pub(crate) fn find_font(folders: &[PathBuf]) -> Result<PathBuf> {
     }
     fonts.sort();
     let liked = |name: &str| fonts.iter().find(|font| font.ends_with(name));
-    FONTS_LIKED.into_iter().find_map(liked).or(fonts.first()).cloned().ok_or_else(|| {
+    PREFERRED_FONTS.into_iter().find_map(liked).or(fonts.first()).cloned().ok_or_else(|| {
         let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
         anyhow!(
             "no font (.ttf) found in {}: install one (Debian: fonts-dejavu-core), or have the figure as .svg, which needs none",
@@ -164,15 +165,15 @@ fn use_font(path: &Path) -> Result<()> {
         bail!("{shown}: too large for a font");
     }
     let bytes = std::fs::read(path).with_context(|| format!("{shown}: cannot be read"))?;
-    // Fonts are used until the end of the program, which draws one figure.
+    // Fonts live until the end of the program, which draws one plot.
     register_font(FONT, FontStyle::Normal, bytes.leak())
         .map_err(|_| anyhow!("{shown}: not a font that can be used"))
 }
 
-/// Where everything stands, in pixels.
+/// Layout, in pixels.
 struct Layout<'a> {
     reports: &'a [Report],
-    /// Rows by figure, each with a box for each report that has values.
+    /// Rows by metric, each with a box for each report that has values.
     rows: Vec<Vec<(usize, &'a Measured)>>,
     scale: i32,
     height: i32,
@@ -187,14 +188,14 @@ impl<'a> Layout<'a> {
         if reports.len() > RECORDINGS_MAX {
             bail!("a figure shows at most {RECORDINGS_MAX} recordings, not {}", reports.len());
         }
-        let figures = |report: &'a Report| report.main.iter().chain(&report.stages);
-        let count = reports.first().map_or(0, |report| figures(report).count());
+        let metrics = |report: &'a Report| report.main.iter().chain(&report.stages);
+        let count = reports.first().map_or(0, |report| metrics(report).count());
         let rows: Vec<Vec<(usize, &Measured)>> = (0..count)
             .map(|row| {
                 let boxes = reports
                     .iter()
                     .enumerate()
-                    .filter_map(|(of, report)| Some((of, figures(report).nth(row)?)));
+                    .filter_map(|(of, report)| Some((of, metrics(report).nth(row)?)));
                 boxes.filter(|(_, measured)| measured.summary.count > 0).collect::<Vec<_>>()
             })
             .filter(|boxes| !boxes.is_empty())
@@ -229,7 +230,7 @@ impl<'a> Layout<'a> {
         LABELS + (share * f64::from(WIDTH - LABELS - COUNTS)).round() as i32
     }
 
-    /// Where the axis has its marks.
+    /// Positions of the marks of the axis.
     fn ticks(&self) -> Vec<f64> {
         let decade = |value: f64| 10f64.powf(value.log10().floor());
         if !self.logarithmic {
@@ -294,7 +295,7 @@ where
     for boxes in &layout.rows {
         let middle = y + boxes.len() as i32 * ROW / 2;
         if let Some((_, first)) = boxes.first() {
-            text(first.figure.title.into(), LABELS - 10, middle, layout.text(14, HPos::Right))?;
+            text(first.metric.title.into(), LABELS - 10, middle, layout.text(14, HPos::Right))?;
         }
         for (of, measured) in boxes {
             draw_box(area, layout, measured, COLOURS[of % COLOURS.len()], y + ROW / 2)?;
@@ -305,7 +306,7 @@ where
     area.present().map_err(failed)
 }
 
-/// Which colour is which recording, where there are several.
+/// Colours of the recordings, if there are several.
 fn legend<B: DrawingBackend>(area: &Area<B>, layout: &Layout<'_>) -> Result<()>
 where
     B::ErrorType: 'static,

@@ -1,4 +1,5 @@
-//! Recordings: what a source told, in a file. Written as it comes, so that after a crash all but the last moment is there.
+//! Recordings of a source, in a file. Written as events arrive, so that after a crash only the last moment is
+//! missing.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -8,14 +9,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use upcall_events::{CodecError, Decoder, Record, Wrong, encode_header};
 
-use crate::source::{Source, Told};
+use crate::source::{Polled, Source};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 256 * 1024;
 /// Bytes that are held before they are written.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// A recording that is read.
+/// A recording being read.
 pub struct Recording<R> {
     path: PathBuf,
     input: R,
@@ -43,8 +44,8 @@ impl<R: Read> Recording<R> {
         Recording { path: path.to_owned(), input, decoder: Decoder::new(), buffer, end_seen: false }
     }
 
-    /// What is wrong, for the user: a foreign file is an error, damage ends the recording with a note.
-    fn damaged(&self, error: CodecError) -> Result<Told> {
+    /// Error for the user: a file of another format is an error, damage ends the recording with a note.
+    fn damaged(&self, error: CodecError) -> Result<Polled> {
         let path = self.path.display();
         match error.wrong {
             Wrong::Foreign => anyhow::bail!(
@@ -62,8 +63,8 @@ impl<R: Read> Recording<R> {
     }
 }
 
-fn end(note: String) -> Told {
-    Told::End { note: Some(note) }
+fn end(note: String) -> Polled {
+    Polled::End { note: Some(note) }
 }
 
 impl<R: Read> Source for Recording<R> {
@@ -71,12 +72,12 @@ impl<R: Read> Source for Recording<R> {
         format!("the recording {}", self.path.display())
     }
 
-    fn next(&mut self, _timeout: Duration) -> Result<Told> {
+    fn next(&mut self, _timeout: Duration) -> Result<Polled> {
         loop {
             match self.decoder.next() {
                 Ok(Some(record)) => {
                     self.end_seen |= record == Record::End;
-                    return Ok(Told::Record(record));
+                    return Ok(Polled::Record(record));
                 }
                 Ok(None) => {}
                 Err(error) => return self.damaged(error),
@@ -88,7 +89,7 @@ impl<R: Read> Source for Recording<R> {
             if length == 0 {
                 return match self.decoder.finish() {
                     Err(error) => self.damaged(error),
-                    Ok(()) if self.end_seen => Ok(Told::End { note: None }),
+                    Ok(()) if self.end_seen => Ok(Polled::End { note: None }),
                     Ok(()) => Ok(end(format!(
                         "{}: the recording was not finished (the tracer or the switch died); all of it is used",
                         self.path.display()
@@ -100,7 +101,7 @@ impl<R: Read> Source for Recording<R> {
     }
 }
 
-/// A recording that is written.
+/// A recording being written.
 pub struct Recorder {
     path: PathBuf,
     out: BufWriter<File>,
@@ -108,11 +109,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a recording; a file that is there is replaced.
+    /// Starts a recording; replaces an existing file.
     ///
     /// # Errors
     ///
-    /// The file cannot be made or written.
+    /// The file cannot be created or written.
     pub fn create(path: &Path) -> Result<Self> {
         let made = File::create(path).with_context(|| format!("{}: cannot be made", path.display()))?;
         let mut recorder = Recorder {
@@ -141,7 +142,7 @@ impl Recorder {
         self.out.write_all(&self.frame).with_context(|| self.unwritten())
     }
 
-    /// Hands what is held to the kernel, so that it outlives this process.
+    /// Passes buffered data to the kernel, so that it survives this process.
     ///
     /// # Errors
     ///

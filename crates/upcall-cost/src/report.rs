@@ -1,42 +1,43 @@
-//! All that is to be said of a recording, as values: what texts, JSON, CSV and figures are made of.
+//! The report of a recording, as values: source of text, JSON, CSV and plots.
 
 use rapidhash::{HashMapExt, RapidHashMap};
 use upcall_events::{Stage, Why};
 
-use crate::figures::{self, MAIN, Measured, Part, STAGES, measure, road, time};
-use crate::gather::{Gathered, NONE, Teller};
-use crate::join::{Joined, Way};
+use crate::gather::{Gathered, NONE, Origin};
+use crate::join::{Joined, UpcallTrace};
+use crate::metrics::{self, MAIN, Measured, Part, STAGES, measure, packet_path, time};
 use crate::packet::brief;
 use crate::stats::{Summary, jain};
 
-/// How many outliers are kept.
+/// Maximum number of stored outliers.
 pub const OUTLIERS_MAX: usize = 1000;
-/// Who has less than this part of what the largest has is left out where mean delays are compared.
+/// Comparisons of mean delays exclude shares below this fraction of the largest.
 const FEW: usize = 100;
-/// Below so many upcalls quartiles say little: there are no outliers.
+/// Minimum number of upcalls for outliers: with fewer, quartiles mean little.
 const OUTLIERS_OF: usize = 20;
 
 /// Events of a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Events {
-    /// Which.
+    /// The stage.
     pub stage: Stage,
-    /// Those in matched upcalls.
+    /// Events in matched upcalls.
     pub usable: u64,
-    /// Those that were told.
+    /// Reported events.
     pub total: u64,
-    /// Those that were lost on the way to the tracer.
+    /// Events lost before the tracer.
     pub lost: u64,
 }
 
-/// How the upcalls joined.
+/// Counts of joined upcalls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Upcalls {
     /// Several events that belong together for certain.
     pub matched: u64,
-    /// Those whose events could belong to others with the same packet.
+    /// Upcalls whose events could belong to others with the same packet.
     pub ambiguous: u64,
-    /// Those of a single event: begun before the recording, ended after it, or their other events are not told.
+    /// Upcalls with a single event: begun before the recording, ended after it, or without other reported
+    /// events.
     pub single: u64,
     /// Matched ones that no megaflow matched.
     pub missed: u64,
@@ -44,7 +45,7 @@ pub struct Upcalls {
     pub action: u64,
 }
 
-/// What a port or a thread had of the whole.
+/// Share of a port or a thread.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Share {
     /// Its name.
@@ -53,20 +54,20 @@ pub struct Share {
     pub number: u32,
     /// Upcalls of the port; upcalls that the thread took.
     pub upcalls: u64,
-    /// Those that the full queue refused.
+    /// Dropped at the full queue.
     pub refused: u64,
-    /// Those that no handler took until the recording ended.
-    pub untaken: u64,
-    /// Those that were joined for certain, and that were handled: from the miss to the handler (ns).
+    /// Not received by a handler until the recording ended.
+    pub not_received: u64,
+    /// From the miss to the handler (ns), for handled upcalls joined for certain.
     pub wait: Summary,
-    /// The packet's whole way, as far as it was told (ns).
-    pub road: Summary,
+    /// The packet's whole path, as far as reported (ns).
+    pub packet_path: Summary,
 }
 
-/// An upcall that took far longer than the others.
+/// An upcall far slower than the others.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outlier {
-    /// When it began: nanoseconds since the recording began.
+    /// Start time: nanoseconds since the start of the recording.
     pub at_ns: u64,
     /// Its packet's whole way.
     pub ns: u64,
@@ -76,7 +77,7 @@ pub struct Outlier {
     pub port: String,
     /// The handler's name.
     pub thread: String,
-    /// How many upcalls the handler took with it; 0: not told.
+    /// Upcalls in the handler's batch; 0: unknown.
     pub batch: u16,
     /// Length of the packet.
     pub packet_bytes: u32,
@@ -84,62 +85,62 @@ pub struct Outlier {
     pub packet: String,
 }
 
-/// Jain's indexes: 1 is fair; `None` where nothing was shared.
+/// Jain's indexes: 1 is fair; `None` without shares.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Fairness {
-    /// Of how many upcalls each has.
+    /// Of the upcall counts.
     pub counts: Option<f64>,
-    /// Of the mean delay that each has; who has less than a hundredth of the largest count is left out.
+    /// Of the mean delays; excludes those with less than a hundredth of the largest count.
     pub delays: Option<f64>,
 }
 
-/// All that is to be said.
+/// The whole report.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
-    /// What it is called: a file, or the switch.
+    /// Its name: a file, or the switch.
     pub name: String,
-    /// Who told.
-    pub teller: Option<Teller>,
+    /// Source of the events.
+    pub origin: Option<Origin>,
     /// From the first event to the last.
     pub span_ns: u64,
     /// By stage.
     pub events: Vec<Events>,
-    /// How they joined.
+    /// Counts of joined upcalls.
     pub upcalls: Upcalls,
-    /// Turns of handlers, by how many upcalls they took.
+    /// Turns of handlers, by number of upcalls.
     pub turns: Vec<u64>,
-    /// Handlers, by how many upcalls they took.
+    /// Handlers, by number of upcalls.
     pub threads: Vec<Share>,
-    /// Ports, by how many upcalls they had.
+    /// Ports, by number of upcalls.
     pub ports: Vec<Share>,
     /// Among the handlers.
     pub thread_fairness: Fairness,
     /// Among the ports.
     pub port_fairness: Fairness,
-    /// The four that users of OVS know.
+    /// The four known from OVS.
     pub main: Vec<Measured>,
     /// The stages.
     pub stages: Vec<Measured>,
-    /// The packets' whole ways, as far as they were told.
-    pub road: Summary,
-    /// The slowest first; [`OUTLIERS_MAX`] at most.
+    /// The packets' whole paths, as far as reported.
+    pub packet_path: Summary,
+    /// The slowest first; at most [`OUTLIERS_MAX`].
     pub outliers: Vec<Outlier>,
-    /// How many there are.
+    /// Number of outliers.
     pub outliers_all: u64,
-    /// Where an outlier begins (ns).
+    /// Lower limit of outliers (ns).
     pub outlier_limit_ns: u64,
-    /// Events told and nanoseconds that telling took.
+    /// Reported events and the nanoseconds spent on reporting.
     pub overhead: Option<(u64, u64)>,
-    /// What the reader must know of it: losses, damage, uncertainty.
+    /// Notes for the reader: losses, damage, ambiguity.
     pub notes: Vec<String>,
 }
 
-/// What is summed up for a port or a thread.
+/// Sums for a port or a thread.
 #[derive(Default)]
 struct Group {
     upcalls: u64,
     refused: u64,
-    untaken: u64,
+    not_received: u64,
     waits: Vec<u64>,
     roads: Vec<u64>,
 }
@@ -151,63 +152,63 @@ impl Group {
             number,
             upcalls: self.upcalls,
             refused: self.refused,
-            untaken: self.untaken,
+            not_received: self.not_received,
             wait: Summary::of(&mut self.waits),
-            road: Summary::of(&mut self.roads),
+            packet_path: Summary::of(&mut self.roads),
         }
     }
 }
 
 /// Index of the port of a way, or [`NONE`].
-pub fn port_of(gathered: &Gathered, way: &Way) -> u32 {
+pub fn port_of(gathered: &Gathered, trace: &UpcallTrace) -> u32 {
     let ports =
-        Stage::ALL.iter().filter_map(|stage| way.event(*stage)).map(|event| gathered.events[event].port);
+        Stage::ALL.iter().filter_map(|stage| trace.event(*stage)).map(|event| gathered.events[event].port);
     ports.into_iter().find(|port| *port != NONE).unwrap_or(NONE)
 }
 
 /// The handler of a way.
-pub fn thread_of(gathered: &Gathered, way: &Way) -> Option<u32> {
-    way.event(Stage::Received).map(|event| gathered.events[event].thread)
+pub fn thread_of(gathered: &Gathered, trace: &UpcallTrace) -> Option<u32> {
+    trace.event(Stage::Received).map(|event| gathered.events[event].thread)
 }
 
-/// The event that knows most of a way's packet: the first that has it.
-pub fn packet_of(gathered: &Gathered, way: &Way) -> (u32, u32) {
+/// The event with the most of an upcall's packet: the first that has it.
+pub fn packet_of(gathered: &Gathered, trace: &UpcallTrace) -> (u32, u32) {
     let events =
-        || Stage::ALL.iter().filter_map(|stage| way.event(*stage)).map(|event| &gathered.events[event]);
+        || Stage::ALL.iter().filter_map(|stage| trace.event(*stage)).map(|event| &gathered.events[event]);
     let known = events().find(|event| event.packet != NONE).or_else(|| events().next());
     known.map_or((NONE, 0), |event| (event.packet, event.packet_bytes))
 }
 
-/// Says all of what was gathered and joined.
+/// Builds the report.
 pub fn report(name: &str, gathered: &Gathered, joined: &Joined, mut notes: Vec<String>) -> Report {
     let events = &gathered.events;
-    let (threads, ports) = groups(gathered, &joined.ways);
+    let (threads, ports) = groups(gathered, &joined.traces);
     let span_ns = events.last().map_or(0, |last| last.time_ns - events[0].time_ns);
     let mut roads: Vec<u64> = Vec::new();
-    roads.extend(handled(&joined.ways).filter_map(|way| Some(road(events, way)?.0)));
-    let road = Summary::of(&mut roads);
-    let (outliers, outliers_all) = outliers(gathered, &joined.ways, &road);
-    let measured = |figures: &[figures::Figure]| -> Vec<Measured> {
-        figures.iter().map(|figure| measure(*figure, events, &joined.ways)).collect()
+    roads.extend(handled(&joined.traces).filter_map(|trace| Some(packet_path(events, trace)?.0)));
+    let packet_path = Summary::of(&mut roads);
+    let (outliers, outliers_all) = outliers(gathered, &joined.traces, &packet_path);
+    let measured = |metrics: &[metrics::Metric]| -> Vec<Measured> {
+        metrics.iter().map(|metric| measure(*metric, events, &joined.traces)).collect()
     };
     let counted = stage_events(gathered, joined);
-    let upcalls = upcalls(gathered, &joined.ways);
-    notes.extend(cautions(gathered, &counted, &upcalls));
+    let upcalls = upcalls(gathered, &joined.traces);
+    notes.extend(notes_of(gathered, &counted, &upcalls));
     Report {
         name: name.to_owned(),
-        teller: gathered.teller.clone(),
+        origin: gathered.origin.clone(),
         span_ns,
         events: counted,
         upcalls,
         turns: joined.turns.clone(),
-        thread_fairness: fairness(&threads, |share| &share.road),
+        thread_fairness: fairness(&threads, |share| &share.packet_path),
         port_fairness: fairness(&ports, |share| &share.wait),
         threads,
         ports,
         main: measured(&MAIN),
         stages: measured(&STAGES),
-        outlier_limit_ns: road.far_out(),
-        road,
+        outlier_limit_ns: packet_path.outlier_limit(),
+        packet_path,
         outliers,
         outliers_all,
         overhead: gathered.overhead,
@@ -215,14 +216,14 @@ pub fn report(name: &str, gathered: &Gathered, joined: &Joined, mut notes: Vec<S
     }
 }
 
-/// The ways that were joined for certain and that a handler took.
-fn handled(ways: &[Way]) -> impl Iterator<Item = &Way> {
-    ways.iter().filter(|way| way.matched() && taken(way))
+/// The upcalls joined for certain and received by a handler.
+fn handled(traces: &[UpcallTrace]) -> impl Iterator<Item = &UpcallTrace> {
+    traces.iter().filter(|trace| trace.matched() && taken(trace))
 }
 
-/// Whether a handler took it: it says so, or the packet came back.
-fn taken(way: &Way) -> bool {
-    way.event(Stage::Received).is_some() || way.event(Stage::Executed).is_some()
+/// Whether a handler received it: reported, or implied by the packet's return.
+fn taken(trace: &UpcallTrace) -> bool {
+    trace.event(Stage::Received).is_some() || trace.event(Stage::Executed).is_some()
 }
 
 fn stage_events(gathered: &Gathered, joined: &Joined) -> Vec<Events> {
@@ -237,43 +238,44 @@ fn stage_events(gathered: &Gathered, joined: &Joined) -> Vec<Events> {
     Stage::ALL.map(of).into_iter().filter(|events| events.total + events.lost > 0).collect()
 }
 
-fn upcalls(gathered: &Gathered, ways: &[Way]) -> Upcalls {
+fn upcalls(gathered: &Gathered, traces: &[UpcallTrace]) -> Upcalls {
     let mut found = Upcalls::default();
-    for way in ways {
+    for trace in traces {
         let whys =
-            Stage::ALL.iter().filter_map(|stage| way.event(*stage)).map(|event| gathered.events[event].why);
+            Stage::ALL.iter().filter_map(|stage| trace.event(*stage)).map(|event| gathered.events[event].why);
         let why = whys.into_iter().find(|why| *why != Why::Unknown);
-        let matched = way.matched();
+        let matched = trace.matched();
         found.matched += u64::from(matched);
-        found.ambiguous += u64::from(way.ambiguous);
-        found.single += u64::from(!matched && !way.ambiguous && way.events() == 1);
+        found.ambiguous += u64::from(trace.ambiguous);
+        found.single += u64::from(!matched && !trace.ambiguous && trace.events() == 1);
         found.missed += u64::from(matched && why == Some(Why::Miss));
         found.action += u64::from(matched && why == Some(Why::Action));
     }
     found
 }
 
-fn groups(gathered: &Gathered, ways: &[Way]) -> (Vec<Share>, Vec<Share>) {
+fn groups(gathered: &Gathered, traces: &[UpcallTrace]) -> (Vec<Share>, Vec<Share>) {
     let events = &gathered.events;
     let mut threads: RapidHashMap<u32, Group> = RapidHashMap::new();
     let mut ports: RapidHashMap<u32, Group> = RapidHashMap::new();
-    for way in ways {
-        let begun = time(events, way, Stage::Miss).or_else(|| time(events, way, Stage::Enqueued));
-        let (received, refused) = (time(events, way, Stage::Received), way.event(Stage::Refused).is_some());
+    for trace in traces {
+        let begun = time(events, trace, Stage::Miss).or_else(|| time(events, trace, Stage::Enqueued));
+        let (received, refused) =
+            (time(events, trace, Stage::Received), trace.event(Stage::Refused).is_some());
         if begun.is_none() && received.is_none() && !refused {
             continue;
         }
-        let thread = thread_of(gathered, way).map(|thread| threads.entry(thread).or_default());
-        let port = ports.entry(port_of(gathered, way)).or_default();
+        let thread = thread_of(gathered, trace).map(|thread| threads.entry(thread).or_default());
+        let port = ports.entry(port_of(gathered, trace)).or_default();
         port.refused += u64::from(refused);
-        port.untaken += u64::from(!taken(way) && !refused);
+        port.not_received += u64::from(!taken(trace) && !refused);
         let wait = begun.zip(received).map(|(begun, received)| received.saturating_sub(begun));
-        let road = road(events, way).filter(|_| taken(way)).map(|(ns, _)| ns);
+        let packet_path = packet_path(events, trace).filter(|_| taken(trace)).map(|(ns, _)| ns);
         for group in [Some(port), thread].into_iter().flatten() {
             group.upcalls += 1;
-            if way.matched() {
+            if trace.matched() {
                 group.waits.extend(wait);
-                group.roads.extend(road);
+                group.roads.extend(packet_path);
             }
         }
     }
@@ -299,26 +301,26 @@ fn fairness(shares: &[Share], delay: fn(&Share) -> &Summary) -> Fairness {
     Fairness { counts: jain(shares.iter().map(|share| share.upcalls as f64)), delays: jain(delays) }
 }
 
-fn outliers(gathered: &Gathered, ways: &[Way], roads: &Summary) -> (Vec<Outlier>, u64) {
+fn outliers(gathered: &Gathered, traces: &[UpcallTrace], roads: &Summary) -> (Vec<Outlier>, u64) {
     if roads.count < OUTLIERS_OF {
         return (Vec::new(), 0);
     }
     let events = &gathered.events;
-    let slow = handled(ways).filter_map(|way| Some((road(events, way)?, way)));
-    let mut slow: Vec<_> = slow.filter(|((ns, _), _)| *ns > roads.far_out()).collect();
+    let slow = handled(traces).filter_map(|trace| Some((packet_path(events, trace)?, trace)));
+    let mut slow: Vec<_> = slow.filter(|((ns, _), _)| *ns > roads.outlier_limit()).collect();
     slow.sort_by_key(|((ns, _), _)| std::cmp::Reverse(*ns));
     let all = slow.len() as u64;
     let start = events.first().map_or(0, |event| event.time_ns);
-    let one = |((ns, worst), way): ((u64, Part), &Way)| {
-        let (packet, packet_bytes) = packet_of(gathered, way);
+    let one = |((ns, worst), trace): ((u64, Part), &UpcallTrace)| {
+        let (packet, packet_bytes) = packet_of(gathered, trace);
         let seen = if packet == NONE { &[][..] } else { gathered.bytes.get(packet) };
-        let received = way.event(Stage::Received).map(|event| &events[event]);
-        let first = Stage::ALL.iter().find_map(|stage| time(events, way, *stage));
+        let received = trace.event(Stage::Received).map(|event| &events[event]);
+        let first = Stage::ALL.iter().find_map(|stage| time(events, trace, *stage));
         Outlier {
             at_ns: first.unwrap_or(start) - start,
             ns,
             worst,
-            port: gathered.port_name(port_of(gathered, way)),
+            port: gathered.port_name(port_of(gathered, trace)),
             thread: received.map_or("-".into(), |event| gathered.thread_name(event.thread)),
             batch: received.map_or(0, |event| event.batch),
             packet_bytes,
@@ -328,8 +330,8 @@ fn outliers(gathered: &Gathered, ways: &[Way], roads: &Summary) -> (Vec<Outlier>
     (slow.into_iter().take(OUTLIERS_MAX).map(one).collect(), all)
 }
 
-/// What the reader must know.
-fn cautions(gathered: &Gathered, events: &[Events], upcalls: &Upcalls) -> Vec<String> {
+/// Notes for the reader.
+fn notes_of(gathered: &Gathered, events: &[Events], upcalls: &Upcalls) -> Vec<String> {
     let mut notes = Vec::new();
     let lost = gathered.lost_all();
     if lost > 0 {

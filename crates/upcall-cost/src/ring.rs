@@ -1,7 +1,7 @@
-//! The daemon's own event ring, read by its event socket `<rundir>/sluiced.<pid>.events`.
+//! Client of the daemon's event ring, by its event socket `<rundir>/sluiced.<pid>.events`.
 //!
-//! The client connects, sends one line (how much of packets and keys it wants, which stages) and reads a stream of records until
-//! either side closes. No permission is needed but for the socket.
+//! The client connects, sends one line (captured bytes of packets and keys, stages) and reads a stream of
+//! records until either side closes. It needs only access to the socket.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,13 +11,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use upcall_events::{Decoder, Record};
 
-use crate::source::{Capture, Source, Told};
+use crate::source::{Capture, Polled, Source};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 256 * 1024;
-/// Shortest wait: a socket takes no timeout of zero.
+/// Minimum wait: a socket accepts no timeout of zero.
 const WAIT_MIN: Duration = Duration::from_micros(1);
-/// Longest wait for the daemon to take the request.
+/// Maximum wait for the daemon to accept the request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 /// A connection to the daemon's ring.
@@ -44,7 +44,7 @@ pub fn daemons(run_dir: &Path) -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// Connects to the daemon that is meant; where that is, and the connection.
+/// Connects to the selected daemon; returns the socket's path and the connection.
 fn connect(capture: &Capture) -> Result<(PathBuf, UnixStream)> {
     if let Some(pid) = capture.pid {
         let path = capture.run_dir.join(format!("sluiced.{pid}.events"));
@@ -61,7 +61,7 @@ fn connect(capture: &Capture) -> Result<(PathBuf, UnixStream)> {
     for (pid, path) in daemons(&capture.run_dir) {
         match UnixStream::connect(&path) {
             Ok(stream) => alive.push((pid, path, stream)),
-            // What a killed daemon left behind refuses; others are told.
+            // A socket left by a killed daemon refuses; other errors are reported.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) => why = format!(" ({}: {error})", path.display()),
         }
@@ -83,7 +83,7 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// There is no daemon, or several and no `pid` says which, or the socket is not ours to use.
+    /// There is no daemon, or there are several without a `pid`, or access to the socket is denied.
     pub fn open(capture: &Capture) -> Result<Self> {
         let (path, mut stream) = connect(capture)?;
         let request = format!("snap={} key={} stages=all\n", capture.packet_bytes, capture.key_bytes);
@@ -94,8 +94,10 @@ impl Ring {
         Ok(Ring { path, stream, decoder: Decoder::new(), buffer: vec![0; READ_BYTES], end_seen: false })
     }
 
-    fn died(&self, how: &str) -> Told {
-        Told::End { note: Some(format!("{}: {how}; what was gathered before is used", self.path.display())) }
+    fn died(&self, how: &str) -> Polled {
+        Polled::End {
+            note: Some(format!("{}: {how}; what was gathered before is used", self.path.display())),
+        }
     }
 }
 
@@ -104,12 +106,12 @@ impl Source for Ring {
         format!("the event ring of the daemon ({}): the userspace datapath", self.path.display())
     }
 
-    fn next(&mut self, timeout: Duration) -> Result<Told> {
+    fn next(&mut self, timeout: Duration) -> Result<Polled> {
         loop {
             match self.decoder.next() {
                 Ok(Some(record)) => {
                     self.end_seen |= record == Record::End;
-                    return Ok(Told::Record(record));
+                    return Ok(Polled::Record(record));
                 }
                 Ok(None) => {}
                 Err(error) if self.decoder.offset() == 0 => {
@@ -119,19 +121,19 @@ impl Source for Ring {
             }
             let waited = self.stream.set_read_timeout(Some(timeout.max(WAIT_MIN)));
             match waited.and_then(|()| self.stream.read(&mut self.buffer)) {
-                Ok(0) if self.end_seen => return Ok(Told::End { note: None }),
+                Ok(0) if self.end_seen => return Ok(Polled::End { note: None }),
                 Ok(0) => return Ok(self.died("the switch ended or died while it was traced")),
-                // One line instead of a stream: why there is none.
+                // One line instead of a stream: the reason of a refusal.
                 Ok(length) if self.decoder.offset() == 0 && self.buffer[..length].starts_with(b"error: ") => {
                     let why = String::from_utf8_lossy(&self.buffer[b"error: ".len()..length]);
                     bail!("{}: {}", self.path.display(), why.trim_end())
                 }
                 Ok(length) => self.decoder.push(&self.buffer[..length]),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    return Ok(Told::Nothing);
+                    return Ok(Polled::Nothing);
                 }
-                // A signal: whoever waits looks at what it asks for.
-                Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(Told::Nothing),
+                // A signal: the caller checks its stop conditions.
+                Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(Polled::Nothing),
                 Err(error) => return Ok(self.died(&format!("the connection broke ({error})"))),
             }
         }

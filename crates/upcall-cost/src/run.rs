@@ -1,4 +1,4 @@
-//! The command: gathers, records, analyses and prints, as the options say.
+//! The command: collects, records, analyses and prints, by its options.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -17,19 +17,19 @@ use crate::options::{From, Handlers, Options};
 use crate::recording::{Recorder, Recording};
 use crate::report::Report;
 use crate::ring::Ring;
-use crate::source::{Capture, Source, Told};
+use crate::source::{Capture, Polled, Source};
 use crate::{Analysed, analyse, bpf, export, live, plot, text};
 
-/// How long a source is waited for before the user's wish to stop is looked at.
+/// Interval of checks for the user's stop request.
 const WAIT: Duration = Duration::from_millis(100);
-/// Upcalls that were not matched and are told by `--debug`.
+/// Maximum number of unmatched upcalls printed by `--debug`.
 const UNMATCHED_MAX: usize = 50;
 
-/// Does what the command line asks. `run_dir`: where the switch's sockets are.
+/// Executes the command line. `run_dir`: folder of the switch's sockets.
 ///
 /// # Errors
 ///
-/// Options that make no sense, no switch to trace, a file that is no recording or cannot be read or written.
+/// Invalid options, no switch to trace, or a file that is no recording or cannot be read or written.
 pub fn run(options: &Options, run_dir: PathBuf) -> Result<()> {
     options.check()?;
     let mut recordings = Vec::new();
@@ -55,7 +55,7 @@ pub fn run(options: &Options, run_dir: PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// Whether the list of events may stand on the standard output.
+/// Whether to list events on standard output.
 fn listing(options: &Options) -> bool {
     !options.json && !options.summary && options.compare.is_empty()
 }
@@ -93,7 +93,7 @@ fn reached(printed: io::Result<()>) -> Result<()> {
 }
 
 fn say(text: &str) {
-    // With a closed standard error there is nobody to tell.
+    // Standard error may be closed.
     let _unwritten = writeln!(io::stderr(), "upcall-cost: {text}");
 }
 
@@ -105,7 +105,7 @@ fn read(path: &Path, options: &Options, list: bool) -> Result<Analysed> {
     Ok(gathering.analyse(&name, options))
 }
 
-/// Traces a switch and analyses what it told.
+/// Traces a switch and analyses the events.
 fn trace(options: &Options, run_dir: PathBuf) -> Result<Analysed> {
     let capture = Capture {
         pid: options.pid,
@@ -147,14 +147,14 @@ fn open(from: From, capture: &Capture) -> Result<Box<dyn Source>> {
     }
 }
 
-/// What is gathered, and what goes on beside it.
+/// State of a trace.
 struct Gathering {
     gathered: Gathered,
     handlers: Handlers,
     notes: Vec<String>,
     recorder: Option<Recorder>,
     list: Option<BufWriter<io::Stdout>>,
-    /// Events taken, and how many are wanted; 0: all.
+    /// Received events, and the wanted number; 0: all.
     events: u64,
     stop: u64,
 }
@@ -178,8 +178,8 @@ impl Gathering {
         })
     }
 
-    /// Takes what a source tells until its end, `end`, the wanted number of events, or `stop`. What was gathered is kept whatever
-    /// happens.
+    /// Reads a source until its end, `end`, the wanted number of events, or `stop`. Keeps stored records in
+    /// every case.
     fn from(&mut self, source: &mut dyn Source, end: Option<Instant>, stop: &AtomicBool) -> Result<()> {
         let (mut ended, mut closed) = (true, false);
         loop {
@@ -194,9 +194,9 @@ impl Gathering {
                 }
             }
             match source.next(left.min(WAIT)) {
-                Ok(Told::Record(record)) => self.take(&record),
-                Ok(Told::Nothing) => self.flush(),
-                Ok(Told::End { note }) => {
+                Ok(Polled::Record(record)) => self.take(&record),
+                Ok(Polled::Nothing) => self.flush(),
+                Ok(Polled::End { note }) => {
                     ended = note.is_none();
                     self.notes.extend(note);
                     break;
@@ -237,7 +237,7 @@ impl Gathering {
         }
     }
 
-    /// Writes to the recording; if that fails, says so and goes on without.
+    /// Writes to the recording; on failure warns and continues without.
     fn record(&mut self, record: &Record) {
         let Some(recorder) = &mut self.recorder else { return };
         if let Err(error) = recorder.write(record) {
@@ -265,7 +265,7 @@ impl Gathering {
 
     fn analyse(mut self, name: &str, options: &Options) -> Analysed {
         if let Some(out) = &mut self.list {
-            // An empty line between the events and what is said of them.
+            // An empty line between events and report.
             let _closed = writeln!(out);
         }
         self.flush();
@@ -288,16 +288,17 @@ impl Gathering {
     }
 }
 
-/// Tells which upcalls were not matched: the letters of their stages, and why.
+/// Prints the unmatched upcalls: the letters of their stages, and the reason.
 fn debug(analysed: &Analysed) {
-    let unmatched = || analysed.joined.ways.iter().filter(|way| !way.matched());
-    for way in unmatched().take(UNMATCHED_MAX) {
+    let unmatched = || analysed.joined.traces.iter().filter(|trace| !trace.matched());
+    for trace in unmatched().take(UNMATCHED_MAX) {
         let stages: Vec<&str> = Stage::ALL
             .iter()
-            .filter(|stage| way.event(**stage).is_some())
+            .filter(|stage| trace.event(**stage).is_some())
             .map(|stage| stage.name())
             .collect();
-        let why = if way.ambiguous { "identical packets under way" } else { "no other event belongs to it" };
+        let why =
+            if trace.ambiguous { "identical packets under way" } else { "no other event belongs to it" };
         say(&format!("not matched: {}: {why}", stages.join(", ")));
     }
     let count = unmatched().count();

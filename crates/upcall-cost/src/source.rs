@@ -1,4 +1,4 @@
-//! The seam to where records come from: a recording, the daemon's event socket, or probes.
+//! Interface of sources of records: a recording, the daemon's event socket, or probes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,43 +6,42 @@ use std::time::Duration;
 use anyhow::Result;
 use upcall_events::Record;
 
-/// What a source says when it is asked.
+/// Result of reading a source.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum Polled {
     /// The next record.
     Record(Record),
-    /// Nothing came within the time.
+    /// No record within the timeout.
     Nothing,
-    /// There is nothing more to come.
+    /// No more records.
     End {
-        /// Why, where that was not in good order: a sentence for the user.
+        /// The reason, unless the end was orderly: a sentence for the user.
         note: Option<String>,
     },
 }
 
-/// Where records come from. Each begins with [`Record::Start`].
+/// A source of records. Each begins with [`Record::Start`].
 pub trait Source {
-    /// Where the records come from, in a few words for the user.
+    /// Brief description for the user.
     fn describe(&self) -> String;
 
-    /// The next record; waits for `timeout` at most.
+    /// The next record; waits for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// Reading fails. What was told before stays good; the source is not to be asked again.
-    fn next(&mut self, timeout: Duration) -> Result<Told>;
+    /// Reading fails. Earlier records stay valid; do not read the source again.
+    fn next(&mut self, timeout: Duration) -> Result<Polled>;
 
-    /// Asks for nothing that happens from now on. Whether [`Source::next`] has something left of what happened before, until it
-    /// says [`Told::End`].
+    /// Stops capturing. Returns whether [`Source::next`] still has earlier records, until [`Polled::End`].
     fn close(&mut self) -> bool {
         false
     }
 }
 
-/// What is to be captured of a live switch.
+/// Capture settings of a live switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capture {
-    /// Process id of the switch; `None`: the one that is found.
+    /// Process id of the switch; `None`: the only one found.
     pub pid: Option<u32>,
     /// Folder with the switch's sockets.
     pub run_dir: PathBuf,
@@ -52,6 +51,6 @@ pub struct Capture {
     pub key_bytes: usize,
     /// Pages of the buffer between probes and tracer, each 4 KiB.
     pub buffer_pages: usize,
-    /// Whether the tracer talks about its own work.
+    /// Whether to print debug messages.
     pub debug: bool,
 }

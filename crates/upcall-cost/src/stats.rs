@@ -1,9 +1,9 @@
 //! Statistics of durations in nanoseconds, exact: all values are sorted.
 
-/// What is told of a set of values, all in nanoseconds but for the variance (ns²).
+/// Summary of a set of values, in nanoseconds except the variance (ns²).
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Summary {
-    /// How many values.
+    /// Number of values.
     pub count: usize,
     /// The least.
     pub min: u64,
@@ -11,23 +11,23 @@ pub struct Summary {
     pub max: u64,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Of the population: divided by the count.
+    /// Population variance: divided by the count.
     pub variance: f64,
     /// Standard deviation: root of the variance.
     pub sd: f64,
     /// The middle value, or the mean of the two in the middle.
     pub median: f64,
-    /// First and third quartile, as [`percentile`] has them.
+    /// First and third quartile, by [`percentile`].
     pub quartiles: (u64, u64),
     /// By [`PERCENTILES`].
     pub percentiles: [u64; PERCENTILES.len()],
 }
 
-/// Which percentiles are told.
+/// The computed percentiles.
 pub const PERCENTILES: [f64; 4] = [90.0, 95.0, 99.0, 99.9];
 
 impl Summary {
-    /// Of these values; sorts them. All zero if there are none.
+    /// Summarizes these values; sorts them. All zero if empty.
     pub fn of(values: &mut [u64]) -> Summary {
         values.sort_unstable();
         let (Some(min), Some(max)) = (values.first().copied(), values.last().copied()) else {
@@ -55,13 +55,14 @@ impl Summary {
         self.percentiles[2]
     }
 
-    /// Beyond this a value is far out: three times the distance of the quartiles above the upper one (Tukey's outer fence).
-    pub fn far_out(&self) -> u64 {
+    /// Limit of outliers: three times the interquartile range above the upper quartile (Tukey's outer fence).
+    pub fn outlier_limit(&self) -> u64 {
         let (low, high) = self.quartiles;
         high.saturating_add((high - low).saturating_mul(3))
     }
 
-    /// Where the whiskers of a box plot end: the values are no further than one and a half times the distance of the quartiles.
+    /// Ends of the whiskers of a box plot: the last values within one and a half times the interquartile
+    /// range.
     pub fn whiskers(&self, sorted: &[u64]) -> (u64, u64) {
         let (low, high) = self.quartiles;
         let reach = (high - low).saturating_mul(3) / 2;
@@ -72,32 +73,34 @@ impl Summary {
     }
 }
 
-/// The nearest-rank percentile of sorted values: the least value that at least `percent` of all do not exceed. 0 if there are none.
+/// The nearest-rank percentile of sorted values: the least value not exceeded by at least `percent` of all. 0
+/// if empty.
 pub fn percentile(sorted: &[u64], percent: f64) -> u64 {
     let rank = (percent / 100.0 * sorted.len() as f64 - 1e-9).ceil().max(1.0) as usize;
     sorted.get(rank.min(sorted.len()).wrapping_sub(1)).copied().unwrap_or_default()
 }
 
-/// Jain's fairness index of shares: 1 if all are equal, 1/n if one has all. `None` where nothing is shared.
+/// Jain's fairness index of shares: 1 if all are equal, 1/n if one has all. `None` if the sum is 0.
 pub fn jain(shares: impl Iterator<Item = f64>) -> Option<f64> {
     let (count, sum, squares) =
         shares.fold((0u32, 0.0, 0.0), |(count, sum, squares), x| (count + 1, sum + x, squares + x * x));
     (squares > 0.0).then(|| sum * sum / (f64::from(count) * squares))
 }
 
-/// A bucket of a histogram: values from `from` up to but without `to` (the last one: with all that is larger).
+/// A bucket of a histogram: values from `from` (inclusive) to `to` (exclusive); the last one includes all
+/// larger values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bucket {
     /// Its lower bound.
     pub from: u64,
     /// Its upper bound; for the last one the largest value.
     pub to: u64,
-    /// How many values.
+    /// Number of values.
     pub count: usize,
 }
 
-/// A histogram of sorted values in `buckets` of equal width; where few values are far larger than the rest, these share the last
-/// bucket.
+/// A histogram of sorted values in `buckets` of equal width; if a few values are far larger than the rest,
+/// they share the last bucket.
 pub fn histogram(sorted: &[u64], buckets: usize) -> Vec<Bucket> {
     let (Some(min), Some(max)) = (sorted.first().copied(), sorted.last().copied()) else { return Vec::new() };
     let common = percentile(sorted, 99.0);

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use crate::figures::{Measured, Part};
+use crate::metrics::{Measured, Part};
 use crate::report::{Fairness, Report, Share};
 use crate::stats::{Bucket, PERCENTILES, Summary, histogram};
 
 /// Longest bar of a histogram.
 const BAR: usize = 40;
-/// Ports that are listed; the others are in JSON and CSV.
+/// Maximum listed ports; the others are in JSON and CSV.
 const PORTS_MAX: usize = 20;
 /// Turns larger than this share a row.
 const BATCH_MAX: usize = 64;
@@ -33,12 +33,12 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
-/// So many of a thing.
+/// A count with its noun.
 fn many(count: u64, thing: &str) -> String {
     format!("{} {thing}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// A table without lines: the first `left` columns stand to the left, numbers to the right.
+/// A table without lines: the first `left` columns left-aligned, numbers right-aligned.
 pub(crate) fn table(
     left: &[usize],
     headings: &[&str],
@@ -58,7 +58,7 @@ pub(crate) fn table(
     lines.join("\n") + "\n"
 }
 
-/// The whole report. `buckets`: of each histogram; `outliers`: how many are listed.
+/// The whole report. `buckets`: of each histogram; `outliers`: number listed.
 pub fn full(report: &Report, buckets: usize, outliers: usize) -> String {
     let mut out = heading(report);
     notes(&mut out, report);
@@ -72,9 +72,9 @@ pub fn full(report: &Report, buckets: usize, outliers: usize) -> String {
     measured(&mut out, "Cost of upcalls (µs; variance in µs²)", &report.main);
     measured(&mut out, "Stage by stage (µs; variance in µs²)", &report.stages);
     whereto(&mut out, report);
-    for figure in report.main.iter().filter(|measured| measured.summary.count > 0) {
-        let _infallible = writeln!(out, "\nHistogram: {} (µs)", figure.figure.title);
-        out += &bars(&histogram(&figure.values, buckets));
+    for metric in report.main.iter().filter(|measured| measured.summary.count > 0) {
+        let _infallible = writeln!(out, "\nHistogram: {} (µs)", metric.metric.title);
+        out += &bars(&histogram(&metric.values, buckets));
     }
     shares(&mut out, "Ports", &report.ports, report.port_fairness);
     slowest(&mut out, report, outliers);
@@ -87,12 +87,12 @@ fn line(out: &mut String, text: &str) {
 }
 
 fn heading(report: &Report) -> String {
-    let teller = report.teller.as_ref().map_or("an unknown switch".to_owned(), |teller| {
-        format!("{} (process {}), told by {}", teller.program, teller.pid, source_name(&teller.source))
+    let origin = report.origin.as_ref().map_or("an unknown switch".to_owned(), |origin| {
+        format!("{} (process {}), told by {}", origin.program, origin.pid, source_name(&origin.source))
     });
     let events: u64 = report.events.iter().map(|events| events.total).sum();
     let mut out = format!(
-        "{}: {teller}: {} events in {:.3} s\n",
+        "{}: {origin}: {} events in {:.3} s\n",
         report.name,
         grouped(events),
         report.span_ns as f64 / 1e9
@@ -109,7 +109,7 @@ fn heading(report: &Report) -> String {
     out
 }
 
-/// What a source is called.
+/// Name of a source.
 fn source_name(source: &str) -> &str {
     match source {
         "ring" => "the daemon's event ring",
@@ -162,11 +162,11 @@ fn shares(out: &mut String, title: &str, shares: &[Share], fairness: Fairness) {
             grouped(share.upcalls),
             format!("{percent:.1} %"),
             grouped(share.refused),
-            grouped(share.untaken),
+            grouped(share.not_received),
             known(&share.wait, share.wait.mean),
             known(&share.wait, share.wait.p99() as f64),
-            known(&share.road, share.road.mean),
-            known(&share.road, share.road.p99() as f64),
+            known(&share.packet_path, share.packet_path.mean),
+            known(&share.packet_path, share.packet_path.p99() as f64),
         ]
     });
     let heads = ["name", "upcalls", "share", "refused", "not taken", "wait mean", "p99", "way mean", "p99"];
@@ -182,7 +182,7 @@ fn shares(out: &mut String, title: &str, shares: &[Share], fairness: Fairness) {
     );
 }
 
-/// A figure of a summary in microseconds; none of no values.
+/// A value of a summary in microseconds; empty without values.
 fn known(summary: &Summary, ns: f64) -> String {
     if summary.count == 0 { "-".into() } else { us(ns) }
 }
@@ -241,14 +241,14 @@ fn summary_cells(summary: &Summary) -> Vec<String> {
 
 const SUMMARY_HEADINGS: [&str; 7] = ["count", "min", "max", "mean", "variance", "SD", "median"];
 
-fn measured(out: &mut String, title: &str, figures: &[Measured]) {
+fn measured(out: &mut String, title: &str, metrics: &[Measured]) {
     let _infallible = writeln!(out, "\n{title}");
     let percentiles = PERCENTILES.map(|percent| format!("p{percent}"));
     let mut headings = vec![""];
     headings.extend(SUMMARY_HEADINGS);
     headings.extend(percentiles.iter().map(String::as_str));
-    let rows = figures.iter().map(|measured| {
-        let mut row = vec![measured.figure.title.to_owned()];
+    let rows = metrics.iter().map(|measured| {
+        let mut row = vec![measured.metric.title.to_owned()];
         match measured.summary.count {
             0 => {
                 row.push("0".into());
@@ -261,14 +261,14 @@ fn measured(out: &mut String, title: &str, figures: &[Measured]) {
     *out += &table(&[0], &headings, rows);
 }
 
-/// Which share of all the time on the road each stage has, the largest first.
+/// Share of each stage in the total time, the largest first.
 fn parts(report: &Report) -> Vec<(&'static str, f64)> {
-    // Put sent and put done are beside the packet's way.
-    let all = report.road.mean * report.road.count as f64;
+    // Put sent and put done are beside the packet's path.
+    let all = report.packet_path.mean * report.packet_path.count as f64;
     let beside = ["translated_to_put_sent", "put_sent_to_put_done", "miss_to_on_wire"];
-    let stages = report.stages.iter().filter(|measured| !beside.contains(&measured.figure.key));
+    let stages = report.stages.iter().filter(|measured| !beside.contains(&measured.metric.key));
     let mut parts: Vec<_> = stages
-        .map(|m| (m.figure.title, m.summary.mean * m.summary.count as f64 / all.max(1.0)))
+        .map(|m| (m.metric.title, m.summary.mean * m.summary.count as f64 / all.max(1.0)))
         .filter(|(_, share)| *share > 0.0)
         .collect();
     parts.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -284,7 +284,7 @@ fn whereto(out: &mut String, report: &Report) {
     }
 }
 
-/// A part of the way, named as the figures are.
+/// Name of a part of the path, as in the metrics.
 fn part(part: &Part) -> String {
     format!("{} → {}", part.from.name(), part.to.name()).replace('-', " ")
 }
@@ -338,7 +338,7 @@ pub fn summary(report: &Report) -> String {
     let rows = report.main.iter().chain(report.stages.last()).filter(|m| m.summary.count > 0).map(|m| {
         let s = &m.summary;
         vec![
-            m.figure.title.to_owned(),
+            m.metric.title.to_owned(),
             grouped(s.count as u64),
             us(s.median),
             us(s.mean),
@@ -383,23 +383,23 @@ pub fn comparison(reports: &[Report]) -> String {
     let Some(base) = reports.first() else { return String::new() };
     let mut out = format!("Comparison (µs; ratios to {})\n", base.name);
     let mut rows: Vec<Vec<String>> = Vec::new();
-    let figures =
+    let metrics =
         |report: &Report| -> Vec<Measured> { report.main.iter().chain(&report.stages).cloned().collect() };
-    let base_figures = figures(base);
-    let of: Vec<Vec<Measured>> = reports.iter().map(figures).collect();
-    for (index, figure) in base_figures.iter().enumerate() {
-        if of.iter().all(|figures| figures[index].summary.count == 0) {
+    let base_figures = metrics(base);
+    let of: Vec<Vec<Measured>> = reports.iter().map(metrics).collect();
+    for (index, metric) in base_figures.iter().enumerate() {
+        if of.iter().all(|metrics| metrics[index].summary.count == 0) {
             continue;
         }
-        for (report, figures) in reports.iter().zip(&of) {
-            let (now, then) = (&figures[index].summary, &figure.summary);
+        for (report, metrics) in reports.iter().zip(&of) {
+            let (now, then) = (&metrics[index].summary, &metric.summary);
             let first = std::ptr::eq(report, base);
             let ratio = |now: f64, then: f64| {
                 if first || then == 0.0 || now == 0.0 { "-".into() } else { format!("{:.3}", now / then) }
             };
             let shown = |ns: f64| if now.count == 0 { "-".into() } else { us(ns) };
             rows.push(vec![
-                if first { figure.figure.title.to_owned() } else { String::new() },
+                if first { metric.metric.title.to_owned() } else { String::new() },
                 report.name.clone(),
                 grouped(now.count as u64),
                 shown(now.mean),
@@ -423,7 +423,7 @@ pub fn comparison(reports: &[Report]) -> String {
             grouped(report.upcalls.matched),
             grouped(report.upcalls.ambiguous),
             sum(|port| port.refused),
-            sum(|port| port.untaken),
+            sum(|port| port.not_received),
             self::index(report.port_fairness.delays),
             self::index(report.thread_fairness.counts),
             grouped(report.outliers_all),

@@ -1,15 +1,16 @@
-//! Records as bytes: on the daemon's event socket and in a recording.
+//! Encoding of records, on the daemon's event socket and in recordings.
 //!
-//! A stream is a header (magic, version) and frames. A frame is the length of its body (varint) and the body: a tag and the fields
-//! of one [`Record`]. Numbers are varints (seven bits a byte, least first), but for upcall ids, which are random: eight bytes, least
-//! first. Each frame stands for itself, so a stream that is cut off is readable up to the cut. No frame is longer than
-//! [`FRAME_BYTES_MAX`]; the encoder cuts names, packets and keys that would make it so.
+//! A stream is a header (magic, version) and frames. A frame is the length of its body (varint) and the body:
+//! a tag and the fields of one [`Record`]. Numbers are varints (seven bits a byte, least first), except
+//! upcall ids, which are random: eight bytes, least first. Frames are independent, so a truncated stream is
+//! readable up to the cut. No frame exceeds [`FRAME_BYTES_MAX`]; the encoder truncates names, packets and
+//! keys to ensure that.
 
 use std::fmt;
 
 use crate::{Event, Record, Stage, Why};
 
-/// First bytes of a stream. The first is no ASCII, and the line ends show a file that was copied as text.
+/// First bytes of a stream. The first is not ASCII, and the line ends reveal a file copied as text.
 pub const MAGIC: [u8; 8] = *b"\x89UPC\r\n\x1a\n";
 /// Version of the format; follows the magic, two bytes, least first.
 pub const VERSION: u16 = 1;
@@ -17,12 +18,12 @@ pub const VERSION: u16 = 1;
 pub const HEADER_BYTES: usize = MAGIC.len() + 2;
 /// Longest body of a frame.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
-/// Most bytes of a packet or a key in a record.
+/// Maximum bytes of a packet or a key in a record.
 pub const PACKET_BYTES_MAX: usize = 16 * 1024;
-/// Most bytes of a name in a record.
+/// Maximum bytes of a name in a record.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Longest length field that says at most [`FRAME_BYTES_MAX`].
+/// Maximum length of a length field, for [`FRAME_BYTES_MAX`].
 const LENGTH_BYTES_MAX: usize = 3;
 
 const TAG_START: u8 = 1;
@@ -34,7 +35,7 @@ const TAG_LOST: u8 = 6;
 const TAG_OVERHEAD: u8 = 7;
 const TAG_END: u8 = 8;
 
-/// Flags of an event: which fields follow that are mostly absent.
+/// Flags of an event: presence of optional fields.
 const HAS_UPCALL: u8 = 1;
 const HAS_BATCH: u8 = 2;
 const HAS_PORT: u8 = 4;
@@ -42,7 +43,7 @@ const HAS_ERROR: u8 = 8;
 const HAS_KEY: u8 = 16;
 const FLAGS: u8 = HAS_UPCALL | HAS_BATCH | HAS_PORT | HAS_ERROR | HAS_KEY;
 
-/// What is wrong with a stream.
+/// Fault of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Wrong {
     /// The magic is another.
@@ -57,7 +58,7 @@ pub enum Wrong {
     /// The tag is none of ours.
     #[error("a record of the unknown kind {0}")]
     Tag(u8),
-    /// A field has a value that it cannot have; its name.
+    /// A field has an invalid value; its name.
     #[error("a bad {0}")]
     Field(&'static str),
     /// The body ends within a field; its name.
@@ -71,12 +72,12 @@ pub enum Wrong {
     Torn,
 }
 
-/// An error of decoding: what, and where in the stream.
+/// A decoding error with its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CodecError {
-    /// Offset in bytes of the frame that is wrong, from the beginning of the stream.
+    /// Offset in bytes of the invalid frame, from the beginning of the stream.
     pub offset: u64,
-    /// What is wrong.
+    /// The fault.
     pub wrong: Wrong,
 }
 
@@ -91,7 +92,7 @@ impl fmt::Display for CodecError {
 
 impl std::error::Error for CodecError {}
 
-/// Writes what a stream begins with.
+/// Writes the header of a stream.
 pub fn encode_header(out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION.to_le_bytes());
@@ -119,10 +120,10 @@ fn put_name(out: &mut Vec<u8>, name: &str) {
 }
 
 impl Record {
-    /// Appends it as a frame to `out`. Names longer than [`NAME_BYTES_MAX`], packets and keys longer than [`PACKET_BYTES_MAX`] are
-    /// cut. Allocates nothing if `out` has room.
+    /// Appends it as a frame to `out`. Truncates names above [`NAME_BYTES_MAX`], packets and keys above
+    /// [`PACKET_BYTES_MAX`]. Allocates nothing if `out` has capacity.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        // The length is known after the body: most bodies have a length of one byte, the others are moved by some bytes.
+        // The length is known after the body: most take one byte, longer bodies are moved by some bytes.
         let start = out.len();
         out.push(0);
         self.encode_body(out);
@@ -307,12 +308,12 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Makes records of bytes as they come. It holds what was pushed and not yet made a record: drain it by [`Decoder::next`] before
-/// the next push, and it holds less than a frame.
+/// Decodes records from arriving bytes. It holds pushed bytes until decoded: call [`Decoder::next`] until
+/// empty before the next push, and it holds less than a frame.
 #[derive(Debug, Default)]
 pub struct Decoder {
     held: Vec<u8>,
-    /// How much of `held` is done with.
+    /// Consumed bytes of `held`.
     done: usize,
     /// Offset in the stream of `held[0]`.
     offset: u64,
@@ -326,7 +327,7 @@ impl Decoder {
         Decoder::default()
     }
 
-    /// Takes the next bytes of the stream. After an error they are ignored.
+    /// Pushes the next bytes of the stream. After an error they are ignored.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.failed.is_some() {
             return;
@@ -337,7 +338,7 @@ impl Decoder {
         self.held.extend_from_slice(bytes);
     }
 
-    /// Offset in the stream of what is read next.
+    /// Offset in the stream of the next bytes to decode.
     pub fn offset(&self) -> u64 {
         self.offset + self.done as u64
     }
@@ -346,7 +347,8 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// The stream is not ours or is damaged. There is nothing to be had after that: each further call gives the same error.
+    /// The stream has another format or is damaged. It is unusable then: each further call returns the same
+    /// error.
     #[allow(clippy::should_implement_trait, reason = "not an iterator: None is not the end")]
     pub fn next(&mut self) -> Result<Option<Record>, CodecError> {
         if let Some(error) = self.failed {
@@ -382,7 +384,7 @@ impl Decoder {
         Ok(Some(record))
     }
 
-    /// Reads the header; whether it is whole.
+    /// Parses the header; returns whether it is complete.
     fn header(&mut self) -> Result<bool, Wrong> {
         let magic = &self.held[..self.held.len().min(MAGIC.len())];
         if !MAGIC.starts_with(magic) {
@@ -397,11 +399,11 @@ impl Decoder {
         Ok(true)
     }
 
-    /// To be called where the stream ends.
+    /// Checks the end of the stream.
     ///
     /// # Errors
     ///
-    /// It ends within a frame or the header, or was wrong before.
+    /// It ends within a frame or the header, or had an error before.
     pub fn finish(&self) -> Result<(), CodecError> {
         match self.failed {
             Some(error) => Err(error),

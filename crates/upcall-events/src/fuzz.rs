@@ -2,7 +2,8 @@
 
 use crate::codec::{Decoder, FRAME_BYTES_MAX, encode_header};
 
-/// A stream of records: pushed whole and byte by byte it gives the same, and what was read is written and read back.
+/// A stream of records: pushing it whole and byte by byte yields the same, and decoded records survive
+/// re-encoding.
 pub fn stream(bytes: &[u8]) {
     let mut whole = Decoder::new();
     whole.push(bytes);

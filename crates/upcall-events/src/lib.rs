@@ -1,5 +1,5 @@
-//! What a first packet goes through, as values: the events that `sluiced` and the kernel tell and `sluice upcall-cost`
-//! gathers, and their form on a socket and in a file ([`codec`]).
+//! Events of first packets: reported by `sluiced` and the kernel, collected by `sluice upcall-cost`, and
+//! their encoding on a socket and in a file ([`codec`]).
 //!
 //! Values only: no I/O, no clock.
 #![forbid(unsafe_code)]
@@ -11,12 +11,12 @@ mod tests;
 
 pub use codec::{CodecError, Decoder, HEADER_BYTES, MAGIC, VERSION, Wrong, encode_header};
 
-/// A point on the way of an upcall, in the order of the way.
+/// A stage of an upcall's path, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Stage {
-    /// A packet left the fast path: no megaflow matched, or an action asks for user space. In the kernel the tracepoint
-    /// `openvswitch:ovs_dp_upcall`.
+    /// A packet left the fast path: no megaflow matched, or an action sends it to user space. In the kernel
+    /// the tracepoint `openvswitch:ovs_dp_upcall`.
     Miss = 1,
     /// It waits in the queue of its port.
     Enqueued = 2,
@@ -24,17 +24,17 @@ pub enum Stage {
     Refused = 3,
     /// A handler took it (`dpif_recv:recv_upcall`).
     Received = 4,
-    /// Its translation is there.
+    /// Its translation is complete.
     Translated = 5,
-    /// The handler asks the datapath for a megaflow (`dpif_netlink_operate__:op_flow_put`).
+    /// The handler sends the megaflow to the datapath (`dpif_netlink_operate__:op_flow_put`).
     PutSent = 6,
-    /// The handler asks the datapath to run actions on the packet (`dpif_netlink_operate__:op_flow_execute`).
+    /// The handler sends the packet back with its actions (`dpif_netlink_operate__:op_flow_execute`).
     ExecuteSent = 7,
-    /// The datapath has installed the megaflow, or refused it.
+    /// The datapath has installed the megaflow, or rejected it.
     PutDone = 8,
-    /// The datapath runs the actions. In the kernel `ovs_packet_cmd_execute`.
+    /// The datapath executes the actions. In the kernel `ovs_packet_cmd_execute`.
     Executed = 9,
-    /// What the actions sent has been handed to the devices.
+    /// All output of the actions was passed to the devices.
     OnWire = 10,
 }
 
@@ -75,7 +75,7 @@ impl Stage {
     }
 }
 
-/// Why a packet left the fast path.
+/// Reason why a packet left the fast path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Why {
@@ -83,7 +83,7 @@ pub enum Why {
     Miss = 1,
     /// An action sends each packet to the slow path or a controller.
     Action = 2,
-    /// The source of the event does not say.
+    /// Unknown to the source of the event.
     Unknown = 3,
 }
 
@@ -106,48 +106,48 @@ impl Why {
 /// One event.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Event {
-    /// Where on the way.
+    /// Stage of the path.
     pub stage: Stage,
-    /// Why the packet is on it.
+    /// Reason of the upcall.
     pub why: Why,
     /// When, in nanoseconds of `CLOCK_MONOTONIC`.
     pub time_ns: u64,
-    /// Which upcall: the lower half of the name (ufid) of the megaflow that is made from it. 0: not known; events are
-    /// then joined by `packet`.
+    /// Id of the upcall: the lower half of the ufid of its megaflow. 0: unknown; events are then joined by
+    /// `packet`.
     pub upcall: u64,
-    /// Kernel's id of the thread that told it.
+    /// Kernel id of the reporting thread.
     pub thread: u32,
     /// Processor that it ran on.
     pub cpu: u16,
-    /// How many upcalls the handler took at this turn, for [`Stage::Received`]; else 0.
+    /// Upcalls in the handler's batch, for [`Stage::Received`]; else 0.
     pub batch: u16,
-    /// Number in the datapath of the port that the packet came by; `u32::MAX`: not known.
+    /// Datapath number of the input port; `u32::MAX`: unknown.
     pub port: u32,
     /// Length of the packet in bytes.
     pub packet_bytes: u32,
-    /// 0, or why the stage went wrong (an errno).
+    /// 0, or the error of the stage (an errno).
     pub error: u32,
-    /// First bytes of the packet, as many as were asked for.
+    /// First bytes of the packet, up to the capture limit.
     pub packet: Vec<u8>,
-    /// First bytes of its flow key (netlink attributes `OVS_KEY_ATTR_*`), as many as were asked for.
+    /// First bytes of its flow key (netlink attributes `OVS_KEY_ATTR_*`), up to the capture limit.
     pub key: Vec<u8>,
 }
 
 impl Event {
-    /// Value of `port` where it is not known.
+    /// Value of an unknown `port`.
     pub const NO_PORT: u32 = u32::MAX;
 }
 
-/// What a recording and the daemon's event socket are made of.
+/// An element of a recording or of the daemon's event socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
-    /// First of all: who tells.
+    /// First record: the source.
     Start {
         /// Process id of the switch.
         pid: u32,
         /// Program and version, as `sluiced 0.1.0`.
         program: String,
-        /// Where the events come from: `bpf` or `ring`.
+        /// Kind of the source: `bpf` or `ring`.
         source: String,
         /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` in nanoseconds.
         wall_offset_ns: u64,
@@ -159,12 +159,12 @@ pub enum Record {
         /// Interface name.
         name: String,
     },
-    /// A port is gone.
+    /// A port was removed.
     PortGone {
         /// Number in the datapath.
         number: u32,
     },
-    /// A thread that tells events.
+    /// A reporting thread.
     Thread {
         /// Kernel's id.
         thread: u32,
@@ -173,20 +173,20 @@ pub enum Record {
     },
     /// An event.
     Event(Event),
-    /// So many events of a stage were lost since the last such record, because a buffer was full.
+    /// Events of a stage lost since the last such record, because a buffer was full.
     Lost {
-        /// Of which stage.
+        /// The stage.
         stage: Stage,
-        /// How many.
+        /// Number of events.
         events: u64,
     },
-    /// What the telling itself cost, up to now.
+    /// Cost of reporting so far.
     Overhead {
-        /// Events told.
+        /// Reported events.
         events: u64,
         /// Nanoseconds spent on it.
         spent_ns: u64,
     },
-    /// The end, if it was reached in good order.
+    /// An orderly end.
     End,
 }

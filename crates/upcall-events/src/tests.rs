@@ -47,7 +47,7 @@ fn encoded(records: &[Record]) -> Vec<u8> {
     out
 }
 
-/// What is read, and how it ends.
+/// The decoded records, and the end.
 fn decoded(bytes: &[u8]) -> (Vec<Record>, Result<(), CodecError>) {
     let mut decoder = Decoder::new();
     decoder.push(bytes);
@@ -209,7 +209,7 @@ proptest! {
     }
 }
 
-/// The files of the corpus are what the codec writes today; `UPDATE_CORPUS=1` writes them anew.
+/// The corpus files equal the codec's present output; `UPDATE_CORPUS=1` rewrites them.
 #[test]
 fn corpus_of_stream() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/stream");

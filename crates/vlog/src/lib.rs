@@ -1,7 +1,8 @@
-//! Logging as operators of the field know it: `TIME|SEQUENCE|MODULE|LEVEL|MESSAGE`, with a level per module and
-//! destination (console, syslog, file) that can be changed while running.
+//! Logging in the format of OVS: `TIME|SEQUENCE|MODULE|LEVEL|MESSAGE`, with a level per module and
+//! destination (console, syslog, file), adjustable at run time.
 //!
-//! Modules are the targets of the `log` macros. A module that logs too fast is held to a rate; what was left out is told.
+//! Modules are the targets of the `log` macros. A module that logs too fast is rate-limited; the number of
+//! suppressed messages is logged.
 #![forbid(unsafe_code)]
 
 mod pattern;
@@ -25,11 +26,11 @@ const CONSOLE: usize = 0;
 const SYSLOG: usize = 1;
 const FILE: usize = 2;
 
-/// Messages a second and module, and how many may come at once.
+/// Messages per second and module, and size of a burst.
 const RATE_PER_S: u64 = 20;
 const BURST: u64 = 200;
 
-/// How lines look at first, by destination.
+/// Initial patterns of lines, by destination.
 const DEFAULT_PATTERNS: [&str; 3] = [
     "%D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%m",
     "%05N|%c%T|%p|%m",
@@ -90,7 +91,7 @@ pub struct Vlog {
 
 static VLOG: OnceLock<Vlog> = OnceLock::new();
 
-/// The log, made at the first call, after which the `log` macros go to it.
+/// The log, created at the first call, which also installs it for the `log` macros.
 pub fn vlog() -> &'static Vlog {
     let vlog = VLOG.get_or_init(|| Vlog {
         inner: Mutex::new(Inner {
@@ -134,14 +135,14 @@ fn level_name(l: LevelFilter) -> &'static str {
 }
 
 impl Vlog {
-    /// The name told to syslog.
+    /// The program name in syslog.
     pub fn set_program(&self, name: &str) {
         lock(&self.inner).program = name.to_string();
         self.refresh_max();
     }
 
-    /// Changes levels: `[MODULE][:DESTINATION][:LEVEL]` in any order, separated by colons, commas or blanks; `any` stands
-    /// for all. Without a level: debug.
+    /// Sets levels: `[MODULE][:DESTINATION][:LEVEL]` in any order, separated by colons, commas or blanks;
+    /// `any` means all. Default level: debug.
     pub fn set(&self, spec: &str) -> Result<(), String> {
         let mut module = None;
         let mut destination = None;
@@ -193,10 +194,10 @@ impl Vlog {
         Ok(())
     }
 
-    /// Turns the rate limits of these modules, or of all when none is named, on or off.
+    /// Enables or disables the rate limits of these modules, or of all if none is named.
     ///
     /// # Errors
-    /// There is no such module.
+    /// Unknown module.
     pub fn set_rate_limit(&self, modules: &[String], on: bool) -> Result<(), String> {
         let known = |name: &String| {
             MODULES.into_iter().find(|m| m == name).ok_or_else(|| format!("{name}: no such module"))
@@ -235,7 +236,7 @@ impl Vlog {
         Ok(())
     }
 
-    /// Opens the log file anew, after it was moved away.
+    /// Reopens the log file, after it was moved away.
     pub fn reopen(&self) -> Result<(), String> {
         let Some(path) = lock(&self.inner).path.clone() else {
             return Err("Logging to file not configured".to_string());
@@ -250,7 +251,7 @@ impl Vlog {
         lock(&self.inner).file = None;
     }
 
-    /// How lines look, in the conversions of `vlog/set PATTERN`.
+    /// The patterns of lines, in the conversions of `vlog/set PATTERN`.
     pub fn list_patterns(&self) -> String {
         let patterns = lock(&self.inner).patterns.clone();
         let rows = [
@@ -270,7 +271,7 @@ impl Vlog {
 }
 
 impl Inner {
-    /// Whether a message of the module may go out, and how many did not since the last.
+    /// Whether to emit a message of the module, and the number suppressed since the last.
     fn admit(&mut self, module: &str, now_ms: u64) -> Option<u64> {
         if self.unlimited.contains(module) {
             return Some(0);
@@ -344,7 +345,7 @@ impl Log for Vlog {
     fn flush(&self) {}
 }
 
-/// A message on one line that no terminal obeys: control characters as JSON has them.
+/// A message on one line, safe for terminals: control characters are escaped as in JSON.
 fn escaped(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     for c in message.trim_end_matches('\n').chars() {
@@ -383,7 +384,7 @@ fn civil(days: i64) -> (i64, u32, u32, u32) {
 mod tests {
     use super::*;
 
-    /// Levels do not apply to a module that is not listed: its lines would go everywhere.
+    /// Levels do not apply to an unlisted module: its lines would go to all destinations.
     #[test]
     fn modules_of_all_crates_are_listed() {
         let mut dirs = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..")];

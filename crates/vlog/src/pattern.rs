@@ -1,7 +1,9 @@
-//! How log lines look: patterns of conversions, as `vlog/set PATTERN:destination:pattern` takes them (ovs-appctl(8)).
+//! Format of log lines: patterns of conversions, as in `vlog/set PATTERN:destination:pattern`
+//! (ovs-appctl(8)).
 //!
-//! A conversion is `%`, flags (`-` for left, `0` for zeros), a least width, a letter, and for dates a format in braces. The date
-//! formats are those of strftime(3) in their common part; `#` stands for a digit of the fraction of a second.
+//! A conversion is `%`, flags (`-` for left, `0` for zeros), a minimum width, a letter, and for dates a
+//! format in braces. The date formats are those of strftime(3) in their common part; `#` is a digit of the
+//! fraction of a second.
 
 use std::fmt::Write as _;
 
@@ -10,7 +12,7 @@ const MAX_BYTES: usize = 1024;
 /// Greatest width of one conversion.
 const MAX_WIDTH: usize = 255;
 
-/// What a line is made of.
+/// Fields of a line.
 pub(super) struct Line<'a> {
     pub(super) program: &'a str,
     pub(super) module: &'a str,
@@ -43,7 +45,7 @@ impl Pattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The syntax error.
     pub(super) fn parse(text: &str) -> Result<Pattern, String> {
         if text.len() > MAX_BYTES {
             return Err(format!("a log pattern of {} bytes; {MAX_BYTES} are the most", text.len()));
@@ -92,7 +94,7 @@ impl Pattern {
         Ok(Pattern { text: text.to_string(), parts })
     }
 
-    /// As it was given.
+    /// The original text.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -126,7 +128,7 @@ fn convert(letter: char, format: &str, line: &Line<'_>) -> String {
         'A' => line.program.to_string(),
         'B' => syslog_priority(line.level).to_string(),
         'c' => line.module.to_string(),
-        // The daemon knows no other zone than UTC.
+        // The only time zone of the daemon is UTC.
         'd' | 'D' if format.is_empty() => date("%Y-%m-%d %H:%M:%S", line.wall_ms),
         'd' | 'D' => date(format, line.wall_ms),
         'E' => host(),
@@ -158,7 +160,7 @@ fn host() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string()
 }
 
-/// A date in UTC, as strftime(3) has it, with `#` for digits of the fraction of a second.
+/// A date in UTC, in the format of strftime(3), with `#` for digits of the fraction of a second.
 pub fn date(format: &str, wall_ms: u64) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

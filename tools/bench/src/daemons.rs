@@ -1,26 +1,27 @@
-//! The daemons that are compared, each in a namespace and with a run directory of its own. They are named by their paths, as
+//! The compared daemons, each in a namespace and with its own run directory. They are named by path, as
 //! packages share the name `ovs-vswitchd` among several programs.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use testkit::{Daemon, DaemonSpec, Netns};
 
-/// The stock daemon, and the same one built with DPDK, where Debian's packages put them.
+/// Paths of the stock daemon, and the same one built with DPDK, in Debian's packages.
 const STOCK: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
 pub(crate) const STOCK_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 
-/// The stock daemon without DPDK: at its own path, or wherever it is on a machine of another kind.
+/// The stock daemon without DPDK: at its Debian path, or in the PATH elsewhere.
 pub(crate) fn stock() -> &'static str {
     if Path::new(STOCK).is_file() { STOCK } else { "ovs-vswitchd" }
 }
 
-/// Whether the daemon with DPDK is there.
+/// Whether the daemon with DPDK is installed.
 pub(crate) fn stock_dpdk() -> Result<()> {
     ensure!(Path::new(STOCK_DPDK).is_file(), "{STOCK_DPDK} is not installed (scripts/setup.sh bench)");
     Ok(())
 }
 
-/// A daemon's specification, bound to a processor by taskset(1), which becomes the daemon; `None` leaves it unbound.
+/// A daemon's specification, bound to a processor by taskset(1), which becomes the daemon; `None` leaves it
+/// unbound.
 fn on_cpu(program: &Path, netns: &Netns, cpu: Option<usize>) -> Result<DaemonSpec> {
     let Some(cpu) = cpu else { return Ok(DaemonSpec::new(program)?.netns(netns)) };
     let spec = DaemonSpec::new("taskset")?.netns(netns);
@@ -37,8 +38,8 @@ pub(crate) fn start_sluice(
     on_cpu(sluiced, netns, cpu)?.args(["--disable-system", "-vconsole:off", "--log-file"]).args(args).start()
 }
 
-/// Starts a stock daemon with more arguments and its database server, with settings of the `Open_vSwitch` row; the daemon comes
-/// first in the answer.
+/// Starts a stock daemon with extra arguments and its database server, with settings of the `Open_vSwitch`
+/// row; the daemon is first in the result.
 pub(crate) fn start_stock(
     netns: &Netns,
     program: &str,
@@ -62,14 +63,14 @@ pub(crate) fn cpu_ns(pid: u32) -> Result<u64> {
     Ok(tasks.flatten().filter_map(of).sum())
 }
 
-/// The daemon to measure: given, in `SLUICE_BIN_DIR`, or beside this program.
+/// The daemon to measure: the given one, in `SLUICE_BIN_DIR`, or beside this program.
 pub(crate) fn find_sluiced(given: Option<PathBuf>) -> Result<PathBuf> {
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join("sluiced"));
     let from_env = || std::env::var_os("SLUICE_BIN_DIR").map(|dir| PathBuf::from(dir).join("sluiced"));
     absolute(&given.or_else(from_env).or_else(beside).context("this program does not know its own path")?)
 }
 
-/// The whole path of a program that must be there: daemons start elsewhere.
+/// The absolute path of an existing program: daemons start in another directory.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     if !path.is_file() {
         bail!(
@@ -80,7 +81,7 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     Ok(std::path::absolute(path)?)
 }
 
-/// Says that something is left out, and why; of an error's many lines, the first that says it.
+/// Reports an omission with its reason; of an error with many lines, the first relevant one.
 pub(crate) fn skip(what: &str, why: &anyhow::Error) {
     let text = format!("{why:#}");
     let told = text.lines().find(|l| l.contains("error:")).or_else(|| text.lines().next());

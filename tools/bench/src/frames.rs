@@ -1,14 +1,14 @@
-//! The frames of the generator: 64 bytes (as on a veth, without a frame check sequence) of Ethernet, IPv4 and UDP, of a flow
-//! given by the sequence number, with the run's id, the number and the time of sending in the payload.
+//! Generator frames: 64 bytes (as on a veth, without a frame check sequence) of Ethernet, IPv4 and UDP, of a
+//! flow given by the sequence number, with the run's id, the number and the transmit time in the payload.
 //!
-//! Every byte but those of the time follows from run and number, so the sink compares whole frames.
+//! Run and number determine every byte except the time, so the sink compares whole frames.
 
 use packet::checksum::checksum;
 
 /// Bytes of a frame.
 pub(crate) const FRAME_BYTES: usize = 64;
 
-/// Ethernet address of the generator. Not that of its device: the host's own stack there stays out of it.
+/// Ethernet address of the generator, not of its device: the host's own stack ignores these frames.
 pub(crate) const GENERATOR_MAC: [u8; 6] = [0x02, 0xbe, 0, 0, 0, 1];
 /// Ethernet address of the sink, likewise.
 pub(crate) const SINK_MAC: [u8; 6] = [0x02, 0xbe, 0, 0, 0, 2];
@@ -23,33 +23,33 @@ const TAIL: [u8; 2] = [0x51, 0x0c];
 /// Flows differ in their source port and in the last two bytes of their source address.
 const PORTS: u64 = 1000;
 
-/// What a frame says of itself.
+/// Contents of a frame's stamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stamp {
     /// Number within the run, from 0.
     pub(crate) sequence: u64,
-    /// When it was sent, in ns since the run began.
+    /// Transmit time, in ns since the start of the run.
     pub(crate) sent_ns: u64,
 }
 
-/// Makes and reads the frames of one run.
+/// Builds and parses the frames of one run.
 pub(crate) struct Frames {
     run: u32,
     flows: u64,
     template: [u8; FRAME_BYTES],
 }
 
-/// Why a frame is not counted.
+/// Reason for not counting a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// Not of this run: an earlier one's, or the chatter of a host.
+    /// Not of this run: from an earlier one, or sent by a host.
     Foreign,
     /// Of this run, but not as it was sent.
     Damaged,
 }
 
 impl Frames {
-    /// Frames of run `run` in `flows` 5-tuples (1 to 1,000,000), taken in turn.
+    /// Frames of run `run` in `flows` 5-tuples (1 to 1,000,000), in rotation.
     pub(crate) fn new(run: u32, flows: u64) -> Frames {
         let mut template = [0; FRAME_BYTES];
         template[..6].copy_from_slice(&SINK_MAC);
@@ -105,8 +105,8 @@ impl Frames {
         if *frame == expected { Ok(stamp) } else { Err(Refused::Damaged) }
     }
 
-    /// A frame by which a switch learns where the sink is; not of any run.
-    pub(crate) fn hello() -> [u8; FRAME_BYTES] {
+    /// A frame that teaches a switch the sink's location; not part of any run.
+    pub(crate) fn announcement() -> [u8; FRAME_BYTES] {
         let mut frame = [0; FRAME_BYTES];
         frame[..6].copy_from_slice(&GENERATOR_MAC);
         frame[6..12].copy_from_slice(&SINK_MAC);

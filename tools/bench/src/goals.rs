@@ -1,29 +1,29 @@
-//! What the project wants to reach beside its peers, row by row, and whether it was reached: the table at the end of a run.
+//! The project's goals relative to its peers, by row, and their results: the table at the end of a run.
 
 use crate::report::{Row, SideSamples, Spread, number, ratio};
 use serde_json::{Value, json};
 
-/// How a row's first side is to stand.
+/// Kind of goal for a row's first side.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Bound {
-    /// At least so many times the best of these peers, where more is better.
+    /// At least this multiple of the best of these peers, if more is better.
     AtLeast(f64, &'static [&'static str]),
-    /// At most so many times the best of these peers, where less is better.
+    /// At most this multiple of the best of these peers, if less is better.
     AtMost(f64, &'static [&'static str]),
-    /// A value of its own, at most.
+    /// An absolute maximum.
     Below(f64),
 }
 
 const DPDK: &[&str] = &["ovs-dpdk", "ovs-dpdk, no cache"];
 const OVS: &[&str] = &["ovs-netdev"];
-/// However it is configured, the best counts.
+/// The best configuration counts.
 const OVS_BEST: &[&str] = &["ovs-netdev", "ovs-netdev, tso", "ovs-netdev, offloads off"];
 const OVS_AFXDP: &[&str] = &["ovs-afxdp"];
 const BRIDGE: &[&str] = &["linux-bridge"];
-/// What a hundred ports may add to a delay and still not show: two runs of the same differ as much.
-const PORTS_DO_NOT_SHOW: f64 = 1.2;
+/// Tolerated ratio of the delay with a hundred ports: the difference between two equal runs.
+const PORTS_TOLERANCE: f64 = 1.2;
 
-/// What a pipeline that recirculates three times may cost beside one that does not.
+/// Maximum cost of a pipeline with three recirculations relative to one without.
 const THREE_RECIRCULATIONS: f64 = 3.5;
 
 /// The goals, by row.
@@ -90,7 +90,7 @@ pub(crate) struct Verdict {
     pub(crate) ratio: Option<Spread>,
     /// In words; empty without a goal.
     pub(crate) goal: String,
-    /// `None`: no goal, or nobody to compare with.
+    /// `None`: no goal, or no peer.
     pub(crate) met: Option<bool>,
 }
 
@@ -122,7 +122,7 @@ fn judge(row: &Row, ours: f64, bound: Bound) -> Verdict {
     Verdict { row: row.id.clone(), unit: row.unit, ours, peer, ratio, goal, met }
 }
 
-/// All lines of a row: one a goal, or one a peer where there is none.
+/// All lines of a row: one per goal, or one per peer without goals.
 fn of_row(row: &Row) -> Vec<Verdict> {
     let Some((first, ours)) = row.sides.first().and_then(|f| Some((f, f.spread()?.median))) else {
         return Vec::new();
@@ -157,15 +157,15 @@ fn ports_show(rows: &[Row]) -> Vec<Verdict> {
             ours: many.spread()?.median,
             peer: Some(("sluice with 2 ports".into(), few.spread()?.median)),
             ratio: Some(ratio),
-            goal: format!("≤ {PORTS_DO_NOT_SHOW} × that"),
-            met: Some(ratio.median <= PORTS_DO_NOT_SHOW),
+            goal: format!("≤ {PORTS_TOLERANCE} × that"),
+            met: Some(ratio.median <= PORTS_TOLERANCE),
         })
     };
     ["p50", "p99"].iter().filter_map(line).collect()
 }
 
-/// The cycles of a pipeline that recirculates three times against those of one that does not.
-fn recirculation_shows(rows: &[Row]) -> Option<Verdict> {
+/// Compares the cycles of a pipeline with three recirculations with those of one without.
+fn recirculation_cost(rows: &[Row]) -> Option<Verdict> {
     let first = |id: &str| rows.iter().find(|r| r.id == id)?.sides.first();
     let (three, none) = (first("pipeline-3-cycles")?, first("pipeline-0-cycles")?);
     let ratio = ratio(three, none)?;
@@ -182,7 +182,7 @@ fn recirculation_shows(rows: &[Row]) -> Option<Verdict> {
 
 /// The lines of all rows.
 pub(crate) fn verdicts(rows: &[Row]) -> Vec<Verdict> {
-    rows.iter().flat_map(of_row).chain(ports_show(rows)).chain(recirculation_shows(rows)).collect()
+    rows.iter().flat_map(of_row).chain(ports_show(rows)).chain(recirculation_cost(rows)).collect()
 }
 
 impl Verdict {

@@ -1,5 +1,5 @@
-//! The guard: a second process of this program that takes down what the first leaves when it ends in whatever way
-//! (`Ctrl-C`, `kill -9`). It waits at a pipe; what is written there tells it what to restore beside namespaces, folders and
+//! The guard: a second process of this program that cleans up if the first ends in any way (`Ctrl-C`, `kill
+//! -9`). It waits on a pipe, whose data name further things to restore beside namespaces, folders and
 //! daemons.
 
 use crate::hugepages;
@@ -10,16 +10,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long the measuring process may take to be gone after its end of the pipe has closed.
+/// Maximum time for the measuring process to disappear after its end of the pipe has closed.
 const GONE_LIMIT: Duration = Duration::from_secs(20);
-/// How long it tries to remove what that process left.
+/// Maximum time for removing the leftovers of that process.
 const REMOVE_LIMIT: Duration = Duration::from_secs(120);
 
 /// The guard, seen from the process that it watches.
 pub(crate) struct Guard(Child);
 
 impl Guard {
-    /// Starts it, in a process group of its own so that `Ctrl-C` spares it.
+    /// Starts it, in its own process group so that `Ctrl-C` does not reach it.
     pub(crate) fn start() -> Result<Guard> {
         let mut command = Command::new(std::env::current_exe()?);
         let pid = std::process::id().to_string();
@@ -27,7 +27,7 @@ impl Guard {
         Ok(Guard(command.spawn().context("cannot start the guard")?))
     }
 
-    /// Tells it the number of 2 MB pages to restore; `None`: none any more.
+    /// Sends the number of 2 MB pages to restore; `None`: none any more.
     pub(crate) fn tell(&self, pages: Option<u64>) -> Result<()> {
         let mut pipe = self.0.stdin.as_ref().context("the guard has no pipe")?;
         let word = pages.map_or_else(|| "-".to_string(), |n| n.to_string());
@@ -35,12 +35,13 @@ impl Guard {
     }
 }
 
-/// What the last word on pages was.
+/// The last number of pages received.
 pub(crate) fn pages_to_restore(told: &str) -> Option<u64> {
     told.lines().filter_map(|l| l.strip_prefix("hugepages ")).next_back()?.parse().ok()
 }
 
-/// The guard's part: waits until the pipe from `pid` closes and the process is gone, then removes what is left of it.
+/// The guard's part: waits until the pipe from `pid` closes and the process is gone, then removes its
+/// leftovers.
 pub(crate) fn keep_guard(pid: u32) -> Result<()> {
     let mut told = String::new();
     let _ended_either_way = std::io::stdin().read_to_string(&mut told);

@@ -1,12 +1,12 @@
-//! 2 MB pages for DPDK, for the time of a run: reserved, and given back to the kernel when the value is dropped. The guard is
-//! told of them first, so that it gives them back if this process cannot.
+//! 2 MB pages for DPDK, for the duration of a run: reserved, and returned to the kernel when the value is
+//! dropped. The guard is informed first, to return them if this process cannot.
 
 use crate::guard::Guard;
 use anyhow::{Context, Result, bail};
 
 const FOLDER: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
-/// Pages that are reserved beyond those that were there.
+/// Pages reserved beyond the existing ones.
 pub(crate) struct Hugepages<'a> {
     former: u64,
     guard: &'a Guard,
@@ -28,7 +28,7 @@ impl Hugepages<'_> {
     /// Sees to it that `pages` are free.
     ///
     /// # Errors
-    /// When the kernel has not as much memory in one piece; nothing is changed then.
+    /// If the kernel lacks contiguous memory; nothing is changed then.
     pub(crate) fn reserve(pages: u64, guard: &Guard) -> Result<Hugepages<'_>> {
         let (former, free) = (read("nr_hugepages")?, read("free_hugepages")?);
         guard.tell(Some(former))?;

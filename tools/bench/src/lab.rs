@@ -1,9 +1,9 @@
-//! Daemons without a network: capture files are played into a port that sends into nothing, so what is measured is the
-//! datapath alone, by its own counters.
+//! Daemons without a network: capture files are replayed into a port that drops, so that the datapath alone
+//! is measured, by its own counters.
 //!
-//! All labs stand at the same time. A file that is played for ever keeps its thread busy, so whoever is not being measured is
-//! stopped as a process (SIGSTOP): it costs nothing then, keeps its flows and caches, and goes on at once. Flows do not
-//! grow old meanwhile (`max-idle`).
+//! All labs exist at the same time. An endless replay keeps its thread busy, so the others are stopped as
+//! processes (SIGSTOP): this costs nothing, keeps flows and caches, and resumes at once. Flows do not age
+//! meanwhile (`max-idle`).
 
 use crate::daemons::{self, STOCK_DPDK};
 use crate::pmdstats::{PmdStats, PortSent, datapath_drops, lost_lookups, port_drops, sent_by_port};
@@ -19,18 +19,18 @@ use std::time::{Duration, Instant};
 use testkit::{Daemon, Netns, Signal, wait_for};
 
 const BRIDGE: &str = "br0";
-/// Until a work's packets are seen, and its megaflows are all there.
+/// Maximum time until packets flow and all megaflows exist.
 const FLOWING_LIMIT: Duration = Duration::from_secs(30);
 const IDLE_MS: u64 = 3_600_000;
-/// Memory of DPDK, in MB: room for a capture of 100,000 frames in packet buffers.
+/// Memory of DPDK, in MB: space for a capture of 100,000 frames in packet buffers.
 const DPDK_MEMORY_MB: u32 = 1024;
-/// Pages of 2 MB that this takes.
+/// Number of 2 MB pages for that.
 pub(crate) const DPDK_PAGES: u64 = 768;
 
 /// Bytes of each frame.
 const FRAME_BYTES: u64 = crate::frames::FRAME_BYTES as u64;
 
-/// Whose ports they are: the two name types and options differently.
+/// Kind of daemon: the two name types and options differently.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Sluice,
@@ -42,26 +42,26 @@ pub(crate) struct Lab {
     /// Of the side, in results.
     pub(crate) name: String,
     kind: Kind,
-    // The daemons end before their namespace goes.
+    // Dropped before their namespace.
     daemons: Vec<Daemon>,
     _netns: Netns,
-    /// Sources of the work that is installed.
+    /// Source ports of the installed work.
     sources: Vec<u32>,
-    /// Devices of DPDK are numbered; no number comes twice.
+    /// DPDK devices are numbered; numbers are never reused.
     devices: u32,
-    /// What had been dropped when the work was installed.
+    /// Drops before the work was installed.
     drops_before: u64,
     /// Resident memory before the first work.
     memory_at_first: Option<u64>,
 }
 
-/// What was counted in some time.
+/// Counts over an interval.
 pub(crate) struct Interval {
     pub(crate) stats: PmdStats,
     pub(crate) seconds: f64,
 }
 
-/// What a lab had counted at a moment.
+/// Counters of a lab at a moment.
 #[derive(Clone, Copy)]
 pub(crate) struct Now {
     pub(crate) at: Instant,
@@ -93,8 +93,8 @@ impl Lab {
         Lab::with(name, Kind::Sluice, vec![daemon], netns)
     }
 
-    /// Starts the stock daemon with DPDK, its forwarding thread on processor `cpu` and the rest on `other`, with more
-    /// arguments. Its memory belongs to it alone and leaves no file.
+    /// Starts the stock daemon with DPDK, its forwarding thread on processor `cpu` and the rest on `other`,
+    /// with extra arguments. Its memory is private and leaves no file.
     pub(crate) fn dpdk(name: &str, args: &[&str], cpu: usize, other: usize) -> Result<Lab> {
         let netns = Netns::new("lab")?;
         let settings = [
@@ -134,7 +134,7 @@ impl Lab {
         self.daemon()?.ovs("ovs-vsctl", args).map(drop)
     }
 
-    /// Its control socket: there is no pid file, which would be there before the daemon is ready.
+    /// Its control socket: a pid file would exist before the daemon is ready.
     fn control_socket(&self) -> Result<PathBuf> {
         let daemon = self.daemon()?;
         let program = match self.kind {
@@ -159,7 +159,7 @@ impl Lab {
         self.daemons.iter_mut().try_for_each(|d| d.signal(Signal::STOP))
     }
 
-    /// Lets it run while `work` is done, and no longer.
+    /// Resumes the daemon only while `work` runs.
     pub(crate) fn awake<T>(&mut self, work: impl FnOnce(&mut Lab) -> Result<T>) -> Result<T> {
         self.wake()?;
         let done = work(self);
@@ -167,7 +167,7 @@ impl Lab {
         done
     }
 
-    /// Cache between packets and megaflows as the daemon has it by itself, or off.
+    /// Sets the cache between packets and megaflows to the daemon's default, or off.
     pub(crate) fn set_cache(&self, on: bool) -> Result<()> {
         if on {
             return self.vsctl(&["remove", "Open_vSwitch", ".", "other_config", "emc-insert-inv-prob"]);
@@ -175,7 +175,7 @@ impl Lab {
         self.vsctl(&["set", "Open_vSwitch", ".", "other_config:emc-insert-inv-prob=0"])
     }
 
-    /// Replaces what it forwards, and waits until all the megaflows of it are there.
+    /// Replaces its work, and waits until all megaflows exist.
     pub(crate) fn install(&mut self, work: &Work) -> Result<()> {
         self.begin(work)?;
         let (mut last, mut seen) = (None, 0);
@@ -191,7 +191,7 @@ impl Lab {
         })
     }
 
-    /// Replaces what it forwards; what it had counted before the first packet could come.
+    /// Replaces its work; returns the counters before the first packet.
     pub(crate) fn begin(&mut self, work: &Work) -> Result<Now> {
         self.remove_sources()?;
         self.vsctl(&["--if-exists", "del-port", BRIDGE, "out"])?;
@@ -201,7 +201,7 @@ impl Lab {
         daemon.tool("ovs-ofctl").args(["add-flows", BRIDGE, "-"]).input(rules).run()?;
         self.appctl(&["dpif-netdev/pmd-stats-clear"])?;
         self.drops_before = self.drops()?;
-        // Whoever sends comes last: no packet arrives before its way is there.
+        // The source comes last: no packet arrives before its output exists.
         self.add_port("out", OUT, None)?;
         let memory = resident_bytes(self.daemon()?.pid())?;
         self.memory_at_first.get_or_insert(memory);
@@ -214,7 +214,7 @@ impl Lab {
         Ok(before)
     }
 
-    /// What it has counted by now, asked without a program in between.
+    /// Its present counters, read without a separate program.
     pub(crate) fn now(&self) -> Result<Now> {
         let stats = PmdStats::parse(&self.ask("dpif-netdev/pmd-stats-show")?)?;
         let at = Instant::now();
@@ -224,13 +224,13 @@ impl Lab {
         Ok(Now { at, stats, megaflows })
     }
 
-    /// Bytes of memory that it has taken since the first work began.
+    /// Bytes of memory allocated since the first work began.
     pub(crate) fn memory_taken(&self) -> Result<u64> {
         let now = resident_bytes(self.daemon()?.pid())?;
         Ok(now.saturating_sub(self.memory_at_first.unwrap_or(now)))
     }
 
-    /// The answer to a command of the control socket (JSON-RPC 1.0).
+    /// The reply to a command of the control socket (JSON-RPC 1.0).
     fn ask(&self, command: &str) -> Result<String> {
         let path = self.control_socket()?;
         let mut socket = UnixStream::connect(&path).with_context(|| path.display().to_string())?;
@@ -289,7 +289,7 @@ impl Lab {
     }
 
     fn stats(&self) -> Result<PmdStats> {
-        // A forwarding thread of Sluice adds its cycles up once a second, and when it is asked for its load.
+        // A forwarding thread of Sluice sums up its cycles once a second, and on a request for its load.
         self.appctl(&["dpif-netdev/pmd-rxq-show"])?;
         PmdStats::parse(&self.appctl(&["dpif-netdev/pmd-stats-show"])?)
     }
@@ -302,7 +302,7 @@ impl Lab {
         Ok(Interval { stats: after.since(&before), seconds })
     }
 
-    /// The same with counters that begin at zero, so that averages are those of the interval to the last digit.
+    /// The same with counters reset to zero, so that averages are exact for the interval.
     pub(crate) fn count_anew(&self, time: Duration) -> Result<Interval> {
         self.appctl(&["dpif-netdev/pmd-stats-clear"])?;
         let start = Instant::now();
@@ -310,8 +310,8 @@ impl Lab {
         Ok(Interval { stats: self.stats()?, seconds: start.elapsed().as_secs_f64() })
     }
 
-    /// Ends the stream, and compares what its threads received since the work was installed with what the port into nothing
-    /// sent: what is wrong, in words, if anything is.
+    /// Ends the stream, and compares the packets received by its threads since the work was installed with
+    /// those sent by the `null` port: returns the fault, if any.
     pub(crate) fn settle(&mut self) -> Result<Option<String>> {
         let by_ports = self.drops_of_ports()?;
         self.remove_sources()?;
@@ -320,20 +320,20 @@ impl Lab {
         let sent = sent_by_port(&ports, OUT).context("dump-ports shows no port into nothing")?;
         let dropped = by_ports + self.drops()?.saturating_sub(self.drops_before);
         let counts_bytes = self.kind == Kind::Sluice;
-        Ok(complaint(stats.received, sent, dropped, counts_bytes))
+        Ok(fault(stats.received, sent, dropped, counts_bytes))
     }
 
-    /// Packets that the datapath dropped so far for a reason that counts nowhere but here.
+    /// Packets dropped so far by the datapath for reasons counted only here.
     fn drops(&self) -> Result<u64> {
         let by_reason = datapath_drops(&self.appctl(&["coverage/show"])?);
         match self.kind {
-            // Its ports name the others, by reason.
+            // Its ports count the others, by reason.
             Kind::Sluice => Ok(by_reason),
             Kind::Dpdk => Ok(by_reason + lost_lookups(&self.appctl(&["dpctl/show"])?)),
         }
     }
 
-    /// What the ports that are there say was dropped of theirs.
+    /// Drops counted by the existing ports.
     fn drops_of_ports(&self) -> Result<u64> {
         match self.kind {
             Kind::Sluice => port_drops(&self.appctl(&["sluice/status"])?),
@@ -345,8 +345,8 @@ impl Lab {
     }
 }
 
-/// What is wrong with a stream's accounts. (DPDK's port into nothing counts no bytes.)
-pub(crate) fn complaint(received: u64, sent: PortSent, dropped: u64, counts_bytes: bool) -> Option<String> {
+/// The fault in a stream's counts. (DPDK's null port counts no bytes.)
+pub(crate) fn fault(received: u64, sent: PortSent, dropped: u64, counts_bytes: bool) -> Option<String> {
     let mut out = String::new();
     if received == 0 {
         out += "nothing was received; ";
@@ -370,7 +370,7 @@ fn max_idle() -> String {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // A stopped process does not hear SIGTERM.
+        // A stopped process does not handle SIGTERM.
         if let Err(e) = self.wake() {
             eprintln!("bench: {}: {e:#}", self.name);
         }

@@ -1,23 +1,23 @@
-//! Accounts of what arrived: each frame once, unchanged, in order within its flow.
+//! Counts of received frames: each frame once, unchanged, in order within its flow.
 
 use crate::frames::{Frames, Refused, Stamp};
 
-/// Most sequence numbers that are told apart (a bit each); beyond, a frame counts as damaged.
+/// Maximum number of tracked sequence numbers (a bit each); beyond, a frame counts as damaged.
 const SEQUENCES_MAX: u64 = 1 << 32;
 
-/// What arrived of one run.
+/// Received frames of one run.
 pub(crate) struct Ledger {
     seen: Vec<u64>,
     last_of_flow: Vec<u64>,
     /// Frames counted once.
     pub(crate) received: u64,
-    /// Frames that came again.
+    /// Repeated frames.
     pub(crate) duplicates: u64,
-    /// Frames of the run whose bytes are not those sent.
+    /// Frames of the run with altered bytes.
     pub(crate) damaged: u64,
-    /// Frames behind a later one of their flow.
+    /// Frames after a later one of their flow.
     pub(crate) reordered: u64,
-    /// Frames of nobody's run.
+    /// Frames of no run.
     pub(crate) foreign: u64,
 }
 
@@ -35,7 +35,7 @@ impl Ledger {
         }
     }
 
-    /// Counts a frame; its stamp if it is a good one that had not come before.
+    /// Counts a frame; returns its stamp if it is valid and new.
     pub(crate) fn enter(&mut self, frames: &Frames, bytes: &[u8]) -> Option<Stamp> {
         let stamp = match frames.read(bytes) {
             Ok(stamp) if stamp.sequence < SEQUENCES_MAX => stamp,
@@ -67,8 +67,8 @@ impl Ledger {
         Some(stamp)
     }
 
-    /// What is wrong, in words, if anything is. Frames that never came are not: those are losses, explained elsewhere.
-    pub(crate) fn complaint(&self) -> Option<String> {
+    /// The fault, if any. Missing frames are none: those are losses, explained elsewhere.
+    pub(crate) fn fault(&self) -> Option<String> {
         let counts =
             [("duplicates", self.duplicates), ("damaged", self.damaged), ("out of order", self.reordered)];
         let bad: Vec<String> =

@@ -1,12 +1,12 @@
-//! `bench`: Sluice beside other switches on this machine, by paired measurements: all sides stand at the same time and are
-//! asked in turn, round by round; medians, spreads and ratios are printed and written down.
+//! `bench`: Sluice beside other switches on this machine, by paired measurements: all sides exist at the same
+//! time and are measured in turn, round by round. Prints and saves medians, spreads and ratios.
 //!
-//! What is timed is checked: between hosts, every frame is compared byte for byte on arrival, counted once, and what did not
-//! arrive is explained by the counters on its way; without a network, the counters of both ends of the datapath are
-//! compared. A failed check fails the program.
+//! Every measurement is verified: between hosts, every frame is compared byte by byte on arrival and counted
+//! once, and the counters on its path explain missing ones; without a network, the counters of both ends of
+//! the datapath are compared. A failed check makes the program fail.
 //!
-//! Everything stands in namespaces of its own. A guard, a second process of this program, takes them down if this
-//! one is ended in whatever way (`Ctrl-C`, `kill -9`), and gives reserved memory back.
+//! Everything is in separate namespaces. A guard, a second process of this program, removes them if this one
+//! ends in any way (`Ctrl-C`, `kill -9`), and returns reserved memory.
 #![forbid(unsafe_code)]
 
 mod daemons;
@@ -42,10 +42,10 @@ use std::time::Duration;
 #[derive(Parser, Debug)]
 #[command(name = "bench")]
 struct Options {
-    /// As short as can be: shows that everything works, measures nothing
+    /// As short as possible: verifies that everything works, measures nothing
     #[arg(long)]
     quick: bool,
-    /// Rounds in which all sides are asked
+    /// Number of rounds
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Seconds of each measurement
@@ -75,7 +75,7 @@ struct Options {
     /// Another build of the daemon, as one more side: for before and after in one run
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
-    /// Take down what process PID leaves when it ends
+    /// Clean up after process PID when it ends
     #[arg(long, value_name = "PID", hide = true)]
     guard: Option<u32>,
 }
@@ -99,8 +99,8 @@ impl Options {
     }
 }
 
-/// Who ran where, for the reader and the record.
-fn circumstances(options: &Options, cpus: (usize, usize)) -> serde_json::Value {
+/// Placement of processes, for the reader and the record.
+fn placement(options: &Options, cpus: (usize, usize)) -> serde_json::Value {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
     let cpu_info = read("/proc/cpuinfo");
     let model = cpu_info.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
@@ -165,7 +165,7 @@ fn run(options: &Options, guard: &Guard) -> Result<()> {
         }
         [] => bail!("no processor is allowed to this process"),
     };
-    let about = circumstances(options, (generator, switch));
+    let about = placement(options, (generator, switch));
     println!(
         "kernel {}, {}; generator and sink (and with them the kernel's part of their frames) on processor {generator}, \
          daemons on {switch} (without a network: only their forwarding threads), iperf3 anywhere; load {}; {} round(s) of {} s, \
@@ -181,7 +181,7 @@ fn run(options: &Options, guard: &Guard) -> Result<()> {
     println!("{}", goals::head());
     verdicts.iter().for_each(|v| println!("{}", v.text()));
     write_results(options, &about, &rows, &verdicts)?;
-    failures.extend(rows.iter().flat_map(Row::complaints));
+    failures.extend(rows.iter().flat_map(Row::faults));
     if !failures.is_empty() {
         bail!("failed:\n  {}", failures.join("\n  "));
     }

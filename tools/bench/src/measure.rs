@@ -1,4 +1,4 @@
-//! The order of a run: which sides are built for which rows, and how far it is.
+//! The order of a run: sides built for each row, and progress.
 
 use crate::Options;
 use crate::daemons::{absolute, find_sluiced, skip, stock_dpdk};
@@ -15,20 +15,20 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use testkit::TempDir;
 
-/// What `--only` chooses among.
+/// Values of `--only`.
 pub(crate) const THEMES: [&str; 13] = [
     "pcap", "setup", "pipeline", "rules", "first", "lookups", "udp", "afxdp", "delay", "tcp", "udp1400",
     "idle", "ablation",
 ];
-/// What `--peers` chooses among.
+/// Values of `--peers`.
 pub(crate) const PEERS: [&str; 3] = ["dpdk", "ovs", "bridge"];
-/// Ports of the switches that have many.
+/// Ports of the switches with many.
 const MANY_PORTS: usize = 100;
 
-/// Who runs where.
+/// Placement on processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cpus {
-    /// Generator and sink; of daemons without a network, whatever does not forward.
+    /// Generator and sink; for daemons without a network, all threads that do not forward.
     pub(crate) generator: usize,
     /// Daemons, their forwarding threads at least.
     pub(crate) switch: usize,
@@ -47,7 +47,7 @@ struct Session<'a> {
     progress: Progress,
 }
 
-/// How far a run is: parts, each with the number of measurements that it takes about.
+/// Progress of a run: parts, each with its approximate number of measurements.
 struct Progress {
     start: Instant,
     parts: Vec<(&'static str, u32)>,
@@ -73,11 +73,11 @@ impl Progress {
         Progress { start: Instant::now(), parts, next: 0 }
     }
 
-    /// Says that the next part begins.
+    /// Announces the next part.
     fn part(&mut self, effort: Effort) {
         let Some((title, _)) = self.parts.get(self.next) else { return };
         let measurements: u32 = self.parts[self.next..].iter().map(|p| p.1).sum();
-        // Setting up and asking takes about as long as warming up.
+        // Set-up and queries take about as long as warm-up.
         let each_s = effort.time.as_secs_f64() + 2.0 * effort.warm_up.as_secs_f64() + 0.3;
         let left_s = f64::from(measurements) * effort.rounds as f64 * each_s;
         self.next += 1;
@@ -90,10 +90,10 @@ impl Progress {
     }
 }
 
-/// Measures what is asked for; prints each row as it is done. The rows, and what kept others from being measured.
+/// Measures the selected rows; prints each when done. Returns the rows, and the reasons for missing ones.
 ///
 /// # Errors
-/// When nothing can be measured.
+/// If nothing can be measured.
 pub(crate) fn all(options: &Options, guard: &Guard, cpus: Cpus) -> Result<(Vec<Row>, Vec<String>)> {
     if !testkit::programs_or_skip("bench", &["taskset", "ovs-vsctl", "ovs-ofctl", "ovs-appctl"]) {
         bail!("without those nothing can be measured: scripts/setup.sh bench installs them");
@@ -109,7 +109,7 @@ pub(crate) fn all(options: &Options, guard: &Guard, cpus: Cpus) -> Result<(Vec<R
         rows: Vec::new(),
         progress: Progress::new(options),
     };
-    // What fails in one part costs neither the results of the others nor the others themselves.
+    // A failure in one part affects neither the results nor the runs of the others.
     let parts = [
         Session::datapath_alone,
         Session::pipeline,
@@ -125,7 +125,7 @@ pub(crate) fn all(options: &Options, guard: &Guard, cpus: Cpus) -> Result<(Vec<R
     Ok((session.rows, failures))
 }
 
-/// Does `work` on a thread of its own, bound to a processor: programs that this one starts elsewhere are not.
+/// Runs `work` on a new thread bound to a processor: programs started elsewhere are not bound.
 fn pinned<T: Send>(cpu: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let bound = || {
         sys::thread::pin_thread(cpu)?;
@@ -165,7 +165,7 @@ impl<'a> Session<'a> {
         if let Some(before) = &self.before {
             labs.push(Lab::sluice("sluice-before", before, &[], cpu)?);
         }
-        // Given back after the daemons have ended: declared first.
+        // Returned after the daemons have ended: declared first.
         let _pages;
         let mut labs = labs;
         _pages = self.add_dpdk(&mut labs, &[]);
@@ -184,7 +184,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Adds the stock daemon with DPDK, if it can be had, and what its memory is: given back when that is dropped.
+    /// Adds the stock daemon with DPDK, if available, and its memory, which is returned on drop.
     fn add_dpdk(&self, labs: &mut Vec<Lab>, args: &[&str]) -> Option<Hugepages<'a>> {
         if !self.options.peer("dpdk") {
             return None;
@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Daemons of their own: the action that recirculates is known in dummy mode only.
+    /// Separate daemons: the recirculating action is available only in dummy mode.
     fn pipeline(&mut self) -> Result<()> {
         if !self.options.wants("pipeline") {
             return Ok(());
@@ -211,7 +211,7 @@ impl<'a> Session<'a> {
         self.progress.part(self.effort);
         let folder = TempDir::new("pipeline")?;
         let (cpu, dummy) = (self.cpus.switch, "--enable-dummy");
-        // Given back after the daemons have ended: declared first.
+        // Returned after the daemons have ended: declared first.
         let _pages;
         let mut labs = vec![Lab::sluice("sluice", &self.sluiced, &[dummy.into()], cpu)?];
         if let Some(before) = &self.before {
@@ -270,7 +270,7 @@ impl<'a> Session<'a> {
         Build { sluiced, cpu: self.cpus.switch, ports }
     }
 
-    /// The sides that can be had; who is missing is said.
+    /// The available sides; reports missing ones.
     fn instances(&self, sides: &[Side], ports: usize) -> Result<Vec<Instance>> {
         let mut instances = Vec::new();
         for side in sides {

@@ -1,16 +1,16 @@
-//! Pictures of the results, as SVG: all rows as bars, and the rate over the size of a batch.
+//! Plots of the results, as SVG: all rows as bars, and the rate over the size of a batch.
 
 use crate::report::{Row, number};
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 20.0;
-/// Where bars begin, and their longest.
+/// Start and maximum length of bars.
 const BARS_AT: f64 = 260.0;
 const BAR_LONGEST: f64 = 720.0;
 const BAR_HEIGHT: f64 = 18.0;
 const LINE: f64 = 24.0;
-/// Colours that eyes of all kinds tell apart (Okabe and Ito); the first is the row's first side.
+/// Colours suitable for colour blindness (Okabe and Ito); the first is the row's first side.
 const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#999999"];
 
 fn escaped(text: &str) -> String {
@@ -36,8 +36,8 @@ fn page(height: f64, body: &str) -> String {
     )
 }
 
-/// A bar for each side of each row: its length is the median, the thin line reaches from the least to the most. Each row has a
-/// scale of its own.
+/// A bar for each side of each row: its length is the median, the thin line reaches from the least to the
+/// most. Each row has its own scale.
 pub(crate) fn bars(rows: &[Row]) -> String {
     let mut out = String::new();
     let mut y = MARGIN;
@@ -79,7 +79,7 @@ fn batch_size(side: &str) -> Option<u32> {
     side.rsplit_once("batch ")?.1.parse().ok()
 }
 
-/// The rate over the size of a batch; `None` of a row that has not two sizes.
+/// The rate over the size of a batch; `None` for a row with less than two sizes.
 pub(crate) fn over_batches(row: &Row) -> Option<String> {
     const HEIGHT: f64 = 420.0;
     let (left, right, top, bottom) = (80.0, WIDTH - 40.0, 60.0, HEIGHT - 60.0);

@@ -1,23 +1,23 @@
-//! What forwarding threads count of themselves, read from `dpif-netdev/pmd-stats-show`: the same words from Sluice and from
-//! the stock daemon.
+//! Counters of forwarding threads, parsed from `dpif-netdev/pmd-stats-show`: the same text from Sluice and
+//! from the stock daemon.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// Counters of all forwarding threads together; not those of the main thread.
+/// Totals of all forwarding threads, without the main thread.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct PmdStats {
     /// Packets from ports.
     pub(crate) received: u64,
-    /// Packets whose megaflow a cache named, or that needed no lookup at all.
+    /// Packets whose megaflow was found by a cache, or without any lookup.
     pub(crate) cache_hits: u64,
-    /// Packets whose megaflow the subtables gave.
+    /// Packets whose megaflow was found in the subtables.
     pub(crate) megaflow_hits: u64,
-    /// Subtables looked into for those: as exact as the printed average, two digits.
+    /// Subtables visited for those: with the precision of the printed average, two digits.
     pub(crate) subtable_lookups: f64,
     /// Packets that the slow path took.
     pub(crate) upcalls: u64,
-    /// Packets that it did not take.
+    /// Failed upcalls.
     pub(crate) upcalls_failed: u64,
     /// Cycles that packets cost.
     pub(crate) busy_cycles: u64,
@@ -27,7 +27,7 @@ impl PmdStats {
     /// Reads the command's answer.
     ///
     /// # Errors
-    /// When it holds no forwarding thread, or none that counts packets.
+    /// If there is no forwarding thread, or none with packet counts.
     pub(crate) fn parse(text: &str) -> Result<PmdStats> {
         let mut all = PmdStats::default();
         let (mut threads, mut in_thread, mut average_hits) = (0, false, 0);
@@ -37,7 +37,7 @@ impl PmdStats {
                 continue;
             }
             let Some((name, value)) = line.trim().split_once(": ").filter(|_| in_thread) else { continue };
-            // Shares and quotients stand behind the number.
+            // Shares and quotients follow the number.
             let value = value.split(' ').next().unwrap_or_default();
             let count = value.parse::<u64>().unwrap_or(0);
             match name {
@@ -63,7 +63,7 @@ impl PmdStats {
         Ok(all)
     }
 
-    /// What was counted since `before`.
+    /// Difference to `before`.
     pub(crate) fn since(&self, before: &PmdStats) -> PmdStats {
         PmdStats {
             received: self.received.saturating_sub(before.received),
@@ -76,18 +76,18 @@ impl PmdStats {
         }
     }
 
-    /// Subtables a megaflow hit; `None` without such hits.
+    /// Subtables per megaflow hit; `None` without such hits.
     pub(crate) fn lookups_per_hit(&self) -> Option<f64> {
         (self.megaflow_hits > 0).then(|| self.subtable_lookups / self.megaflow_hits as f64)
     }
 
-    /// Cycles a packet; `None` where they are not counted.
+    /// Cycles per packet; `None` if not counted.
     pub(crate) fn cycles_per_packet(&self) -> Option<f64> {
         (self.received > 0 && self.busy_cycles > 0).then(|| self.busy_cycles as f64 / self.received as f64)
     }
 }
 
-/// Packets and bytes sent by port `port` in an `ovs-ofctl dump-ports`; `?` counts as none.
+/// Packets and bytes sent by port `port` in an `ovs-ofctl dump-ports`; `?` counts as 0.
 pub(crate) fn sent_by_port(text: &str, port: u32) -> Option<PortSent> {
     let mut lines = text.lines().skip_while(|l| {
         let number = l.trim().strip_prefix("port").and_then(|l| l.split(':').next());
@@ -101,7 +101,7 @@ pub(crate) fn sent_by_port(text: &str, port: u32) -> Option<PortSent> {
     Some(PortSent { packets: field(tx, "pkts="), bytes: field(tx, "bytes=") })
 }
 
-/// What a port says that it sent.
+/// Transmit counters of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PortSent {
     pub(crate) packets: u64,
@@ -114,13 +114,13 @@ pub(crate) fn datapath_drops(text: &str) -> u64 {
     rows.filter_map(|l| l.split("total:").nth(1)?.trim().parse::<u64>().ok()).sum()
 }
 
-/// Packets without a megaflow that were dropped, of all datapaths of a `dpctl/show`.
+/// Packets dropped without a megaflow, of all datapaths of a `dpctl/show`.
 pub(crate) fn lost_lookups(text: &str) -> u64 {
     let values = text.lines().filter(|l| l.trim_start().starts_with("lookups:"));
     values.filter_map(|l| l.split("lost:").nth(1)?.split(' ').next()?.trim().parse::<u64>().ok()).sum()
 }
 
-/// The drops of all ports, whatever the reason, in an answer of `sluice/status`.
+/// The drops of all ports, for any reason, in a reply of `sluice/status`.
 ///
 /// # Errors
 /// When it is none.

@@ -35,18 +35,18 @@ pub(crate) fn percentile(values: &mut [u64], share: f64) -> Option<u64> {
 /// One measurement of one side.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
-    /// The value, unless there is none ("no connection").
+    /// The value, if any ("no connection").
     pub(crate) value: Option<f64>,
-    /// What the generator offered, in the row's unit.
+    /// Load offered by the generator, in the row's unit.
     pub(crate) offered: Option<f64>,
-    /// Frames sent and received, where frames are counted.
+    /// Frames sent and received, if counted.
     pub(crate) frames: Option<(u64, u64)>,
-    /// Where the difference went.
+    /// Places of losses.
     pub(crate) losses: Losses,
-    /// What the switch's own port counters say of drops.
+    /// Drops by the switch's own port counters.
     pub(crate) own_drops: Option<u64>,
-    /// What is wrong with the result.
-    pub(crate) complaint: Option<String>,
+    /// The fault of the result.
+    pub(crate) fault: Option<String>,
     /// A word for the reader.
     pub(crate) note: Option<String>,
 }
@@ -58,7 +58,7 @@ pub(crate) struct SideSamples {
     pub(crate) samples: Vec<Sample>,
 }
 
-/// A row: one question, asked of several sides in turn.
+/// A row: one measurement of several sides in turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) id: String,
@@ -73,7 +73,7 @@ impl SideSamples {
         self.samples.iter().filter_map(|s| s.value).collect()
     }
 
-    /// Of its values; `None` if it has none.
+    /// Spread of its values; `None` if it has none.
     pub(crate) fn spread(&self) -> Option<Spread> {
         Spread::of(&self.values())
     }
@@ -106,17 +106,17 @@ pub(crate) fn ratio(a: &SideSamples, b: &SideSamples) -> Option<Spread> {
     Spread::of(&ratios)
 }
 
-/// A value with as many digits as say something.
+/// A value with its significant digits.
 pub(crate) fn number(v: f64) -> String {
     let digits = if v.abs() < 10.0 { 3 } else { 1 };
     format!("{v:.digits$}")
 }
 
 impl Row {
-    /// What is wrong with any of its results.
-    pub(crate) fn complaints(&self) -> Vec<String> {
+    /// The faults of its results.
+    pub(crate) fn faults(&self) -> Vec<String> {
         let of = |s: &SideSamples| -> Vec<String> {
-            let all = s.samples.iter().filter_map(|x| x.complaint.as_ref());
+            let all = s.samples.iter().filter_map(|x| x.fault.as_ref());
             all.map(|c| format!("{}, {}: {c}", self.id, s.side)).collect()
         };
         self.sides.iter().flat_map(of).collect()
@@ -170,7 +170,7 @@ impl Row {
                 "lost_in_switch": s.losses.in_switch,
                 "lost_behind": s.losses.behind,
                 "own_drops": s.own_drops,
-                "complaint": s.complaint,
+                "complaint": s.fault,
                 "note": s.note,
             })
         };
@@ -193,7 +193,7 @@ impl Row {
         })
     }
 
-    /// A line for every measurement: `row,unit,side,round,value,sent,received,lost_in_switch`.
+    /// One line per measurement: `row,unit,side,round,value,sent,received,lost_in_switch`.
     pub(crate) fn csv(&self) -> String {
         let mut out = String::new();
         for s in &self.sides {

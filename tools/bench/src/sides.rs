@@ -1,5 +1,5 @@
-//! The switches that are compared on veth pairs: each with its own namespaces, two hosts, run directory and daemons. All stand
-//! at the same time, so that measurements can take turns; who is not measured is idle.
+//! The switches compared on veth pairs: each with its own namespaces, two hosts, run directory and daemons.
+//! All exist at the same time, so that measurements can alternate; the others are idle.
 
 use crate::daemons::{self, cpu_ns};
 use anyhow::{Context, Result, bail, ensure};
@@ -26,9 +26,9 @@ pub(crate) enum Side {
     SluiceAfxdp,
     /// The stock daemon with its userspace datapath (`datapath_type=netdev`).
     Ovs,
-    /// The same, told to keep large segments.
+    /// The same with large segments kept.
     OvsTso,
-    /// The same on `afxdp` ports, where it is built with them.
+    /// The same on `afxdp` ports, if built with them.
     OvsAfxdp,
     /// The Linux bridge.
     Bridge,
@@ -49,7 +49,7 @@ impl Side {
         }
     }
 
-    /// Whether it is this project's, from whatever build.
+    /// Whether it is this project's, of any build.
     pub(crate) fn is_ours(self) -> bool {
         matches!(self, Side::Sluice | Side::Before | Side::Without(_) | Side::SluiceAfxdp)
     }
@@ -59,31 +59,31 @@ impl Side {
     }
 }
 
-/// A switch that stands.
+/// A running switch.
 pub(crate) struct Instance {
     pub(crate) side: Side,
-    // The daemons end before their namespaces go. Locked for a call at a time.
+    // Dropped before their namespaces. Locked for one call at a time.
     daemons: Mutex<Vec<Daemon>>,
     pub(crate) net: Topology,
     /// The far ends of ports that stay idle.
     _idle: Option<Netns>,
 }
 
-/// How to build an [`Instance`].
+/// Parameters of an [`Instance`].
 pub(crate) struct Build<'a> {
     /// Program of a side of this project.
     pub(crate) sluiced: &'a Path,
     /// Processor of the daemons.
     pub(crate) cpu: usize,
-    /// Ports, those of the two hosts among them.
+    /// Number of ports, those of the two hosts included.
     pub(crate) ports: usize,
 }
 
 impl Instance {
-    /// Builds a switch with two hosts, and rules by which its flows are matched up to the ports of UDP.
+    /// Builds a switch with two hosts, and rules that match its flows up to the UDP ports.
     ///
     /// # Errors
-    /// When the machine lacks what it needs, or the hosts do not reach each other through it.
+    /// If the machine lacks a requirement, or the hosts cannot reach each other through it.
     pub(crate) fn start(side: Side, build: &Build) -> Result<Instance> {
         let net = Topology::new(2)?;
         let (idle, mut ports) = idle_ports(&net.switch, build.ports.saturating_sub(2))?;
@@ -108,8 +108,8 @@ impl Instance {
         Ok(cmd.args(args.iter().copied()).input(input).run()?.stdout)
     }
 
-    /// Does `work` with a daemon that looks at its ports without end only while it is asked: it would take the processor
-    /// from the others. It is stopped as a process (SIGSTOP) otherwise.
+    /// Resumes a busy-polling daemon only while `work` runs: it would take the processor from the others.
+    /// Otherwise it is stopped as a process (SIGSTOP).
     pub(crate) fn awake<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.wake()?;
         let done = work();
@@ -143,7 +143,7 @@ impl Instance {
         }
         let kind = "datapath_type=netdev";
         self.ovs("ovs-vsctl", &["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, kind], "")?;
-        // A call for a hundred ports may take longer than a tool waits.
+        // A call for a hundred ports may exceed a tool's timeout.
         for some in ports.chunks(PORTS_A_CALL) {
             let mut args = Vec::new();
             for port in some {
@@ -178,7 +178,7 @@ impl Instance {
         self.pids().into_iter().map(cpu_ns).sum()
     }
 
-    /// What its own port counters say that it dropped so far; `None` for a switch without such counters.
+    /// Drops so far by its own port counters; `None` for a switch without such counters.
     pub(crate) fn own_drops(&self) -> Option<u64> {
         Some(sum_of_drops(&self.ovs("ovs-ofctl", &["dump-ports", BRIDGE], "").ok()?))
     }
@@ -195,7 +195,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // A stopped process does not hear SIGTERM.
+        // A stopped process does not handle SIGTERM.
         if let Err(e) = self.wake() {
             eprintln!("bench: {}: {e:#}", self.side.name());
         }
@@ -222,13 +222,13 @@ fn batch(netns: &Netns, script: String) -> Result<()> {
     testkit::Cmd::new("ip").args(["-n", netns.name(), "-batch", "-"]).input(script).run().map(drop)
 }
 
-/// Ports that are up and silent, their far ends in a namespace of their own; names of the ports.
+/// Ports that are up and silent, their far ends in a separate namespace; returns the names of the ports.
 fn idle_ports(switch: &Netns, count: usize) -> Result<(Option<Netns>, Vec<String>)> {
     if count == 0 {
         return Ok((None, Vec::new()));
     }
     let far = Netns::new("idle")?;
-    // Addresses of their own would make them speak.
+    // IPv6 addresses would make them send.
     far.run("sysctl", &["-q", "-w", "net.ipv6.conf.default.disable_ipv6=1"])?;
     let pairs: Vec<(String, String)> = (0..count).map(|_| (if_name("i"), if_name("i"))).collect();
     let mut script = String::new();

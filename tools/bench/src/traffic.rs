@@ -1,7 +1,7 @@
 //! Generator and sink: AF_PACKET on the hosts' ends of two veth pairs, in one thread.
 //!
-//! One thread sends a burst and then takes what has arrived, in turn, so that generator and sink do not fight for a processor.
-//! The sink's part costs the generator the same whichever switch stands between.
+//! One thread sends a burst and then receives all arrived frames, in turn, so that generator and sink do not
+//! compete for a processor. The sink's part costs the generator the same with every switch.
 
 use crate::frames::{FRAME_BYTES, Frames, Stamp};
 use crate::ledger::Ledger;
@@ -12,13 +12,13 @@ use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool};
 use std::time::{Duration, Instant};
 use testkit::Topology;
 
-/// Slots of the sink's ring: 4 ms at 1 Mpps. The kernel fills it on the switch's core, so a larger one costs every switch
-/// more cache.
+/// Slots of the sink's ring: 4 ms at 1 Mpps. The kernel fills it on the switch's core, so a larger one costs
+/// every switch more cache.
 const SINK_SLOTS: u32 = 4096;
-/// A run is over after so many looks in a row, a millisecond apart, at an empty sink: looks and not time, as this thread may
-/// not have run.
+/// A run is over after that many consecutive polls of an empty sink, a millisecond apart: counted in polls,
+/// as this thread may have been descheduled.
 const QUIET_LOOKS: u32 = 150;
-/// Frames of hosts' own making (neighbour discovery) that may stand in the devices' counters.
+/// Frames sent by the hosts themselves (neighbour discovery) tolerated in the devices' counters.
 const CHATTER: u64 = 100;
 
 /// The two ends of the line through a switch.
@@ -31,7 +31,7 @@ pub(crate) struct Line {
     began: Instant,
 }
 
-/// Counters of the four devices on the way at one moment.
+/// Counters of the four devices on the path at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Devices {
     port_in: LinkStats,
@@ -52,30 +52,30 @@ impl Devices {
     }
 }
 
-/// Where frames were lost on their way.
+/// Places of lost frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Losses {
-    /// The generator's own calls refused them: never sent.
+    /// Rejected by the generator's own calls: never sent.
     pub(crate) before_port: u64,
-    /// Between arrival at the switch's port and leaving by the other: the switch's.
+    /// Between arrival at the switch's port and transmission by the other: the switch's.
     pub(crate) in_switch: u64,
     /// After the switch: device and socket of the sink.
     pub(crate) behind: u64,
 }
 
-/// What a run gave.
+/// Result of a run.
 pub(crate) struct Run {
     /// Frames that left the generator.
     pub(crate) sent: u64,
     /// Accounts of the sink.
     pub(crate) ledger: Ledger,
-    /// Frames received while the generator was sending, a second.
+    /// Frames per second received while the generator was sending.
     pub(crate) received_pps: f64,
     /// Frames sent a second.
     pub(crate) sent_pps: f64,
     /// One-way delays in ns of paced runs.
     pub(crate) delays_ns: Vec<u64>,
-    /// The sink's socket had no room for so many.
+    /// Drops at the sink's full socket.
     sink_drops: u64,
 }
 
@@ -101,10 +101,10 @@ impl Line {
         })
     }
 
-    /// Lets the switch learn where the sink is.
-    pub(crate) fn say_hello(&mut self) {
+    /// Teaches the switch the sink's location.
+    pub(crate) fn announce_sink(&mut self) {
         let mut p = self.pool.alloc(FRAME_BYTES);
-        p.set_frame(&Frames::hello());
+        p.set_frame(&Frames::announcement());
         self.batch.push(p);
         self.sink_tx.send(&mut self.batch, &mut self.pool);
     }
@@ -113,7 +113,7 @@ impl Line {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// Sends `count` frames from number `first`, in one burst; how many left.
+    /// Sends `count` frames from number `first`, in one burst; returns the number sent.
     fn burst(&mut self, frames: &Frames, first: u64, count: usize) -> u64 {
         let sent_ns = self.now_ns();
         let mut bytes = [0; FRAME_BYTES];
@@ -126,7 +126,7 @@ impl Line {
         self.generator.send(&mut self.batch, &mut self.pool).sent_packets
     }
 
-    /// Takes what has arrived; how many frames.
+    /// Receives all arrived frames; returns their number.
     fn take(
         &mut self,
         frames: &Frames,
@@ -149,7 +149,7 @@ impl Line {
         Ok(got)
     }
 
-    /// Takes frames until nothing has come for a while.
+    /// Receives frames until none has come for a while.
     fn settle(&mut self, frames: &Frames, ledger: &mut Ledger, delays_ns: &mut Vec<u64>) -> Result<()> {
         let mut empty_looks = 0;
         while empty_looks < QUIET_LOOKS {
@@ -181,7 +181,7 @@ impl Line {
         Ok(Run { sent, ledger, received_pps, sent_pps, delays_ns: Vec::new(), sink_drops })
     }
 
-    /// Sends single frames, `pps` a second, for `time`; the thread looks at the sink all the while.
+    /// Sends single frames, `pps` per second, for `time`; polls the sink in between.
     pub(crate) fn pace(&mut self, frames: &Frames, pps: u32, time: Duration) -> Result<Run> {
         let mut ledger = Ledger::new(frames);
         let mut delays_ns = Vec::new();
@@ -207,7 +207,7 @@ impl Line {
 }
 
 impl Run {
-    /// Where the frames went that did not arrive, by the devices' counters; an error if those do not explain them.
+    /// Places of missing frames, by the devices' counters; an error if those do not explain them.
     pub(crate) fn losses(&self, before: &Devices, after: &Devices) -> Result<Losses> {
         let entered = after.port_in.rx_packets - before.port_in.rx_packets;
         let left = after.port_out.tx_packets - before.port_out.tx_packets;
@@ -218,10 +218,10 @@ impl Run {
             in_switch: entered.saturating_sub(left),
             behind: left.saturating_sub(self.ledger.received),
         };
-        // Foreign frames: an earlier run's that had waited in the switch, or hosts' chatter.
-        let behind_explained =
+        // Foreign frames: an earlier run's that were queued in the switch, or sent by hosts.
+        let after_explained =
             left.saturating_sub(arrived) + device_drops + self.sink_drops + self.ledger.foreign;
-        let unexplained = losses.behind.saturating_sub(behind_explained);
+        let unexplained = losses.behind.saturating_sub(after_explained);
         let more_than_sent = self.ledger.received.saturating_sub(self.sent);
         if unexplained > CHATTER || more_than_sent > 0 || losses.before_port > CHATTER {
             anyhow::bail!(

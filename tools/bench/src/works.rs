@@ -1,4 +1,4 @@
-//! Works of the rows without a network: frames in a capture file, played for ever, and the rules that they meet.
+//! Works of the rows without a network: frames in a capture file, replayed endlessly, and their rules.
 
 use crate::frames::{FRAME_BYTES, Frames, Stamp};
 use anyhow::{Context, Result};
@@ -7,16 +7,16 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use testkit::TempDir;
 
-/// OpenFlow number of the port that sends into nothing.
+/// OpenFlow number of the `null` port.
 pub(crate) const OUT: u32 = 100;
 /// Masks of the work of many masks.
 pub(crate) const MASKS: u32 = 17;
-/// Masks of the works that count lookups, and the ports that share them.
+/// Masks of the works that count lookups.
 pub(crate) const SUBTABLES: u32 = 16;
 pub(crate) const PORTS: u32 = 8;
-/// Frames of each mask of those works, where ports use two of them.
+/// Frames of each mask of those works, if ports use two of them.
 const FRAMES_A_MASK: u64 = 64;
-/// Frames of a port that uses one of them, with the single frame of the other.
+/// Frames of a port that uses one of them, with a single frame of the other.
 const RARE: u64 = 10_000;
 
 /// A port that plays a file for ever.
@@ -26,14 +26,14 @@ pub(crate) struct Source {
     pub(crate) file: PathBuf,
 }
 
-/// Frames from ports, and where they go.
+/// Frames by port, and their outputs.
 pub(crate) struct Work {
     /// Names it in rows.
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) rules: Vec<String>,
     pub(crate) sources: Vec<Source>,
-    /// Megaflows that it makes in each switch.
+    /// Megaflows in each switch.
     pub(crate) megaflows: usize,
 }
 
@@ -50,7 +50,7 @@ fn frame(frames: &Frames, flow: u64, to: Option<u32>) -> [u8; FRAME_BYTES] {
     bytes
 }
 
-/// Puts values in an order that is the same in every run and follows nothing.
+/// Shuffles values, in the same irregular order in every run.
 pub(crate) fn shuffle<T>(values: &mut [T]) {
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
     for i in (1..values.len()).rev() {
@@ -65,7 +65,7 @@ pub(crate) fn shuffle<T>(values: &mut [T]) {
 /// A capture file (pcap, little endian, microseconds, Ethernet) of frames.
 pub(crate) fn capture(frames: &[[u8; FRAME_BYTES]]) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
-    // Magic; version 2.4; time zone and accuracy; longest frame; link type.
+    // Magic; version 2.4; time zone and accuracy; snapshot length; link type.
     let mut file = words(&[0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 0xffff, 1]);
     for frame in frames {
         file.extend(words(&[0, 0, FRAME_BYTES as u32, FRAME_BYTES as u32]));
@@ -83,14 +83,15 @@ fn write(folder: &Path, name: &str, mut frames: Vec<[u8; FRAME_BYTES]>) -> Resul
     Ok(path)
 }
 
-/// The address in 10.0.0.0/8 whose highest set bit below that is bit `bit`, and the prefix that holds all such.
+/// The address in 10.0.0.0/8 whose highest set bit below that is bit `bit`, and the prefix of all such
+/// addresses.
 fn leading(bit: u32) -> (u32, String) {
     let to = 0x0a00_0000 | 1 << bit;
     (to, format!("{}/{}", std::net::Ipv4Addr::from(to), 32 - bit))
 }
 
-/// `flows` flows, and rules of which one mask comes; `simple`: the rule matches the port alone, so that a switch may do
-/// without looking at the packet.
+/// `flows` flows, and rules that yield one mask; `simple`: the rule matches only the port, so a switch may
+/// skip parsing the packet.
 pub(crate) fn one_mask(folder: &TempDir, flows: u64, simple: bool) -> Result<Work> {
     let frames = Frames::new(0, flows);
     let all = (0..flows).map(|flow| frame(&frames, flow, None)).collect();
@@ -106,7 +107,7 @@ pub(crate) fn one_mask(folder: &TempDir, flows: u64, simple: bool) -> Result<Wor
     })
 }
 
-/// `flows` flows under 17 prefixes, each half as large as the one before: skewed, as traffic is.
+/// `flows` flows under 17 prefixes, each half as large as the previous one: skewed, like real traffic.
 pub(crate) fn many_masks(folder: &TempDir, flows: u64) -> Result<Work> {
     let frames = Frames::new(0, flows);
     let to = |flow: u64| 0x0a00_0000 | (flow as u32 + 1);
@@ -122,7 +123,8 @@ pub(crate) fn many_masks(folder: &TempDir, flows: u64) -> Result<Work> {
     })
 }
 
-/// `flows` flows of each of which a rule makes a megaflow of its own: its action reads the addresses and ports of every packet.
+/// `flows` flows with a separate megaflow each: the rule's action reads the addresses and ports of every
+/// packet.
 pub(crate) fn own_megaflows(folder: &TempDir, flows: u64) -> Result<Work> {
     let frames = Frames::new(0, flows);
     let all = (0..flows).map(|flow| frame(&frames, flow, None)).collect();
@@ -139,9 +141,9 @@ pub(crate) fn own_megaflows(folder: &TempDir, flows: u64) -> Result<Work> {
     })
 }
 
-/// `flows` flows through a table more than there are recirculations; each table rewrites Ethernet, IPv4 and UDP headers,
-/// under which all flows share a megaflow, and all but the last recirculate. For daemons in dummy mode, which alone
-/// have the action for that.
+/// `flows` flows through one table more than recirculations; each table rewrites Ethernet, IPv4 and UDP
+/// headers, after which all flows share a megaflow, and all but the last recirculate. For daemons in dummy
+/// mode, which have the action for that.
 pub(crate) fn pipeline(folder: &TempDir, flows: u64, recirculations: u64) -> Result<Work> {
     let frames = Frames::new(0, flows);
     let all = (0..flows).map(|flow| frame(&frames, flow, None)).collect();
@@ -166,8 +168,8 @@ pub(crate) fn pipeline(folder: &TempDir, flows: u64, recirculations: u64) -> Res
     })
 }
 
-/// 16 subtables, two for each of eight ports. With `each` of 2, a port's packets are shared out evenly; with 1, nearly all are
-/// for one of them, and one of [`RARE`] keeps the other alive.
+/// 16 subtables, two for each of eight ports. With `each` of 2, a port's packets are spread evenly; with 1,
+/// nearly all belong to one, and one of [`RARE`] keeps the other alive.
 pub(crate) fn shared_subtables(folder: &TempDir, each: u32) -> Result<Work> {
     let frames = Frames::new(0, FRAMES_A_MASK);
     let (mut rules, mut sources) = (Vec::new(), Vec::new());

@@ -1,15 +1,15 @@
-//! The benchmark works: a short run has every row, checked, and leaves nothing behind, also when it is killed. No time is
-//! asserted.
+//! The benchmark works: a short run has every row, verified, and leaves nothing behind, also if killed.
+//! Asserts no times.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testkit::{Cmd, Signal, TempDir, left_by, require_netns, require_programs, wait_for};
 
-/// The longest that a quick run may take.
+/// Maximum time of a quick run.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Rows that need nothing but what the tests need anyway, and that have a line in the table.
+/// Rows without further requirements, and with a line in the table.
 const ROWS: [&str; 25] = [
     "first-p50",
     "first-deviation",
@@ -38,7 +38,8 @@ const ROWS: [&str; 25] = [
     "pcap-17masks-cycles",
 ];
 
-/// The daemon beside the benchmark, and the command line beside that, built if they are not there or old: cargo builds no other package's programs for a test.
+/// The daemon beside the benchmark, and the command line beside that, built if missing or outdated: cargo
+/// builds no other package's programs for a test.
 fn sluiced() -> PathBuf {
     let folder = Path::new(env!("CARGO_BIN_EXE_bench")).parent().unwrap();
     let profile = folder.file_name().and_then(|n| n.to_str()).unwrap();
@@ -60,7 +61,7 @@ fn sluiced() -> PathBuf {
     folder.join("sluiced")
 }
 
-/// A short run. DPDK stays out of it: it would take 1.5 GB of the machine's memory.
+/// A short run without DPDK, which would take 1.5 GB of the machine's memory.
 fn quick(json: &Path) -> Cmd {
     let cmd = Cmd::new(env!("CARGO_BIN_EXE_bench")).args(["--quick", "--sluiced"]).arg(sluiced());
     cmd.args(["--peers", "ovs,bridge", "--flows", "1", "--json"]).arg(json).limit(LIMIT)
@@ -91,18 +92,18 @@ fn a_quick_run_is_complete_checked_and_leaves_nothing() {
     rows.iter().for_each(check_row);
 }
 
-/// Sides of a row as they must be, each sample measured and without complaint.
+/// Checks that a row has its sides, each sample measured and without a fault.
 fn check_row(row: &Value) {
     let id = row["row"].as_str().unwrap();
     let sides = row["sides"].as_array().unwrap();
     let names: Vec<_> = sides.iter().map(|s| s["side"].as_str().unwrap()).collect();
     assert!(names[0].starts_with("sluice"), "{row:#}");
-    // The bridge needs nothing but the kernel that namespaces need too.
+    // The bridge needs only the kernel, like namespaces.
     let with_bridge = ["udp64-1", "delay-p50-2ports", "delay-p99-100ports", "tcp", "udp1400"];
     assert!(!with_bridge.contains(&id) || names.contains(&"linux-bridge"), "{id}: {names:?}");
     for sample in sides.iter().flat_map(|s| s["rounds"].as_array().unwrap()) {
         assert!(sample["complaint"].is_null(), "{row:#}");
-        // A packet is not looked up where the cache has all of them.
+        // No lookup happens if the cache has all packets.
         let may_be_none = sample["note"] == "no connection" || id.ends_with("-lookups");
         let measured = sample["value"].as_f64().is_some_and(|v| v >= 0.0);
         assert!(measured || may_be_none, "{row:#}");
@@ -118,12 +119,12 @@ fn a_killed_run_leaves_nothing() {
     require_netns!();
     require_programs!("taskset", "ovs-vsctl", "ovs-ofctl", "ovs-appctl", "iperf3");
     let dir = TempDir::new("bench").unwrap();
-    // Daemons that are running, and such as are stopped when they are not measured.
+    // Running daemons, and daemons stopped between measurements.
     for (theme, least) in [("udp", 4), ("pcap", 3)] {
         let running = quick(&dir.path().join("results.json")).args(["--only", theme]).spawn().unwrap();
         let pid = running.pid();
         wait_for(LIMIT, "namespaces of the run", || left_by(pid).len() >= least).unwrap();
-        // Reaped here at once, so that the guard sees the process gone.
+        // Reaped here at once, so that the guard sees the end of the process.
         running.stop(Signal::KILL, LIMIT).unwrap();
         let gone = wait_for(LIMIT, "the guard's work", || left_by(pid).is_empty());
         assert!(gone.is_ok(), "{theme}: the guard leaves {:?}", left_by(pid));

@@ -1,8 +1,9 @@
 //! The fuzz targets of all crates under libFuzzer, in one program: `SLUICE_FUZZ_TARGET` names the target, the arguments are
 //! libFuzzer's. `cargo xtask fuzz` builds and runs it.
 //!
-//! With `SLUICE_FUZZ_LIST` set it only prints the names; with `SLUICE_FUZZ_SEEDS=folder` it only writes the target's corpus
-//! there, one input a file. A target is a plain function of its crate's `fuzz` module and knows nothing of this program.
+//! With `SLUICE_FUZZ_LIST` set it only prints the names; with `SLUICE_FUZZ_SEEDS=folder` it only writes the
+//! target's corpus there, one input per file. A target is a plain function of its crate's `fuzz` module,
+//! independent of this program.
 #![no_main]
 
 mod seeds;
@@ -15,7 +16,7 @@ use targets::{TARGETS, Target};
 
 static TARGET: OnceLock<&'static Target> = OnceLock::new();
 
-/// What is asked for in the environment, before the first input.
+/// Handles the environment, before the first input.
 fn begin() {
     if std::env::var_os("SLUICE_FUZZ_LIST").is_some() {
         for target in TARGETS {

@@ -1,4 +1,4 @@
-//! The inputs that a fuzzer starts from: the corpora that the crates' own tests replay.
+//! Initial inputs of a fuzzer: the corpora replayed by the crates' own tests.
 
 use std::fs;
 use std::io::{Error, Result};
@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use crate::targets::Target;
 
-/// Where inputs of a target are kept; paths are relative to the repository.
+/// Location of a target's inputs; paths are relative to the repository.
 pub(crate) enum Seeds {
     /// A folder, one input a file.
     Files(&'static str),
     /// A text file, one input a line.
     Lines(&'static str),
-    /// A text file; what follows the last `|` of a line is an input in hexadecimal digits.
+    /// A text file; the part after the last `|` of a line is an input in hexadecimal digits.
     HexLines(&'static str),
 }
 
 /// Writes a target's inputs into a folder, one a file.
 ///
 /// # Errors
-/// When a corpus cannot be read, is empty, or the folder cannot be written.
+/// If a corpus cannot be read, is empty, or the folder cannot be written.
 pub(crate) fn write(target: &Target, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     for (n, seeds) in target.seeds.iter().enumerate() {

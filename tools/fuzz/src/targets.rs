@@ -4,11 +4,11 @@ use crate::seeds::Seeds;
 
 /// A fuzz target.
 pub(crate) struct Target {
-    /// Its name: the crate and what it reads.
+    /// Its name: the crate and its input.
     pub(crate) name: &'static str,
     /// The function of the crate's `fuzz` module.
     pub(crate) run: fn(&[u8]),
-    /// What to start from.
+    /// Initial inputs.
     pub(crate) seeds: &'static [Seeds],
 }
 

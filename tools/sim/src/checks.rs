@@ -1,9 +1,9 @@
-//! The laws that are checked on the whole switch: megaflow, staleness, conservation, bounds, statistics. (Oracle, order and
-//! bundle law are checked where packets leave, in `dp`; isolation in `hub`.)
+//! Invariants checked on the whole switch: megaflows, staleness, conservation, bounds, statistics. (`dp`
+//! checks oracle, order and bundles where packets leave; `upcall_queues` checks isolation.)
 
 use crate::frames::{Mark, compose, key_of, random_key};
 use crate::model::VLAN_LIMIT;
-use crate::report::Law;
+use crate::report::Invariant;
 use crate::rng::Rng;
 use crate::rules::{LEARN_LIMIT, LEARN_TABLE, LIMITED_COOKIE};
 use crate::world::World;
@@ -16,7 +16,7 @@ use ofproto::xlate::{Request, Start, translate};
 use std::collections::BTreeMap;
 use sync::Ordering;
 
-/// What a translation comes to in the datapath.
+/// The result of a translation in the datapath.
 #[derive(PartialEq)]
 struct Outcome {
     mask: KeyMask,
@@ -29,16 +29,16 @@ impl std::fmt::Debug for Outcome {
     }
 }
 
-/// The fields of a key or mask that are not 0, to be read by people.
+/// The non-zero fields of a key or mask, for messages.
 fn fields(key: &FlowKey) -> Flow {
     key.to_flow(OfPort(key.base.in_port))
 }
 
-/// Keys whose packets are tried for one flow.
+/// Packets tried for each flow.
 const KEYS_PER_FLOW: usize = 6;
 
 impl World {
-    /// What the tables say now about packets of that key.
+    /// Translates packets of that key with the current tables.
     fn outcome(&self, key: &FlowKey, held: &mut Vec<RecircId>) -> Option<Outcome> {
         let view = self.backer.view();
         let (bridge, of_port) = view.receiver(key)?;
@@ -51,7 +51,7 @@ impl World {
         Some(Outcome { mask: FlowKey::from_mask(&t.wc, key), actions })
     }
 
-    /// The megaflow law, on one installed flow.
+    /// Checks the megaflow invariant on one installed flow.
     pub(crate) fn check_megaflow(&mut self) {
         let mut rng = self.rng.fork();
         let flow = {
@@ -63,7 +63,7 @@ impl World {
             (core.pmd.id(), rng.pick(&core.plain.flows).clone())
         };
         let (pmd, flow) = flow;
-        // Held until the end, so that equal states have equal ids.
+        // Held until the end, so that equal states get equal ids.
         let mut held = Vec::new();
         let Some(expected) = self.outcome(&flow.key, &mut held) else { return };
         let settled = self.settled_for_ms() >= 1000;
@@ -74,9 +74,9 @@ impl World {
             let Some((key, frame)) = packet_within(&flow.key, &mask, &mut rng) else { continue };
             self.report.packets_checked += 1;
             let got = self.outcome(&key, &mut held);
-            // Its own mask may be another one: there may be several reasons why a rule does not match.
-            if got.as_ref().is_none_or(|got| !do_the_same(&got.actions, &expected.actions, &key, &frame)) {
-                self.violation(Law::Megaflow, || {
+            // Its own mask may differ: a rule may fail to match for several reasons.
+            if got.as_ref().is_none_or(|got| !equivalent(&got.actions, &expected.actions, &key, &frame)) {
+                self.violation(Invariant::Megaflow, || {
                     let (from, key) = (fields(&flow.key), fields(&key));
                     format!("the flow of {from:?}\nexpects {expected:?}\nits packet {key:?}\ngets {got:?}")
                 });
@@ -85,7 +85,8 @@ impl World {
         self.backer.recirc_release(&held);
     }
 
-    /// No flow contradicts the tables when nothing changed for a second. `false`: too early to tell.
+    /// Checks that, a second after the last change, all flows agree with the tables. `false`: too early to
+    /// tell.
     pub(crate) fn check_staleness(&mut self) -> bool {
         if self.settled_for_ms() < 1000 {
             return false;
@@ -97,7 +98,7 @@ impl World {
         for flow in flows {
             let id = RecircId(flow.key.base.recirc_id);
             if id.0 != 0 && self.backer.recirc_state(id).is_none() {
-                // No packet comes by here any more; the flow waits for its idle time.
+                // No packet reaches this flow any more; it waits for its idle timeout.
                 continue;
             }
             self.report.flows_checked += 1;
@@ -105,10 +106,11 @@ impl World {
             let now = self.outcome(&flow.key, &mut held);
             self.backer.recirc_release(&held);
             let is = Outcome { mask: flow.mask, actions: flow.actions.to_vec() };
-            // A mask that is exact in more than the tables look at now is kept: only fewer packets share the flow.
+            // The revalidator keeps a mask that is more exact than the tables now require: only fewer packets
+            // share the flow.
             let holds = |now: &Outcome| now.actions == is.actions && is.mask.covers(&now.mask);
             if now.as_ref().is_some_and(|now| !holds(now)) {
-                self.violation(Law::Staleness, || {
+                self.violation(Invariant::Staleness, || {
                     let of = fields(&flow.key);
                     format!("flow {} of {of:?}\nis {is:?}\nthe tables say {now:?}", flow.ufid)
                 });
@@ -117,7 +119,7 @@ impl World {
         true
     }
 
-    /// Where every packet went.
+    /// Checks that every packet is accounted for.
     pub(crate) fn check_conservation(&mut self) {
         let inner = self.dp.inner();
         let mut sum = datapath::Ledger::default();
@@ -131,9 +133,9 @@ impl World {
         }
         let drops: u64 = inner.cores.iter().flat_map(|c| c.pmd.stats().drops).sum();
         let by_ports: u64 = inner.cores.iter().flat_map(|c| c.pmd.drops_by_ports()).sum();
-        let waiting = inner.hub.waiting() as u64;
+        let waiting = inner.upcall_queues.waiting() as u64;
         let executes_waiting = inner.executes_waiting();
-        let (hub, totals, own) = (&inner.hub, &inner.totals, &self.counts);
+        let (upcall_queues, totals, own) = (&inner.upcall_queues, &inner.totals, &self.counts);
         let queued = self.backer.packet_ins_waiting() as u64;
         let lost = self.backer.packet_ins_lost.load(Ordering::Relaxed);
         let unwanted = self.backer.packet_ins_unwanted.load(Ordering::Relaxed);
@@ -143,9 +145,13 @@ impl World {
             ("sent and arrived", sum.sent, totals.sent),
             ("dropped and counted by reason", sum.dropped, drops),
             ("counted by reason and by port", drops, by_ports),
-            ("handed up and queued", sum.upcalled, hub.accepted),
-            ("queued and taken", hub.accepted, hub.taken + waiting + hub.purged),
-            ("taken and answered", hub.taken, own.answered + own.to_controllers),
+            ("handed up and queued", sum.upcalled, upcall_queues.accepted),
+            (
+                "queued and taken",
+                upcall_queues.accepted,
+                upcall_queues.taken + waiting + upcall_queues.purged,
+            ),
+            ("taken and answered", upcall_queues.taken, own.answered + own.to_controllers),
             (
                 "for controllers and told",
                 own.to_controllers + made,
@@ -161,26 +167,26 @@ impl World {
         drop(inner);
         for (what, a, b) in pairs {
             if a != b {
-                self.violation(Law::Conservation, || format!("{what} differ: {a} and {b}"));
+                self.violation(Invariant::Conservation, || format!("{what} differ: {a} and {b}"));
             }
         }
     }
 
-    /// Limits, at any moment.
+    /// Checks limits; holds at any moment.
     pub(crate) fn check_bounds(&mut self) {
         let ukeys = self.backer.ukeys.len();
         let foreign = self.revalidator.foreign_flows.load(Ordering::Relaxed);
         let limit = self.flow_limit() + foreign;
         let recircs = self.backer.recirc_count();
         if ukeys > limit {
-            self.violation(Law::Bounds, || format!("{ukeys} flows known, {limit} allowed"));
+            self.violation(Invariant::Bounds, || format!("{ukeys} flows known, {limit} allowed"));
         }
         if recircs > ofproto::recirc::MAX_IDS {
-            self.violation(Law::Bounds, || format!("{recircs} frozen states"));
+            self.violation(Invariant::Bounds, || format!("{recircs} frozen states"));
         }
     }
 
-    /// Limits of tables.
+    /// Checks limits of tables.
     pub(crate) fn check_table_bounds(&mut self) {
         let view = self.backer.view();
         for bridge in view.bridges.values() {
@@ -189,15 +195,17 @@ impl World {
             let learned = bridge.tables.within(LEARN_TABLE, &all);
             let limited = learned.iter().filter(|r| r.cookie == LIMITED_COOKIE).count();
             if macs > max {
-                self.violation(Law::Bounds, || format!("{macs} addresses learned, {max} allowed"));
+                self.violation(Invariant::Bounds, || format!("{macs} addresses learned, {max} allowed"));
             }
             if limited > LEARN_LIMIT as usize {
-                self.violation(Law::Bounds, || format!("{limited} rules learned, {LEARN_LIMIT} allowed"));
+                self.violation(Invariant::Bounds, || {
+                    format!("{limited} rules learned, {LEARN_LIMIT} allowed")
+                });
             }
         }
     }
 
-    /// Flows of each port that a batch of upcalls has misses of, and how many misses.
+    /// Returns, for each port with misses in a batch of upcalls, its flows and misses.
     pub(crate) fn flows_by_port(&self, upcalls: &[Box<Upcall>]) -> BTreeMap<DpPort, (u64, u64)> {
         let mut ports = BTreeMap::new();
         for upcall in upcalls.iter().filter(|u| u.kind == UpcallKind::Miss) {
@@ -208,7 +216,8 @@ impl World {
         ports
     }
 
-    /// A port gets the flows of its share of the flow limit, whatever others have. `before`: see [`World::flows_by_port`].
+    /// Checks that a port gets its share of the flow limit, whatever others have. `before`: see
+    /// [`World::flows_by_port`].
     pub(crate) fn check_shares(&mut self, before: &BTreeMap<DpPort, (u64, u64)>, ops: &OpsByPmd) {
         let ports = self.backer.view().dp_ports.len() as u64 + 1;
         let share = ofproto::ukey::port_share(self.flow_limit(), ports);
@@ -216,16 +225,16 @@ impl World {
             let is_put = |op: &&DpifOp| matches!(op, DpifOp::FlowPut(p) if p.key.in_port() == *port);
             let puts = ops.values().flatten().filter(is_put).count() as u64;
             self.counts.flow_limit_reached += misses - puts;
-            // With a port less or more shares are others.
+            // Adding or removing a port changes the shares.
             if !self.ports_change() && flows + misses <= share && puts < *misses {
-                self.violation(Law::Isolation, || {
+                self.violation(Invariant::Isolation, || {
                     format!("port {} with {flows} flows got {puts} for {misses} misses", port.0)
                 });
             }
         }
     }
 
-    /// Nothing is left when all flows are gone.
+    /// Checks that nothing remains once all flows are gone.
     pub(crate) fn check_leaks(&mut self) {
         let (flows, tickets, parked) = {
             let inner = self.dp.inner();
@@ -243,13 +252,13 @@ impl World {
         ];
         for (what, n) in left {
             if n != 0 {
-                self.violation(Law::Bounds, || format!("{n} {what} are left over"));
+                self.violation(Invariant::Bounds, || format!("{n} {what} are left over"));
             }
         }
     }
 
-    /// Every packet's first pass is one lookup in table 0 of its bridge; so is every way across a patch port. Only when
-    /// nothing is on its way.
+    /// Checks that each packet's first pass, and each traversal of a patch port, is one lookup in table 0 of
+    /// its bridge. Only valid when no packet is in flight.
     pub(crate) fn check_statistics(&mut self) {
         let hits: u64 = self.dp.inner().cores.iter().map(|c| c.plain.first_pass_hits).sum();
         let view = self.backer.view();
@@ -261,31 +270,31 @@ impl World {
         }
         let expected = hits + self.counts.first_pass_misses + self.counts.table_outs + crossed;
         if lookups != expected {
-            self.violation(Law::Statistics, || {
+            self.violation(Invariant::Statistics, || {
                 format!("{lookups} lookups in tables 0 for {expected} packets")
             });
         }
     }
 }
 
-/// Whether two lists do the same to a packet: they are equal, or differ in sets of header fields only and what comes out is
-/// equal. (A set covers the bits that were looked at, too, and those may be different ones.)
-fn do_the_same(a: &[DpAction], b: &[DpAction], key: &FlowKey, frame: &[u8]) -> bool {
-    let come_out = |actions| crate::model::come_out(frame, key, actions);
-    a == b || without_header_sets(a) == without_header_sets(b) && come_out(a) == come_out(b)
+/// Whether two lists have the same effect on a packet: they are equal, or differ only in sets of header
+/// fields with equal results. (A set also covers looked-at bits, which may differ.)
+fn equivalent(a: &[DpAction], b: &[DpAction], key: &FlowKey, frame: &[u8]) -> bool {
+    let dry_run = |actions| crate::model::dry_run(frame, key, actions);
+    a == b || without_set_fields(a) == without_set_fields(b) && dry_run(a) == dry_run(b)
 }
 
-fn without_header_sets(actions: &[DpAction]) -> Vec<DpAction> {
+fn without_set_fields(actions: &[DpAction]) -> Vec<DpAction> {
     let kept = |a: &DpAction| match a {
         DpAction::Set(SetAction::SkbMark(_) | SetAction::SkbPriority(_)) => Some(a.clone()),
         DpAction::Set(_) => None,
-        DpAction::Clone(CloneAction(inner)) => Some(DpAction::Clone(CloneAction(without_header_sets(inner)))),
+        DpAction::Clone(CloneAction(inner)) => Some(DpAction::Clone(CloneAction(without_set_fields(inner)))),
         _ => Some(a.clone()),
     };
     actions.iter().filter_map(kept).collect()
 }
 
-/// A packet that matches `key` under `mask` and is random in all other bits; `None` when none was found.
+/// A packet that matches `key` under `mask`, random in all other bits; `None` if none was found.
 fn packet_within(key: &FlowKey, mask: &KeyMask, rng: &mut Rng) -> Option<(FlowKey, Vec<u8>)> {
     let mut other = random_key(rng, false);
     other.base.in_port = key.base.in_port;
@@ -301,7 +310,7 @@ fn packet_within(key: &FlowKey, mask: &KeyMask, rng: &mut Rng) -> Option<(FlowKe
             mixed.block_mut(i)[w] = k & m | free & !m;
         }
     }
-    let mut frame = compose(&mixed, Mark { sums_ok: false, stream: 0, number: 0 });
+    let mut frame = compose(&mixed, Mark { checksums_ok: false, stream: 0, number: 0 });
     if rng.one_in(6) {
         frame.truncate(rng.range(14, frame.len() as u64) as usize);
     }

@@ -1,11 +1,11 @@
-//! [`SimDatapath`]: forwarding cores with inboxes behind [`dpif::Datapath`], as the threads of `dpif-netdev` are, but a core works
-//! when the schedule says so. Every call of a core is compared with the plain core.
+//! [`SimDatapath`]: forwarding cores with inboxes behind [`dpif::Datapath`], like the threads of
+//! `dpif-netdev`, but driven by the schedule. Every call of a core is compared with the plain core.
 
-use crate::frames::{BUNDLE_MAC, Mark, sums_are_right, without_sums};
-use crate::model::{Around, Effects, PlainCore, PlainMeter, PlainMeters, UpcallSeen};
-use crate::report::{Broken, Law, Violations};
+use crate::frames::{BUNDLE_MAC, Mark, checksums_valid, without_checksums};
+use crate::model::{Effects, Env, PlainCore, PlainMeter, PlainMeters, UpcallSeen};
+use crate::report::{Broken, Invariant, Violations};
 use crate::rng::Rng;
-use crate::upcall_queues::Hub;
+use crate::upcall_queues::UpcallQueues;
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, PmdTuning, TxReport};
 use dpif::{
     Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch, OpResult, PmdId,
@@ -39,14 +39,14 @@ pub(crate) struct Core {
     pub(crate) pmd: Pmd,
     pub(crate) plain: PlainCore,
     inbox: VecDeque<OpBatch>,
-    /// Operations that the inbox had no room for and that must not be lost.
+    /// Operations that must not be lost, and that the inbox had no room for.
     control: VecDeque<OpBatch>,
     replies: VecDeque<Reply>,
-    /// It is known which flow each packet hit so far.
+    /// The flow that each packet hit so far is known.
     comparable: bool,
 }
 
-/// For operations that send nothing.
+/// I/O for operations that send nothing.
 struct NoIo;
 
 impl UpcallSink for NoIo {
@@ -61,7 +61,7 @@ impl PmdIo for NoIo {
     }
 }
 
-/// Totals for the conservation law.
+/// Totals for the conservation check.
 #[derive(Default, Debug)]
 pub(crate) struct Totals {
     pub(crate) offered: u64,
@@ -73,7 +73,7 @@ pub(crate) struct Totals {
 
 pub(crate) struct Inner {
     pub(crate) cores: Vec<Core>,
-    pub(crate) hub: Hub,
+    pub(crate) upcall_queues: UpcallQueues,
     pub(crate) ports: BTreeMap<DpPort, String>,
     pub(crate) violations: Violations,
     pub(crate) totals: Totals,
@@ -81,7 +81,7 @@ pub(crate) struct Inner {
     meters: PlainMeters,
     config: DpConfig,
     rng: Rng,
-    /// Last frame of a stream that left by a port.
+    /// Number of the last frame of a stream sent to a port.
     last_number: HashMap<(u64, DpPort), u64>,
 }
 
@@ -91,16 +91,16 @@ pub(crate) struct SimDatapath {
     shared: Arc<DpShared>,
 }
 
-/// What a core sees of the world during a call, and the record of what it did.
+/// A core's environment during a call, and the record of its actions.
 struct Io<'a> {
-    hub: &'a mut Hub,
+    upcall_queues: &'a mut UpcallQueues,
     violations: &'a mut Violations,
     rng: &'a mut Rng,
     broken: Option<Broken>,
     sent: Vec<(DpPort, Vec<u8>)>,
     taken: Vec<bool>,
     upcalls: Vec<UpcallSeen>,
-    fates: VecDeque<(bool, Option<Ticket>)>,
+    accepted: VecDeque<(bool, Option<Ticket>)>,
 }
 
 impl UpcallSink for Io<'_> {
@@ -108,13 +108,13 @@ impl UpcallSink for Io<'_> {
         self.upcalls.push(UpcallSeen {
             kind: upcall.kind,
             key: upcall.key,
-            frame: without_sums(upcall.packet.data()),
+            frame: without_checksums(upcall.packet.data()),
             rx_port: upcall.rx_port,
             has_ticket: upcall.ticket.is_some(),
         });
         let ticket = upcall.ticket;
-        let result = self.hub.push(upcall, self.violations);
-        self.fates.push_back((result.is_ok(), ticket));
+        let result = self.upcall_queues.push(upcall, self.violations);
+        self.accepted.push_back((result.is_ok(), ticket));
         result
     }
 }
@@ -146,54 +146,54 @@ impl PmdIo for Io<'_> {
     }
 }
 
-/// The frames of each port in order.
+/// Groups frames by port, in order.
 fn by_port(sent: &[(DpPort, Vec<u8>)]) -> BTreeMap<DpPort, Vec<Vec<u8>>> {
     let mut out: BTreeMap<DpPort, Vec<Vec<u8>>> = BTreeMap::new();
     for (port, frame) in sent {
-        out.entry(*port).or_default().push(without_sums(frame));
+        out.entry(*port).or_default().push(without_checksums(frame));
     }
     out
 }
 
 impl Inner {
-    /// Runs a call on a core and the same call on its plain twin, and compares what came out.
-    fn both<R>(
+    /// Runs a call on a core and on its plain twin, and compares the results.
+    fn run_both<R>(
         &mut self,
         core: usize,
         real: impl FnOnce(&mut Pmd, u64, &mut dyn PmdIo) -> R,
-        plain: impl FnOnce(&mut PlainCore, &R, &mut Around<'_>),
+        plain: impl FnOnce(&mut PlainCore, &R, &mut Env<'_>),
     ) -> R {
-        let Inner { cores, hub, violations, rng, .. } = self;
+        let Inner { cores, upcall_queues, violations, rng, .. } = self;
         let mut io = Io {
-            hub,
+            upcall_queues,
             violations,
             rng,
             broken: self.config.broken,
             sent: Vec::new(),
             taken: Vec::new(),
             upcalls: Vec::new(),
-            fates: VecDeque::new(),
+            accepted: VecDeque::new(),
         };
         let now_us = self.now_us;
         let result = real(&mut cores[core].pmd, now_us, &mut io);
         cores[core].pmd.flush_output(&mut io);
-        let Io { sent, taken, upcalls, fates, .. } = io;
+        let Io { sent, taken, upcalls, accepted, .. } = io;
         let Core { pmd, plain: twin, comparable, .. } = &mut self.cores[core];
         let mut counted = |ufid| match &pmd.apply(vec![DpifOp::FlowGet(ufid)], now_us, &mut NoIo)[..] {
             [OpResult::Flow(r)] => r.stats.packets,
             _ => 0,
         };
-        let mut around = Around {
+        let mut env = Env {
             now_us,
             meters: &mut self.meters,
-            accepted: fates,
+            accepted,
             effects: Effects::default(),
             counted: &mut counted,
-            lost_track: false,
+            ambiguous: false,
         };
-        plain(twin, &result, &mut around);
-        *comparable &= !around.lost_track;
-        let (comparable, expected) = (*comparable, around.effects);
+        plain(twin, &result, &mut env);
+        *comparable &= !env.ambiguous;
+        let (comparable, expected) = (*comparable, env.effects);
         if comparable {
             self.compare(core, &expected, &sent, &upcalls);
         }
@@ -212,14 +212,14 @@ impl Inner {
         if expected.upcalls != upcalls {
             let differs = expected.upcalls.iter().zip(upcalls).position(|(a, b)| a != b);
             let at = differs.unwrap_or(expected.upcalls.len().min(upcalls.len()));
-            self.violations.add(Law::Oracle, || {
+            self.violations.add(Invariant::Oracle, || {
                 let (a, b) = (expected.upcalls.get(at), upcalls.get(at));
                 format!("core {core}: upcall {at}: expected {a:?}, got {b:?}")
             });
         }
         let (plainly, really) = (by_port(&expected.sent), by_port(sent));
         if plainly != really {
-            self.violations.add(Law::Oracle, || {
+            self.violations.add(Invariant::Oracle, || {
                 let ports = plainly.keys().chain(really.keys());
                 let differs = |p: &&DpPort| plainly.get(p) != really.get(p);
                 let port = ports.into_iter().find(differs).copied().unwrap_or_default();
@@ -235,23 +235,24 @@ impl Inner {
         }
     }
 
-    /// What happens to frames that leave: marks, checksums and order.
+    /// Checks sent frames: marks, checksums and order.
     fn sink(&mut self, sent: &[(DpPort, Vec<u8>)], taken: &[bool]) {
         for ((port, frame), _) in sent.iter().zip(taken).filter(|(_, taken)| **taken) {
             self.totals.sent += 1;
             let Some(mark) = Mark::read(frame) else { continue };
-            if mark.sums_ok && !sums_are_right(frame) {
+            if mark.checksums_ok && !checksums_valid(frame) {
                 self.violations
-                    .add(Law::Oracle, || format!("wrong checksum out of port {}: {frame:x?}", port.0));
+                    .add(Invariant::Oracle, || format!("wrong checksum out of port {}: {frame:x?}", port.0));
             }
             if frame[6] == BUNDLE_MAC && frame[0] == BUNDLE_MAC && frame[5] != frame[11] {
                 let (a, b) = (frame[5], frame[11]);
-                self.violations.add(Law::Bundle, || format!("a packet saw version {a} and version {b}"));
+                self.violations
+                    .add(Invariant::Bundle, || format!("a packet saw version {a} and version {b}"));
             }
             let last = self.last_number.entry((mark.stream, *port)).or_default();
             if mark.number < *last && self.config.check_order {
                 let (number, last) = (mark.number, *last);
-                self.violations.add(Law::Order, || {
+                self.violations.add(Invariant::Order, || {
                     format!("stream {:x}: {number} left port {} after {last}", mark.stream, port.0)
                 });
             }
@@ -264,34 +265,35 @@ impl Inner {
         let ledger = c.pmd.ledger();
         let (flows, plain) = (c.pmd.stats().flows, c.plain.flows.len() as u64);
         if !ledger.balances() || ledger.queued != 0 {
-            self.violations.add(Law::Conservation, || format!("core {core}: {ledger:?}"));
+            self.violations.add(Invariant::Conservation, || format!("core {core}: {ledger:?}"));
         }
         if flows != plain && c.comparable {
-            self.violations.add(Law::Oracle, || format!("core {core}: {flows} flows, {plain} expected"));
+            self.violations
+                .add(Invariant::Oracle, || format!("core {core}: {flows} flows, {plain} expected"));
         }
         if flows > self.config.flow_limit_hard as u64 || ledger.parked > c.plain.parked_max as u64 {
-            self.violations.add(Law::Bounds, || format!("core {core}: {flows} flows, {ledger:?}"));
+            self.violations.add(Invariant::Bounds, || format!("core {core}: {flows} flows, {ledger:?}"));
         }
     }
 
-    /// A burst comes in on a port.
+    /// Receives a burst on a port.
     pub(crate) fn receive(&mut self, core: usize, port: DpPort, mut frames: Vec<Vec<u8>>) {
         self.totals.offered += frames.len() as u64;
         if self.config.broken == Some(Broken::LostPacket) && self.rng.one_in(20) {
             frames.pop();
         }
         let mut batch: PacketBatch = frames.iter().map(|f| Packet::from_slice(f)).collect();
-        self.both(
+        self.run_both(
             core,
             |pmd, now_us, io| pmd.process_batch(port, &mut batch, now_us, io),
-            |plain, (), around| plain.process(port, frames, around),
+            |plain, (), env| plain.process(port, frames, env),
         );
     }
 
-    /// Operations of a core's inbox, one batch at most; `false`: there was none.
+    /// Executes one batch of operations from a core's inbox; `false`: it was empty.
     pub(crate) fn work(&mut self, core: usize) -> bool {
         let c = &mut self.cores[core];
-        // The control lane is looked at now and then, as a thread does.
+        // Checks the control lane now and then, as a thread does.
         let first = if !c.control.is_empty() && self.rng.one_in(3) { c.control.pop_front() } else { None };
         let Some(batch) = first.or_else(|| c.inbox.pop_front()).or_else(|| c.control.pop_front()) else {
             return false;
@@ -333,15 +335,15 @@ impl Inner {
         if deleted.is_some() && self.config.broken == Some(Broken::ForgottenDelete) {
             return OpResult::Failed(DpifError::NotFound("flow"));
         }
-        let results = self.both(
+        let results = self.run_both(
             core,
             |pmd, now_us, io| pmd.apply(vec![op], now_us, io),
-            |plain, results: &Vec<OpResult>, around| {
+            |plain, results: &Vec<OpResult>, env| {
                 let done = !matches!(results[..], [OpResult::Failed(_)]);
                 match (&put, execute) {
                     (Some(put), _) if done => plain.put(put),
                     (_, Some((frame, key, actions, ticket))) => {
-                        plain.execute(frame, &key, &actions, ticket, around);
+                        plain.execute(frame, &key, &actions, ticket, env);
                     }
                     _ => {}
                 }
@@ -354,7 +356,7 @@ impl Inner {
         results.into_iter().next().unwrap_or(OpResult::Done)
     }
 
-    /// A put is refused exactly when its packet hits a flow already.
+    /// Checks that a put is refused exactly if its packet hits a flow already.
     fn check_put(&mut self, core: usize, put: Option<&dpif::FlowPut>, results: &[OpResult]) {
         let Some(put) = put.filter(|p| p.mode == PutMode::Create) else { return };
         let plain = &self.cores[core].plain;
@@ -363,39 +365,39 @@ impl Inner {
             [OpResult::Done] => self.totals.flows_put += 1,
             [OpResult::Failed(DpifError::Exists(_))] if hit.is_some() => {}
             [OpResult::Failed(DpifError::Full(_))] => {}
-            other => {
-                self.violations.add(Law::Oracle, || format!("put {}: {other:?}, hits {hit:?}", put.ufid))
-            }
+            other => self
+                .violations
+                .add(Invariant::Oracle, || format!("put {}: {other:?}, hits {hit:?}", put.ufid)),
         }
     }
 
-    /// A second has passed for a core.
+    /// Advances a core by a second.
     pub(crate) fn tick(&mut self, core: usize) {
-        self.both(core, |pmd, now_us, _| pmd.tick(now_us), |plain, (), around| plain.tick(around.now_us));
+        self.run_both(core, |pmd, now_us, _| pmd.tick(now_us), |plain, (), env| plain.tick(env.now_us));
     }
 
     fn port_remove(&mut self, core: usize, port: DpPort) {
-        self.both(core, |pmd, _, io| pmd.port_remove(port, io), |plain, _, _| plain.port_remove(port));
+        self.run_both(core, |pmd, _, io| pmd.port_remove(port, io), |plain, _, _| plain.port_remove(port));
     }
 
-    /// The oldest answer of a core, to be delivered without the lock.
+    /// The oldest answer of a core, for delivery without the lock.
     pub(crate) fn reply(&mut self, core: usize) -> Option<Reply> {
         self.cores[core].replies.pop_front()
     }
 
-    /// Whether no message is on its way.
+    /// Whether no message is in flight.
     pub(crate) fn is_quiet(&self) -> bool {
         let idle = |c: &Core| c.inbox.is_empty() && c.control.is_empty() && c.replies.is_empty();
-        self.cores.iter().all(idle) && self.hub.waiting() == 0
+        self.cores.iter().all(idle) && self.upcall_queues.waiting() == 0
     }
 
-    /// Executes that wait in inboxes.
+    /// Executes waiting in inboxes.
     pub(crate) fn executes_waiting(&self) -> u64 {
         let batches = self.cores.iter().flat_map(|c| c.inbox.iter().chain(&c.control));
         batches.flat_map(|b| &b.ops).filter(|op| matches!(op, DpifOp::Execute(_))).count() as u64
     }
 
-    /// Every flow's counters against those of the plain core.
+    /// Compares every flow's counters with those of the plain core.
     pub(crate) fn check_counters(&mut self) {
         let comparable: Vec<usize> = (0..self.cores.len()).filter(|n| self.cores[*n].comparable).collect();
         for core in comparable {
@@ -403,14 +405,14 @@ impl Inner {
                 self.cores[core].plain.flows.iter().map(|f| (f.ufid, f.packets)).collect();
             for (ufid, packets) in flows {
                 let now_us = self.now_us;
-                let got = self.both(
+                let got = self.run_both(
                     core,
                     |pmd, _, io| pmd.apply(vec![DpifOp::FlowGet(ufid)], now_us, io),
                     |_, _, _| {},
                 );
                 match &got[..] {
                     [OpResult::Flow(r)] if r.stats.packets == packets => {}
-                    other => self.violations.add(Law::Oracle, || {
+                    other => self.violations.add(Invariant::Oracle, || {
                         format!("core {core}: flow {ufid} counted {other:?}, expected {packets} packets")
                     }),
                 }
@@ -428,7 +430,7 @@ impl SimDatapath {
                 cache_entries_max: config.cache_entries,
                 parked_per_ticket_max: config.parked_per_ticket,
                 parked_max: config.parked,
-                // Answers depend on none of these.
+                // Results depend on none of these.
                 vector: seed & 1 == 0,
                 template: seed & 2 == 0,
                 tuning: PmdTuning {
@@ -452,7 +454,12 @@ impl SimDatapath {
         let ids = std::iter::once(PmdId::Main).chain((0..config.cores).map(PmdId::Core));
         let inner = Inner {
             cores: ids.map(core).collect(),
-            hub: Hub::new(config.handlers, config.misses_per_port, config.actions_per_port, config.broken),
+            upcall_queues: UpcallQueues::new(
+                config.handlers,
+                config.misses_per_port,
+                config.actions_per_port,
+                config.broken,
+            ),
             ports: BTreeMap::new(),
             violations: Violations::default(),
             totals: Totals::default(),
@@ -483,7 +490,7 @@ impl Datapath for SimDatapath {
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
         let mut inner = self.inner();
         let port = spec.number.ok_or(DpifError::NotFound("port number"))?;
-        inner.hub.port_add(port);
+        inner.upcall_queues.port_add(port);
         inner.ports.insert(port, spec.name.clone());
         for core in &mut inner.cores {
             core.pmd.port_add(port)?;
@@ -498,7 +505,7 @@ impl Datapath for SimDatapath {
         for core in 0..inner.cores.len() {
             inner.port_remove(core, port);
         }
-        inner.hub.port_del(port);
+        inner.upcall_queues.port_del(port);
         Ok(())
     }
 

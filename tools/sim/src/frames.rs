@@ -1,6 +1,6 @@
-//! Frames: keys to bytes, random traffic, and what checks read back from a frame that left the switch.
+//! Frames: keys to bytes, random traffic, and parsing of sent frames for checks.
 //!
-//! Every composed frame ends in a trailer ([`Mark`]) that no action rewrites: who sent it and in which order.
+//! Every composed frame ends in a trailer ([`Mark`]) that no action rewrites: its stream and its number.
 
 use crate::rng::Rng;
 use flow::extract::{Layout, Metadata, extract};
@@ -15,11 +15,11 @@ pub(crate) const MARK_BYTES: usize = 21;
 /// The trailer of a generated frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mark {
-    /// Checksums were right when it was sent.
-    pub(crate) sums_ok: bool,
-    /// Frames of one port and one key.
+    /// Checksums were valid when it was sent.
+    pub(crate) checksums_ok: bool,
+    /// Identifies the frames of one port and one key.
     pub(crate) stream: u64,
-    /// Grows with every frame.
+    /// Increases with every frame.
     pub(crate) number: u64,
 }
 
@@ -27,25 +27,25 @@ impl Mark {
     fn bytes(self) -> [u8; MARK_BYTES] {
         let mut out = [0; MARK_BYTES];
         out[..4].copy_from_slice(&MAGIC);
-        out[4] = self.sums_ok.into();
+        out[4] = self.checksums_ok.into();
         out[5..13].copy_from_slice(&self.stream.to_be_bytes());
         out[13..].copy_from_slice(&self.number.to_be_bytes());
         out
     }
 
-    /// The trailer of a frame, if it has one.
+    /// Reads the trailer of a frame, if present.
     pub(crate) fn read(frame: &[u8]) -> Option<Mark> {
         let at = frame.len().checked_sub(MARK_BYTES)?;
         let b: [u8; MARK_BYTES] = h::array(frame, at)?;
         (b[..4] == MAGIC).then(|| Mark {
-            sums_ok: b[4] != 0,
+            checksums_ok: b[4] != 0,
             stream: u64::from_be_bytes(std::array::from_fn(|i| b[5 + i])),
             number: u64::from_be_bytes(std::array::from_fn(|i| b[13 + i])),
         })
     }
 }
 
-/// A frame whose headers are those of `key`, as far as such a frame exists.
+/// Composes a frame with the headers of `key`, as far as such a frame exists.
 pub(crate) fn compose(key: &FlowKey, mark: Mark) -> Vec<u8> {
     let b = &key.base;
     let mut f = Vec::with_capacity(128);
@@ -192,7 +192,7 @@ fn compose_icmpv6(key: &FlowKey) -> Vec<u8> {
                 l4.extend(mac);
             }
         }
-        // What follows the options must not look like one: an option of length 0 ends them as malformed.
+        // The bytes after the options must not look like one: an option of length 0 is malformed.
         l4.extend([0xfd, 3, 0, 0, 0, 0, 0]);
     }
     l4
@@ -205,8 +205,8 @@ pub(crate) fn key_of(frame: &[u8], md: &Metadata, vlan_limit: u8) -> FlowKey {
     key
 }
 
-/// Where the checksums of a frame are, behind any number of tags: offset and length each.
-fn sum_fields(frame: &[u8]) -> (Vec<(usize, usize)>, FlowKey, Layout, Vec<u8>) {
+/// Offset and length of each checksum of a frame, behind any number of tags.
+fn checksum_fields(frame: &[u8]) -> (Vec<(usize, usize)>, FlowKey, Layout, Vec<u8>) {
     let mut at = 12;
     while let Some(h::ETH_TYPE_VLAN | h::ETH_TYPE_VLAN_8021AD) = h::be16(frame, at) {
         at += h::VLAN_TAG_BYTES;
@@ -234,17 +234,17 @@ fn sum_fields(frame: &[u8]) -> (Vec<(usize, usize)>, FlowKey, Layout, Vec<u8>) {
 }
 
 /// The frame with its checksums zeroed.
-pub(crate) fn without_sums(frame: &[u8]) -> Vec<u8> {
+pub(crate) fn without_checksums(frame: &[u8]) -> Vec<u8> {
     let mut out = frame.to_vec();
-    for (at, len) in sum_fields(frame).0 {
+    for (at, len) in checksum_fields(frame).0 {
         out[at..at + len].fill(0);
     }
     out
 }
 
-/// Whether the checksums of a frame that this module composed are right; those of SCTP and of fragments are not looked at.
-pub(crate) fn sums_are_right(frame: &[u8]) -> bool {
-    let (_, key, layout, bare) = sum_fields(frame);
+/// Whether the checksums of a frame composed here are valid; skips those of SCTP and of fragments.
+pub(crate) fn checksums_valid(frame: &[u8]) -> bool {
+    let (_, key, layout, bare) = checksum_fields(frame);
     let b = &key.base;
     if layout.l3 == Layout::NONE {
         return true;
@@ -271,7 +271,7 @@ pub(crate) fn sums_are_right(frame: &[u8]) -> bool {
     }
 }
 
-/// Hosts that traffic is from and to.
+/// Number of hosts in the traffic.
 pub(crate) const HOSTS: u64 = 8;
 
 /// Ethernet address of a host.
@@ -291,13 +291,13 @@ pub(crate) fn ipv6(host: u64) -> [u8; 16] {
     a
 }
 
-/// UDP port of the packets that two rules of a bundle mark.
+/// UDP port of the packets marked by two rules of a bundle.
 pub(crate) const BUNDLE_PORT: u16 = 7777;
 
-/// First byte of the addresses that those two rules set; the last byte is the bundle's version.
+/// First byte of the addresses set by those two rules; the last byte is the bundle's version.
 pub(crate) const BUNDLE_MAC: u8 = 0xba;
 
-/// A random packet of the small world of [`HOSTS`], as a key. `wide`: ports from a large range, as in a flood.
+/// A random packet between a few [`HOSTS`], as a key. `wide`: ports from a large range, as in a flood.
 pub(crate) fn random_key(rng: &mut Rng, wide: bool) -> FlowKey {
     let mut key = FlowKey::default();
     let (from, to) = (rng.below(HOSTS), rng.below(HOSTS));

@@ -1,6 +1,6 @@
-//! Entry points for fuzzing what takes more than one room: any bytes in; no panic, and the laws hold.
+//! Fuzz targets that span several crates: any bytes in; no panic, and the invariants hold.
 //!
-//! The datapath is the simulator's, so whatever a core does here is compared with the plain one.
+//! The datapath is the simulator's, so every call of a core is compared with the plain core.
 
 use crate::dp::{DpConfig, SimDatapath};
 use crate::frames::key_of;
@@ -32,9 +32,9 @@ use vswitch::{Command, Desired, OpenedInterface, Planner, SupportedTypes};
 
 /// Ports of the bridge.
 const PORTS: u32 = 3;
-/// Rules that are read.
+/// Maximum number of rules read.
 const RULES_MAX: usize = 40;
-/// Rounds after which a packet must have come to rest.
+/// Maximum number of rounds for a packet.
 const ROUNDS_MAX: usize = 200;
 
 struct Rig {
@@ -76,13 +76,13 @@ impl Rig {
         Rig { dp, backer, bridge }
     }
 
-    /// A frame comes in on port 1, and everything that follows from it happens.
+    /// Receives a frame on port 1, and processes all that follows from it.
     fn receive(&self, frame: &[u8]) {
         self.dp.inner().receive(1, DpPort(1), vec![frame.to_vec()]);
         for _ in 0..ROUNDS_MAX {
             let upcalls = {
                 let inner = &mut *self.dp.inner();
-                inner.hub.take(0, &mut inner.violations)
+                inner.upcall_queues.take(0, &mut inner.violations)
             };
             for (pmd, ops) in upcall::handle(&self.backer, upcalls, 2000) {
                 self.dp.operate(OpBatch { pmd, ops, tag: 0, reply: None });
@@ -134,14 +134,14 @@ impl Rig {
     }
 }
 
-/// Text and the bytes behind the first empty line.
+/// Splits the input into text and the bytes after the first empty line.
 fn text_and_frame(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let at = bytes.windows(2).position(|w| w == b"\n\n")?;
     Some((std::str::from_utf8(&bytes[..at]).ok()?, &bytes[at + 2..]))
 }
 
-/// Rules in `ovs-ofctl`'s syntax, one a line, an empty line, and a frame that comes in twice: translated, executed, and by the
-/// flow that was made of it.
+/// Rules in `ovs-ofctl` syntax, one a line, an empty line, and a frame received twice: translated and
+/// executed, then forwarded by the resulting flow.
 pub fn pipeline(bytes: &[u8]) {
     let Some((rules, frame)) = text_and_frame(bytes) else { return };
     let rig = Rig::new();
@@ -152,7 +152,7 @@ pub fn pipeline(bytes: &[u8]) {
     rig.receive(frame);
 }
 
-/// Datapath actions, an empty line, and a frame that they are carried out on.
+/// Datapath actions, an empty line, and the frame to execute them on.
 pub fn actions(bytes: &[u8]) {
     let Some((actions, frame)) = text_and_frame(bytes) else { return };
     let Ok(actions) = dpif::text::parse_actions(actions, &NumbersOnly) else { return };
@@ -175,12 +175,12 @@ pub fn actions(bytes: &[u8]) {
     rig.check();
 }
 
-/// Sampling is by chance: it cannot be compared.
+/// Sampling is random: results cannot be compared.
 fn has_sample(actions: &[DpAction]) -> bool {
     actions.iter().any(|a| a.any(|a| matches!(a, DpAction::Sample(_))))
 }
 
-/// What somebody sends on an OpenFlow connection after the hello (the first byte says the version), and a frame afterwards.
+/// Bytes on an OpenFlow connection after the hello (the first byte is the version), and a frame afterwards.
 pub fn connection(bytes: &[u8]) {
     let Some((first, stream)) = bytes.split_first() else { return };
     let hello = match first % 2 {
@@ -219,8 +219,8 @@ pub fn connection(bytes: &[u8]) {
     manager.close(id, &ctx, 2000);
 }
 
-/// Lines of operations on the `Open_vSwitch` database, as in a transaction each: what they leave behind is read as a
-/// configuration, and planned; every other device can be opened.
+/// Lines of operations on the `Open_vSwitch` database, a transaction each. The resulting database is parsed
+/// as a configuration, and planned; every other device can be opened.
 pub fn configuration(bytes: &[u8]) {
     let mut server = Server::new(Box::new(SeededUuids::new(1)), ServerLimits::default());
     assert!(server.add_database(Database::new(open_vswitch()), true).is_ok());

@@ -1,7 +1,8 @@
-//! The plain forwarding core: what [`datapath::Pmd`] must do, as a scan of a list of flows and one action after the other on
-//! plain bytes, without caches, subtables, batches or incremental checksums. The oracle law compares the two call by call.
+//! The plain forwarding core, the oracle of [`datapath::Pmd`]: it scans a list of flows and runs one action
+//! after the other on plain bytes, without caches, subtables, batches or incremental checksums. Each call of
+//! both is compared.
 
-use crate::frames::{key_of, without_sums};
+use crate::frames::{key_of, without_checksums};
 use datapath::{ACTION_NESTING_MAX, ACTIONS_MAX, RECIRC_DEPTH_MAX};
 use dpif::actions::{CloneAction, Meter, Output, PopVlan, PushVlan, Recirc, Trunc, Userspace};
 use dpif::{DpAction, FlowPut, Masked, MeterConfig, PortsSet, SetAction, Ticket, UpcallKind};
@@ -11,10 +12,10 @@ use packet::headers as h;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// VLAN tags that keys tell apart.
+/// Number of VLAN tags in keys.
 pub(crate) const VLAN_LIMIT: u8 = 1;
 
-/// An upcall, as far as it is compared; its frame has no checksums.
+/// The compared part of an upcall; its frame has no checksums.
 #[derive(Clone, PartialEq)]
 pub(crate) struct UpcallSeen {
     pub(crate) kind: UpcallKind,
@@ -63,7 +64,7 @@ struct OpenTicket {
     parked: Vec<Waiting>,
 }
 
-/// A token bucket per band, in exact arithmetic.
+/// Token buckets, one per band, in exact arithmetic.
 pub(crate) struct PlainMeter {
     config: MeterConfig,
     tokens: Vec<u128>,
@@ -95,29 +96,30 @@ impl PlainMeter {
     }
 }
 
-/// Meters of all cores.
+/// Meters shared by all cores.
 pub(crate) type PlainMeters = BTreeMap<u32, PlainMeter>;
 
-/// What a core does in one call, for comparison.
+/// Output of a core in one call, for comparison.
 #[derive(Default)]
 pub(crate) struct Effects {
     /// Frames handed to ports, in order.
     pub(crate) sent: Vec<(DpPort, Vec<u8>)>,
-    /// Upcalls tried, in order.
+    /// Attempted upcalls, in order.
     pub(crate) upcalls: Vec<UpcallSeen>,
 }
 
-/// What is outside of a plain core during a call.
-pub(crate) struct Around<'a> {
+/// Environment of a plain core during a call.
+pub(crate) struct Env<'a> {
     pub(crate) now_us: u64,
     pub(crate) meters: &'a mut PlainMeters,
-    /// Tickets and fates of the upcalls that the real core tried, in order: whether there was room is not the core's doing.
+    /// For each upcall that the real core attempted, in order: acceptance and ticket. The core does not
+    /// control the queue's room.
     pub(crate) accepted: VecDeque<(bool, Option<Ticket>)>,
     pub(crate) effects: Effects,
-    /// What the real core counted for a flow by the end of the call.
+    /// Returns the real core's count for a flow at the end of the call.
     pub(crate) counted: &'a mut dyn FnMut(Ufid) -> u64,
-    /// It could not be told which of several flows a packet hit: the cores cannot be compared any more.
-    pub(crate) lost_track: bool,
+    /// Several flows could have matched a packet: the cores are no longer comparable.
+    pub(crate) ambiguous: bool,
 }
 
 struct Round {
@@ -131,9 +133,9 @@ struct Round {
 #[derive(Default)]
 pub(crate) struct PlainCore {
     pub(crate) ports: BTreeSet<DpPort>,
-    /// Outputs to any port count, for trials.
+    /// Output to any port counts, in dry runs.
     every_port: bool,
-    /// Boxed: a removal moves all that stand behind.
+    /// Boxed: a removal moves all later ones.
     #[expect(clippy::vec_box, reason = "keys and masks are large")]
     pub(crate) flows: Vec<Box<PlainFlow>>,
     tickets: Vec<OpenTicket>,
@@ -141,7 +143,7 @@ pub(crate) struct PlainCore {
     parked_per_ticket_max: usize,
     pub(crate) parked_max: usize,
     ticket_ttl_us: u64,
-    /// Packets that a flow handled in their first pass.
+    /// Packets that hit a flow in their first pass.
     pub(crate) first_pass_hits: u64,
 }
 
@@ -166,28 +168,28 @@ impl PlainCore {
         }
     }
 
-    /// The flow that a packet hits: the first of the list that matches.
+    /// Finds the flow for a packet: the first match in the list.
     pub(crate) fn lookup(&self, key: &FlowKey) -> Option<usize> {
         self.flows.iter().position(|f| f.matches(key))
     }
 
-    /// The flow that a packet hits. While rules change, flows made before and after may both match it; then the one that
-    /// the real core counted a packet more for.
-    fn choose(&self, key: &FlowKey, around: &mut Around<'_>) -> Option<usize> {
+    /// Finds the flow for a packet. During rule changes, both an old and a new flow may match it; then the
+    /// one whose count in the real core increased.
+    fn choose(&self, key: &FlowKey, env: &mut Env<'_>) -> Option<usize> {
         let first = self.lookup(key)?;
         let others: Vec<usize> =
             (first..self.flows.len()).filter(|at| self.flows[*at].matches(key)).collect();
         if others.len() == 1 {
             return Some(first);
         }
-        let more = |at: &usize| (around.counted)(self.flows[*at].ufid) > self.flows[*at].packets;
+        let more = |at: &usize| (env.counted)(self.flows[*at].ufid) > self.flows[*at].packets;
         let hit: Vec<usize> = others.into_iter().filter(more).collect();
-        around.lost_track |= hit.len() != 1;
+        env.ambiguous |= hit.len() != 1;
         Some(hit.first().copied().unwrap_or(first))
     }
 
-    /// A burst received on a port.
-    pub(crate) fn process(&mut self, rx_port: DpPort, frames: Vec<Vec<u8>>, around: &mut Around<'_>) {
+    /// Processes a burst received on a port.
+    pub(crate) fn process(&mut self, rx_port: DpPort, frames: Vec<Vec<u8>>, env: &mut Env<'_>) {
         let there = self.ports.contains(&rx_port);
         let whole = |f: &&Vec<u8>| there && f.len() >= h::ETH_HEADER_BYTES;
         let frames: Vec<&Vec<u8>> = frames.iter().filter(whole).collect();
@@ -195,25 +197,25 @@ impl PlainCore {
             for &frame in some {
                 let md = Metadata { in_port: rx_port.0, ..Metadata::default() };
                 let key = key_of(frame, &md, VLAN_LIMIT);
-                self.forward(Round { frame: frame.clone(), key, rx_port, depth: 0 }, true, around);
+                self.forward(Round { frame: frame.clone(), key, rx_port, depth: 0 }, true, env);
             }
-            self.run_recirculated(around);
+            self.run_recirculated(env);
         }
     }
 
-    fn run_recirculated(&mut self, around: &mut Around<'_>) {
+    fn run_recirculated(&mut self, env: &mut Env<'_>) {
         while let Some(round) = self.deferred.pop_front() {
-            self.forward(round, true, around);
+            self.forward(round, true, env);
         }
     }
 
-    fn forward(&mut self, round: Round, park: bool, around: &mut Around<'_>) {
+    fn forward(&mut self, round: Round, park: bool, env: &mut Env<'_>) {
         let Round { frame, key, rx_port, depth } = round;
         let waits = park.then(|| self.tickets.iter().position(|t| t.key == key)).flatten();
         if let Some(at) = waits {
             let all = || self.tickets.iter().flat_map(|t| &t.parked);
             let free = self.parked_max.saturating_sub(all().count());
-            // A port may hold as much as it leaves free.
+            // A port may hold as many packets as it leaves free.
             let room = all().filter(|p| p.rx_port == rx_port).count() < free;
             let parked = &mut self.tickets[at].parked;
             if room && parked.len() < self.parked_per_ticket_max {
@@ -221,49 +223,49 @@ impl PlainCore {
             }
             return;
         }
-        if let Some(at) = self.choose(&key, around) {
+        if let Some(at) = self.choose(&key, env) {
             self.flows[at].packets += 1;
             self.first_pass_hits += u64::from(key.base.recirc_id == 0);
             let actions = self.flows[at].actions.clone();
-            self.run(Round { frame, key, rx_port, depth }, None, &actions, around);
+            self.run(Round { frame, key, rx_port, depth }, None, &actions, env);
             return;
         }
-        let frame = without_sums(&frame);
+        let frame = without_checksums(&frame);
         let seen = UpcallSeen { kind: UpcallKind::Miss, key, frame, rx_port, has_ticket: park };
-        around.effects.upcalls.push(seen);
-        let (taken, ticket) = around.accepted.pop_front().unwrap_or((false, None));
+        env.effects.upcalls.push(seen);
+        let (taken, ticket) = env.accepted.pop_front().unwrap_or((false, None));
         if taken && park {
-            let deadline_us = around.now_us.saturating_add(self.ticket_ttl_us);
+            let deadline_us = env.now_us.saturating_add(self.ticket_ttl_us);
             self.tickets.push(OpenTicket { ticket, key, rx_port, deadline_us, parked: Vec::new() });
         }
     }
 
-    /// An `Execute`.
+    /// Runs an `Execute`.
     pub(crate) fn execute(
         &mut self,
         frame: Vec<u8>,
         key: &FlowKey,
         actions: &[DpAction],
         ticket: Option<Ticket>,
-        around: &mut Around<'_>,
+        env: &mut Env<'_>,
     ) {
-        if taken(actions, 0, &mut 0) && frame.len() >= h::ETH_HEADER_BYTES {
+        if accepts(actions, 0, &mut 0) && frame.len() >= h::ETH_HEADER_BYTES {
             let key = key_of(&frame, &metadata(key), VLAN_LIMIT);
             let rx_port = key.in_port();
-            self.run(Round { frame, key, rx_port, depth: 0 }, None, actions, around);
-            self.run_recirculated(around);
+            self.run(Round { frame, key, rx_port, depth: 0 }, None, actions, env);
+            self.run_recirculated(env);
         }
         let Some(at) = self.tickets.iter().position(|t| ticket.is_some() && t.ticket == ticket) else {
             return;
         };
         let OpenTicket { key, parked, .. } = self.tickets.remove(at);
         for Waiting { frame, rx_port, depth } in parked {
-            self.forward(Round { frame, key, rx_port, depth }, false, around);
+            self.forward(Round { frame, key, rx_port, depth }, false, env);
         }
-        self.run_recirculated(around);
+        self.run_recirculated(env);
     }
 
-    /// A put that the real core took.
+    /// Applies a put that the real core accepted.
     pub(crate) fn put(&mut self, put: &FlowPut) {
         match self.flows.iter_mut().find(|f| f.ufid == put.ufid) {
             Some(f) => f.actions = put.actions.clone(),
@@ -278,12 +280,12 @@ impl PlainCore {
         }
     }
 
-    /// Gives up tickets that nobody answered.
+    /// Expires unanswered tickets.
     pub(crate) fn tick(&mut self, now_us: u64) {
         self.tickets.retain(|t| t.deadline_us > now_us);
     }
 
-    /// Forgets a port.
+    /// Removes a port.
     pub(crate) fn port_remove(&mut self, port: DpPort) {
         self.tickets.retain(|t| t.rx_port != port && t.key.in_port() != port);
         for t in &mut self.tickets {
@@ -293,26 +295,26 @@ impl PlainCore {
         self.ports.remove(&port);
     }
 
-    /// Carries actions out. `cut`: the next frame that is output or handed up is cut to so many bytes.
-    fn run(&mut self, round: Round, mut cut: Option<u32>, actions: &[DpAction], around: &mut Around<'_>) {
+    /// Executes actions. `cut`: truncates the next output or upcall to that many bytes.
+    fn run(&mut self, round: Round, mut cut: Option<u32>, actions: &[DpAction], env: &mut Env<'_>) {
         let Round { mut frame, mut key, rx_port, depth } = round;
-        // What stands behind the last that has an effect happens to nothing.
+        // Actions behind the last one with an effect are void.
         let end = actions.iter().rposition(has_effect).map_or(actions.len(), |last| last + 1);
         for action in &actions[..end] {
             match action {
                 DpAction::Output(Output(port)) => {
                     let frame = cut_to(&frame, cut.take());
                     if self.every_port || self.ports.contains(port) {
-                        around.effects.sent.push((*port, frame));
+                        env.effects.sent.push((*port, frame));
                     }
                 }
                 DpAction::Userspace(Userspace(cookie)) => {
                     let frame = cut_to(&frame, cut.take());
                     let key = key_of(&frame, &metadata(&key), VLAN_LIMIT);
                     let kind = UpcallKind::Action(*cookie);
-                    let frame = without_sums(&frame);
-                    around.effects.upcalls.push(UpcallSeen { kind, key, frame, rx_port, has_ticket: false });
-                    around.accepted.pop_front();
+                    let frame = without_checksums(&frame);
+                    env.effects.upcalls.push(UpcallSeen { kind, key, frame, rx_port, has_ticket: false });
+                    env.accepted.pop_front();
                 }
                 DpAction::Recirc(Recirc(id)) => {
                     if depth < RECIRC_DEPTH_MAX && self.deferred.len() < 1024 {
@@ -327,7 +329,7 @@ impl PlainCore {
                     }
                 }
                 DpAction::Clone(CloneAction(inner)) => {
-                    self.run(Round { frame: frame.clone(), key, rx_port, depth }, cut, inner, around);
+                    self.run(Round { frame: frame.clone(), key, rx_port, depth }, cut, inner, env);
                 }
                 DpAction::PushVlan(PushVlan { tpid, tci }) => {
                     let tag = [tpid.to_be_bytes(), (tci & !VlanTag::PRESENT).to_be_bytes()].concat();
@@ -354,8 +356,8 @@ impl PlainCore {
                     }
                 }
                 DpAction::Meter(Meter(id)) => {
-                    let meter = around.meters.get_mut(id);
-                    if !meter.is_none_or(|m| m.admit(frame.len(), around.now_us)) {
+                    let meter = env.meters.get_mut(id);
+                    if !meter.is_none_or(|m| m.admit(frame.len(), env.now_us)) {
                         return;
                     }
                 }
@@ -378,20 +380,20 @@ impl PlainCore {
     }
 }
 
-/// Whether the action is seen outside of the packet.
+/// Whether the action has an effect outside of the packet.
 fn has_effect(a: &DpAction) -> bool {
     let delivers = matches!(a, DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_));
     delivers || matches!(a, DpAction::Clone(_) | DpAction::Meter(_))
 }
 
-/// Whether a core takes the list, which is `depth` within others; they all have `total` actions so far.
-fn taken(actions: &[DpAction], depth: usize, total: &mut usize) -> bool {
+/// Whether a core accepts the list, at nesting level `depth`, with `total` actions so far.
+fn accepts(actions: &[DpAction], depth: usize, total: &mut usize) -> bool {
     *total += actions.len();
     let mut lists = actions.iter().flat_map(DpAction::lists);
     depth <= ACTION_NESTING_MAX
         && *total <= ACTIONS_MAX
         && actions.iter().all(|a| a.userspace_lacks().is_none())
-        && lists.all(|inner| taken(inner, depth + 1, total))
+        && lists.all(|inner| accepts(inner, depth + 1, total))
 }
 
 fn cut_to(frame: &[u8], bytes: Option<u32>) -> Vec<u8> {
@@ -399,25 +401,24 @@ fn cut_to(frame: &[u8], bytes: Option<u32>) -> Vec<u8> {
     frame[..end].to_vec()
 }
 
-/// Frames that leave, by their ports; frames that go round again, by their ids; upcalls.
-pub(crate) type ComeOut = (Vec<(DpPort, Vec<u8>)>, Vec<(u32, Vec<u8>)>, Vec<UpcallSeen>);
+/// Sent frames by port, recirculated frames by id, and upcalls.
+pub(crate) type Outputs = (Vec<(DpPort, Vec<u8>)>, Vec<(u32, Vec<u8>)>, Vec<UpcallSeen>);
 
-/// What actions make of a packet, were all its ports there and all meters open: frames that leave, those that go round again
-/// with their id, and upcalls.
-pub(crate) fn come_out(frame: &[u8], key: &FlowKey, actions: &[DpAction]) -> ComeOut {
+/// Runs actions on a packet as if all its ports existed and all meters passed it; returns the outputs.
+pub(crate) fn dry_run(frame: &[u8], key: &FlowKey, actions: &[DpAction]) -> Outputs {
     let mut core = PlainCore { every_port: true, ..PlainCore::default() };
-    let mut around = Around {
+    let mut env = Env {
         now_us: 0,
         meters: &mut PlainMeters::new(),
         accepted: VecDeque::new(),
         effects: Effects::default(),
         counted: &mut |_| 0,
-        lost_track: false,
+        ambiguous: false,
     };
     let round = Round { frame: frame.to_vec(), key: *key, rx_port: key.in_port(), depth: 0 };
-    core.run(round, None, actions, &mut around);
+    core.run(round, None, actions, &mut env);
     let rounds = core.deferred.into_iter().map(|r| (r.key.base.recirc_id, r.frame)).collect();
-    (around.effects.sent, rounds, around.effects.upcalls)
+    (env.effects.sent, rounds, env.effects.upcalls)
 }
 
 fn put_bytes(frame: &mut [u8], at: usize, value: &[u8], mask: &[u8]) -> Option<()> {
@@ -427,7 +428,7 @@ fn put_bytes(frame: &mut [u8], at: usize, value: &[u8], mask: &[u8]) -> Option<(
     Some(())
 }
 
-/// Rewrites a header, its checksums excepted; `None`: the frame does not have it.
+/// Rewrites a header, except its checksums; `None`: the frame missing_events it.
 fn rewrite(frame: &mut [u8], set: &SetAction) -> Option<()> {
     let mut key = FlowKey::default();
     let layout = extract(frame, &Metadata::default(), VLAN_LIMIT, &mut key);

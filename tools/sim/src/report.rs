@@ -1,19 +1,19 @@
-//! What a run found: violations of the laws, and figures that show that it did something.
+//! Result of a run: violations of the invariants, and coverage.
 
-/// A law of the switch.
+/// An invariant of the switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Law {
+pub enum Invariant {
     /// Every packet that matches an installed mask translates alike.
     Megaflow,
-    /// The forwarding core does what the plain one does.
+    /// The forwarding core equals the plain one.
     Oracle,
     /// Every packet is accounted for.
     Conservation,
-    /// Queues and tables keep their limits, and nothing is left over.
+    /// Queues and tables keep their limits, and nothing leaks.
     Bounds,
-    /// A port's load is its own.
+    /// A port's load affects no other port.
     Isolation,
-    /// A bundle is seen whole or not at all.
+    /// A packet sees a bundle whole or not at all.
     Bundle,
     /// Packets of one flow leave in order.
     Order,
@@ -23,43 +23,43 @@ pub enum Law {
     Statistics,
 }
 
-/// A law that did not hold.
+/// A violated invariant.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Which.
-    pub law: Law,
-    /// At which step.
+    /// The invariant.
+    pub invariant: Invariant,
+    /// Step of the run.
     pub step: u64,
-    /// What was seen.
+    /// Description.
     pub detail: String,
 }
 
-/// A way to break the switch on purpose, to see that the checkers notice.
+/// A deliberate fault of the switch, to test the checkers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Broken {
-    /// Puts lose mask bits on their way.
+    /// Puts lose mask bits.
     WideMask,
     /// A byte of a sent frame is changed.
     CorruptFrame,
-    /// A received packet vanishes on its way into the core.
+    /// A received packet is lost before the core.
     LostPacket,
-    /// An upcall vanishes between the queue and the handler.
+    /// An upcall is lost between the queue and the handler.
     LostUpcall,
-    /// Queues take more than their limit.
+    /// Queues exceed their limit.
     UnboundedQueue,
-    /// Deletes are acknowledged and not carried out.
+    /// Deletes are acknowledged but not executed.
     ForgottenDelete,
     /// All ports share one queue.
     SharedQueue,
     /// A bundle is published rule by rule.
     SplitBundle,
-    /// Packets of a transmit batch change places.
+    /// Packets of a transmit batch are reordered.
     Reordered,
     /// Flows are not revalidated after changes.
     NoRevalidation,
     /// The packet that missed counts twice.
     CountedTwice,
-    /// The slow path knows no flow limit.
+    /// The slow path ignores the flow limit.
     NoFlowLimit,
     /// Bridges learn addresses without limit.
     NoMacLimit,
@@ -67,93 +67,93 @@ pub enum Broken {
     NoShares,
 }
 
-/// Gathers violations; keeps the first ones.
+/// Collects violations; keeps the first ones.
 #[derive(Default)]
 pub(crate) struct Violations {
     pub(crate) step: u64,
     pub(crate) list: Vec<Violation>,
-    /// Only violations of this law count.
-    pub(crate) only: Option<Law>,
+    /// Only violations of this invariant count.
+    pub(crate) only: Option<Invariant>,
 }
 
 const KEPT: usize = 20;
 
 impl Violations {
-    pub(crate) fn add(&mut self, law: Law, detail: impl FnOnce() -> String) {
-        if self.list.len() < KEPT && self.only.is_none_or(|only| only == law) {
-            self.list.push(Violation { law, step: self.step, detail: detail() });
+    pub(crate) fn add(&mut self, invariant: Invariant, detail: impl FnOnce() -> String) {
+        if self.list.len() < KEPT && self.only.is_none_or(|only| only == invariant) {
+            self.list.push(Violation { invariant, step: self.step, detail: detail() });
         }
     }
 }
 
-/// How often what the laws are about came to pass: a run without it shows nothing about them.
+/// How often the events occurred that the invariants concern: a run without them proves nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Work {
-    /// Learned addresses that aged out, that went for lack of room, that moved.
+pub struct Coverage {
+    /// Learned addresses that expired.
     pub macs_aged: u64,
-    /// See there.
+    /// Learned addresses evicted at the limit.
     pub macs_evicted: u64,
-    /// See there.
+    /// Learned addresses that moved.
     pub macs_moved: u64,
-    /// Rules that ended by their idle timeout.
+    /// Rules removed by their idle timeout.
     pub rules_idle: u64,
-    /// Rules that ended by their hard timeout.
+    /// Rules removed by their hard timeout.
     pub rules_hard: u64,
     /// Ports added or removed.
     pub port_changes: u64,
-    /// Ports that went down or came up, or whose configuration changed.
+    /// Ports that went down or up, or whose configuration changed.
     pub config_changes: u64,
     /// Bundles committed.
     pub bundles: u64,
     /// Upcalls refused by a full queue.
     pub upcalls_refused: u64,
-    /// Batches of operations that a full inbox refused.
+    /// Batches of operations refused by a full inbox.
     pub inbox_full: u64,
     /// Packets that found no room behind a translation.
     pub parked_overflow: u64,
-    /// Translations that left no flow because of the flow limit.
+    /// Translations without a flow because of the flow limit.
     pub flow_limit_reached: u64,
     /// Packets that a meter's band applied to.
     pub metered: u64,
     /// Misses after a recirculation.
     pub recirculated: u64,
-    /// Packets of the slow path's own flows.
+    /// Packets of slow-path flows.
     pub slow: u64,
-    /// Packets told to controllers.
+    /// Packet-ins.
     pub packet_ins: u64,
-    /// Packets that controllers sent.
+    /// Packet-outs.
     pub packet_outs: u64,
-    /// Times that a handler, a core's inbox or the revalidator stood still.
+    /// Stalls of a handler, a core's inbox or the revalidator.
     pub stalls: u64,
-    /// Times that nobody worked for seconds.
+    /// Pauses of the whole switch for seconds.
     pub jumps: u64,
     /// Forwarding cores.
     pub cores: u64,
 }
 
-/// What became of a run.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The seed that gives the same run again.
+    /// Seed that reproduces the run.
     pub seed: u64,
-    /// What was wrong; empty when all laws held.
+    /// Violations; empty if all invariants held.
     pub violations: Vec<Violation>,
-    /// Frames that came in by ports.
+    /// Frames received on ports.
     pub received: u64,
-    /// Frames that left by ports.
+    /// Frames sent to ports.
     pub sent: u64,
     /// Upcalls served.
     pub upcalls: u64,
     /// Flows put.
     pub flows_put: u64,
-    /// Flows compared with a translation of theirs.
+    /// Flows compared with their translation.
     pub flows_checked: u64,
-    /// Packets translated for the megaflow law.
+    /// Packets translated for the megaflow check.
     pub packets_checked: u64,
-    /// Changes of the controller.
+    /// Changes by the controller.
     pub changes: u64,
     /// Virtual time, in milliseconds.
     pub elapsed_ms: u64,
-    /// What came to pass.
-    pub work: Work,
+    /// Coverage.
+    pub coverage: Coverage,
 }

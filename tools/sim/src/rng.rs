@@ -1,4 +1,4 @@
-//! The generator of pseudo-random numbers that everything in a run is drawn from: SplitMix64 (Steele, Lea, Flood 2014).
+//! Pseudo-random number generator of a run: SplitMix64 (Steele, Lea, Flood 2014).
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Rng {
         &of[self.below(of.len() as u64) as usize]
     }
 
-    /// A generator of its own, so that what one part draws does not shift what another part gets.
+    /// A separate generator, so that draws of one part do not affect another.
     pub fn fork(&mut self) -> Rng {
         Rng(self.number())
     }

@@ -1,5 +1,5 @@
-//! Random rules: matches and actions over the small world of [`crate::frames`], valid by OpenFlow's rules, and the fixed
-//! rules that the checks of bundles need.
+//! Random rules: matches and actions over the addresses of [`crate::frames`], valid by OpenFlow's rules, and
+//! the fixed rules for the bundle check.
 
 use crate::frames::{BUNDLE_MAC, BUNDLE_PORT, HOSTS, ipv4, ipv6, mac};
 use crate::rng::Rng;
@@ -21,19 +21,19 @@ use std::sync::Arc;
 pub(crate) const RANDOM_TABLES: u8 = 5;
 /// Table of learned rules.
 pub(crate) const LEARN_TABLE: TableId = TableId(20);
-/// Cookie of learned rules of which there may be so many.
+/// Cookie of learned rules with a limit.
 pub(crate) const LIMITED_COOKIE: u64 = 1;
-/// See there.
+/// Limit of such rules.
 pub(crate) const LEARN_LIMIT: u32 = 4;
 /// Tables of the two rules that a bundle changes together.
 pub(crate) const BUNDLE_TABLES: [TableId; 2] = [TableId(60), TableId(61)];
-/// Meters that rules may name.
+/// Meters available to rules.
 pub(crate) const METERS: u32 = 2;
 
-/// What random rules may contain.
+/// Limits of random rules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Profile {
-    /// Packets of a flow must leave in order: nothing that takes single packets another way.
+    /// Packets of a flow must leave in order: no action may divert single packets.
     pub(crate) ordered: bool,
     /// Highest OpenFlow port.
     pub(crate) ports: u32,
@@ -271,7 +271,7 @@ fn random_set(rng: &mut Rng) -> Action {
     }
 }
 
-/// A MAC learner: what is to the packet's source goes back where it came from.
+/// A MAC learner: packets to the source of this one go to its input port.
 fn random_learn(rng: &mut Rng) -> LearnAction {
     let cookie = rng.below(2);
     let whole = |field| LearnSource::Field(SubField::whole(field));
@@ -298,7 +298,7 @@ fn random_learn(rng: &mut Rng) -> LearnAction {
     }
 }
 
-/// A rule made now.
+/// A rule created now.
 pub(crate) fn rule(table: TableId, priority: i32, m: Match, actions: Vec<Action>, now_ms: u64) -> Rule {
     let stats = RuleStats::default();
     stats.credit(0, 0, now_ms);
@@ -331,7 +331,7 @@ pub(crate) fn bundle_rules(version: u8, now_ms: u64) -> [Rule; 2] {
     ]
 }
 
-/// The rule that brings marked packets to the bundle's tables, above all random ones.
+/// The rule that sends marked packets to the bundle's tables, above all random ones.
 pub(crate) fn bundle_entry(now_ms: u64) -> Rule {
     let m = Match::catchall()
         .with(F::EthType, h::ETH_TYPE_IP.into())
@@ -341,7 +341,7 @@ pub(crate) fn bundle_entry(now_ms: u64) -> Rule {
     rule(TableId(0), 60_000, m, vec![to], now_ms)
 }
 
-/// What stands below all random rules.
+/// The rule below all random rules.
 pub(crate) fn fallback(now_ms: u64) -> Rule {
     rule(TableId(0), 0, Match::catchall(), vec![output(OfPort::NORMAL)], now_ms)
 }

@@ -1,8 +1,8 @@
-//! The laws over many seeds, and each checker shown to notice a switch that is broken on purpose.
+//! The invariants over many seeds, and each checker tested with a deliberately broken switch.
 //!
 //! `SLUICE_SIM_SEED=n` runs one seed, `SLUICE_SIM_SEEDS=n` that many, `SLUICE_LONG=1` longer runs.
 
-use crate::{Broken, Law, Report, Work, run, run_broken, run_for};
+use crate::{Broken, Coverage, Invariant, Report, run, run_broken, run_for};
 use std::time::Instant;
 
 const STEPS: u64 = 1500;
@@ -15,15 +15,15 @@ fn number(name: &str) -> Option<u64> {
 
 fn show(report: &Report) -> String {
     let seed = report.seed;
-    let mut text = format!("seed {seed}: repeat with SLUICE_SIM_SEED={seed} cargo test -p sim laws\n");
+    let mut text = format!("seed {seed}: repeat with SLUICE_SIM_SEED={seed} cargo test -p sim invariants\n");
     for v in report.violations.iter().take(3) {
-        text += &format!("step {}: {:?} law: {}\n", v.step, v.law, v.detail);
+        text += &format!("step {}: {:?}: {}\n", v.step, v.invariant, v.detail);
     }
     text
 }
 
 #[test]
-fn laws_hold_in_seeded_runs() {
+fn invariants_hold_in_seeded_runs() {
     if let Some(seed) = number("SLUICE_SIM_SEED") {
         let report = run(seed, number("SLUICE_SIM_STEPS").unwrap_or(STEPS));
         assert!(report.violations.is_empty(), "{}", show(&report));
@@ -31,7 +31,7 @@ fn laws_hold_in_seeded_runs() {
     }
     let seeds = number("SLUICE_SIM_SEEDS").unwrap_or(SEEDS);
     let mut sum = Report::default();
-    let (mut failed, mut work) = (Vec::new(), Vec::new());
+    let (mut failed, mut coverage) = (Vec::new(), Vec::new());
     let half = |odd: u64| (odd..seeds).step_by(2).map(|seed| run(seed, STEPS)).collect::<Vec<_>>();
     let reports = std::thread::scope(|scope| {
         let other = scope.spawn(|| half(1));
@@ -45,7 +45,7 @@ fn laws_hold_in_seeded_runs() {
         sum.flows_put += r.flows_put;
         sum.flows_checked += r.flows_checked;
         sum.packets_checked += r.packets_checked;
-        work.push(r.work.clone());
+        coverage.push(r.coverage.clone());
         if !r.violations.is_empty() {
             failed.push(show(&r));
         }
@@ -56,9 +56,9 @@ fn laws_hold_in_seeded_runs() {
         failed.len(),
         failed[..failed.len().min(5)].join("\n")
     );
-    // A run in which nothing happens shows nothing.
+    // A run without events proves nothing.
     let enough = sum.received > 500 * seeds && sum.sent > 100 * seeds && sum.flows_put > 20 * seeds;
-    assert!(lacks(&work).is_empty(), "never came to pass: {:?}", lacks(&work));
+    assert!(missing_events(&coverage).is_empty(), "never occurred: {:?}", missing_events(&coverage));
     assert!(enough && sum.flows_checked > 50 * seeds && sum.packets_checked > 50 * seeds, "{sum:?}");
 }
 
@@ -70,89 +70,89 @@ fn a_seed_gives_the_same_run() {
     }
 }
 
-/// Some seed of a broken switch must show a violation of that law.
-fn notices(broken: Broken, law: Law) {
-    let noticed = (0..12).any(|seed| !run_broken(seed, STEPS, broken, law).violations.is_empty());
-    assert!(noticed, "{broken:?} is no violation of the {law:?} law in any run");
+/// Some seed of a broken switch must violate that invariant.
+fn assert_detected(broken: Broken, invariant: Invariant) {
+    let detected = (0..12).any(|seed| !run_broken(seed, STEPS, broken, invariant).violations.is_empty());
+    assert!(detected, "{broken:?} violates {invariant:?} in no run");
 }
 
 #[test]
-fn the_megaflow_checker_notices_a_mask_that_is_too_wide() {
-    notices(Broken::WideMask, Law::Megaflow);
+fn the_megaflow_checker_detects_a_too_wide_mask() {
+    assert_detected(Broken::WideMask, Invariant::Megaflow);
 }
 
 #[test]
-fn the_oracle_notices_a_changed_byte() {
-    notices(Broken::CorruptFrame, Law::Oracle);
+fn the_oracle_detects_a_changed_byte() {
+    assert_detected(Broken::CorruptFrame, Invariant::Oracle);
 }
 
 #[test]
-fn conservation_notices_a_lost_packet() {
-    notices(Broken::LostPacket, Law::Conservation);
+fn conservation_detects_a_lost_packet() {
+    assert_detected(Broken::LostPacket, Invariant::Conservation);
 }
 
 #[test]
-fn conservation_notices_a_lost_upcall() {
-    notices(Broken::LostUpcall, Law::Conservation);
+fn conservation_detects_a_lost_upcall() {
+    assert_detected(Broken::LostUpcall, Invariant::Conservation);
 }
 
 #[test]
-fn bounds_notice_a_queue_without_limit() {
-    notices(Broken::UnboundedQueue, Law::Bounds);
+fn bounds_detect_a_queue_without_limit() {
+    assert_detected(Broken::UnboundedQueue, Invariant::Bounds);
 }
 
 #[test]
-fn bounds_notice_flows_that_stay() {
-    notices(Broken::ForgottenDelete, Law::Bounds);
+fn bounds_detect_flows_that_leak() {
+    assert_detected(Broken::ForgottenDelete, Invariant::Bounds);
 }
 
 #[test]
-fn isolation_notices_a_shared_queue() {
-    notices(Broken::SharedQueue, Law::Isolation);
+fn isolation_detects_a_shared_queue() {
+    assert_detected(Broken::SharedQueue, Invariant::Isolation);
 }
 
 #[test]
-fn the_bundle_checker_notices_half_a_bundle() {
-    notices(Broken::SplitBundle, Law::Bundle);
+fn the_bundle_checker_detects_half_a_bundle() {
+    assert_detected(Broken::SplitBundle, Invariant::Bundle);
 }
 
 #[test]
-fn the_order_checker_notices_packets_that_changed_places() {
-    notices(Broken::Reordered, Law::Order);
+fn the_order_checker_detects_reordered_packets() {
+    assert_detected(Broken::Reordered, Invariant::Order);
 }
 
 #[test]
-fn staleness_notices_flows_that_are_not_revalidated() {
-    notices(Broken::NoRevalidation, Law::Staleness);
+fn staleness_detects_flows_that_are_not_revalidated() {
+    assert_detected(Broken::NoRevalidation, Invariant::Staleness);
 }
 
 #[test]
-fn statistics_notice_a_packet_counted_twice() {
-    notices(Broken::CountedTwice, Law::Statistics);
+fn statistics_detect_a_packet_counted_twice() {
+    assert_detected(Broken::CountedTwice, Invariant::Statistics);
 }
 
 #[test]
-fn bounds_notice_more_flows_than_allowed() {
-    notices(Broken::NoFlowLimit, Law::Bounds);
+fn bounds_detect_flows_above_the_limit() {
+    assert_detected(Broken::NoFlowLimit, Invariant::Bounds);
 }
 
 #[test]
-fn bounds_notice_more_addresses_than_allowed() {
-    notices(Broken::NoMacLimit, Law::Bounds);
+fn bounds_detect_addresses_above_the_limit() {
+    assert_detected(Broken::NoMacLimit, Invariant::Bounds);
 }
 
 #[test]
-fn isolation_notices_a_port_that_takes_all_flows() {
-    notices(Broken::NoShares, Law::Isolation);
+fn isolation_detects_a_port_that_takes_all_flows() {
+    assert_detected(Broken::NoShares, Invariant::Isolation);
 }
 
 #[test]
 #[ignore = "long: an hour of virtual time in each of 100 seeds; run by `make check-long`"]
-fn laws_hold_for_an_hour() {
+fn invariants_hold_for_an_hour() {
     if number("SLUICE_LONG").is_none() {
         return;
     }
-    let (mut failed, start, mut work) = (Vec::new(), Instant::now(), Vec::new());
+    let (mut failed, start, mut coverage) = (Vec::new(), Instant::now(), Vec::new());
     let (first, count) = match number("SLUICE_SIM_SEED") {
         Some(seed) => (seed, 1),
         None => (1000, number("SLUICE_SIM_SEEDS").unwrap_or(100)),
@@ -163,7 +163,7 @@ fn laws_hold_for_an_hour() {
             Ok(report) => {
                 println!("{seed}: {:.1} s {report:?}", begun.elapsed().as_secs_f64());
                 failed.extend((!report.violations.is_empty()).then(|| show(&report)));
-                work.push(report.work);
+                coverage.push(report.coverage);
             }
             Err(_) => failed.push(format!("seed {seed}: panic")),
         }
@@ -171,36 +171,40 @@ fn laws_hold_for_an_hour() {
     let speed = (count * HOUR_MS) as f64 / 1000.0 / start.elapsed().as_secs_f64();
     println!("{count} hours at {speed:.0} virtual seconds a second");
     assert!(failed.is_empty(), "{} of {count} seeds:\n{}", failed.len(), failed.join("\n"));
-    assert!(count == 1 || lacks(&work).is_empty(), "never came to pass: {:?}", lacks(&work));
+    assert!(
+        count == 1 || missing_events(&coverage).is_empty(),
+        "never occurred: {:?}",
+        missing_events(&coverage)
+    );
 }
 
-/// What came to pass in no run.
-fn lacks(runs: &[Work]) -> Vec<&'static str> {
-    type Figure = (&'static str, fn(&Work) -> u64);
-    const FIGURES: [Figure; 20] = [
-        ("an address that aged out", |w| w.macs_aged),
-        ("an address that went for lack of room", |w| w.macs_evicted),
-        ("an address that moved", |w| w.macs_moved),
+/// Events that occurred in no run.
+fn missing_events(runs: &[Coverage]) -> Vec<&'static str> {
+    type Event = (&'static str, fn(&Coverage) -> u64);
+    const EVENTS: [Event; 20] = [
+        ("an expired address", |w| w.macs_aged),
+        ("an evicted address", |w| w.macs_evicted),
+        ("a moved address", |w| w.macs_moved),
         ("an idle timeout", |w| w.rules_idle),
         ("a hard timeout", |w| w.rules_hard),
-        ("a port that came or went", |w| w.port_changes),
+        ("an added or removed port", |w| w.port_changes),
         ("a port that went down", |w| w.config_changes),
         ("a bundle", |w| w.bundles),
         ("a full upcall queue", |w| w.upcalls_refused),
         ("a full inbox", |w| w.inbox_full),
-        ("a full parking lot", |w| w.parked_overflow),
-        ("a flow limit that was reached", |w| w.flow_limit_reached),
-        ("a meter that dropped", |w| w.metered),
+        ("a full list of parked packets", |w| w.parked_overflow),
+        ("a reached flow limit", |w| w.flow_limit_reached),
+        ("a drop by a meter", |w| w.metered),
         ("a recirculation", |w| w.recirculated),
         ("a slow-path packet", |w| w.slow),
         ("a packet-in", |w| w.packet_ins),
         ("a packet-out", |w| w.packet_outs),
-        ("a thread that stood still", |w| w.stalls),
+        ("a stalled thread", |w| w.stalls),
         ("a jump of the clock", |w| w.jumps),
         ("a second core", |w| w.cores.saturating_sub(1)),
     ];
-    let never = |(_, figure): &&Figure| !runs.iter().any(|w| figure(w) > 0);
-    FIGURES.iter().filter(never).map(|(name, _)| *name).collect()
+    let never = |(_, count): &&Event| !runs.iter().any(|w| count(w) > 0);
+    EVENTS.iter().filter(never).map(|(name, _)| *name).collect()
 }
 
 #[test]

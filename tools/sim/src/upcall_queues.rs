@@ -1,7 +1,7 @@
-//! Upcall queues as `dpif-netdev` has them: bounded, one pair per port, emptied in deficit round robin. The isolation law is
-//! checked where it can be seen: who is refused, and how many turns an upcall waits.
+//! Upcall queues like those of `dpif-netdev`: bounded, one pair per port, emptied in deficit round robin.
+//! Checks the isolation invariant: refused upcalls, and turns that an upcall waits.
 
-use crate::report::{Broken, Law, Violations};
+use crate::report::{Broken, Invariant, Violations};
 use dpif::{BATCH_MAX_UPCALLS, DeficitRoundRobin, QUANTUM};
 use dpif::{Upcall, UpcallKind};
 use flow::DpPort;
@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 
 struct Waiting {
     upcall: Box<Upcall>,
-    /// Turns of its handler before it came.
+    /// Turns of its handler when it was queued.
     turn: u64,
-    /// Upcalls of its queue before it.
+    /// Upcalls ahead of it in its queue.
     ahead: usize,
 }
 
@@ -21,7 +21,7 @@ struct PortQueues {
     misses: VecDeque<Waiting>,
     actions: VecDeque<Waiting>,
     turn: u64,
-    /// It is among those whose turn comes.
+    /// It is in the list of ports to serve.
     listed: bool,
 }
 
@@ -30,7 +30,7 @@ impl PortQueues {
         PortQueues { port, ..PortQueues::default() }
     }
 
-    /// In turn, so that neither kind keeps the other waiting.
+    /// Alternates, so that neither kind starves the other.
     fn pop(&mut self) -> Option<Waiting> {
         self.turn += 1;
         match self.turn % 2 {
@@ -45,17 +45,17 @@ struct Handler {
     turns: u64,
 }
 
-/// Stands for "received by no port".
+/// Placeholder for "no input port".
 const NO_PORT: DpPort = DpPort(u32::MAX);
 
 /// See the module.
-pub(crate) struct Hub {
+pub(crate) struct UpcallQueues {
     queues: Vec<PortQueues>,
     handlers: Vec<Handler>,
     misses_max: usize,
     actions_max: usize,
     broken: Option<Broken>,
-    /// A port came or went: turns are not comparable for a while.
+    /// A port was added or removed: turns are not comparable for a while.
     changed_at_turn: u64,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
@@ -63,11 +63,16 @@ pub(crate) struct Hub {
     pub(crate) purged: u64,
 }
 
-impl Hub {
-    pub(crate) fn new(handlers: usize, misses_max: usize, actions_max: usize, broken: Option<Broken>) -> Hub {
+impl UpcallQueues {
+    pub(crate) fn new(
+        handlers: usize,
+        misses_max: usize,
+        actions_max: usize,
+        broken: Option<Broken>,
+    ) -> UpcallQueues {
         let handler = |_| Handler { drr: DeficitRoundRobin::default(), turns: 0 };
-        Hub {
-            // What no port received, or one that is gone, has queues of its own.
+        UpcallQueues {
+            // Upcalls without a port, or of a removed port, have their own queues.
             queues: vec![PortQueues::new(NO_PORT)],
             handlers: (0..handlers).map(handler).collect(),
             misses_max,
@@ -94,7 +99,7 @@ impl Hub {
         self.changed_at_turn = self.handlers.iter().map(|h| h.turns).max().unwrap_or(0);
     }
 
-    /// Queues an upcall, or gives it back.
+    /// Queues an upcall, or returns it.
     pub(crate) fn push(
         &mut self,
         upcall: Box<Upcall>,
@@ -119,7 +124,7 @@ impl Hub {
         let unbounded = self.broken == Some(Broken::UnboundedQueue);
         if queue.len() >= max && !unbounded {
             if own_waiting < max && own.is_some_and(|at| at != 0) {
-                violations.add(Law::Isolation, || {
+                violations.add(Invariant::Isolation, || {
                     format!(
                         "an upcall of port {} refused with {own_waiting} of its own waiting",
                         upcall.rx_port.0
@@ -133,7 +138,7 @@ impl Hub {
         queue.push_back(Waiting { upcall, turn, ahead });
         self.accepted += 1;
         if queue.len() > max {
-            violations.add(Law::Bounds, || format!("{} upcalls in a queue for {max}", queue.len()));
+            violations.add(Invariant::Bounds, || format!("{} upcalls in a queue for {max}", queue.len()));
         }
         let port = q.port;
         if !std::mem::replace(&mut q.listed, true) {
@@ -147,7 +152,7 @@ impl Hub {
         port.0 as usize % self.handlers.len()
     }
 
-    /// A turn of a handler.
+    /// Runs a turn of a handler.
     pub(crate) fn take(&mut self, handler: usize, violations: &mut Violations) -> dpif::Upcalls {
         let count = self.handlers.len();
         let ports = self.queues.iter().filter(|q| q.port.0 as usize % count == handler).count();
@@ -166,8 +171,8 @@ impl Hub {
             h.turns += 1;
         }
         self.taken += taken.len() as u64;
-        // A port is served QUANTUM upcalls a round, of both kinds in turn; a round is at most QUANTUM of each port, and as many
-        // when it comes back after it was empty.
+        // A port is served QUANTUM upcalls a round, of both kinds in turn. A round is at most QUANTUM of each
+        // port, and as many if it was empty before.
         let rounds_per_upcalls = |n: usize| 2 * n / QUANTUM + 2;
         let turns_per_round = (2 * ports * QUANTUM).div_ceil(BATCH_MAX_UPCALLS);
         let own_port = |w: &&Waiting| self.queues[1..].iter().any(|q| q.port == w.upcall.rx_port);
@@ -175,7 +180,7 @@ impl Hub {
             let (waited, bound) = (h.turns - w.turn, rounds_per_upcalls(w.ahead) * turns_per_round + 1);
             if waited > bound as u64 {
                 let port = w.upcall.rx_port.0;
-                violations.add(Law::Isolation, || {
+                violations.add(Invariant::Isolation, || {
                     format!("an upcall of port {port} waited {waited} turns, {bound} are enough")
                 });
             }
@@ -183,7 +188,7 @@ impl Hub {
         taken.into_iter().map(|w| w.upcall).collect()
     }
 
-    /// Upcalls that wait.
+    /// Number of waiting upcalls.
     pub(crate) fn waiting(&self) -> usize {
         self.queues.iter().map(|q| q.misses.len() + q.actions.len()).sum()
     }

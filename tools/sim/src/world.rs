@@ -1,4 +1,4 @@
-//! The whole switch: datapath, slow path, controller and traffic, and the schedule that says who works next.
+//! The whole switch: datapath, slow path, controller and traffic, and the schedule that picks the next actor.
 
 mod control;
 mod ports;
@@ -7,7 +7,7 @@ pub(crate) use ports::fuzz_ports;
 
 use crate::dp::{DpConfig, SimDatapath};
 use crate::frames::{HOSTS, Mark, compose, mac, random_key};
-use crate::report::{Broken, Law, Report};
+use crate::report::{Broken, Invariant, Report};
 use crate::rng::Rng;
 use crate::rules::{self, METERS, Profile};
 use dpif::{
@@ -44,7 +44,7 @@ struct HandlerState {
     next_tag: u64,
 }
 
-/// What the checks need to know beside the datapath's own counts.
+/// Counts for the checks, beside the datapath's own.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) answered: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Counts {
     pub(crate) flow_limit_reached: u64,
 }
 
-/// What kind of run a seed gives.
+/// Parameters of a run, drawn from its seed.
 struct Scenario {
     dp: DpConfig,
     ordered: bool,
@@ -76,7 +76,7 @@ pub(crate) struct World {
     pub(crate) dp: Arc<SimDatapath>,
     pub(crate) backer: Backer,
     pub(crate) revalidator: Revalidator,
-    /// Threads that help it.
+    /// Its further threads.
     helpers: Vec<Arc<Helper>>,
     pub(crate) rng: Rng,
     pub(crate) counts: Counts,
@@ -87,7 +87,7 @@ pub(crate) struct World {
     patches: [Arc<PortCounters>; 2],
     vlan_modes: [u8; ALL_PORTS as usize],
     port_configs: [PortConfigBits; ALL_PORTS as usize],
-    /// Until which step each core, and the revalidator, does not work off its messages.
+    /// For each core, the step until which it ignores its messages; likewise the revalidator.
     stalled_cores: Vec<u64>,
     revalidator_stalled_until: u64,
     up: BTreeMap<DpPort, OfPort>,
@@ -202,36 +202,36 @@ impl World {
         }
         for id in 1..=METERS {
             let bands = vec![MeterBand { rate: 50 * id, burst: 20 }];
-            // The numbers are in range, so this cannot be refused.
+            // The ids are in range, so it cannot fail.
             let _ = world.dp.meter_set(id, &MeterConfig { per_packet: id == 1, bands });
             world.bridges.iter().for_each(|b| world.backer.set_meter(*b, id, Some(id)));
         }
-        world.first_rules();
+        world.initial_rules();
         world.revalidator.set_helpers(world.helpers.clone());
         world
     }
 
-    /// Flows that the slow path may install.
+    /// Maximum number of flows that the slow path may install.
     pub(crate) fn flow_limit(&self) -> u64 {
         self.scenario.flow_limit
     }
 
-    /// Whether ports come and go.
+    /// Whether ports are added and removed.
     pub(crate) fn ports_change(&self) -> bool {
         self.scenario.port_changes
     }
 
-    /// Addresses that a bridge may learn.
+    /// Maximum number of addresses that a bridge may learn.
     pub(crate) fn mac_limit(&self) -> usize {
         self.scenario.mac_limit
     }
 
-    /// Violations of other laws do not count.
-    pub(crate) fn watch_only(&self, law: Law) {
-        self.dp.inner().violations.only = Some(law);
+    /// Ignores violations of other invariants.
+    pub(crate) fn watch_only(&self, invariant: Invariant) {
+        self.dp.inner().violations.only = Some(invariant);
     }
 
-    fn first_rules(&mut self) {
+    fn initial_rules(&mut self) {
         let now_ms = self.now_ms();
         for bridge in self.bridges {
             self.backer.change_bridge(bridge, |b| {
@@ -251,24 +251,24 @@ impl World {
         self.now_us / 1000
     }
 
-    pub(crate) fn violation(&mut self, law: Law, detail: impl FnOnce() -> String) {
-        self.dp.inner().violations.add(law, detail);
+    pub(crate) fn violation(&mut self, invariant: Invariant, detail: impl FnOnce() -> String) {
+        self.dp.inner().violations.add(invariant, detail);
     }
 
-    /// For how long no translation could have changed, in milliseconds of undisturbed time.
+    /// Milliseconds of undisturbed time without a change of any translation.
     pub(crate) fn settled_for_ms(&self) -> u64 {
         if self.seen_epoch == self.backer.epoch() { (self.now_us - self.changed_us) / 1000 } else { 0 }
     }
 
-    /// Runs for `steps` steps or `virtual_ms` of time, whichever takes longer, then lets everything come to rest.
+    /// Runs for `steps` steps or `virtual_ms` of time, whichever takes longer, then settles.
     pub(crate) fn run(mut self, steps: u64, virtual_ms: u64) -> Report {
         let until_us = self.now_us + virtual_ms * 1000;
         while (self.step < steps || self.now_us < until_us) && self.dp.inner().violations.list.is_empty() {
-            self.busy(self.step + 300);
+            self.run_traffic(self.step + 300);
             self.settle();
         }
         if self.dp.inner().violations.list.is_empty() {
-            self.come_to_rest();
+            self.shut_down();
         }
         self.sum_up();
         self.report
@@ -283,9 +283,9 @@ impl World {
         let r = &mut self.report;
         r.violations = std::mem::take(&mut inner.violations.list);
         (r.received, r.sent) = (inner.totals.offered, inner.totals.sent);
-        (r.flows_put, r.upcalls) = (inner.totals.flows_put, inner.hub.taken);
+        (r.flows_put, r.upcalls) = (inner.totals.flows_put, inner.upcall_queues.taken);
         r.elapsed_ms = self.now_us / 1000 - 1000;
-        let w = &mut r.work;
+        let w = &mut r.coverage;
         for bridge in view.bridges.values() {
             let macs = sync::lock(&bridge.macs).stats;
             (w.macs_aged, w.macs_evicted) = (w.macs_aged + macs.expired, w.macs_evicted + macs.evicted);
@@ -293,15 +293,15 @@ impl World {
         }
         w.metered = metered;
         (w.packet_ins, w.packet_outs) = (self.counts.packet_ins, self.counts.packet_outs);
-        (w.upcalls_refused, w.inbox_full) = (inner.hub.refused, inner.totals.inbox_full);
+        (w.upcalls_refused, w.inbox_full) = (inner.upcall_queues.refused, inner.totals.inbox_full);
         let overflow = DropReason::ParkedOverflow as usize;
         w.parked_overflow = inner.cores.iter().map(|c| c.pmd.stats().drops[overflow]).sum();
         w.cores = self.scenario.dp.cores.into();
         w.flow_limit_reached = self.counts.flow_limit_reached;
     }
 
-    /// Everything happens.
-    fn busy(&mut self, until: u64) {
+    /// Runs traffic, changes and all threads.
+    fn run_traffic(&mut self, until: u64) {
         while self.step < until && self.dp.inner().violations.list.is_empty() {
             match self.rng.below(24) {
                 0..=5 => self.traffic(),
@@ -310,7 +310,7 @@ impl World {
                 7 if self.scenario.stalls && self.rng.one_in(8) => self.stall(),
                 7 => self.packet_out(),
                 8 => self.check_megaflow(),
-                _ => self.machinery(),
+                _ => self.run_thread(),
             }
             if self.rng.one_in(40) {
                 self.check_staleness();
@@ -322,11 +322,11 @@ impl World {
         }
     }
 
-    /// No packets and no changes for a while: then flows follow the tables and counters are complete.
+    /// Runs without packets and changes: then flows follow the tables and counters are complete.
     fn settle(&mut self) {
         self.finish_bundle();
         for _ in 0..4000 {
-            self.machinery();
+            self.run_thread();
             let more = self.rng.below(8000);
             self.advance(more);
             if !self.dp.inner().violations.list.is_empty() {
@@ -345,31 +345,31 @@ impl World {
         self.check_conservation();
         self.dp.inner().check_counters();
         let all_received = !self.scenario.port_changes && !self.scenario.link_changes;
-        if all_received && self.dp.inner().is_quiet() && self.all_is_counted() {
+        if all_received && self.dp.inner().is_quiet() && self.wait_for_round() {
             self.check_statistics();
         }
     }
 
-    /// Waits until a round of revalidation that began just now is over: a stalled revalidator is idle, too. `false`: it
-    /// took too long.
-    fn all_is_counted(&mut self) -> bool {
+    /// Waits for a whole round of revalidation that starts now, because a stalled revalidator looks idle,
+    /// too. `false`: it took too long.
+    fn wait_for_round(&mut self) -> bool {
         let begun = self.revalidator.rounds();
         for _ in 0..4000 {
             if self.revalidator.stats.rounds > begun && self.dp.inner().is_quiet() {
                 return true;
             }
-            self.machinery();
+            self.run_thread();
             let more = self.rng.below(8000);
             self.advance(more);
         }
         false
     }
 
-    fn come_to_rest(&mut self) {
+    fn shut_down(&mut self) {
         self.finish_bundle();
         let until_us = self.now_us + (self.scenario.max_idle_ms + 8000) * 1000;
         while self.now_us < until_us {
-            self.machinery();
+            self.run_thread();
             let more = self.rng.below(12_000);
             self.advance(more);
         }
@@ -394,15 +394,15 @@ impl World {
             self.next_second_us = self.now_us + 1_000_000;
             self.backer.expire(self.now_ms());
         }
-        if self.seen_epoch != self.backer.epoch() || self.someone_stalls() {
+        if self.seen_epoch != self.backer.epoch() || self.any_stalled() {
             (self.seen_epoch, self.changed_us) = (self.backer.epoch(), self.now_us);
         }
         self.check_bounds();
     }
 
-    /// One of those who work stops for a while, as a thread does that the kernel does not run.
+    /// Stalls one of the threads, as if the scheduler did not run it.
     fn stall(&mut self) {
-        self.report.work.stalls += 1;
+        self.report.coverage.stalls += 1;
         let until = self.step + self.rng.range(20, 250);
         match self.rng.below(3) {
             0 => {
@@ -417,21 +417,21 @@ impl World {
         }
     }
 
-    fn someone_stalls(&self) -> bool {
+    fn any_stalled(&self) -> bool {
         let until = self.handlers.iter().map(|h| h.stalled_until).chain(self.stalled_cores.iter().copied());
         until.chain([self.revalidator_stalled_until]).any(|until| self.step < until)
     }
 
     fn jump(&mut self) {
-        self.report.work.jumps += 1;
+        self.report.coverage.jumps += 1;
         let seconds = self.rng.range(1, 30);
         self.now_us += seconds * 1_000_000;
-        // Nobody worked meanwhile.
+        // No thread ran meanwhile.
         self.changed_us = self.now_us;
     }
 
-    /// One of those who keep the switch going.
-    fn machinery(&mut self) {
+    /// Runs a step of one of the threads.
+    fn run_thread(&mut self) {
         match self.rng.below(10) {
             0..=2 => self.handler(),
             3..=5 => {
@@ -467,8 +467,8 @@ impl World {
                 for bridge in self.backer.view().bridges.keys() {
                     while let Some(removed) = self.backer.removed.take(*bridge) {
                         match removed.reason {
-                            RemovedReason::Idle => self.report.work.rules_idle += 1,
-                            RemovedReason::Hard => self.report.work.rules_hard += 1,
+                            RemovedReason::Idle => self.report.coverage.rules_idle += 1,
+                            RemovedReason::Hard => self.report.coverage.rules_hard += 1,
                             _ => {}
                         }
                     }
@@ -491,7 +491,7 @@ impl World {
         }
         let mut upcalls = {
             let inner = &mut *self.dp.inner();
-            inner.hub.take(n, &mut inner.violations)
+            inner.upcall_queues.take(n, &mut inner.violations)
         };
         if self.broken == Some(Broken::LostUpcall) && self.rng.one_in(10) {
             upcalls.pop();
@@ -517,14 +517,14 @@ impl World {
                         table.inspect(|t| t.counters.credit(true, 1));
                     }
                 }
-                UpcallKind::Miss => self.report.work.recirculated += 1,
+                UpcallKind::Miss => self.report.coverage.recirculated += 1,
                 UpcallKind::Action(UserCookie::Controller(_)) => self.counts.to_controllers += 1,
-                UpcallKind::Action(UserCookie::SlowPath { .. }) => self.report.work.slow += 1,
+                UpcallKind::Action(UserCookie::SlowPath { .. }) => self.report.coverage.slow += 1,
             }
         }
     }
 
-    /// Sends operations of a handler and remembers what it waits for.
+    /// Sends operations of a handler and records expected replies.
     fn operate(&mut self, handler: usize, pmd: PmdId, ops: Vec<DpifOp>) {
         let created = |op: &DpifOp| match op {
             DpifOp::FlowPut(p) if p.mode == PutMode::Create => Some(p.ufid),
@@ -566,7 +566,7 @@ impl World {
         self.dp.inner().receive(core, port, frames);
     }
 
-    /// Gives a copy of a frame the next number.
+    /// Sets the next number in a copy of a frame.
     fn renumber(&mut self, frame: &mut [u8]) {
         if Mark::read(frame).is_some() {
             let at = frame.len() - 8;
@@ -581,12 +581,12 @@ impl World {
     fn frame(&mut self, port: DpPort, wide: bool) -> Vec<u8> {
         let mut key = random_key(&mut self.rng, wide);
         if self.rng.one_in(4) {
-            // Most hosts stay where they are; some move.
+            // Most hosts keep their port; some move.
             key.base.dl_src = mac((u64::from(port.0) + self.rng.below(2)) % HOSTS);
         }
         key.base.in_port = port.0;
         let stream = stream_of(&key);
-        let mark = Mark { sums_ok: true, stream, number: self.next_number };
+        let mark = Mark { checksums_ok: true, stream, number: self.next_number };
         self.next_number += 1;
         let mut frame = compose(&key, mark);
         match self.rng.below(40) {
@@ -610,7 +610,7 @@ impl World {
     fn packet_out(&mut self) {
         let bridge = *self.rng.pick(&self.bridges);
         let key = random_key(&mut self.rng, false);
-        let mark = Mark { sums_ok: true, stream: u64::MAX, number: 0 };
+        let mark = Mark { checksums_ok: true, stream: u64::MAX, number: 0 };
         let mut frame = compose(&key, mark);
         let end = frame.len() - crate::frames::MARK_BYTES;
         frame[end] = 0;
@@ -643,7 +643,7 @@ impl World {
     }
 }
 
-/// Names all frames of one port and one key. The key is one to be: it does not say yet which of its blocks there are.
+/// Identifies all frames of one port and one key. The key is not final: its shape is not set yet.
 fn stream_of(key: &flow::FlowKey) -> u64 {
     use std::hash::{Hash, Hasher};
     let mut hasher = std::hash::DefaultHasher::new();

@@ -1,7 +1,7 @@
-//! Running programs: inside a namespace or not, with captured output, a time limit, and an end that is certain.
+//! Runs programs: inside a namespace or not, with captured output, a time limit, and a guaranteed end.
 //!
-//! Each program gets a process group of its own, so that ending it ends what it started; it is ended by its id, and only
-//! while that id is certainly still its own (it has not been waited for). `ip netns exec` replaces itself by the
+//! Each program gets its own process group, so that ending it also ends its children. It is ended by its id,
+//! and only while that id is certainly its own (before it is reaped). `ip netns exec` replaces itself by the
 //! program, so the id is the program's.
 
 use std::ffi::OsString;
@@ -19,17 +19,17 @@ use rustix::process::{Pid, kill_process, kill_process_group};
 use crate::netns::Netns;
 use crate::wait::wait_for;
 
-/// How long a program may run if nothing else is said.
+/// Default time limit of a program.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
-/// Most output that is kept of each stream; more is read and thrown away.
+/// Maximum captured output of each stream; the rest is read and dropped.
 const CAPTURE_LIMIT_BYTES: usize = 16 << 20;
-/// How long to wait for the end of the output of a program that has ended: a child of its own may hold it open.
+/// Maximum wait for the end of output after a program has ended: a child may hold it open.
 const DRAIN_LIMIT: Duration = Duration::from_millis(500);
 
-/// What a program left when it ended.
+/// Output and status of an ended program.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
     /// Its standard output; bytes that are no UTF-8 are replaced.
     pub stdout: String,
@@ -49,7 +49,7 @@ pub struct Cmd {
 }
 
 impl Cmd {
-    /// Runs `program` where the test runs.
+    /// Runs `program` in the test's own environment.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -85,13 +85,13 @@ impl Cmd {
         self
     }
 
-    /// What it reads on its standard input (nothing, if not said).
+    /// Its standard input (default: empty).
     pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = bytes.into();
         self
     }
 
-    /// How long [`Cmd::output`] and [`Cmd::run`] let it run: 30 s if not said.
+    /// Time limit of [`Cmd::output`] and [`Cmd::run`] (default: 30 s).
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
@@ -111,7 +111,7 @@ impl Cmd {
     /// Starts it and leaves it running.
     ///
     /// # Errors
-    /// When it cannot be started. (In a namespace, a program that is not there shows as one that ends at once.)
+    /// If it cannot be started. (In a namespace, a missing program shows as one that ends at once.)
     pub fn spawn(&self) -> Result<Running> {
         let mut command = match &self.netns {
             Some(netns) => {
@@ -143,15 +143,15 @@ impl Cmd {
     /// Runs it to its end, whatever its exit status.
     ///
     /// # Errors
-    /// When it cannot be started, or did not end within the limit (it is ended then).
+    /// If it cannot be started, or exceeds the limit (it is killed then).
     pub fn output(&self) -> Result<Output> {
         self.spawn()?.wait(self.limit)
     }
 
-    /// Runs it to its end, which must be a good one.
+    /// Runs it to its end, which must be successful.
     ///
     /// # Errors
-    /// As [`Cmd::output`]; and when its exit status is not 0: the text holds its output.
+    /// As [`Cmd::output`]; and if its exit status is not 0: the text includes its output.
     pub fn run(&self) -> Result<Output> {
         let output = self.output()?;
         if !output.status.success() {
@@ -206,7 +206,7 @@ pub struct Running {
     stdout: Stream,
     stderr: Stream,
     what: String,
-    /// Keeps the namespace while something runs in it.
+    /// Keeps the namespace while the program runs.
     _netns: Option<Netns>,
 }
 
@@ -216,17 +216,17 @@ impl Running {
         self.child.id()
     }
 
-    /// What it has written to its standard output until now.
+    /// Its standard output so far.
     pub fn stdout(&self) -> String {
         self.stdout.text()
     }
 
-    /// What it has written to its standard error until now.
+    /// Its standard error so far.
     pub fn stderr(&self) -> String {
         self.stderr.text()
     }
 
-    /// How it ended, or `None` while it runs.
+    /// Its exit status, or `None` while it runs.
     pub fn status(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
             self.status = self.child.try_wait().ok().flatten();
@@ -237,7 +237,7 @@ impl Running {
     /// Waits for its end.
     ///
     /// # Errors
-    /// When it runs longer than `limit`: it is killed then, and the text holds its output.
+    /// If it runs longer than `limit`: it is killed then, and the text includes its output.
     pub fn wait(mut self, limit: Duration) -> Result<Output> {
         let what = self.what.clone();
         if let Err(why) = wait_for(limit, &format!("the end of {what}"), || self.status().is_some()) {
@@ -246,10 +246,10 @@ impl Running {
         self.finish()
     }
 
-    /// Sends a signal to it (and not to what it started); nothing happens if it has ended.
+    /// Sends a signal to it (not to its children); does nothing if it has ended.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel rejects it.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         if self.status().is_some() {
             return Ok(());
@@ -260,7 +260,7 @@ impl Running {
     /// Ends it: sends `signal`, and kills it if it has not ended after `limit`.
     ///
     /// # Errors
-    /// When the kernel refuses the signal. An unwilling end is not an error: see the status.
+    /// If the kernel rejects the signal. An unsuccessful end is not an error: see the status.
     pub fn stop(mut self, signal: Signal, limit: Duration) -> Result<Output> {
         self.signal(signal)?;
         let what = self.what.clone();
@@ -275,7 +275,7 @@ impl Running {
         Pid::from_raw(raw).context("a process id of 0")
     }
 
-    /// Kills it and its group; it has been waited for afterwards.
+    /// Kills it and its group, and reaps it.
     pub(crate) fn kill(&mut self) {
         if self.status().is_some() {
             return;
@@ -286,7 +286,7 @@ impl Running {
         self.status = self.child.wait().ok();
     }
 
-    /// Reads what is left in the pipes of a program that has ended.
+    /// Reads the rest of the pipes of an ended program.
     pub(crate) fn drain(&self) {
         self.stdout.drain();
         self.stderr.drain();

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-/// Feeds every file of a corpus folder, by name, to a fuzz target. Before each, prints the file's name, so that the
-/// captured output of a failing test ends with the culprit.
+/// Feeds every file of a corpus folder, by name, to a fuzz target. Before each, prints the file's name, so
+/// that the captured output of a failing test ends with the culprit.
 ///
 /// # Panics
-/// When the folder cannot be read or has no file: a corpus that is not found would be a test that cannot fail. And when
-/// the target panics.
+/// If the folder cannot be read or is empty: a test without a corpus could not fail. And if the target
+/// panics.
 pub fn replay_corpus(folder: impl AsRef<Path>, target: fn(&[u8])) {
     let folder = folder.as_ref();
     let entries =

@@ -1,4 +1,4 @@
-//! A daemon under test: started in the foreground, with a run directory of its own, ended with its value.
+//! A daemon under test: started in the foreground, with its own run directory, ended with its value.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -12,13 +12,13 @@ use crate::netns::Netns;
 use crate::ovs::RunDir;
 use crate::wait::wait_for;
 
-/// How long a daemon may take until it is ready, and until it has ended.
+/// Maximum time for a daemon to become ready, and to end.
 const START_LIMIT: Duration = Duration::from_secs(20);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
-/// How many lines of the log and of each stream are shown when a test fails.
+/// Lines of the log and of each stream shown after a failed test.
 const TAIL_LINES: usize = 60;
 
-/// How to start a daemon.
+/// Specification of a daemon.
 #[derive(Clone, Debug)]
 pub struct DaemonSpec {
     program: OsString,
@@ -30,11 +30,11 @@ pub struct DaemonSpec {
 }
 
 impl DaemonSpec {
-    /// Starts `program` (for a binary of the own crate: `env!("CARGO_BIN_EXE_…")`) with a new run directory. It must stay
-    /// in the foreground.
+    /// Starts `program` (for a binary of the own crate: `env!("CARGO_BIN_EXE_…")`) with a new run directory.
+    /// It must stay in the foreground.
     ///
     /// # Errors
-    /// When the run directory cannot be made.
+    /// If the run directory cannot be created.
     pub fn new(program: impl Into<OsString>) -> Result<Self> {
         let program = program.into();
         let tag =
@@ -43,12 +43,12 @@ impl DaemonSpec {
         Ok(Self { program, args: Vec::new(), env: Vec::new(), netns: None, rundir, ready_file: None })
     }
 
-    /// The run directory that it will have, to put files into before it starts.
+    /// Its future run directory, to put files into before the start.
     pub fn run_directory(&self) -> &RunDir {
         &self.rundir
     }
 
-    /// Uses a run directory that is there already, for instance after a crash.
+    /// Uses an existing run directory, for instance after a crash.
     pub fn rundir(mut self, rundir: &RunDir) -> Self {
         self.rundir = rundir.clone();
         self
@@ -72,17 +72,19 @@ impl DaemonSpec {
         self
     }
 
-    /// Takes it for ready when this file appears in the run directory, instead of its unixctl socket or pidfile.
+    /// Considers it ready once this file appears in the run directory, instead of its unixctl socket or
+    /// pidfile.
     pub fn ready_file(mut self, name: &str) -> Self {
         self.ready_file = Some(name.to_owned());
         self
     }
 
-    /// Starts it and waits until it is ready: until its unixctl socket (`*.<pid>.ctl`) or a pidfile with its process id stands
-    /// in the run directory.
+    /// Starts it and waits until it is ready: until its unixctl socket (`*.<pid>.ctl`) or a pidfile with its
+    /// process id is in the run directory.
     ///
     /// # Errors
-    /// When it cannot be started, ends, or is not ready after 20 s; the text holds the end of its output and log.
+    /// If it cannot be started, ends, or is not ready after 20 s; the text includes the end of its output and
+    /// log.
     pub fn start(&self) -> Result<Daemon> {
         let mut cmd = Cmd::new(self.program.clone()).args(self.args.iter().cloned());
         if let Some(netns) = &self.netns {
@@ -127,8 +129,8 @@ impl DaemonSpec {
     }
 }
 
-/// A daemon that runs. On drop it is ended by its process id, first politely; when the test panics, the end of its log is
-/// printed.
+/// A running daemon. Dropping it ends it by its process id, gracefully at first; if the test panics, it
+/// prints the end of its log.
 #[derive(Debug)]
 pub struct Daemon {
     /// `None` only after it was stopped.
@@ -149,7 +151,7 @@ impl Daemon {
         &self.rundir
     }
 
-    /// How it ended, or `None` while it runs.
+    /// Its exit status, or `None` while it runs.
     pub fn status(&mut self) -> Option<ExitStatus> {
         self.running.as_mut().and_then(Running::status)
     }
@@ -159,12 +161,12 @@ impl Daemon {
         self.rundir.log()
     }
 
-    /// What it has written to its standard output until now.
+    /// Its standard output so far.
     pub fn stdout(&self) -> String {
         self.running.as_ref().map(Running::stdout).unwrap_or_default()
     }
 
-    /// What it has written to its standard error until now.
+    /// Its standard error so far.
     pub fn stderr(&self) -> String {
         self.running.as_ref().map(Running::stderr).unwrap_or_default()
     }
@@ -174,7 +176,7 @@ impl Daemon {
         self.rundir.tool(tool, self.netns.as_ref())
     }
 
-    /// Runs a stock tool of OVS against the daemon, to its good end.
+    /// Runs a stock tool of OVS against the daemon, which must succeed.
     ///
     /// # Errors
     /// As [`Cmd::run`].
@@ -185,15 +187,15 @@ impl Daemon {
     /// Sends it a signal.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel rejects it.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         self.running.as_mut().map_or(Ok(()), |r| r.signal(signal))
     }
 
-    /// Waits until it ends by itself, for instance after `ovs-appctl exit`.
+    /// Waits until it ends on its own, for instance after `ovs-appctl exit`.
     ///
     /// # Errors
-    /// When it has not ended after `limit`; it is killed then.
+    /// If it has not ended after `limit`; it is killed then.
     pub fn wait(mut self, limit: Duration) -> Result<Output> {
         self.running.take().context("the daemon was stopped before")?.wait(limit)
     }
@@ -201,7 +203,7 @@ impl Daemon {
     /// Ends it: SIGTERM, and SIGKILL if it has not ended after 10 s.
     ///
     /// # Errors
-    /// When the kernel refuses the signal.
+    /// If the kernel rejects the signal.
     pub fn stop(mut self) -> Result<Output> {
         self.end(Signal::TERM)
     }
@@ -209,7 +211,7 @@ impl Daemon {
     /// Kills it, as a crash would.
     ///
     /// # Errors
-    /// When the kernel refuses the signal.
+    /// If the kernel rejects the signal.
     pub fn crash(mut self) -> Result<Output> {
         self.end(Signal::KILL)
     }
@@ -237,7 +239,7 @@ impl Drop for Daemon {
             eprintln!("the daemon {} in {}:\n{}", self.pid, self.rundir.path().display(), self.tail());
         }
         if self.running.is_some() {
-            // What cannot be ended politely is killed when `running` is dropped.
+            // If it does not end gracefully, dropping `running` kills it.
             let _killed_instead = self.end(Signal::TERM);
         }
     }

@@ -1,4 +1,4 @@
-//! What a process that died without cleaning up has left: namespaces with programs in them, and folders.
+//! Leftovers of a process that died without cleaning up: namespaces with running programs, and folders.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,10 +7,11 @@ use anyhow::{Result, bail};
 
 use crate::{names, netns};
 
-/// How long nothing may appear any more: a child of the dead process (`ip netns add`) can outlive it and make one more.
+/// Required time without new leftovers: a child of the dead process (`ip netns add`) can outlive it and
+/// create one more.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Names of the namespaces and folders that process `pid` has made and not removed.
+/// Names of the namespaces and folders left by process `pid`.
 pub fn left_by(pid: u32) -> Vec<String> {
     [Path::new(netns::FOLDER), &std::env::temp_dir()].into_iter().flat_map(|f| owned(f, pid)).collect()
 }
@@ -21,11 +22,11 @@ fn owned(folder: &Path, pid: u32) -> Vec<String> {
     names.filter(|name| names::owner(name) == Some(pid)).collect()
 }
 
-/// Removes what the dead process `pid` left, again and again until nothing has appeared for a second. Programs go first: one
-/// that still runs writes into the folder that is being removed.
+/// Removes the leftovers of the dead process `pid`, repeatedly until none has appeared for a second. Programs
+/// go first: a running one writes into the folder being removed.
 ///
 /// # Errors
-/// When something is left after `limit`; it is named.
+/// If leftovers remain after `limit`; the error names them.
 pub fn remove_left_by(pid: u32, limit: Duration) -> Result<()> {
     let start = Instant::now();
     let mut quiet_since = start;

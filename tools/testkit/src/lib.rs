@@ -1,14 +1,14 @@
-//! Tools for tests with real traffic: network namespaces, veth pairs, daemons, and the programs that make and watch
-//! packets. For tests only; nothing of the switch is in here, and nothing that ships depends on it.
+//! Tools for tests with real traffic: network namespaces, veth pairs, daemons, and programs that send and
+//! capture packets. For tests only: independent of the switch, and never shipped.
 //!
-//! Invariants: whatever a value here made (namespace, interface, process, folder) ends with it, also when the test
-//! panics; what a killed test process left behind is swept by the next one. All names hold the process id and a counter,
-//! so that tests run in parallel, in one process or in several. The machine's own interfaces, services and
-//! processes are never touched: every interface is born inside a namespace that was made here, and a process
-//! is ended by the id under which it was started.
+//! Invariants: every resource created here (namespace, interface, process, folder) ends with its value, also
+//! if the test panics; the next test process removes the leftovers of a killed one. All names include the
+//! process id and a counter, so tests run in parallel, in one process or in several. The machine's own
+//! interfaces, services and processes are never touched: every interface is created inside a namespace from
+//! here, and processes are ended by the id of their start.
 //!
-//! A test that needs namespaces begins with [`require_netns!`], which skips it, visibly, where they cannot be had (and
-//! [`require_programs!`] likewise for the stock tools):
+//! A test that needs namespaces begins with [`require_netns!`], which skips it with a message if they are not
+//! available (and [`require_programs!`] likewise for the stock tools):
 //!
 //! ```no_run
 //! fn bridge_forwards() {
@@ -19,8 +19,8 @@
 //! }
 //! ```
 //!
-//! Helpers return `anyhow::Result`; tests `unwrap()` it, so that a failure is a panic, on which a [`Daemon`] prints the
-//! end of its log. (A test that returns `Err` instead fails without that.)
+//! Helpers return `anyhow::Result`; tests `unwrap()` it, so that a failure is a panic, on which a [`Daemon`]
+//! prints the end of its log. (A test that returns `Err` instead fails without that.)
 #![forbid(unsafe_code)]
 
 mod command;
@@ -55,7 +55,7 @@ pub use traffic::{
 };
 pub use wait::{patience, wait_for};
 
-/// Whether the long ranges are asked for (`make check-long`, by the environment variable `SLUICE_LONG=1`).
+/// Whether to use long ranges (`make check-long`, by the environment variable `SLUICE_LONG=1`).
 pub fn long() -> bool {
     std::env::var_os("SLUICE_LONG").is_some_and(|v| v == "1")
 }

@@ -1,10 +1,11 @@
-//! Unique names: of namespaces and folders (`sl-<pid>-<n>-<tag>`), and of interfaces, which have 15 characters at most.
+//! Unique names: of namespaces and folders (`sl-<pid>-<n>-<tag>`), and of interfaces, with at most 15
+//! characters.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 
-/// What all namespaces and folders of ours begin with.
+/// Prefix of all our namespaces and folders.
 const PREFIX: &str = "sl-";
 
 /// The next number of this process.
@@ -12,13 +13,13 @@ fn next() -> u32 {
     COUNTER.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A name that no other namespace or folder of ours has. Of `tag`, letters and digits are kept, 20 at most.
+/// A name unique among our namespaces and folders. Keeps letters and digits of `tag`, at most 20.
 pub(crate) fn unique(tag: &str) -> String {
     let tag: String = tag.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
     format!("{PREFIX}{}-{}-{tag}", std::process::id(), next())
 }
 
-/// The process id in a name that [`unique`] made; `None` for any other name.
+/// The process id in a name from [`unique`]; `None` for any other name.
 pub(crate) fn owner(name: &str) -> Option<u32> {
     let mut parts = name.strip_prefix(PREFIX)?.splitn(3, '-');
     let pid = parts.next()?.parse().ok()?;
@@ -26,10 +27,11 @@ pub(crate) fn owner(name: &str) -> Option<u32> {
     parts.next().map(|_tag| pid)
 }
 
-/// Environment variable of test processes in a PID namespace of their own: they see no process outside and take no name for stale.
+/// Environment variable of test processes in a separate PID namespace: they see no process outside and
+/// consider no name stale.
 pub const FOREIGN_PIDS: &str = "SLUICE_FOREIGN_PIDS";
 
-/// Whether a name is ours and the process that made it is gone.
+/// Whether a name is ours and its process is gone.
 pub(crate) fn is_stale(name: &str) -> bool {
     std::env::var_os(FOREIGN_PIDS).is_none() && has_no_owner(name)
 }
@@ -38,10 +40,10 @@ fn has_no_owner(name: &str) -> bool {
     owner(name).is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists())
 }
 
-/// An interface name that is unique on the machine, 15 characters at most: `tag` (letters and digits, the first 3), the
-/// process id and a number in base 36, of three digits at least: names of one tag sort in the order in which they were made, and
-/// a switch numbers ports by their names. A namespace is torn down some time after it is deleted, so a name that is used
-/// again could still be taken.
+/// An interface name that is unique on the machine, at most 15 characters: `tag` (letters and digits, the
+/// first 3), the process id and a number in base 36, of at least three digits. Names of one tag sort in order
+/// of creation, and a switch numbers ports by name. A namespace is torn down some time after its deletion, so
+/// a reused name could still be taken.
 pub fn if_name(tag: &str) -> String {
     numbered(tag, next())
 }
@@ -91,7 +93,7 @@ mod tests {
     #[test]
     fn stale_is_what_no_living_process_owns() {
         assert!(!has_no_owner(&unique("a")));
-        // Above the largest process id that Linux gives (4194304).
+        // Above Linux's maximum process id (4194304).
         assert!(has_no_owner("sl-4194305-0-a"));
         assert!(!has_no_owner("web"));
     }

@@ -11,13 +11,13 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::command::{Cmd, Output, Running};
 use crate::names;
 
-/// Where `ip netns` keeps the names.
+/// Folder of the names of `ip netns`.
 pub(crate) const FOLDER: &str = "/run/netns";
 
 static SWEEP: Once = Once::new();
 
-/// A named network namespace with its loopback up. Clones are the same namespace; with the last of them (and of the
-/// programs started in it) it is deleted.
+/// A named network namespace with its loopback up. Clones are the same namespace, deleted with the last of
+/// them (and of the programs started in it).
 #[derive(Clone, Debug)]
 pub struct Netns(Arc<Inner>);
 
@@ -27,11 +27,11 @@ struct Inner {
 }
 
 impl Netns {
-    /// Makes a namespace named `sl-<pid>-<n>-<tag>`. The first call of a process first removes the namespaces (and the
-    /// programs in them) that dead test processes left.
+    /// Creates a namespace named `sl-<pid>-<n>-<tag>`. The first call of a process first removes the
+    /// namespaces (and the programs in them) left by dead test processes.
     ///
     /// # Errors
-    /// When the machine does not allow it: see [`netns_reason`].
+    /// If the machine does not permit it: see [`netns_reason`].
     pub fn new(tag: &str) -> Result<Self> {
         SWEEP.call_once(sweep);
         let name = names::unique(tag);
@@ -41,7 +41,7 @@ impl Netns {
         Ok(netns)
     }
 
-    /// Its name, as `ip netns` knows it.
+    /// Its name in `ip netns`.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -51,7 +51,7 @@ impl Netns {
         Cmd::new(program).netns(self)
     }
 
-    /// Runs a program inside it to its good end.
+    /// Runs a program inside, which must succeed.
     ///
     /// # Errors
     /// As [`Cmd::run`].
@@ -67,11 +67,11 @@ impl Netns {
         self.cmd(program).args(args).spawn()
     }
 
-    /// Calls `work` on a thread of its own that has moved into the namespace: sockets that it opens, and threads that it
-    /// starts, belong there. A panic in it is passed on.
+    /// Calls `work` on a new thread in the namespace: sockets opened, and threads started by it, belong
+    /// there. Propagates a panic.
     ///
     /// # Errors
-    /// When the thread cannot be moved; `work` is not called then.
+    /// If the thread cannot be moved; `work` is not called then.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         let path = format!("{FOLDER}/{}", self.name());
         let namespace = std::fs::File::open(&path).with_context(|| format!("cannot open {path}"))?;
@@ -84,7 +84,7 @@ impl Netns {
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Runs `ip` for this namespace, with the words of `line` as arguments; returns what it prints.
+    /// Runs `ip` for this namespace, with the words of `line` as arguments; returns its output.
     ///
     /// # Errors
     /// As [`Cmd::run`].
@@ -100,7 +100,8 @@ impl Netns {
         self.ip(&format!("link set dev {dev} up")).map(drop)
     }
 
-    /// Gives an interface an address with its prefix length. An IPv6 address is usable at once (no duplicate address detection).
+    /// Adds an address with its prefix length to an interface. An IPv6 address is usable at once (no
+    /// duplicate address detection).
     ///
     /// # Errors
     /// As [`Cmd::run`].
@@ -109,7 +110,7 @@ impl Netns {
         self.ip(&format!("addr add {addr} dev {dev}{nodad}")).map(drop)
     }
 
-    /// Switches the checksum, segmentation and receive offloads of an interface on or off, all together.
+    /// Enables or disables the checksum, segmentation and receive offloads of an interface, all together.
     ///
     /// # Errors
     /// As [`Cmd::run`].
@@ -127,7 +128,7 @@ impl Drop for Inner {
     }
 }
 
-/// Ends what still runs in a namespace of ours and deletes it.
+/// Ends the programs in one of our namespaces and deletes it.
 pub(crate) fn remove(name: &str) {
     let ip = |args: &[&str]| Cmd::new("ip").args(args.iter().copied()).limit(Duration::from_secs(10)).run();
     if let Ok(out) = ip(&["netns", "pids", name]) {
@@ -140,7 +141,7 @@ pub(crate) fn remove(name: &str) {
     }
 }
 
-/// Removes the namespaces of dead test processes. Another process may be doing the same.
+/// Removes the namespaces of dead test processes. Another process may do the same concurrently.
 pub(crate) fn sweep() {
     let Ok(entries) = std::fs::read_dir(FOLDER) else { return };
     for entry in entries.flatten() {
@@ -151,8 +152,8 @@ pub(crate) fn sweep() {
     }
 }
 
-/// Why namespaces with veth pairs cannot be had here; `None` if they can. Tried once per process. Tests ask
-/// [`require_netns!`](crate::require_netns).
+/// The reason why namespaces with veth pairs are not available; `None` if they are. Tested once per process.
+/// Tests use [`require_netns!`](crate::require_netns).
 pub fn netns_reason() -> Option<&'static str> {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let probe = || -> Result<()> {

@@ -1,4 +1,4 @@
-//! The run directory of one switch, and the stock tools told to look there and nowhere else.
+//! The run directory of one switch, and stock tools restricted to it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,21 +12,21 @@ use crate::netns::Netns;
 use crate::tempdir::TempDir;
 use crate::wait::patience;
 
-/// After how many seconds a stock tool gives up by itself.
+/// Timeout of a stock tool.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(20);
-/// The variables that say where OVS keeps its files; all point to the run directory.
+/// OVS's environment variables for directories; all point to the run directory.
 const DIR_VARIABLES: [&str; 4] = ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"];
 
-/// A folder that is at once the run, log, database and configuration directory of a switch. Clones are the same
+/// A folder that is the run, log, database and configuration directory of a switch. Clones are the same
 /// folder, removed with the last of them; a daemon and its successor can share one.
 #[derive(Clone, Debug)]
 pub struct RunDir(Arc<TempDir>);
 
 impl RunDir {
-    /// Makes an empty one.
+    /// Creates an empty one.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If it cannot be created.
     pub fn new(tag: &str) -> Result<Self> {
         Ok(Self(Arc::new(TempDir::new(tag)?)))
     }
@@ -51,8 +51,8 @@ impl RunDir {
         DIR_VARIABLES.iter().map(|name| (*name, self.path().into()))
     }
 
-    /// A stock tool of OVS with this environment; those that know it get `--timeout`, and `ovs-vsctl` gets `--db`. `netns`
-    /// matters for tools that speak TCP.
+    /// A stock tool of OVS with this environment; tools with the option get `--timeout`, and `ovs-vsctl` gets
+    /// `--db`. `netns` matters for tools that use TCP.
     pub fn tool(&self, tool: &str, netns: Option<&Netns>) -> Cmd {
         let mut cmd = Cmd::new(tool);
         if let Some(netns) = netns {
@@ -70,7 +70,7 @@ impl RunDir {
         cmd
     }
 
-    /// Runs a stock tool to its good end.
+    /// Runs a stock tool, which must succeed.
     ///
     /// # Errors
     /// As [`Cmd::run`].

@@ -1,7 +1,8 @@
-//! Skipping a test where the machine lacks what it needs, visibly.
+//! Skips a test visibly if the machine lacks a requirement.
 //!
-//! The line `SKIP: test: reason` goes to the standard error past the capture of the test harness. With `SLUICE_NO_SKIP=1`
-//! in the environment a skip is a failure instead: for machines that are meant to run everything.
+//! The line `SKIP: test: reason` goes to standard error past the capture of the test harness. With
+//! `SLUICE_NO_SKIP=1` in the environment a skip is a failure instead: for machines that are meant to run
+//! everything.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,22 +14,22 @@ use crate::command::Cmd;
 use crate::netns::netns_reason;
 use crate::wait::wait_for;
 
-/// How long a tracer may take to begin.
+/// Maximum time for a tracer to attach.
 const TRACER_LIMIT: Duration = Duration::from_secs(10);
 
-/// The work of [`require_netns!`](crate::require_netns): whether `test` can have namespaces.
+/// Implements [`require_netns!`](crate::require_netns): whether `test` can have namespaces.
 pub fn netns_or_skip(test: &str) -> bool {
     netns_reason().is_none_or(|reason| skip(test, reason))
 }
 
-/// The work of [`require_programs!`](crate::require_programs): whether all of `programs` are on the path.
+/// Implements [`require_programs!`](crate::require_programs): whether all of `programs` are in the path.
 pub fn programs_or_skip(test: &str, programs: &[&str]) -> bool {
     let missing: Vec<&str> = programs.iter().copied().filter(|p| !on_path(p)).collect();
     missing.is_empty()
         || skip(test, &format!("not installed: {} (scripts/setup.sh check)", missing.join(", ")))
 }
 
-/// The work of [`require_strace!`](crate::require_strace): whether `test` can trace a program that runs.
+/// Implements [`require_strace!`](crate::require_strace): whether `test` can trace a running program.
 pub fn strace_or_skip(test: &str) -> bool {
     programs_or_skip(test, &["strace", "sleep"])
         && match tracer_says() {
@@ -38,7 +39,7 @@ pub fn strace_or_skip(test: &str) -> bool {
         }
 }
 
-/// What strace says when it is to trace a program that runs.
+/// The output of strace for a running program.
 fn tracer_says() -> Result<String> {
     let traced = Cmd::new("sleep").arg("60").spawn()?;
     let mut tracer =
@@ -48,15 +49,15 @@ fn tracer_says() -> Result<String> {
     Ok(tracer.stderr())
 }
 
-/// Whether a program is in a folder of the path, or in those of system programs, which a user's path may lack.
+/// Whether a program is in a folder of the path, or in those of system programs, which a user's path may
+/// lack.
 fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     folders.any(|folder| Path::new(&folder).join(program).is_file())
 }
 
-/// Says that `test` is skipped; always false.
-/// Says that `test` is skipped and why; false, so that callers can return it.
+/// Reports that `test` is skipped, with the reason; always false, so that callers can return it.
 ///
 /// # Panics
 /// With `SLUICE_NO_SKIP=1`.
@@ -68,7 +69,7 @@ pub fn skip(test: &str, reason: &str) -> bool {
     false
 }
 
-/// Returns from the test, with a line `SKIP: …` on the standard error, where network namespaces cannot be had.
+/// Returns from the test, with a line `SKIP: …` on standard error, if network namespaces are not available.
 #[macro_export]
 macro_rules! require_netns {
     () => {
@@ -78,7 +79,7 @@ macro_rules! require_netns {
     };
 }
 
-/// Returns from the test, with a line `SKIP: …` on the standard error, where one of the programs is not installed:
+/// Returns from the test, with a line `SKIP: …` on standard error, if one of the programs is not installed:
 /// `require_programs!("ovs-vsctl", "ovs-ofctl")`.
 #[macro_export]
 macro_rules! require_programs {
@@ -90,7 +91,8 @@ macro_rules! require_programs {
     };
 }
 
-/// Returns from the test, with a line `SKIP: …` on the standard error, where strace is not installed or may not trace.
+/// Returns from the test, with a line `SKIP: …` on standard error, if strace is not installed or not
+/// permitted to trace.
 #[macro_export]
 macro_rules! require_strace {
     () => {

@@ -1,4 +1,4 @@
-//! Debian's switch with a database server of its own, to compare with.
+//! Debian's switch with its own database server, for comparison.
 
 use std::path::Path;
 
@@ -8,11 +8,12 @@ use crate::command::Cmd;
 use crate::daemon::{Daemon, DaemonSpec};
 use crate::ovs::RunDir;
 
-/// The schema of its database, where the package puts it.
+/// Path of its database schema in the package.
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
-/// Starts the database server and the stock daemon `program`; the daemon comes first in the answer. `spec` makes the specification
-/// of each program: namespace, processor. `settings` are of the `Open_vSwitch` row, `args` more arguments of both.
+/// Starts the database server and the stock daemon `program`; the daemon is first in the result. `spec`
+/// builds the specification of each program: namespace, processor. `settings` are of the `Open_vSwitch` row,
+/// `args` extra arguments of both.
 ///
 /// # Errors
 /// A program is missing, or does not become ready.

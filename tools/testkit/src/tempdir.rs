@@ -1,4 +1,4 @@
-//! A folder under the system's temporary folder that lives as long as its value.
+//! A temporary folder that lives as long as its value.
 
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -9,7 +9,8 @@ use crate::names;
 
 static SWEEP: Once = Once::new();
 
-/// A folder of its own, removed with all it holds on drop. `SLUICE_KEEP=1` keeps the folders, to look into after a test.
+/// A folder, removed with its contents on drop. `SLUICE_KEEP=1` keeps the folders for inspection after a
+/// test.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
@@ -20,10 +21,10 @@ fn keep() -> bool {
 }
 
 impl TempDir {
-    /// Makes a folder; `tag` becomes a part of its name. The path is short enough for a Unix socket inside.
+    /// Creates a folder; `tag` becomes a part of its name. The path is short enough for a Unix socket inside.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If it cannot be created.
     pub fn new(tag: &str) -> Result<Self> {
         SWEEP.call_once(sweep);
         let path = std::env::temp_dir().join(names::unique(tag));
@@ -47,7 +48,8 @@ impl Drop for TempDir {
     }
 }
 
-/// Removes what dead test processes left; another process may be doing the same, so errors do not matter.
+/// Removes the leftovers of dead test processes; another process may do the same concurrently, so errors do
+/// not matter.
 pub(crate) fn sweep() {
     let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else { return };
     if keep() {

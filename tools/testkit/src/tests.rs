@@ -93,7 +93,7 @@ fn folders_go_with_their_value_and_stale_ones_are_swept() {
     assert!(path.is_dir());
     drop(dir);
     assert!(!path.exists());
-    // Owned by a process id above the largest that Linux gives; and a folder that is not ours.
+    // Owned by a process id above Linux's maximum; and a foreign folder.
     let stale = std::env::temp_dir().join("sl-4194305-0-stale");
     let other = TempDir::new("other").unwrap();
     std::fs::create_dir_all(stale.join("inner")).unwrap();
@@ -109,7 +109,7 @@ fn namespaces_end_with_the_test_also_on_panic() {
         let netns = Netns::new("panic").unwrap();
         name = netns.name().to_owned();
         assert!(ns_path(&name).exists());
-        // Out of its group, so that only the namespace knows of it.
+        // Outside of its process group, so that only the namespace leads to it.
         let out = netns.run("sh", &["-c", "setsid sleep 300 >/dev/null 2>&1 & echo $!"]).unwrap();
         pid = out.stdout.trim().parse().unwrap();
         let _running = netns.spawn("sleep", &["300"]).unwrap();
@@ -135,7 +135,7 @@ fn a_namespace_outlives_its_value_while_a_program_runs_in_it() {
 #[test]
 fn what_a_dead_process_left_is_swept() {
     require_netns!();
-    // A process that makes a namespace under its own id, with a program inside, and dies.
+    // A process that creates a namespace under its own id, with a program inside, and dies.
     let script = "ip netns add sl-$$-0-dead && (ip netns exec sl-$$-0-dead setsid sleep 300 >/dev/null 2>&1 & \
                   echo $$ $!)";
     let out = Cmd::new("sh").args(["-c", script]).run().unwrap().stdout;
@@ -151,7 +151,7 @@ fn what_a_dead_process_left_is_swept() {
 fn a_dead_process_leaves_nothing_although_its_children_go_on() {
     require_netns!();
     let folder = std::env::temp_dir();
-    // One child writes into a folder all the time, another makes a namespace when the process is long dead.
+    // One child keeps writing into a folder, another creates a namespace long after the death of the process.
     let writer = "while :; do touch $0/$RANDOM 2>/dev/null; mkdir $0/a 2>/dev/null; rm -rf $0/a; done";
     let script = format!(
         "cd {}; mkdir sl-$$-1-dead; ip netns add sl-$$-0-dead; \
@@ -279,7 +279,7 @@ fn reports_are_parsed() {
     }
 }
 
-/// A database server of the stock tools, as a daemon to practise on.
+/// A database server of the stock tools, as a sample daemon.
 fn database() -> DaemonSpec {
     let spec = DaemonSpec::new("ovsdb-server").unwrap();
     let rundir = spec.run_directory().clone();
@@ -320,7 +320,7 @@ fn a_daemon_starts_again_after_a_crash_in_the_same_folder() {
     daemon.crash().unwrap();
     let daemon = spec.start().unwrap();
     assert_ne!(daemon.pid(), pid);
-    // The socket of the one that crashed is still there; the pid file of this one stands before its own does.
+    // The socket of the crashed one still exists; this one's pid file appears before its own socket.
     let bridges = || daemon.ovs("ovs-vsctl", &["list-br"]);
     wait_for(SHORT, "its socket", || bridges().is_ok()).unwrap();
     assert_eq!(bridges().unwrap().stdout, "br8\n");

@@ -7,21 +7,21 @@ use anyhow::{Result, ensure};
 use crate::names::if_name;
 use crate::netns::Netns;
 
-/// Most hosts of one topology: their numbers are two bytes of addresses, and namespaces cost the machine some.
+/// Maximum hosts of one topology: their numbers are two bytes of addresses, and namespaces are expensive.
 const HOSTS_MAX: usize = 1000;
 
-/// Makes a veth pair with one end in each of two namespaces, and returns the names of the ends (in `a`, in `b`). Both are born
-/// where they belong and are down.
+/// Creates a veth pair with one end in each of two namespaces, both down, and returns the names of the ends
+/// (in `a`, in `b`). Each end is created in its namespace.
 ///
 /// # Errors
-/// When `ip` fails.
+/// If `ip` fails.
 pub fn veth(a: &Netns, b: &Netns) -> Result<(String, String)> {
     let (dev_a, dev_b) = (if_name("v"), if_name("v"));
     a.ip(&format!("link add name {dev_a} type veth peer name {dev_b} netns {}", b.name()))?;
     Ok((dev_a, dev_b))
 }
 
-/// How to build a [`Topology`].
+/// Parameters of a [`Topology`].
 #[derive(Clone, Copy, Debug)]
 pub struct TopologyOptions {
     /// Number of hosts.
@@ -56,7 +56,7 @@ pub struct Host {
     pub ipv6: Ipv6Addr,
 }
 
-/// A switch namespace and its hosts. What switches is the test's affair: put the ports into a bridge, or give them
+/// A switch namespace and its hosts. The test supplies the switch: put the ports into a bridge, or give them
 /// to a daemon that runs in `switch`.
 #[derive(Debug)]
 pub struct Topology {
@@ -70,7 +70,7 @@ impl Topology {
     /// `hosts` hosts with the kernel's defaults.
     ///
     /// # Errors
-    /// When the machine does not allow it.
+    /// If the machine does not permit it.
     pub fn new(hosts: usize) -> Result<Self> {
         Self::with(TopologyOptions::new(hosts))
     }
@@ -78,7 +78,7 @@ impl Topology {
     /// A topology with options.
     ///
     /// # Errors
-    /// When the machine does not allow it, or more than 1000 hosts are asked for.
+    /// If the machine does not permit it, or for more than 1000 hosts.
     pub fn with(options: TopologyOptions) -> Result<Self> {
         ensure!(options.hosts <= HOSTS_MAX, "{} hosts asked for, {HOSTS_MAX} at most", options.hosts);
         let switch = Netns::new("sw")?;

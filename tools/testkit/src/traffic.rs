@@ -1,4 +1,4 @@
-//! The programs that make and watch packets: ping, iperf3, tcpdump.
+//! Programs that send and capture packets: ping, iperf3, tcpdump.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use crate::command::{Running, Signal};
 use crate::netns::Netns;
 use crate::wait::wait_for;
 
-/// How long a server or a capture may take until it listens.
+/// Maximum time for a server or a capture to become ready.
 const READY_LIMIT: Duration = Duration::from_secs(10);
-/// A capture is over when nothing has come for this long.
+/// A capture ends after this time without packets.
 const QUIET: Duration = Duration::from_millis(100);
 /// But a capture of an endless stream is over after this long.
 const QUIET_LIMIT: Duration = Duration::from_secs(2);
 
-/// What a run of ping saw.
+/// Results of a ping run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PingReport {
     /// Requests sent.
@@ -28,11 +28,11 @@ pub struct PingReport {
     pub mean_rtt_ms: Option<f64>,
 }
 
-/// Sends `count` echo requests, 50 ms apart, and waits a second for the last reply. No reply is no error: look at the
-/// report.
+/// Sends `count` echo requests, 50 ms apart, and waits a second for the last reply. Missing replies are no
+/// error: check the report.
 ///
 /// # Errors
-/// When ping cannot be run or does not report (no route, for instance).
+/// If ping cannot be run or prints no report (no route, for instance).
 pub fn ping(from: &Netns, to: IpAddr, count: u32) -> Result<PingReport> {
     let (count, to) = (count.to_string(), to.to_string());
     let limit = Duration::from_secs(5) + Duration::from_millis(60) * count.parse().unwrap_or(u32::MAX);
@@ -58,10 +58,10 @@ pub(crate) fn parse_ping(text: &str) -> Option<PingReport> {
     })
 }
 
-/// Pings until a reply comes.
+/// Pings until a reply arrives.
 ///
 /// # Errors
-/// When none came within `limit`.
+/// If none arrives within `limit`.
 pub fn reachable(from: &Netns, to: IpAddr, limit: Duration) -> Result<()> {
     let mut last = None;
     let waited = wait_for(limit, &format!("a reply of {to} to {}", from.name()), || {
@@ -79,7 +79,7 @@ pub fn reachable(from: &Netns, to: IpAddr, limit: Duration) -> Result<()> {
 /// Starts an iperf3 server on a TCP port and waits until it listens.
 ///
 /// # Errors
-/// When it does not listen after 10 s.
+/// If it does not listen after 10 s.
 pub fn iperf3_server(netns: &Netns, port: u16) -> Result<Running> {
     let mut server = netns.cmd("iperf3").args(["-s", "--forceflush", "-p", &port.to_string()]).spawn()?;
     let waited = wait_for(READY_LIMIT, "iperf3 to listen", || {
@@ -96,18 +96,18 @@ pub fn iperf3_server(netns: &Netns, port: u16) -> Result<Running> {
     Ok(server)
 }
 
-/// What an iperf3 client does.
+/// Options of an iperf3 client.
 #[derive(Clone, Debug)]
 pub struct Iperf3Options {
     /// Port of the server.
     pub port: u16,
-    /// How long it sends, in seconds.
+    /// Duration in seconds.
     pub time_s: u32,
     /// Parallel streams.
     pub streams: u32,
-    /// UDP at this rate (bits per second, 0 for as fast as it can) instead of TCP.
+    /// UDP at this rate (bits per second, 0 for the maximum) instead of TCP.
     pub udp_bps: Option<u64>,
-    /// More arguments, as iperf3 takes them.
+    /// Extra arguments.
     pub more: Vec<String>,
 }
 
@@ -117,25 +117,25 @@ impl Default for Iperf3Options {
     }
 }
 
-/// What an iperf3 client saw.
+/// Results of an iperf3 client.
 #[derive(Clone, Debug)]
 pub struct Iperf3Report {
     /// Bits per second that the sender sent.
     pub sent_bps: f64,
     /// Bits per second that reached the receiver.
     pub received_bps: f64,
-    /// TCP segments sent again, over all streams; 0 for UDP.
+    /// Retransmitted TCP segments, over all streams; 0 for UDP.
     pub retransmits: u64,
     /// UDP datagrams lost, in percent; 0 for TCP.
     pub lost_percent: f64,
-    /// All that iperf3 said.
+    /// iperf3's whole output.
     pub json: Value,
 }
 
 /// Sends to an iperf3 server, to the end.
 ///
 /// # Errors
-/// When iperf3 fails; the text holds its reason.
+/// If iperf3 fails; the text includes its reason.
 pub fn iperf3_client(from: &Netns, server: IpAddr, options: &Iperf3Options) -> Result<Iperf3Report> {
     let mut cmd = from.cmd("iperf3").args(["-J", "-c", &server.to_string()]);
     cmd = cmd.args(["-p", &options.port.to_string(), "-t", &options.time_s.to_string()]);
@@ -157,7 +157,7 @@ pub(crate) fn parse_iperf3(text: &str) -> Result<Iperf3Report> {
     }
     let end = json.get("end").context("iperf3's report has no `end`")?;
     let rate = |key: &str| end.get(key)?.get("bits_per_second")?.as_f64();
-    // UDP reports of iperf3 before 3.17 have one `sum` for both sides, in which the rate is the sender's.
+    // UDP reports of iperf3 before 3.17 have one `sum` for both sides, with the sender's rate.
     let udp_loss = end.get("sum").and_then(|s| s.get("lost_percent")).and_then(Value::as_f64);
     let lost_percent = udp_loss.unwrap_or(0.0);
     let sent_bps = rate("sum_sent").or_else(|| rate("sum")).context("iperf3's report has no rate")?;
@@ -174,11 +174,12 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Watches an interface and waits until the kernel delivers. `filter` is an expression of pcap-filter(7), empty for all; the
-    /// lines show numbers, no names and no times, and with `-e` among `more` the Ethernet headers too.
+    /// Captures on an interface and waits until the kernel delivers packets. `filter` is an expression of
+    /// pcap-filter(7), empty for all; the lines have numbers, no names and no times, and with `-e` among
+    /// `more` the Ethernet headers too.
     ///
     /// # Errors
-    /// When tcpdump does not listen after 10 s: a bad filter, or no such interface.
+    /// If tcpdump is not ready after 10 s: a bad filter, or no such interface.
     pub fn start(netns: &Netns, dev: &str, filter: &str, more: &[&str]) -> Result<Self> {
         let cmd =
             netns.cmd("tcpdump").args(["-nn", "-t", "-l", "-U", "--immediate-mode", "-i", dev]).args(more);
@@ -197,20 +198,20 @@ impl Capture {
         lines(&self.tcpdump.stdout())
     }
 
-    /// Waits for a line that holds `text`.
+    /// Waits for a line that contains `text`.
     ///
     /// # Errors
-    /// When none came within `limit`; the error shows the lines that came.
+    /// If none came within `limit`; the error shows the captured lines.
     pub fn wait_for(&self, text: &str, limit: Duration) -> Result<()> {
         let waited =
             wait_for(limit, &format!("a packet with `{text}`"), || self.tcpdump.stdout().contains(text));
         waited.with_context(|| format!("captured:\n{}", self.tcpdump.stdout()))
     }
 
-    /// Ends the capture when no packet has come for 100 ms (2 s at most), and returns all lines.
+    /// Ends the capture after 100 ms without packets (2 s at most), and returns all lines.
     ///
     /// # Errors
-    /// When tcpdump ended badly.
+    /// If tcpdump fails.
     pub fn stop(self) -> Result<Vec<String>> {
         let start = Instant::now();
         let (mut seen, mut since) = (self.tcpdump.stdout().len(), Instant::now());
@@ -229,7 +230,7 @@ impl Capture {
     }
 }
 
-/// The lines that say something: tcpdump ends with an empty one.
+/// The non-empty lines: tcpdump ends with an empty one.
 fn lines(text: &str) -> Vec<String> {
     text.lines().filter(|l| !l.trim().is_empty()).map(str::to_owned).collect()
 }

@@ -1,15 +1,15 @@
 //! The dependency check: which crate may depend on which.
 //!
-//! `TABLE` mirrors the table of crates in ARCHITECTURE.md; what it does not list is forbidden, and a crate
-//! without a row is an error. Normal and build dependencies are held to it; dev-dependencies between crates are
-//! allowed (an oracle, a test kit) and reported as notes, so that a reader sees them.
+//! `TABLE` mirrors the table of crates in ARCHITECTURE.md: dependencies not listed are forbidden, and a crate
+//! without a row is an error. It applies to normal and build dependencies; dev-dependencies between crates
+//! are allowed (an oracle, a test kit) and reported as notes, so that a reader sees them.
 
 #[cfg(test)]
 mod tests;
 
 use crate::workspace::{DepKind, Member};
 
-/// The pure core: no I/O, no clock, no thread, no randomness of its own.
+/// The pure core: no I/O, no clock, no thread, no random numbers.
 pub(crate) const PURE: &[&str] = &[
     "packet",
     "flow",
@@ -85,7 +85,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What the check found.
+/// Result of the check.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
     /// Each one fails the check.
@@ -94,7 +94,7 @@ pub(crate) struct Findings {
     pub(crate) notes: Vec<String>,
 }
 
-/// Holds `members` against `table`.
+/// Checks `members` against `table`.
 pub(crate) fn check(members: &[Member], table: &[(&str, &[&str])]) -> Findings {
     let mut found = Findings::default();
     for member in members {

@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: the fuzz targets of all crates under libFuzzer, each for a bounded time.
 //!
-//! The package `tools/fuzz/` is built with the coverage instrumentation that libFuzzer wants, which stable rustc has, in a target
-//! folder of its own. Each target begins with its corpus and with what earlier runs found; what it finds stays in the target
-//! folder: into the repository's corpora inputs are taken by hand.
+//! The package `tools/fuzz/` is built with libFuzzer's coverage instrumentation, which stable rustc has, in
+//! its own target folder. Each target starts with its corpus and with the findings of earlier runs. New
+//! findings stay in the target folder; inputs are added to the repository's corpora by hand.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,25 +15,25 @@ use anyhow::{Context, Result, ensure};
 use crate::supply;
 use crate::workspace::cargo;
 
-/// What is asked for on the command line.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
-    /// One target; none stands for all.
+pub(crate) struct Options {
+    /// One target; `None` is all.
     pub(crate) target: Option<String>,
-    /// What to do with it.
+    /// The action.
     pub(crate) work: Work,
 }
 
-/// See [`Order`].
+/// See [`Options`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Look for new inputs for so many seconds.
+    /// Search for new inputs for that many seconds.
     Seek(u64),
     /// Run one input.
     Replay(PathBuf),
 }
 
-/// Seconds for each target when nothing is said.
+/// Default seconds for each target.
 pub(crate) const SECONDS: u64 = 60;
 
 /// Instrumentation for libFuzzer: counters, table of program counters, comparisons.
@@ -44,42 +44,42 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 /// Longest input in bytes.
 const INPUT_MAX_BYTES: u32 = 4096;
 
-/// Reads the arguments behind `fuzz`.
+/// Parses the arguments after `fuzz`.
 ///
 /// # Errors
-/// When they are too many, or the second is neither seconds nor a file.
-pub(crate) fn parse(args: &[String]) -> Result<Order, String> {
+/// If they are too many, or the second is neither seconds nor a file.
+pub(crate) fn parse(args: &[String]) -> Result<Options, String> {
     match args {
-        [] => Ok(Order { target: None, work: Work::Seek(SECONDS) }),
+        [] => Ok(Options { target: None, work: Work::Seek(SECONDS) }),
         [target] if target.parse::<u64>().is_ok() => {
-            Ok(Order { target: None, work: Work::Seek(target.parse().unwrap_or(SECONDS)) })
+            Ok(Options { target: None, work: Work::Seek(target.parse().unwrap_or(SECONDS)) })
         }
-        [target] => Ok(Order { target: Some(target.clone()), work: Work::Seek(SECONDS) }),
+        [target] => Ok(Options { target: Some(target.clone()), work: Work::Seek(SECONDS) }),
         [target, last] => {
             let work = last.parse().map_or_else(|_| Work::Replay(last.into()), Work::Seek);
-            Ok(Order { target: Some(target.clone()), work })
+            Ok(Options { target: Some(target.clone()), work })
         }
         _ => Err("`fuzz` takes a target and seconds, or a target and a file".to_owned()),
     }
 }
 
-/// Why fuzzing is not possible here, if so.
+/// The reason why fuzzing is not possible here, if any.
 pub(crate) fn lacks() -> Option<&'static str> {
     let there = Command::new("c++").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     (!there.is_ok_and(|s| s.success())).then_some("no C++ compiler (scripts/setup.sh check-long)")
 }
 
-/// The folder for what is built and found.
+/// The folder of builds and findings.
 fn folder(root: &Path) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     root.join(target).join("fuzz")
 }
 
-/// Builds the targets and does what is asked; true if all went well.
+/// Builds the targets and runs the action; true on success.
 ///
 /// # Errors
-/// When the build fails or a target is not known.
-pub(crate) fn run(root: &Path, order: &Order) -> Result<bool> {
+/// If the build fails or a target is unknown.
+pub(crate) fn run(root: &Path, order: &Options) -> Result<bool> {
     let problems = supply::check_fuzzer(root)?;
     for problem in &problems {
         println!("  {problem}");
@@ -104,7 +104,7 @@ fn build(root: &Path) -> Result<PathBuf> {
     let host =
         version.lines().find_map(|l| l.strip_prefix("host: ")).context("rustc names no host")?.to_owned();
     let dir = folder(root);
-    // With a target named, build scripts and macros are built without the instrumentation.
+    // With an explicit target, build scripts and macros are built without the instrumentation.
     let status = Command::new(cargo())
         .args(["build", "--quiet", "--locked", "--release", "--target", &host])
         .current_dir(root.join("tools/fuzz"))
@@ -130,7 +130,7 @@ fn target(program: &Path, name: &str) -> Command {
     command
 }
 
-/// As many targets at a time as there are processors; true if none found anything.
+/// Runs as many targets in parallel as there are processors; true if none found anything.
 fn seek(dir: &Path, program: &Path, wanted: Vec<String>, seconds: u64) -> Result<bool> {
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (left, good) = (Mutex::new(wanted.into_iter()), Mutex::new(true));
@@ -161,7 +161,7 @@ fn seek_one(dir: &Path, program: &Path, name: &str, seconds: u64) -> Result<bool
     for folder in [&seeds, &found, &crashes] {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    // Its standard error has libFuzzer's warnings in any case: shown only when it fails.
+    // Its standard error always has libFuzzer's warnings: shown only on failure.
     let written = target(program, name).env("SLUICE_FUZZ_SEEDS", &seeds).output();
     let written = written.context("cannot run the target")?;
     let said = String::from_utf8_lossy(&written.stderr);
@@ -180,7 +180,7 @@ fn seek_one(dir: &Path, program: &Path, name: &str, seconds: u64) -> Result<bool
         .status()
         .with_context(|| format!("cannot run {name}"))?;
     let text = String::from_utf8_lossy(&std::fs::read(&log).unwrap_or_default()).into_owned();
-    let summed = last_figures(&text);
+    let summed = last_statistics(&text);
     println!("  {name:<22} {:>5} s  {summed}", start.elapsed().as_secs());
     if !status.success() {
         println!("{}", ending(&text));
@@ -189,18 +189,18 @@ fn seek_one(dir: &Path, program: &Path, name: &str, seconds: u64) -> Result<bool
             crashes.display()
         );
     }
-    // What is printed must be seen even when this is run under something that buffers.
+    // Output must appear even if the parent buffers it.
     let _unwritten = std::io::stdout().flush();
     Ok(status.success())
 }
 
-/// What libFuzzer said last of its work: runs, code reached, inputs kept.
-fn last_figures(log: &str) -> String {
+/// libFuzzer's last statistics: runs, coverage, inputs kept.
+fn last_statistics(log: &str) -> String {
     let line = log.lines().rfind(|l| l.starts_with('#') && l.contains("cov:")).unwrap_or("nothing ran");
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The part of a log that tells what broke.
+/// The part of a log about the failure.
 fn ending(log: &str) -> String {
     let lines: Vec<&str> = log.lines().filter(|l| !l.starts_with('#')).collect();
     let from = lines.iter().position(|l| l.contains("panicked at") || l.contains("ERROR:")).unwrap_or(0);
@@ -215,7 +215,7 @@ mod tests {
     fn command_lines() {
         let order = |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let seek =
-            |target: Option<&str>, s| Ok(Order { target: target.map(str::to_owned), work: Work::Seek(s) });
+            |target: Option<&str>, s| Ok(Options { target: target.map(str::to_owned), work: Work::Seek(s) });
         assert_eq!(order(""), seek(None, SECONDS));
         assert_eq!(order("5"), seek(None, 5));
         assert_eq!(order("flow-match"), seek(Some("flow-match"), SECONDS));
@@ -227,8 +227,8 @@ mod tests {
     #[test]
     fn logs_are_summed_up() {
         let log = "INFO: x\n#2\tINITED cov: 5 ft: 6\n#9\tDONE   cov: 7 ft: 8 corp: 3/9b\nthread 'x' panicked at y\nbad\n";
-        assert_eq!(last_figures(log), "#9 DONE cov: 7 ft: 8 corp: 3/9b");
-        assert_eq!(last_figures(""), "nothing ran");
+        assert_eq!(last_statistics(log), "#9 DONE cov: 7 ft: 8 corp: 3/9b");
+        assert_eq!(last_statistics(""), "nothing ran");
         assert!(ending(log).starts_with("    thread 'x' panicked at y\n    bad\n"));
     }
 }

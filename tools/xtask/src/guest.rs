@@ -1,11 +1,11 @@
 //! `cargo xtask guest -- COMMAND ARGS…`: runs a command in a small virtual machine whose kernel has `openvswitch.ko`.
 //!
-//! The machine's kernel is Debian's, fetched by apt and kept ([`kernel`]); its root is the host's root file system, mounted
-//! read-only under a layer of memory, so that what was just built runs unchanged and what the command writes vanishes with it.
-//! Output and exit status pass through. See docs/testing-guest.md.
+//! The machine's kernel is Debian's, downloaded by apt and kept ([`kernel`]). Its root is the host's root
+//! file system, mounted read-only below a layer in memory, so fresh builds run unchanged and everything that
+//! the command writes is discarded. Output and exit status pass through. See docs/testing-guest.md.
 //!
-//! It starts no service of the host, adds no network device, and leaves nothing behind but its cache. It does not pass input
-//! on: the command reads from `/dev/null`.
+//! It starts no service of the host, adds no network device, and leaves nothing behind but its cache. Input
+//! is not passed on: the command reads from `/dev/null`.
 
 mod cpio;
 mod kernel;
@@ -21,9 +21,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use kernel::Kernel;
 
-/// What is asked for on the command line.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct Options {
     /// Processors of the machine.
     pub(crate) cpus: u32,
     /// Memory of the machine in MiB.
@@ -32,17 +32,17 @@ pub(crate) struct Order {
     pub(crate) kernel: String,
     /// Folders that the command may change.
     pub(crate) write: Vec<PathBuf>,
-    /// How long the machine may run.
+    /// Time limit of the machine.
     pub(crate) timeout: Option<Duration>,
-    /// How the machine's processor is made; none stands for the best that works.
+    /// Acceleration; `None` is the best that works.
     pub(crate) accel: Option<Accel>,
-    /// Says on stderr how the start goes.
+    /// Reports the progress of the start on stderr.
     pub(crate) verbose: bool,
     /// The command and its arguments.
     pub(crate) command: Vec<String>,
 }
 
-/// How the machine's processor is made.
+/// Acceleration of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accel {
     /// By the host's processor.
@@ -54,18 +54,18 @@ pub(crate) enum Accel {
 /// The newest kernel of Debian's release.
 pub(crate) const KERNEL: &str = "linux-image-amd64";
 
-/// Names the folder of the kernels, if it shall not be `guest` in the target folder.
+/// Overrides the folder of the kernels, by default `guest` in the target folder.
 const CACHE: &str = "SLUICE_GUEST_CACHE";
 
-/// Exit status when the time is up, as timeout(1) has it.
+/// Exit status of a timeout, as in timeout(1).
 const TIMED_OUT: u8 = 124;
 
 /// Exit status when the machine fails, not the command.
 pub(crate) const FAILED: u8 = 125;
 
-impl Default for Order {
+impl Default for Options {
     fn default() -> Self {
-        Order {
+        Options {
             cpus: 2,
             memory_mib: 1024,
             kernel: KERNEL.to_owned(),
@@ -78,12 +78,12 @@ impl Default for Order {
     }
 }
 
-/// Reads the arguments behind `guest`.
+/// Parses the arguments after `guest`.
 ///
 /// # Errors
-/// When an option is unknown or has a bad value, or the command is missing.
-pub(crate) fn parse(args: &[String]) -> Result<Order, String> {
-    let mut order = Order::default();
+/// If an option is unknown or has an invalid value, or the command is missing.
+pub(crate) fn parse(args: &[String]) -> Result<Options, String> {
+    let mut order = Options::default();
     let mut words = args.iter();
     while let Some(word) = words.next() {
         if word == "--" {
@@ -131,7 +131,7 @@ fn number(name: &str, value: &str, least: u32, most: u32) -> Result<u32, String>
     number.ok_or_else(|| format!("`{name}` takes a number from {least} to {most}, not `{value}`"))
 }
 
-/// Why no machine can run here, if so.
+/// The reason why no machine can run here, if any.
 pub(crate) fn lacks() -> Option<String> {
     if std::env::consts::ARCH != "x86_64" {
         return Some("its kernel is for x86-64".to_owned());
@@ -151,7 +151,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("apt-get", "apt"),
 ];
 
-/// Where a program is, also when the folders of the administrator's are not on the path.
+/// Finds a program, also if the administrator's folders are not in the path.
 fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
@@ -161,22 +161,22 @@ fn which(program: &str) -> Option<PathBuf> {
 /// Runs the command; its exit status.
 ///
 /// # Errors
-/// When the machine cannot be started, or ends before the command does.
-pub(crate) fn run(root: &Path, order: &Order) -> Result<u8> {
+/// If the machine cannot be started, or ends before the command does.
+pub(crate) fn run(root: &Path, order: &Options) -> Result<u8> {
     run_with(root, order, &mut std::io::stdout(), &mut std::io::stderr())
 }
 
 /// Sees to it that a kernel is in the cache.
 ///
 /// # Errors
-/// When it cannot be had or unpacked.
+/// If it is not available or cannot be unpacked.
 fn fetch(root: &Path, name: &str) -> Result<Kernel> {
     let cache = std::env::var_os(CACHE)
         .map_or_else(|| Ok(target(root)?.join("guest")), |dir| absolute(dir.as_ref()))?;
     kernel::prepare(&cache, name)
 }
 
-/// The folder for what is built.
+/// The target folder.
 fn target(root: &Path) -> Result<PathBuf> {
     absolute(&std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from))
 }
@@ -185,13 +185,13 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("no folder: `{}`", path.display()))
 }
 
-/// As [`run`], with other ends for the output.
+/// As [`run`], with other outputs.
 ///
 /// # Errors
 /// As [`run`].
 fn run_with(
     root: &Path,
-    order: &Order,
+    order: &Options,
     out: &mut (dyn std::io::Write + Send),
     err: &mut (dyn std::io::Write + Send),
 ) -> Result<u8> {

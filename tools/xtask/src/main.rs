@@ -1,7 +1,7 @@
-//! `cargo xtask`: what CI runs, and what a contributor runs before a commit.
+//! `cargo xtask`: the checks of CI, also for contributors before a commit.
 //!
-//! `check` runs stages one after another, all of them even if one fails, prints the minutes of each and their total, and
-//! ends with 1 if any failed. It changes nothing in the tree.
+//! `check` runs stages one after another, all of them even if one fails, prints the minutes of each and their
+//! total, and exits with 1 if any failed. It changes nothing in the tree.
 #![forbid(unsafe_code)]
 
 mod direction;
@@ -59,12 +59,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 enum Task {
     Stages(Vec<Stage>),
-    Fuzz(fuzz::Order),
-    Guest(guest::Order),
+    Fuzz(fuzz::Options),
+    Guest(guest::Options),
 }
 
 fn parse(args: &[String]) -> Result<Task, String> {

@@ -1,8 +1,8 @@
 //! The long stage `osken`: os-ken's switch tester against Sluice, by `scripts/osken.sh`.
 //!
-//! The suites hold cases that the stock switch fails, too (groups, MPLS beyond its depth, wrong checksums in the cases
-//! themselves). Which cases need not pass here is listed in `scripts/osken-known.txt`; a case of the list that passes is told,
-//! so that the list only shrinks.
+//! The suites include cases that the stock switch also fails (groups, MPLS beyond its depth, wrong checksums
+//! in the cases themselves). `scripts/osken-known.txt` lists the cases that may fail; a listed case that
+//! passes is reported, so the list only shrinks.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::workspace::cargo;
 /// Folders of cases.
 const SUITES: [&str; 3] = ["of13/action", "of13/match", "of10"];
 
-/// Why it cannot run here, if so.
+/// The reason why it cannot run here, if any.
 pub(crate) fn lacks() -> Option<&'static str> {
     let says = |program: &str, args: &[&str]| {
         Command::new(program).args(args).output().is_ok_and(|o| o.status.success() && !o.stdout.is_empty())
@@ -29,10 +29,10 @@ pub(crate) fn lacks() -> Option<&'static str> {
     (!says("python3", &["-c", "import venv; print(1)"])).then_some("no python3 with venv")
 }
 
-/// Runs all suites side by side; true if every case passes that is not on the list.
+/// Runs all suites in parallel; true if every unlisted case passes.
 ///
 /// # Errors
-/// When something cannot be run or read.
+/// If something cannot be run or read.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let dir = root.join(&target).join("osken");
@@ -52,7 +52,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     }
     let known =
         std::fs::read_to_string(root.join("scripts/osken-known.txt")).context("scripts/osken-known.txt")?;
-    // What fails on a busy machine may pass when it is tried alone: a case has to fail twice.
+    // A case that fails on a busy machine may pass alone: it must fail twice.
     let mut good = true;
     let first = try_suites(root, &dir, &venv, &sluiced, &SUITES)?;
     for (suite, cases) in SUITES.iter().zip(first) {
@@ -70,7 +70,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
 /// A case's name and whether it passed.
 type Case = (String, bool);
 
-/// Runs suites side by side, each in namespaces of its own.
+/// Runs suites in parallel, each in its own namespaces.
 fn try_suites(
     root: &Path,
     dir: &Path,
@@ -96,7 +96,7 @@ fn try_suites(
     Ok(results)
 }
 
-/// The cases of two tries: what passed once has passed.
+/// The cases of two attempts: one pass suffices.
 fn better(first: Vec<Case>, again: &[Case]) -> Vec<Case> {
     let passed = |name: &str| again.iter().any(|(n, ok)| *ok && n == name);
     let best = |(name, ok): Case| {
@@ -111,7 +111,7 @@ struct Verdict {
     text: String,
 }
 
-/// Holds a suite's cases against the list of those that need not pass.
+/// Compares a suite's cases with the list of those that may fail.
 fn judge(suite: &str, cases: &[Case], known: &str) -> Verdict {
     let known: BTreeSet<&str> =
         known.lines().filter_map(|l| l.strip_prefix(suite)?.strip_prefix(' ')).map(str::trim).collect();
@@ -133,7 +133,7 @@ fn judge(suite: &str, cases: &[Case], known: &str) -> Verdict {
     Verdict { good, text }
 }
 
-/// Cases of a log and whether each passed. A case is one line; its file stands above.
+/// Cases of a log and whether each passed. A case is one line; a line with its file precedes it.
 fn cases(log: &str) -> Vec<Case> {
     let (mut file, mut cases) = ("", Vec::new());
     for line in log.lines() {

@@ -1,11 +1,11 @@
-//! `scripts/setup.sh` with a system's own programs played by small scripts: nothing is installed.
+//! `scripts/setup.sh` with small scripts in place of the system's programs: nothing is installed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder that goes with the test.
+/// A folder deleted after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -28,8 +28,8 @@ impl Drop for Folder {
     }
 }
 
-/// On a machine with nothing, what is needed and what is only welcome are both installed, one after the other: the second does not
-/// wait for the lock that the first holds.
+/// On a bare machine, both required and optional packages are installed, one after the other: the second run
+/// does not wait for the lock of the first.
 #[test]
 fn a_bare_machine_is_set_up_in_one_run() {
     let dir = Folder::new();

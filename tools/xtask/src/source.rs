@@ -1,8 +1,8 @@
-//! A small reader of Rust source: it tells code from comments and literals, and cuts the code into tokens.
+//! A small reader of Rust source: separates code from comments and literals, and splits the code into tokens.
 //!
-//! The tidy checks need no more of the language than that. Invariants: every token and comment keeps its line
-//! (counted from 1); what stands in a string, character or comment is never a token. It does not expand macros and
-//! does not parse: text that does not compile gives tokens all the same, and never a panic.
+//! This suffices for the tidy checks. Invariants: every token and comment keeps its line (counted from 1);
+//! the contents of strings, characters and comments are never tokens. It neither expands macros nor parses:
+//! invalid code yields tokens, too, and never a panic.
 
 #[cfg(test)]
 mod tests;
@@ -25,12 +25,12 @@ pub(crate) struct Comment {
     pub(crate) line: usize,
 }
 
-/// A source file taken apart.
+/// A tokenized source file.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// The code, in order.
     pub(crate) tokens: Vec<Token>,
-    /// The comments, in order; one of several lines is one entry a line.
+    /// The comments, in order; a multi-line one has one entry per line.
     pub(crate) comments: Vec<Comment>,
     /// Number of lines.
     pub(crate) lines: usize,
@@ -44,7 +44,7 @@ struct Reader<'a> {
 }
 
 impl Source {
-    /// Takes `text` apart.
+    /// Tokenizes `text`.
     pub(crate) fn parse(text: &str) -> Self {
         let mut out = Self { tokens: Vec::new(), comments: Vec::new(), lines: text.lines().count() };
         let mut reader = Reader { chars: text.chars().collect(), at: 0, line: 1, out: &mut out };
@@ -77,7 +77,8 @@ impl Source {
         self.tokens.len().saturating_sub(1)
     }
 
-    /// Index of the token that ends the item beginning at `start`: a `;` outside brackets, or the end of its body.
+    /// Index of the token that ends the item beginning at `start`: a `;` outside brackets, or the end of its
+    /// body.
     pub(crate) fn item_end(&self, start: usize) -> usize {
         let mut i = start;
         while i < self.tokens.len() {
@@ -169,7 +170,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A string with escapes; the reader stands on its opening quote.
+    /// A string with escapes; the reader is at its opening quote.
     fn string(&mut self, line: usize) {
         self.bump();
         while self.at < self.chars.len() {
@@ -216,7 +217,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a raw string after its prefix; false (and nothing read) when it is a raw identifier instead.
+    /// Reads a raw string after its prefix; false, without progress, for a raw identifier.
     fn raw_string(&mut self, line: usize) -> bool {
         let mut hashes = 0;
         while self.peek(hashes) == '#' {

@@ -1,6 +1,6 @@
-//! The stages of the check: run one after another, timed, and summed up.
+//! The stages of the check: run one after another, timed, and summarized.
 //!
-//! A stage that fails does not stop the next, so that one run tells all that is wrong. The cheap ones come first.
+//! A failed stage does not stop the next, so that one run reports all faults. The cheap ones come first.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::{direction, fuzz, guest, osken, supply, tidy};
 /// One part of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Which crate may depend on which.
+    /// Dependencies between crates.
     Direction,
     /// Rules on the source text.
     Tidy,
@@ -28,9 +28,9 @@ pub(crate) enum Stage {
     Clippy,
     /// All tests.
     Tests,
-    /// What needs the kernel datapath, in a virtual machine.
+    /// Tests of the kernel datapath, in a virtual machine.
     Guest,
-    /// All tests with their long ranges, but for the simulation; like those below not a part of `check`.
+    /// All tests with their long ranges, except the simulation; like those below not a part of `check`.
     LongTests,
     /// The tests of traffic on the kernel datapath, of two kernels.
     GuestLong,
@@ -128,7 +128,7 @@ impl Stage {
         }
     }
 
-    /// Runs it; true if all is well. What is wrong is printed; what was left out is added to `skips`.
+    /// Runs it; true on success. Prints faults; adds omissions to `skips`.
     fn run(self, root: &Path, skips: &mut Vec<String>) -> Result<bool> {
         match self {
             Stage::Direction => {
@@ -144,7 +144,9 @@ impl Stage {
             Stage::GuestLong => guest::stage::run_long(root, skips),
             Stage::Fuzz => match fuzz::lacks() {
                 Some(reason) => skip(skips, "fuzz", reason),
-                None => fuzz::run(root, &fuzz::Order { target: None, work: fuzz::Work::Seek(fuzz::SECONDS) }),
+                None => {
+                    fuzz::run(root, &fuzz::Options { target: None, work: fuzz::Work::Seek(fuzz::SECONDS) })
+                }
             },
             Stage::Osken => match osken::lacks() {
                 Some(reason) => skip(skips, "osken", reason),
@@ -156,24 +158,24 @@ impl Stage {
                 if matches!(self, Stage::LongTests | Stage::Simulation) {
                     command.env("SLUICE_LONG", "1");
                 }
-                run_and_hear(&mut command, skips)
+                run_and_collect(&mut command, skips)
             }
         }
     }
 }
 
 /// The test of the simulation's hour.
-const HOUR: &str = "laws_hold_for_an_hour";
+const HOUR: &str = "invariants_hold_for_an_hour";
 
-/// A stage that cannot run here: a failure when `SLUICE_NO_SKIP=1`.
+/// A stage that cannot run here: a failure with `SLUICE_NO_SKIP=1`.
 pub(crate) fn skip(skips: &mut Vec<String>, stage: &str, reason: &str) -> Result<bool> {
     println!("SKIP: {stage}: {reason}");
     skips.push(format!("SKIP: {stage}: {reason}"));
     Ok(std::env::var_os("SLUICE_NO_SKIP").is_none_or(|v| v != "1"))
 }
 
-/// Runs a command, passes on what it says, and gathers its lines that begin with `SKIP:`.
-fn run_and_hear(command: &mut Command, skips: &mut Vec<String>) -> Result<bool> {
+/// Runs a command, forwards its output, and collects lines that begin with `SKIP:`.
+fn run_and_collect(command: &mut Command, skips: &mut Vec<String>) -> Result<bool> {
     // Colours as they would be without us in between.
     if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
         command.env("CARGO_TERM_COLOR", "always");
@@ -186,19 +188,19 @@ fn run_and_hear(command: &mut Command, skips: &mut Vec<String>) -> Result<bool> 
     let heard = Mutex::new(Vec::new());
     let (out, err) = (child.stdout.take(), child.stderr.take());
     std::thread::scope(|scope| {
-        scope.spawn(|| out.map(|from| pass_on(from, std::io::stdout(), &heard)));
-        scope.spawn(|| err.map(|from| pass_on(from, std::io::stderr(), &heard)));
+        scope.spawn(|| out.map(|from| forward(from, std::io::stdout(), &heard)));
+        scope.spawn(|| err.map(|from| forward(from, std::io::stderr(), &heard)));
     });
     skips.append(&mut heard.into_inner().unwrap_or_default());
     Ok(child.wait().context("cannot wait for cargo")?.success())
 }
 
-/// Passes on what `from` says, and gathers its lines that begin with `SKIP:`.
-pub(crate) fn pass_on(from: impl Read, mut to: impl Write, heard: &Mutex<Vec<String>>) {
+/// Forwards the output `from`, and collects lines that begin with `SKIP:`.
+pub(crate) fn forward(from: impl Read, mut to: impl Write, heard: &Mutex<Vec<String>>) {
     let mut lines = BufReader::new(from);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-        // Nobody reads it any more: the stage goes on all the same.
+        // The reader may be gone: the stage continues.
         let _unwritten = to.write_all(&line).and_then(|()| to.flush());
         let text = String::from_utf8_lossy(&line);
         if let (Some(at), Ok(mut heard)) = (text.find("SKIP: "), heard.lock()) {
@@ -266,7 +268,7 @@ mod tests {
     #[test]
     fn what_a_stage_leaves_out_is_gathered_and_passed_on() {
         let (heard, mut out) = (Mutex::new(Vec::new()), Vec::new());
-        pass_on(&b"one\ntest x ... SKIP: x: not here\nlast"[..], &mut out, &heard);
+        forward(&b"one\ntest x ... SKIP: x: not here\nlast"[..], &mut out, &heard);
         assert_eq!(heard.into_inner().unwrap(), ["SKIP: x: not here"]);
         assert_eq!(out, b"one\ntest x ... SKIP: x: not here\nlast");
     }

@@ -1,8 +1,8 @@
 //! The supply check: licences, sources, banned libraries and duplicate versions, as `deny.toml` allows them.
 //!
-//! It does from `cargo metadata` and Cargo.lock what cargo-deny does, because cargo-deny is not on every machine that
-//! must run the check; the policy stays in cargo-deny's format. Advisories are not looked at: they need a
-//! database from the network. An exception that no longer applies is an error, so the lists only shrink.
+//! It does the work of cargo-deny, from `cargo metadata` and Cargo.lock, because not every machine has
+//! cargo-deny; the policy stays in cargo-deny's format. It ignores advisories, which need a database from the
+//! network. An exception that no longer applies is an error, so the lists only shrink.
 
 mod licence;
 #[cfg(test)]
@@ -35,13 +35,13 @@ pub(crate) struct Locked {
     pub(crate) name: String,
     /// Version.
     pub(crate) version: String,
-    /// Where it comes from; none is a path inside the workspace.
+    /// Its source; `None` is a path inside the workspace.
     pub(crate) source: Option<String>,
     /// Whether its contents are pinned.
     pub(crate) has_checksum: bool,
 }
 
-/// What deny.toml says.
+/// The contents of deny.toml.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Policy {
     targets: Vec<String>,
@@ -56,7 +56,7 @@ pub(crate) struct Policy {
 /// Runs the whole check on a workspace.
 ///
 /// # Errors
-/// When a file cannot be read or understood.
+/// If a file cannot be read or parsed.
 pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let read = |name: &str| {
         std::fs::read_to_string(workspace.root.join(name)).with_context(|| format!("cannot read {name}"))
@@ -76,10 +76,10 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// The fuzzer has a lock file of its own, which is easily forgotten: it must know what the crates depend on.
+/// Whether the fuzzer's own lock file, which is easily forgotten, lacks dependencies of the crates.
 ///
 /// # Errors
-/// When it is no TOML.
+/// If it is not TOML.
 pub(crate) fn fuzz_lock_is_behind(members: &[Member], lock: &str) -> Result<Vec<String>> {
     let table: Table = lock.parse().context("tools/fuzz/Cargo.lock is no valid TOML")?;
     let mut problems = Vec::new();
@@ -89,7 +89,7 @@ pub(crate) fn fuzz_lock_is_behind(members: &[Member], lock: &str) -> Result<Vec<
             continue;
         };
         let listed = package.get("dependencies").and_then(toml::Value::as_array);
-        // An entry is a name, followed by a version where there are several.
+        // An entry is a name, followed by a version if there are several.
         let listed: BTreeSet<&str> =
             listed.into_iter().flatten().filter_map(|d| d.as_str()?.split(' ').next()).collect();
         for dep in member.deps.iter().filter(|d| d.kind != DepKind::Dev) {
@@ -104,11 +104,11 @@ pub(crate) fn fuzz_lock_is_behind(members: &[Member], lock: &str) -> Result<Vec<
     Ok(problems)
 }
 
-/// The same for the fuzzer's own lock file: licences, sources and bans. It is built by `cargo xtask fuzz` only and is no part
-/// of the switch; libFuzzer itself comes with LLVM's licence of those days (NCSA).
+/// The same for the fuzzer's own lock file: licences, sources and bans. It is built by `cargo xtask fuzz`
+/// only and not a part of the switch; libFuzzer itself has LLVM's former licence (NCSA).
 ///
 /// # Errors
-/// When a file cannot be read or understood.
+/// If a file cannot be read or parsed.
 pub(crate) fn check_fuzzer(root: &Path) -> Result<Vec<String>> {
     let read =
         |name: &str| std::fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"));
@@ -127,10 +127,10 @@ pub(crate) fn check_fuzzer(root: &Path) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Reads deny.toml. An unknown key is refused: a rule that nobody enforces would be worse than none.
+/// Parses deny.toml. Rejects unknown keys: an unenforced rule would be worse than none.
 ///
 /// # Errors
-/// When it is no TOML, has an unknown key, or a value of another type.
+/// If it is not TOML, has an unknown key, or a value of another type.
 pub(crate) fn parse_policy(page: &str) -> Result<Policy> {
     let table: Table = page.parse().context("deny.toml is no valid TOML")?;
     let known: BTreeMap<&str, &[&str]> = BTreeMap::from([
@@ -205,7 +205,7 @@ fn field(entry: &toml::Value, key: &str) -> Result<String> {
 /// Reads Cargo.lock.
 ///
 /// # Errors
-/// When it is not what cargo writes.
+/// If it is not in cargo's format.
 pub(crate) fn parse_lock(page: &str) -> Result<Vec<Locked>> {
     let table: Table = page.parse().context("Cargo.lock is no valid TOML")?;
     let packages =
@@ -225,10 +225,10 @@ pub(crate) fn parse_lock(page: &str) -> Result<Vec<Locked>> {
         .collect()
 }
 
-/// Picks out of the answer of `cargo metadata` the packages that its resolved graph holds.
+/// Selects the packages in the resolved graph of a reply of `cargo metadata`.
 ///
 /// # Errors
-/// When a field is missing.
+/// If a field is missing.
 pub(crate) fn parse_packages(meta: &Value) -> Result<Vec<Package>> {
     let resolve = meta.get("resolve").context("no `resolve` in cargo's metadata")?;
     let used = list(resolve, "nodes")?.iter().map(|n| text(n, "id")).collect::<Result<BTreeSet<_>>>()?;
@@ -245,7 +245,7 @@ pub(crate) fn parse_packages(meta: &Value) -> Result<Vec<Package>> {
     Ok(packages)
 }
 
-/// Each package's licence expression must be satisfied by what is allowed for it.
+/// The licences allowed for each package must satisfy its licence expression.
 pub(crate) fn check_licences(packages: &[Package], policy: &Policy) -> Vec<String> {
     let mut problems = Vec::new();
     let allowed: Vec<&str> = policy.licences.iter().map(String::as_str).collect();
@@ -320,7 +320,7 @@ pub(crate) fn check_bans(packages: &[Package], policy: &Policy) -> Vec<String> {
     problems
 }
 
-/// No library may be in the graph in two versions, but for those that deny.toml skips.
+/// No library may be in the graph in two versions, except those skipped in deny.toml.
 pub(crate) fn check_duplicates(packages: &[Package], policy: &Policy) -> Vec<String> {
     let mut problems = Vec::new();
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -350,7 +350,7 @@ pub(crate) fn check_duplicates(packages: &[Package], policy: &Policy) -> Vec<Str
     problems
 }
 
-/// Whether `skip`, a `crate@version`, names this version: by the whole of it or by its first numbers.
+/// Whether `skip`, a `crate@version`, matches this version: the whole or its first numbers.
 fn is_skipped(skip: &str, name: &str, version: &str) -> bool {
     skip.split_once('@').is_some_and(|(skip_name, prefix)| {
         let rest = version.strip_prefix(prefix);

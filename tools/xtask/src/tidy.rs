@@ -1,8 +1,9 @@
-//! The tidy check: rules of the house that neither the compiler nor clippy holds.
+//! The tidy check: project rules that neither the compiler nor clippy enforces.
 //!
-//! Each rule is a function from files to problems (`path:line: what is wrong`), in a module of its own. A file is
-//! prepared once, with its test regions marked. The rules look at tokens, not at types: they are cheap and
-//! can be fooled by renaming imports; clippy's `disallowed_methods` (tools/xtask/clippy-pure.toml) is the second net.
+//! Each rule is a function from files to problems (`path:line: problem`), in its own module. A file is
+//! tokenized once, with its test regions marked. The rules see tokens, not types: they are cheap and can be
+//! defeated by renamed imports; clippy's `disallowed_methods` (tools/xtask/clippy-pure.toml) is the second
+//! net.
 
 mod docs;
 mod fuzzing;
@@ -20,10 +21,10 @@ use anyhow::{Context, Result};
 use crate::source::Source;
 use crate::workspace::{RustFile, Workspace};
 
-/// Where the exceptions to the length rule are listed.
+/// List of exceptions to the length rule.
 const EXCEPTIONS: &str = "tools/xtask/tidy-exceptions.txt";
 
-/// A file, taken apart for the rules.
+/// A file, tokenized for the rules.
 #[derive(Debug)]
 pub(crate) struct File {
     /// Package that it belongs to.
@@ -56,7 +57,7 @@ impl File {
 /// Runs every rule on a workspace.
 ///
 /// # Errors
-/// When a file cannot be read.
+/// If a file cannot be read.
 pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let files = prepare(&workspace.rust_files()?);
     let list = std::fs::read_to_string(workspace.root.join(EXCEPTIONS))
@@ -74,8 +75,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Takes files apart and marks what is test code: `tests.rs`, folders `tests`, and what stands under `#[cfg(test)]`,
-/// be it a block or a module in a file of its own.
+/// Tokenizes files and marks test code: `tests.rs`, folders `tests`, and items under `#[cfg(test)]`, either a
+/// block or a module in another file.
 fn prepare(files: &[RustFile]) -> Vec<File> {
     let mut prepared: Vec<File> = files
         .iter()
@@ -102,7 +103,7 @@ fn prepare(files: &[RustFile]) -> Vec<File> {
     prepared
 }
 
-/// Marks the `#[cfg(test)]` items of one file; modules in other files go to `test_modules`, without `.rs`.
+/// Marks the `#[cfg(test)]` items of one file; adds modules in other files to `test_modules`, without `.rs`.
 fn mark_regions(file: &mut File, test_modules: &mut BTreeSet<String>) {
     let source = &file.source;
     let mut i = 0;
@@ -133,7 +134,7 @@ fn mark_regions(file: &mut File, test_modules: &mut BTreeSet<String>) {
     }
 }
 
-/// The folder where the modules declared in a file live.
+/// The folder of the modules declared in a file.
 fn module_dir(path: &str) -> String {
     let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
     match name {

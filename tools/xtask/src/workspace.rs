@@ -1,7 +1,7 @@
-//! What the checks look at: the workspace's packages as `cargo metadata` tells them, and their source files.
+//! Input of the checks: the workspace's packages, from `cargo metadata`, and their source files.
 //!
-//! Invariants: paths are relative to the workspace root, with `/`; the order of packages and files is fixed, so
-//! that two runs print the same. It reads, and never writes.
+//! Invariants: paths are relative to the workspace root, with `/`; the order of packages and files is fixed,
+//! so that output is reproducible. Read-only.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// How a workspace package names another package.
+/// Kind of a dependency between workspace packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DepKind {
     /// `[dependencies]`.
@@ -26,7 +26,7 @@ pub(crate) enum DepKind {
 pub(crate) struct Dep {
     /// Package name (not the name it may be renamed to).
     pub(crate) name: String,
-    /// In which table of the manifest it stands.
+    /// Its table in the manifest.
     pub(crate) kind: DepKind,
 }
 
@@ -68,10 +68,10 @@ pub(crate) fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Runs `cargo metadata` with more arguments and parses its answer.
+/// Runs `cargo metadata` with extra arguments and parses its output.
 ///
 /// # Errors
-/// When cargo cannot be run, refuses (for instance because Cargo.lock is not up to date), or prints no JSON.
+/// If cargo cannot be run, fails (for instance because Cargo.lock is outdated), or prints no JSON.
 pub(crate) fn metadata(root: &Path, more: &[&str]) -> Result<Value> {
     let out = Command::new(cargo())
         .args(["metadata", "--format-version", "1", "--locked"])
@@ -89,7 +89,7 @@ impl Workspace {
     /// Reads the workspace that `root` is the root of.
     ///
     /// # Errors
-    /// When `cargo metadata` fails or lacks what its format version 1 promises.
+    /// If `cargo metadata` fails or violates its format version 1.
     pub(crate) fn load(root: &Path) -> Result<Self> {
         let members = parse_members(&metadata(root, &["--no-deps"])?)?;
         Ok(Self { root: root.to_owned(), members })
@@ -98,7 +98,7 @@ impl Workspace {
     /// Every `.rs` file of every member, by package and path.
     ///
     /// # Errors
-    /// When a folder or file cannot be read.
+    /// If a folder or file cannot be read.
     pub(crate) fn rust_files(&self) -> Result<Vec<RustFile>> {
         let mut files = Vec::new();
         for member in &self.members {
@@ -119,7 +119,7 @@ impl Workspace {
 /// Picks the members out of the answer of `cargo metadata`.
 ///
 /// # Errors
-/// When a field is missing.
+/// If a field is missing.
 pub(crate) fn parse_members(meta: &Value) -> Result<Vec<Member>> {
     let root = PathBuf::from(text(meta, "workspace_root")?);
     let mut members = Vec::new();
@@ -157,7 +157,7 @@ pub(crate) fn parse_members(meta: &Value) -> Result<Vec<Member>> {
 /// A string field of a JSON object.
 ///
 /// # Errors
-/// When there is none of that name.
+/// If there is none of that name.
 pub(crate) fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
     value.get(key).and_then(Value::as_str).with_context(|| format!("no text `{key}` in cargo's metadata"))
 }
@@ -165,7 +165,7 @@ pub(crate) fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
 /// An array field of a JSON object.
 ///
 /// # Errors
-/// When there is none of that name.
+/// If there is none of that name.
 pub(crate) fn list<'a>(value: &'a Value, key: &str) -> Result<&'a Vec<Value>> {
     value.get(key).and_then(Value::as_array).with_context(|| format!("no list `{key}` in cargo's metadata"))
 }
@@ -183,7 +183,7 @@ fn walk(dir: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
         let path = entry.with_context(|| format!("cannot list {}", dir.display()))?.path();
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         if path.is_dir() {
-            // A nested folder with a manifest is a package of its own.
+            // A nested folder with a manifest is a separate package.
             if name != "target" && !name.starts_with('.') && !path.join("Cargo.toml").exists() {
                 walk(&path, found)?;
             }

@@ -1,4 +1,4 @@
-//! Handlers on sockets that are none: nothing is lost, nothing comes twice or out of order, whoever serves it.
+//! Handlers on fake sockets: no upcall is lost, duplicated or reordered, whichever handler serves it.
 
 use super::*;
 use dpif::testing;
@@ -62,7 +62,7 @@ impl Source for Fake {
     }
 }
 
-/// Handlers that tell what they were given, until they are stopped.
+/// Handlers that report received upcalls until stopped.
 struct Handlers {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -115,7 +115,7 @@ fn shared_sockets_lose_nothing_and_keep_each_ports_order() {
     let mut total = 0;
     for name in 0..EACH {
         fakes.iter().enumerate().for_each(|(port, fake)| fake.send(port as u32, name));
-        // Handlers come and go while upcalls wait.
+        // Handlers start and end while upcalls wait.
         if name % 100 == 50 {
             handlers.end(&dispatch);
             handlers = Handlers::start(&dispatch, 1 + (name / 100) as usize * 2, &told);
@@ -130,27 +130,27 @@ fn shared_sockets_lose_nothing_and_keep_each_ports_order() {
     }
     assert!(heard.try_recv().is_err());
     handlers.end(&dispatch);
-    // Sockets are as many as ports, however many handlers there were.
+    // As many sockets as ports, whatever the number of handlers.
     assert_eq!((dispatch.sockets(), dispatch.pid_of(DpPort(7))), (PORTS as usize, Some(1007)));
     let refused: u64 =
         (0..PORTS).map(|n| dispatch.port(DpPort(n)).unwrap().refused.load(Ordering::Relaxed)).sum();
     assert_eq!(refused, 0);
 }
 
-/// While one handler is busy another one takes what comes, and all of several handlers have work when there is much.
+/// While one handler is busy another one takes new upcalls, and under load all handlers get work.
 #[test]
-fn no_handler_takes_all_the_work_and_a_busy_one_keeps_nobody_waiting() {
+fn work_is_spread_and_a_busy_handler_blocks_no_port() {
     let dispatch = Arc::new(Dispatch::new(Mode::PerPort));
     let fakes = ports(&dispatch, 8);
     let mut ends = dispatch.set_handlers(2).unwrap();
     let (busy, idle) = ends.split_at_mut(1);
-    // The first one has read a packet of port 0 and is at work with it; it does not wait.
+    // The first one serves a packet of port 0; it does not wait.
     fakes[0].send(0, 1);
     assert_eq!(busy[0].take(LONG).len(), 1);
     let worker = std::thread::scope(|scope| {
         let idle = &mut idle[0];
         let waits = scope.spawn(move || {
-            // It may hear of port 0, too, which is not its own.
+            // It may also be woken for port 0, which it does not own.
             std::iter::repeat_with(|| idle.take(LONG)).find(|taken| !taken.is_empty()).unwrap()
         });
         fakes[3].send(3, 2);
@@ -165,7 +165,7 @@ fn no_handler_takes_all_the_work_and_a_busy_one_keeps_nobody_waiting() {
     let mut seen = HashSet::new();
     let end = Instant::now() + LONG;
     let mut name = 0;
-    // Each upcall alone: who waits first for a port is the one who gets it.
+    // Each upcall alone: the first waiter of a port receives it.
     while by_handler.contains(&0) {
         assert!(Instant::now() < end, "one of the handlers gets nothing: {by_handler:?}");
         for (port, fake) in fakes.iter().enumerate() {
@@ -203,7 +203,7 @@ fn a_full_queue_leaves_the_rest_in_the_ports_own_socket() {
 }
 
 #[test]
-fn a_processors_socket_is_emptied_and_the_flood_pays() {
+fn a_processors_socket_is_emptied_and_the_flooding_port_loses() {
     let dispatch = Arc::new(Dispatch::new(Mode::PerCpu));
     let cpus: Vec<Fake> = (0..2).map(Fake::new).collect();
     for (n, cpu) in cpus.iter().enumerate() {
@@ -247,7 +247,7 @@ fn a_removed_port_is_counted_and_its_socket_is_gone() {
         (dispatch.ended_with_port(), dispatch.sockets(), dispatch.pid_of(DpPort(0))),
         (waiting, 1, None)
     );
-    // What it held is served yet, as a packet of no port; the other port goes on.
+    // Its upcalls are served yet, as a packet without a port; the other port continues.
     fakes[1].send(1, 7);
     let mut rest = 0;
     while rest < 37 {

@@ -12,7 +12,7 @@ fn visits_of_cached_packets_and_of_misses_do_not_count_for_hits() {
         (110, 2, 136, 100, 30),
         // Only misses.
         (0, 5, 10, 0, 0),
-        // Counters read one after the other.
+        // Counters read one after the other may be inconsistent.
         (5, 0, 3, 9, 0),
         (u64::MAX, u64::MAX, u64::MAX, 0, u64::MAX / 2),
     ] {

@@ -22,13 +22,13 @@ fn a_flood_fills_its_own_queue_and_is_counted() {
     };
     let taken = (0..2 * MISSES_PER_PORT).filter(|n| push(1, *n as u128, UpcallKind::Miss)).count();
     assert_eq!(taken, MISSES_PER_PORT);
-    // Its other kind has room of its own, and so has another port.
+    // The other kind has its own room, and so has another port.
     assert!(push(1, 9000, SLOW) && push(2, 9001, UpcallKind::Miss));
     assert_eq!(states[1].refused.load(Ordering::Relaxed), MISSES_PER_PORT as u64);
     assert_eq!((states[1].waiting.load(Ordering::Relaxed), queues.len()), (513, 514));
     assert_eq!([1, 2, 3].map(|n| queues.room(DpPort(n))), [0, ACTIONS_PER_PORT, ACTIONS_PER_PORT]);
     assert_eq!([1, 2, 3].map(|n| queues.is_empty(DpPort(n))), [false, false, true]);
-    // The port that asks for little waits for no round of the other.
+    // A port with few upcalls waits for no round of the other.
     let first = queues.take(4);
     assert!(first.iter().any(|u| u.rx_port == DpPort(2)), "{first:?}");
     assert!(first.iter().any(|u| u.ufid == Ufid(9000)), "the kinds take turns: {first:?}");
@@ -40,7 +40,7 @@ fn a_flood_fills_its_own_queue_and_is_counted() {
 }
 
 #[test]
-fn a_port_that_is_gone_leaves_nothing() {
+fn a_removed_port_leaves_nothing() {
     let (mut queues, state) = (Queues::default(), Arc::new(PortUpcalls::default()));
     assert!(queues.push(upcall(1, 1, UpcallKind::Miss), || state.clone()));
     state.gone.store(true, Ordering::Relaxed);

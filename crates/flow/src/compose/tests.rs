@@ -1,4 +1,4 @@
-//! Composed frames: byte for byte what the stock switch makes of the same flow, and read back as the flow they came from.
+//! Composed frames: equal to those of the stock switch byte by byte, and parsed back into their flow.
 
 use super::*;
 use crate::extract::{Metadata, extract};
@@ -139,7 +139,7 @@ fn other_frames_are_those_of_the_stock_switch() {
 #[test]
 fn lengths_asked_for_are_filled_with_zeros_inside_the_packet() {
     let tcp = flow(&format!("tcp,tp_src=1234,tp_dst=80,{V4}"));
-    // Of UDP the stock switch (3.1) writes a length that is too large; everything else is as it has it.
+    // The stock switch (3.1) writes a too large UDP length; all else is equal.
     let cases = [
         (tcp, "08004500005600000000400666a00a0000010a00000204d2005000000000000000005000000096920000", 100),
         (
@@ -214,8 +214,8 @@ fn datapath_keys_become_frames() {
     assert_eq!(frame_of_key(&key, Some(200)), compose_sized(&flow, 200));
 }
 
-/// Sums over a whole packet with its checksum in place give all ones.
-fn sums_are_right(frame: &[u8], flow: &Flow) -> bool {
+/// Sums over a whole packet with its checksum give all ones.
+fn checksums_valid(frame: &[u8], flow: &Flow) -> bool {
     let mut key = FlowKey::default();
     let layout = extract(frame, &Metadata::default(), 2, &mut key);
     let (l3, l4) = (usize::from(layout.l3), usize::from(layout.l4));
@@ -240,7 +240,7 @@ fn sums_are_right(frame: &[u8], flow: &Flow) -> bool {
 
 proptest! {
     #[test]
-    fn what_was_read_from_a_frame_is_read_again(
+    fn a_parsed_frame_survives_rewriting(
         mut bytes in prop::collection::vec(any::<u8>(), 12..160),
         kind in 0usize..8,
         proto in prop::sample::select(vec![0u8, 1, 2, 6, 17, 43, 44, 47, 51, 58, 60, 132]),
@@ -276,13 +276,13 @@ proptest! {
         let flow = key.to_flow(OfPort::NONE);
         let frame = compose(&flow, Payload::default());
         prop_assert_eq!(reread(&frame), flow);
-        prop_assert!(sums_are_right(&frame, &flow));
-        // Zeros behind a tag's EtherType would be a tag, behind ND options an error in them.
+        prop_assert!(checksums_valid(&frame, &flow));
+        // Zeros after a tag's EtherType would be a tag, after ND options an error.
         let vlan = [h::ETH_TYPE_VLAN, h::ETH_TYPE_VLAN_8021AD].contains(&flow.dl_type);
         if let (Ok(frame), false, false) = (compose_sized(&flow, size), vlan, flow.nw_proto == 58) {
             prop_assert_eq!(frame.len(), size);
             prop_assert_eq!(reread(&frame), flow);
-            prop_assert!(sums_are_right(&frame, &flow));
+            prop_assert!(checksums_valid(&frame, &flow));
         }
     }
 

@@ -1,8 +1,8 @@
 //! The field registry: one row per match field.
 //!
-//! Facts (numbers, widths, prerequisites) are those of the OpenFlow specification 1.0-1.5 (§7.2.3 "Flow Match Structures"),
-//! of the Nicira extensions (NXM classes 0 and 1) and of the ONF extension for TCP flags and `actset_output`.
-//! A field's value is a number of up to 128 bits, most significant byte first on the wire.
+//! Numbers, widths and prerequisites are those of the OpenFlow specification 1.0-1.5 (§7.2.3 "Flow Match
+//! Structures"), of the Nicira extensions (NXM classes 0 and 1) and of the ONF extension for TCP flags and
+//! `actset_output`. A field's value is a number of up to 128 bits, most significant byte first on the wire.
 
 mod set;
 mod table;
@@ -14,7 +14,7 @@ use std::mem::offset_of;
 pub use set::FieldSet;
 pub use table::{ALL_FIELDS, FieldId};
 
-/// How a field's value is written.
+/// Text format of a field's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FieldFormat {
     /// Decimal.
@@ -43,10 +43,10 @@ pub enum FieldFormat {
     PacketType,
 }
 
-/// What must hold of a flow for a field to exist in it.
+/// Prerequisite of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prereq {
-    /// Always there.
+    /// None.
     None,
     /// An Ethernet frame.
     Ethernet,
@@ -78,11 +78,11 @@ pub enum Prereq {
     NdSolicit,
     /// Neighbour advertisement.
     NdAdvert,
-    /// A tracked connection, of which the original direction is known.
+    /// A tracked connection with a known original direction.
     Connection,
 }
 
-/// Where a field stands in a [`Flow`].
+/// Position of a field in a [`Flow`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     /// `bits` bits at `shift` of a native integer of `size` bytes at byte `offset`.
@@ -91,7 +91,7 @@ pub(crate) enum Place {
     Bytes { offset: usize, size: u8 },
     /// The 16-bit form of a port number kept in 32 bits.
     Port16 { offset: usize },
-    /// `count` registers from number `first` on, most significant first.
+    /// `count` registers from number `first`, most significant first.
     Regs { first: u8, count: u8 },
     /// Bits of the outermost VLAN's TCI; setting them sets the presence bit as well.
     VlanPresent { shift: u8 },
@@ -113,23 +113,23 @@ pub struct OxmId {
 pub struct FieldDef {
     /// Canonical name.
     pub name: &'static str,
-    /// Another name that is accepted (and for some printed).
+    /// Alternative name accepted in text (and printed in some places).
     pub alias: Option<&'static str>,
     /// Bytes of the value on the wire.
     pub wire_bytes: u8,
     /// Significant bits of the value.
     pub bits: u8,
-    /// Whether a mask other than all or nothing is allowed.
+    /// Whether partial masks are allowed.
     pub maskable: bool,
-    /// How the value is written.
+    /// Text format of the value.
     pub format: FieldFormat,
-    /// What must hold for the field to exist.
+    /// Prerequisite of the field.
     pub prereq: Prereq,
     /// Whether actions may write it.
     pub writable: bool,
-    /// Its NXM header.
+    /// NXM header.
     pub nxm: Option<OxmId>,
-    /// Its OXM header and the first OpenFlow version (wire number) that has it.
+    /// OXM header and its first OpenFlow version (wire number).
     pub oxm: Option<(OxmId, u8)>,
     pub(crate) place: Place,
 }
@@ -141,7 +141,7 @@ impl FieldId {
         &table::DEFS[self as usize]
     }
 
-    /// The field of that canonical name or alias.
+    /// Finds a field by its canonical name or alias.
     pub fn by_name(name: &str) -> Option<FieldId> {
         ALL_FIELDS.iter().copied().find(|f| {
             let d = f.def();
@@ -149,7 +149,7 @@ impl FieldId {
         })
     }
 
-    /// The field that an NXM or OXM header names.
+    /// Finds the field of an NXM or OXM header.
     pub fn by_oxm(id: OxmId) -> Option<FieldId> {
         ALL_FIELDS.iter().copied().find(|f| {
             let d = f.def();
@@ -180,7 +180,7 @@ impl FieldId {
         raw & self.full_mask()
     }
 
-    /// Writes the field of `flow`; bits of `value` beyond the field's width are ignored.
+    /// Writes the field of `flow`; ignores bits of `value` beyond the field's width.
     pub fn set(self, flow: &mut Flow, value: u128) {
         let mask = self.full_mask();
         let value = value & mask;
@@ -210,7 +210,7 @@ impl FieldId {
         }
     }
 
-    /// Sets the bits of `mask` of the field to all ones in a mask-flow, adding to what is there.
+    /// Adds the bits of `mask` to the field in a mask-flow.
     pub fn add_mask(self, mask_flow: &mut Flow, mask: u128) {
         let now = self.get(mask_flow);
         self.set(mask_flow, now | mask);
@@ -219,14 +219,14 @@ impl FieldId {
         }
     }
 
-    /// Whether the field exists in packets such as `flow`; with `mask`, whether that is certain from the bits matched.
+    /// Whether packets such as `flow` have the field; with `mask`, whether the matched bits imply it.
     pub fn prereq_holds(self, flow: &Flow, mask: Option<&Flow>) -> bool {
         self.def().prereq.holds(flow, mask)
     }
 }
 
 impl Prereq {
-    /// Whether the prerequisite holds in `flow`; with `mask`, whether the matched bits make it certain.
+    /// Whether the prerequisite holds in `flow`; with `mask`, whether the matched bits imply it.
     pub fn holds(self, flow: &Flow, mask: Option<&Flow>) -> bool {
         let proto_known = mask.is_none_or(|m| m.nw_proto == 0xff);
         let type_known = mask.is_none_or(|m| m.dl_type == 0xffff);
@@ -234,7 +234,7 @@ impl Prereq {
         let v4 = type_known && flow.dl_type == h::ETH_TYPE_IP;
         let v6 = type_known && flow.dl_type == h::ETH_TYPE_IPV6;
         let proto = |p: u8| (v4 || v6) && proto_known && flow.nw_proto == p && not_later;
-        // As in OVS, only protocols with ports ask that the packet is no later fragment.
+        // As in OVS, only protocols with ports require that the packet is no later fragment.
         let icmp4 = v4 && proto_known && flow.nw_proto == h::IPPROTO_ICMP;
         let icmp6 = v6 && proto_known && flow.nw_proto == h::IPPROTO_ICMPV6;
         let nd = |t: u8| {
@@ -267,8 +267,8 @@ impl Prereq {
     }
 }
 
-/// Whether every packet with these state bits belongs to a connection: one of its bits is set, or it is tracked and not
-/// invalid.
+/// Whether every packet with these state bits belongs to a connection: a bit of one is set, or it is tracked
+/// and not invalid.
 fn is_connection(state: u32, mask: u32) -> bool {
     use ct_state::{DNAT, EST, INV, NEW, REL, RPL, SNAT, TRK};
     let known = state & (NEW | EST | REL | RPL | SNAT | DNAT) != 0;
@@ -301,7 +301,7 @@ fn write_int(flow: &mut Flow, offset: usize, size: u8, value: u128) {
     bytes_of_mut(flow)[offset..offset + size].copy_from_slice(&wide[from..from + size]);
 }
 
-/// Prints the fields of a flow that are not zero.
+/// Prints the non-zero fields of a flow.
 pub(crate) fn debug_flow(flow: &Flow, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
     let mut s = f.debug_struct("Flow");
     let skip = |id: FieldId| matches!(id.def().place, Place::Regs { count: 2.., .. } | Place::Port16 { .. });

@@ -1,4 +1,4 @@
-//! [`FieldSet`]: fields as bits, and the fields that a mask can have bits of.
+//! [`FieldSet`]: fields as bits, and the candidate fields of a mask.
 
 use super::{ALL_FIELDS, FieldId, Place, table};
 use crate::flow::{FLOW_WORDS, Flow, Mask};
@@ -8,10 +8,10 @@ use std::mem::{offset_of, size_of};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FieldSet([u64; ALL_FIELDS.len().div_ceil(64)]);
 
-/// By word of a [`Flow`]: the fields that have a byte in it.
+/// For each word of a [`Flow`]: the fields with a byte in it.
 static FIELDS_OF_WORD: [FieldSet; FLOW_WORDS] = fields_of_words();
 
-/// Offset and size in bytes of a field's place in a [`Flow`].
+/// Offset and size in bytes of a field in a [`Flow`].
 const fn bytes_of(place: &Place) -> (usize, usize) {
     match *place {
         Place::Int { offset, size, .. } | Place::Bytes { offset, size } => (offset, size as usize),
@@ -46,8 +46,8 @@ impl FieldSet {
 }
 
 impl Mask {
-    /// Fields that share a word with a bit of the mask: all that the mask has a bit of, and perhaps some more. Spares
-    /// asking for each field.
+    /// All fields with a bit in the mask, and possibly others that share a word with it. Avoids testing each
+    /// field.
     pub fn candidate_fields(&self) -> FieldSet {
         let mut all = FieldSet::default();
         for (word, fields) in self.words().iter().zip(&FIELDS_OF_WORD) {

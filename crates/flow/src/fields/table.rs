@@ -14,7 +14,7 @@ macro_rules! fields {
             $(#[doc = concat!("`", $name, "`.")] $id,)*
         }
 
-        /// Every field in the registry's order.
+        /// All fields in the registry's order.
         pub const ALL_FIELDS: &[FieldId] = &[$(FieldId::$id,)*];
 
         pub(super) static DEFS: [FieldDef; ALL_FIELDS.len()] = [$(FieldDef {

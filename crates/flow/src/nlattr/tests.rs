@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Bytes of a header in this machine's order.
+/// Bytes of a header in host order.
 fn header(len: u16, kind: u16) -> Vec<u8> {
     [len.to_ne_bytes(), kind.to_ne_bytes()].concat()
 }
@@ -14,7 +14,7 @@ fn lists_are_read_and_bad_ones_refused() {
     assert_eq!(all, [(3, &[1, 2][..]), (9, &[])]);
     assert_eq!(attrs.get(3).unwrap().u16().unwrap().to_ne_bytes(), [1, 2]);
     assert_eq!(attrs.require(4), Err(AttrError::Missing(4)));
-    // The last one need not be filled up.
+    // The last one may lack padding.
     assert!(Attrs::parse(&two[..6]).is_ok());
     for (bytes, at_bytes) in [
         (vec![0], 0),
@@ -58,7 +58,7 @@ fn contents_have_sizes() {
 }
 
 #[test]
-fn what_is_written_is_laid_out_as_the_header_says() {
+fn written_attributes_have_the_kernel_layout() {
     let mut out = AttrWriter::behind(vec![9; 4]);
     out.u8(1, 0xab);
     out.be16(2, 0x1234);
@@ -86,14 +86,14 @@ fn what_is_written_is_laid_out_as_the_header_says() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn oversized_attributes_are_an_error() {
     let mut out = AttrWriter::new();
     out.put(1, &[0; 65531]);
     assert_eq!(out.finish().unwrap().len(), 65536);
     let mut out = AttrWriter::new();
     out.put(1, &[0; 65532]);
     assert_eq!(out.finish(), Err(TooLong { kind: 1, has_bytes: 65532 }));
-    // Each part fits, but not all of them.
+    // Each part fits, but not all together.
     let mut out = AttrWriter::new();
     out.nested(8, |out| (0..3).for_each(|_| out.put(2, &[0; 30000])));
     out.u8(1, 1);
@@ -104,12 +104,12 @@ fn what_does_not_fit_is_an_error() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+    fn any_bytes_parse_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
         crate::fuzz::attributes(&bytes);
     }
 
     #[test]
-    fn what_is_written_is_read(list in prop::collection::vec((0u16..0x4000, prop::collection::vec(any::<u8>(), 0..40)), 0..8)) {
+    fn written_attributes_parse_equally(list in prop::collection::vec((0u16..0x4000, prop::collection::vec(any::<u8>(), 0..40)), 0..8)) {
         let mut out = AttrWriter::new();
         for (kind, content) in &list {
             out.put(*kind, content);

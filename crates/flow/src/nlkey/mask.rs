@@ -1,16 +1,16 @@
-//! What the kernel makes of a mask, and whether that is enough.
+//! The kernel's form of a mask, and whether it suffices.
 
 use super::tunnel::{kernel_tunnel_mask, tunnel_mask_fits};
-use super::write::tuple_is_told;
+use super::write::has_tuple;
 use super::{BOTTOM, CT_STATE_BITS, KeyLimits, Payload, Transport, labels, tags};
 use crate::flow::{TcpFlags, VlanTag, nw_frag};
 use crate::key::{FlowKey, KeyMask, shape};
 use packet::headers as h;
 
-/// The mask that the kernel will hold when it is given `mask` by [`mask_to_bytes`](super::mask_to_bytes): never wider than `mask`
-/// in what the kernel can tell apart, in places narrower, since it takes ports only with an exact protocol, neighbour discovery
-/// only with an exact ICMPv6 type, and fragment bits as a whole. Where the packet lacks a header that `mask` looks at, what says
-/// that it is lacking becomes exact.
+/// The mask that the kernel will hold for `mask` from [`mask_to_bytes`](super::mask_to_bytes): never wider
+/// than `mask` in fields of the kernel. It may be narrower, since the kernel accepts ports only with an exact
+/// protocol, neighbour discovery only with an exact ICMPv6 type, and fragment bits only as a whole. If the
+/// packet lacks a header in `mask`, the field that shows its absence becomes exact.
 pub fn kernel_mask(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits) -> KeyMask {
     let mask = &of_blocks(key, mask);
     let mut out = KeyMask::default();
@@ -44,7 +44,7 @@ pub fn kernel_mask(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits) -> KeyMask
     out
 }
 
-/// The mask without blocks that the key lacks.
+/// Clears blocks that the key lacks.
 pub(super) fn of_blocks(key: &FlowKey, mask: &KeyMask) -> KeyMask {
     let mut out = *mask;
     for n in 0..shape::COUNT {
@@ -71,7 +71,7 @@ fn metadata(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits, out: &mut KeyMask
     };
     let outer = exact(there > 0, m.vlan_tci);
     (b.vlan_tpid, b.vlan_tci) = (outer.tpid, outer.tci);
-    // A second tag that the datapath does not know: its type only.
+    // A second tag unknown to the datapath: only its type.
     let second = if limits.vlans > 1 { mask.arp.vlan1.tci } else { 0 };
     out.arp.vlan1 = exact(there > 1, second);
     if key.has(shape::TUNNEL) {
@@ -83,7 +83,7 @@ fn metadata(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits, out: &mut KeyMask
     if limits.ct_labels {
         out.ct.label = mask.ct.label;
     }
-    if tuple_is_told(key, limits) {
+    if has_tuple(key, limits) {
         let (c, m) = (&mut out.ct, &mask.ct);
         (c.nw_proto, c.tp_src, c.tp_dst) = (m.nw_proto, m.tp_src, m.tp_dst);
         if Payload::of(key) == Payload::Ipv4 {
@@ -94,7 +94,7 @@ fn metadata(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits, out: &mut KeyMask
     }
 }
 
-/// What IPv4 and IPv6 have in common, and the transport header.
+/// Fields common to IPv4 and IPv6, and the transport header.
 fn internet(key: &FlowKey, mask: &KeyMask, out: &mut KeyMask) {
     let (b, m) = (&mut out.base, &mask.base);
     (b.nw_proto, b.nw_tos, b.nw_ttl) = (m.nw_proto, m.nw_tos, m.nw_ttl);
@@ -127,8 +127,8 @@ fn internet(key: &FlowKey, mask: &KeyMask, out: &mut KeyMask) {
     }
 }
 
-/// Whether the kernel can tell apart what the mask tells apart. If not (IGMP, what is beyond the limits), a flow with this
-/// mask would be too wide: its packets have to go through the slow path one by one.
+/// Whether the kernel's keys can express the mask. If not (IGMP, fields beyond the limits), a flow with this
+/// mask would be too wide: its packets must take the slow path one by one.
 pub fn mask_fits(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits) -> bool {
     let mask = &of_blocks(key, mask);
     let (b, c) = (&mask.base, &mask.ct);
@@ -140,7 +140,7 @@ pub fn mask_fits(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits) -> bool {
     let igmp = is_igmp && (b.tp_src | b.tp_dst != 0 || mask.arp.igmp_group != 0);
     let state = !limits.ct && (b.ct_state & CT_STATE_BITS != 0 || b.ct_zone != 0 || b.ct_mark != 0);
     let label = !limits.ct_labels && c.label != [0; 16];
-    let tuple = !tuple_is_told(key, limits)
+    let tuple = !has_tuple(key, limits)
         && (c.nw_proto != 0
             || c.tp_src | c.tp_dst != 0
             || c.nw_src | c.nw_dst != 0

@@ -1,7 +1,7 @@
-//! Keys and masks that the kernel datapath tells.
+//! Parses keys and masks from the kernel datapath.
 //!
-//! A mask is laid out as its key is: which headers there are, the key says. The kernel tells the masked key of a flow; a header
-//! whose announcing field is not matched is then missing from both.
+//! A mask has the layout of its key: the key selects the headers. The kernel reports the masked key of a
+//! flow; if the field that announces a header is not matched, both lack the header.
 
 use super::mask::of_blocks;
 use super::tunnel::parse_tunnel;
@@ -11,16 +11,16 @@ use crate::key::{FlowKey, KeyMask};
 use crate::nlattr::{Attr, AttrError, Attrs};
 use packet::headers as h;
 
-/// Tags of a key of ours at most.
+/// Maximum number of tags in our key.
 const TAGS_MAX: usize = 2;
-/// The namespace of packet types that are EtherTypes.
+/// Namespace of packet types for EtherTypes.
 const PACKET_TYPE_ETHERTYPE: u32 = 1 << 16;
 
-/// A key of the kernel as ours. At most `vlan_limit` (0 to 2) VLAN tags are taken off; behind them the EtherType may be that of a
-/// further tag, as in [`crate::extract::extract`].
+/// Converts a kernel key to ours. Parses at most `vlan_limit` (0 to 2) VLAN tags; the EtherType after them
+/// may be that of a further tag, as in [`crate::extract::extract`].
 ///
 /// # Errors
-/// The bytes are no key. Attributes that are not known are no error but [`Fitness::TooMuch`].
+/// The bytes are not a key. Unknown attributes are no error but [`Fitness::TooMuch`].
 pub fn parse_key(bytes: &[u8], vlan_limit: u8) -> Result<(FlowKey, Fitness), AttrError> {
     let mut reader = Reader::new(None, vlan_limit);
     reader.all(Attrs::parse(bytes)?)?;
@@ -28,10 +28,10 @@ pub fn parse_key(bytes: &[u8], vlan_limit: u8) -> Result<(FlowKey, Fitness), Att
     Ok((reader.out, reader.fitness))
 }
 
-/// The mask that belongs to `key`, which was read with the same limit.
+/// Converts the mask of `key`, which was parsed with the same limit.
 ///
 /// # Errors
-/// The bytes are no mask.
+/// The bytes are not a mask.
 pub fn parse_mask(bytes: &[u8], key: &FlowKey, vlan_limit: u8) -> Result<(KeyMask, Fitness), AttrError> {
     let mut reader = Reader::new(Some(key), vlan_limit);
     reader.all(Attrs::parse(bytes)?)?;
@@ -42,7 +42,7 @@ pub fn parse_mask(bytes: &[u8], key: &FlowKey, vlan_limit: u8) -> Result<(KeyMas
 }
 
 struct Reader<'a> {
-    /// The key of which this is the mask; `None`: a key is read.
+    /// The key of this mask; `None` while parsing a key.
     key: Option<&'a FlowKey>,
     vlan_limit: usize,
     out: FlowKey,
@@ -55,19 +55,19 @@ impl Reader<'_> {
         Reader { key, vlan_limit, out: FlowKey::default(), fitness: Fitness::Perfect }
     }
 
-    /// The key that says which attributes there are.
+    /// The key that selects the attributes.
     fn layout(&self) -> &FlowKey {
         self.key.unwrap_or(&self.out)
     }
 
-    fn worse(&mut self, fitness: Fitness) {
+    fn degrade_fitness(&mut self, fitness: Fitness) {
         self.fitness = self.fitness.max(fitness);
     }
 
     fn all(&mut self, attrs: Attrs<'_>) -> Result<(), AttrError> {
         self.out.base.in_port = if self.key.is_some() { 0 } else { u32::MAX };
         if self.key.is_none() && attrs.get(attr::ETHERNET).is_none() {
-            // A packet without an Ethernet header: no tag either.
+            // A packet without an Ethernet header has no tag either.
             if attrs.get(attr::VLAN).is_some() {
                 return Err(AttrError::Value(attr::VLAN));
             }
@@ -77,17 +77,17 @@ impl Reader<'_> {
         self.level(attrs, 0)
     }
 
-    /// What stands beside the headers. The kernel does not mind whether that is within a tag.
-    fn beside(&mut self, attrs: Attrs<'_>) -> Result<(), AttrError> {
+    /// Attributes beside the headers. The kernel accepts them within a tag, too.
+    fn metadata_only(&mut self, attrs: Attrs<'_>) -> Result<(), AttrError> {
         for a in attrs {
-            if !self.metadata(&a)? && !is_header(a.kind) && says_something(&a) {
-                self.worse(Fitness::TooMuch);
+            if !self.metadata(&a)? && !is_header(a.kind) && is_nonzero(&a) {
+                self.degrade_fitness(Fitness::TooMuch);
             }
         }
         Ok(())
     }
 
-    /// What stands beside the headers, and the Ethernet addresses; whether it is that.
+    /// Metadata and Ethernet addresses; returns whether the attribute is one of them.
     fn metadata(&mut self, a: &Attr<'_>) -> Result<bool, AttrError> {
         let (b, c) = (&mut self.out.base, &mut self.out.ct);
         match a.kind {
@@ -103,7 +103,7 @@ impl Reader<'_> {
             attr::TUNNEL => {
                 let (tunnel, fitness) = parse_tunnel(a.nested()?)?;
                 self.out.tunnel = tunnel;
-                self.worse(fitness);
+                self.degrade_fitness(fitness);
             }
             attr::ETHERNET => {
                 let [src, dst] = *a.array::<12>()?.as_chunks::<6>().0 else { unreachable!("twelve bytes") };
@@ -124,9 +124,9 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// The headers from a tag or an EtherType on; `depth` tags are around them.
+    /// The headers from a tag or an EtherType on, within `depth` tags.
     fn level(&mut self, attrs: Attrs<'_>, depth: usize) -> Result<(), AttrError> {
-        self.beside(attrs)?;
+        self.metadata_only(attrs)?;
         let ethertype = attrs.get(attr::ETHERTYPE).map(|a| a.be16()).transpose()?;
         let tci = attrs.get(attr::VLAN).map(|a| a.be16()).transpose()?;
         let inner = attrs.get(attr::ENCAP).map(|a| a.nested()).transpose()?.unwrap_or_default();
@@ -134,26 +134,26 @@ impl Reader<'_> {
             None => tci.is_some_and(|tci| tci & VlanTag::PRESENT != 0),
             Some(key) => tags(key).count() > depth,
         };
-        // In masked keys, a type that is not matched is zero.
+        // In masked keys, an unmatched type is zero.
         if self.key.is_none() && is_tagged && !ethertype.is_some_and(|t| t == 0 || is_tag(t)) {
             return Err(AttrError::Value(attr::ETHERTYPE));
         }
         if is_tagged && depth < self.vlan_limit {
             self.put_tag(depth, VlanTag { tpid: ethertype.unwrap_or(0), tci: tci.unwrap_or(0) });
-            self.only(attrs, &[attr::ETHERTYPE, attr::VLAN, attr::ENCAP]);
+            self.expect_only(attrs, &[attr::ETHERTYPE, attr::VLAN, attr::ENCAP]);
             return self.level(inner, depth + 1);
         }
         if self.key.is_some() {
-            // That there is no tag is always matched.
+            // The absence of a tag is always matched.
             (depth..TAGS_MAX).for_each(|n| self.put_tag(n, VlanTag { tpid: u16::MAX, tci: u16::MAX }));
             self.out.base.dl_type = ethertype.unwrap_or(0);
             if tci.is_some_and(|tci| tci & !VlanTag::PRESENT != 0) {
-                self.worse(Fitness::TooMuch);
+                self.degrade_fitness(Fitness::TooMuch);
             }
-            self.untold(inner)?;
+            self.excess_contents(inner)?;
         } else if let Some(tci) = tci {
-            self.untold(inner)?;
-            return self.untold_tag(ethertype.unwrap_or(0), tci);
+            self.excess_contents(inner)?;
+            return self.excess_tag(ethertype.unwrap_or(0), tci);
         } else {
             self.out.base.dl_type = match ethertype {
                 None => h::FLOW_DL_TYPE_NONE,
@@ -164,18 +164,18 @@ impl Reader<'_> {
         self.payload(attrs)
     }
 
-    /// A tag beyond the limit, or one that is cut off: its type stands as the EtherType.
-    fn untold_tag(&mut self, tpid: u16, tci: u16) -> Result<(), AttrError> {
+    /// A tag beyond the limit, or a truncated one: its type becomes the EtherType.
+    fn excess_tag(&mut self, tpid: u16, tci: u16) -> Result<(), AttrError> {
         if tci & !VlanTag::PRESENT != 0 && tci & VlanTag::PRESENT == 0 {
             return Err(AttrError::Value(attr::VLAN));
         }
         if tci & !VlanTag::PRESENT != 0 {
-            self.worse(Fitness::TooMuch);
+            self.degrade_fitness(Fitness::TooMuch);
         }
         self.out.base.dl_type = match tpid {
-            // The kernel does not say which, of a tag that is cut off or whose type is not matched.
+            // The kernel omits the type of a truncated tag or one whose type is not matched.
             0 => {
-                self.worse(Fitness::TooLittle);
+                self.degrade_fitness(Fitness::TooLittle);
                 h::ETH_TYPE_VLAN
             }
             t if is_tag(t) => t,
@@ -191,16 +191,16 @@ impl Reader<'_> {
         }
     }
 
-    /// What is within a tag that is not told.
-    fn untold(&mut self, inner: Attrs<'_>) -> Result<(), AttrError> {
-        self.only(inner, &[]);
-        self.beside(inner)
+    /// The contents of a tag beyond the limit.
+    fn excess_contents(&mut self, inner: Attrs<'_>) -> Result<(), AttrError> {
+        self.expect_only(inner, &[]);
+        self.metadata_only(inner)
     }
 
-    /// Headers other than these should not be here.
-    fn only(&mut self, attrs: Attrs<'_>, kinds: &[u16]) {
-        if attrs.into_iter().any(|a| is_header(a.kind) && !kinds.contains(&a.kind) && says_something(&a)) {
-            self.worse(Fitness::TooMuch);
+    /// Degrades the fitness if there are other headers.
+    fn expect_only(&mut self, attrs: Attrs<'_>, kinds: &[u16]) {
+        if attrs.into_iter().any(|a| is_header(a.kind) && !kinds.contains(&a.kind) && is_nonzero(&a)) {
+            self.degrade_fitness(Fitness::TooMuch);
         }
     }
 
@@ -235,11 +235,11 @@ impl Reader<'_> {
         if matches!(payload, Payload::Ipv4 | Payload::Ipv6) {
             self.transport(attrs, &mut read)?;
         }
-        self.only(attrs, &read);
+        self.expect_only(attrs, &read);
         Ok(())
     }
 
-    /// The content of a header that should be there.
+    /// The content of an expected header.
     fn header<const N: usize>(
         &mut self,
         attrs: Attrs<'_>,
@@ -248,9 +248,9 @@ impl Reader<'_> {
     ) -> Result<Option<[u8; N]>, AttrError> {
         read.push(kind);
         let found = attrs.get(kind).map(|a| a.array()).transpose()?;
-        // What is missing from a mask is not matched.
+        // Absence from a mask means not matched.
         if found.is_none() && self.key.is_none() {
-            self.worse(Fitness::TooLittle);
+            self.degrade_fitness(Fitness::TooLittle);
         }
         Ok(found)
     }
@@ -274,7 +274,7 @@ impl Reader<'_> {
         read.push(attr::MPLS);
         let Some(a) = attrs.get(attr::MPLS) else {
             if self.key.is_none() {
-                self.worse(Fitness::TooLittle);
+                self.degrade_fitness(Fitness::TooLittle);
             }
             return Ok(());
         };
@@ -283,13 +283,13 @@ impl Reader<'_> {
             *to = u32::from_be_bytes(*lse);
         }
         if stack.iter().skip(LABELS_MAX).any(|lse| *lse != [0; 4]) {
-            self.worse(Fitness::TooMuch);
+            self.degrade_fitness(Fitness::TooMuch);
         }
         Ok(())
     }
 
     fn transport(&mut self, attrs: Attrs<'_>, read: &mut Vec<u16>) -> Result<(), AttrError> {
-        // Behind an address pair that has not come there is nothing either.
+        // Without the address pair, no transport header either.
         let first = match Transport::of(self.layout()) {
             Transport::Tcp => attr::TCP,
             Transport::Udp => attr::UDP,
@@ -323,7 +323,7 @@ impl Reader<'_> {
     }
 
     fn neighbour(&mut self, attrs: Attrs<'_>, read: &mut Vec<u16>) -> Result<(), AttrError> {
-        // The type has been read by now.
+        // The type is parsed by now.
         if Transport::of(self.layout()) == (Transport::Icmpv6 { nd: true })
             && let Some(nd) = self.header::<28>(attrs, attr::ND, read)?
         {
@@ -333,17 +333,17 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The kernel's keys tell nothing of IGMP, ours do.
+    /// The kernel's keys lack IGMP, ours have it.
     fn igmp(&mut self) {
         let b = &self.out.base;
         let is_first = b.nw_frag & nw_frag::LATER == 0;
         if self.key.is_none() && b.dl_type == h::ETH_TYPE_IP && b.nw_proto == h::IPPROTO_IGMP && is_first {
-            self.worse(Fitness::TooLittle);
+            self.degrade_fitness(Fitness::TooLittle);
         }
     }
 }
 
-/// Attributes of headers: they stand in the key itself or within a tag.
+/// Header attributes: in the key itself or within a tag.
 fn is_header(kind: u16) -> bool {
     let transport = attr::TCP..=attr::ND;
     let others = [
@@ -359,11 +359,11 @@ fn is_header(kind: u16) -> bool {
     transport.contains(&kind) || others.contains(&kind)
 }
 
-/// Whether an attribute that has no place in our key says more than that there is nothing.
-fn says_something(a: &Attr<'_>) -> bool {
+/// Whether an attribute without a place in our key has a non-zero value.
+fn is_nonzero(a: &Attr<'_>) -> bool {
     let is_nested = a.marked_nested || matches!(a.kind, attr::ENCAP | attr::TUNNEL);
     match a.nested() {
-        // Within a tunnel, attributes have other numbers, but none of them is nested in a key that says nothing.
+        // Within a tunnel, attributes have other numbers, but zeros nest nothing.
         Ok(inner) if is_nested => inner.into_iter().any(|a| a.content.iter().any(|b| *b != 0)),
         _ => a.content.iter().any(|b| *b != 0),
     }
@@ -377,7 +377,7 @@ fn be32<const N: usize>(b: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes(bytes(b, at))
 }
 
-/// `M` bytes of a structure from `at` on, which lie within it.
+/// `M` bytes of a structure at offset `at`, which lie within it.
 fn bytes<const N: usize, const M: usize>(b: &[u8; N], at: usize) -> [u8; M] {
     std::array::from_fn(|i| b[at + i])
 }

@@ -15,7 +15,8 @@ fn key_of(frame: &str, vlan_limit: u8) -> FlowKey {
     key
 }
 
-/// The attributes of a frame's key behind the metadata: `type=content`, those inside another one behind its number.
+/// The attributes of a frame's key after the metadata: `type=content`, with the outer type before nested
+/// ones.
 fn check(frame: &str, expected: &[&str]) {
     let key = key_of(frame, 2);
     let mut found = Vec::new();
@@ -90,29 +91,29 @@ fn keys_have_the_attributes_that_the_kernel_gives_them() {
     );
     check(&format!("{ETH} 8847 000641ff {pad}"), &["6=8847", "21=000641ff"]);
     check(&format!("{ETH} 88b5 {pad}"), &["6=88b5"]);
-    // A length, not a type.
+    // A length, not an EtherType.
     check(&format!("{ETH} 0010 {pad}"), &[]);
 }
 
-/// Attributes as text, each number that is not of the network in this machine's order.
-fn told(bytes: &[u8]) -> Vec<String> {
+/// Attributes as text, numbers in host order first converted.
+fn attribute_text(bytes: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     read(bytes, "", &mut found);
     found
 }
 
-/// What a mask is written as: `set` sets its bits for a frame's key. Behind the input port and the recirculation id, which always
-/// stand there.
+/// The encoding of a mask whose bits `set` sets for a frame's key, without the input port and the
+/// recirculation id, which are always present.
 fn check_mask(frame: &str, set: fn(&mut Flow), expected: &[&str]) {
     let key = key_of(frame, 2);
     let mut flow = Flow::default();
     set(&mut flow);
     let mask = FlowKey::from_mask(&Mask(flow), &key);
     let bytes = mask_to_bytes(&key, &mask, &KeyLimits::LINUX);
-    let found = told(&bytes);
+    let found = attribute_text(&bytes);
     assert_eq!(found[..2], ["20=ffffffff", "3=ffffffff"], "{frame}");
     assert_eq!(found[2..], *expected, "{frame}");
-    // The kernel says it so, and it is read so.
+    // The kernel reports it in this form, and it parses equally.
     let held = kernel_mask(&key, &mask, &KeyLimits::LINUX);
     assert_eq!(parse_mask(&bytes, &key, 2), Ok((held, Fitness::Perfect)), "{frame}");
 }
@@ -134,7 +135,7 @@ fn icmpv6(first: &str) -> String {
 }
 
 #[test]
-fn masks_hold_what_the_kernel_takes() {
+fn masks_have_the_kernel_form() {
     let none: fn(&mut Flow) = |_| ();
     check_mask(&tcp(), none, &["6=ffff"]);
     check_mask(&tcp(), |m| m.dl_dst = [1; 6], &["4=000000000000010101010101", "6=ffff"]);
@@ -143,7 +144,7 @@ fn masks_hold_what_the_kernel_takes() {
     check_mask(&tcp(), |m| m.tp_dst = 0xff, &["6=ffff", "7=0000000000000000ff000000", "9=000000ff"]);
     check_mask(&tcp(), |m| m.tcp_flags = 0xffff, &["6=ffff", "7=0000000000000000ff000000", "18=0fff"]);
     check_mask(&udp(), |m| m.tp_src = 0xffff, &["6=ffff", "7=0000000000000000ff000000", "10=ffff0000"]);
-    // What TCP has and UDP has not: that it is UDP is what matters.
+    // A TCP field in a UDP packet: only the protocol counts.
     check_mask(&udp(), |m| m.tcp_flags = 2, &["6=ffff", "7=0000000000000000ff000000"]);
     // Fragment bits are one enumeration.
     check_mask(&udp(), |m| m.nw_frag = nw_frag::LATER, &["6=ffff", "7=0000000000000000000000ff"]);
@@ -156,7 +157,7 @@ fn masks_hold_what_the_kernel_takes() {
     let v6 = format!("8={}ff000000", "00".repeat(36));
     let nd = format!("14={}{}", "00".repeat(16), "ff".repeat(6) + &"00".repeat(6));
     check_mask(&icmpv6("8700"), |m| m.arp_sha = [0xff; 6], &["6=ffff", &v6, "12=ff00", &nd]);
-    // In an echo there is none, because it is an echo.
+    // An echo has none, because it is an echo.
     check_mask(&icmpv6("8000"), |m| m.nd_target = [0xff; 16], &["6=ffff", &v6, "12=ff00"]);
     let label = format!("8={}000fffff00000000", "00".repeat(32));
     check_mask(&icmpv6("8000"), |m| m.ipv6_label = u32::MAX, &["6=ffff", &label]);
@@ -168,13 +169,13 @@ fn masks_hold_what_the_kernel_takes() {
         |m| m.nw_proto = 0xff,
         &["6=ffff", "13=000000000000000000ff0000000000000000000000000000"],
     );
-    // As many labels as the packet has; that there are no more is said by the bottom bit.
+    // As many labels as the packet has; the bottom bit excludes more.
     let mpls = format!("{ETH} 8847 000641ff {PAD}");
     check_mask(&mpls, |m| m.mpls_lse[0] = 0xf000_0000, &["6=ffff", "21=f0000000"]);
     check_mask(&mpls, |m| m.mpls_lse[1] = 1, &["6=ffff", "21=00000100"]);
     let two = format!("{ETH} 8847 000640ff 000641ff {PAD}");
     check_mask(&two, |m| m.mpls_lse[1] = 1, &["6=ffff", "21=0000000000000001"]);
-    // A frame without EtherType.
+    // A frame without an EtherType.
     check_mask(&format!("{ETH} 0010 {PAD}"), none, &["6=ffff"]);
     check_mask(&format!("{ETH} 88b5 {PAD}"), |m| m.nw_proto = 0xff, &["6=ffff"]);
 }
@@ -192,7 +193,7 @@ fn masks_of_tags_are_nested_as_the_tags_are() {
     );
     let two = format!("{ETH} 88a8 2064 8100 0005 0010 {PAD}");
     check_mask(&two, |m| m.vlans[1].tci = 5, &["6=ffff", "5=1000", "1.6=ffff", "1.5=1005", "1.1.6=ffff"]);
-    // A tag behind two stands as an EtherType.
+    // A tag after two others becomes the EtherType.
     let three = format!("{ETH} 88a8 2064 8100 0005 8100 0006 0800 {PAD}");
     check_mask(&three, |_| (), &["6=ffff", "5=1000", "1.6=ffff", "1.5=1000", "1.1.6=ffff"]);
 }
@@ -201,21 +202,21 @@ fn masks_of_tags_are_nested_as_the_tags_are() {
 fn a_tag_beyond_the_limit_is_matched_by_its_presence() {
     let two = format!("{ETH} 88a8 2064 8100 0005 0800 {IP}11{V4} 03e80035001c0000 {PAD}");
     let key = key_of(&two, 1);
-    let written = told(&key_to_bytes(&key, &KeyLimits::LINUX));
+    let written = attribute_text(&key_to_bytes(&key, &KeyLimits::LINUX));
     assert_eq!(written[10..], ["6=88a8", "5=3064", "1.6=8100", "1.5=1000"]);
     let mask = FlowKey::from_mask(&Mask::none(), &key);
     let bytes = mask_to_bytes(&key, &mask, &KeyLimits::LINUX);
-    // The recirculation id stands where the mask of the tag would be overlooked otherwise.
+    // The recirculation id prevents the kernel from ignoring the mask of the tag.
     let expected = ["3=ffffffff", "6=ffff", "5=1000", "1.6=ffff", "1.5=1000", "1.1.20=ffffffff"];
-    assert_eq!(told(&bytes), expected);
+    assert_eq!(attribute_text(&bytes), expected);
     assert_eq!(parse_key(&key_to_bytes(&key, &KeyLimits::LINUX), 1), Ok((key, Fitness::Perfect)));
     assert_eq!(
         parse_mask(&bytes, &key, 1),
         Ok((kernel_mask(&key, &mask, &KeyLimits::LINUX), Fitness::Perfect))
     );
-    // A datapath that knows one tag as well as we do.
+    // A datapath with a limit of one tag, like ours.
     let one = KeyLimits { vlans: 1, ..KeyLimits::LINUX };
-    assert_eq!(told(&key_to_bytes(&key, &one))[10..], ["6=88a8", "5=3064", "1.6=8100"]);
+    assert_eq!(attribute_text(&key_to_bytes(&key, &one))[10..], ["6=88a8", "5=3064", "1.6=8100"]);
 }
 
 #[test]
@@ -227,14 +228,14 @@ fn connections_are_matched_where_the_kernel_knows_them() {
     key.set_shape();
     let mask = FlowKey::from_mask(&Mask(Flow::from_words([u64::MAX; FLOW_WORDS])), &key);
     let bytes = mask_to_bytes(&key, &mask, &KeyLimits::LINUX);
-    let all = told(&bytes);
-    // Bits of the state that the kernel does not have would be refused.
+    let all = attribute_text(&bytes);
+    // The kernel would reject unknown bits of the state.
     let state = u32::to_ne_bytes(0xff).map(|b| format!("{b:02x}")).concat();
     assert!(all.contains(&format!("22={state}")), "{all:?}");
     assert!(all.contains(&format!("26={}ff000000", "ff".repeat(12))), "{all:?}");
     let label: String = 5u128.to_ne_bytes().iter().map(|b| format!("{b:02x}")).collect();
     let key_bytes = key_to_bytes(&key, &KeyLimits::LINUX);
-    assert!(told(&key_bytes).contains(&format!("25={label}")));
+    assert!(attribute_text(&key_bytes).contains(&format!("25={label}")));
     assert_eq!(parse_key(&key_bytes, 2), Ok((key, Fitness::Perfect)));
     assert!(mask_fits(&key, &mask, &KeyLimits::LINUX));
     for limits in [
@@ -274,7 +275,7 @@ fn tunnels_are_matched_as_the_kernel_holds_them() {
         "16.10=12b5",
         &format!("3={port}"),
     ];
-    assert_eq!(told(&written)[3..11], expected);
+    assert_eq!(attribute_text(&written)[3..11], expected);
     assert_eq!(parse_key(&written, 2), Ok((key, Fitness::Perfect)));
 
     let held = |mask: Tunnel| {
@@ -286,11 +287,11 @@ fn tunnels_are_matched_as_the_kernel_holds_them() {
         assert_eq!(parse_mask(&bytes, &key, 2), Ok((held, Fitness::Perfect)));
         (held.tunnel, mask_fits(&key, &mask, &KeyLimits::LINUX))
     };
-    // That there is a tunnel is always matched.
+    // The presence of a tunnel is always matched.
     let bytes = mask_to_bytes(&key, &FlowKey::from_mask(&Mask::none(), &key), &KeyLimits::LINUX);
-    assert!(told(&bytes).contains(&"16.4=00".to_string()));
+    assert!(attribute_text(&bytes).contains(&"16.4=00".to_string()));
     assert_eq!(held(Tunnel::default()), (Tunnel::default(), true));
-    // Whether there is a key goes with it; addresses are of one family; there is no group policy.
+    // The key's presence comes with it; addresses are of one family; there is no group policy.
     let of_key = Tunnel { id: 0xff, dst: u32::MAX, ..Tunnel::default() };
     assert_eq!(held(of_key), (Tunnel { flags: tunnel_flags::KEY, ..of_key }, true));
     assert_eq!(held(Tunnel { ipv6_dst: [0xff; 16], ..Tunnel::default() }), (Tunnel::default(), true));
@@ -298,7 +299,7 @@ fn tunnels_are_matched_as_the_kernel_holds_them() {
 }
 
 #[test]
-fn what_the_kernel_cannot_tell_apart_does_not_fit() {
+fn masks_beyond_the_kernel_do_not_fit() {
     let igmp = format!("{ETH} 0800 {IP}02{V4} 16000000e0000001 {PAD}");
     type Set = fn(&mut Flow);
     let one_of_each = KeyLimits { vlans: 1, mpls: 1, ..KeyLimits::LINUX };
@@ -329,7 +330,7 @@ fn what_the_kernel_cannot_tell_apart_does_not_fit() {
     }
 }
 
-/// Reads a key of these attributes behind an Ethernet header.
+/// Parses a key of these attributes after an Ethernet header.
 fn parse(limit: u8, write: impl FnOnce(&mut AttrWriter)) -> Result<(FlowKey, Fitness), AttrError> {
     let mut out = AttrWriter::new();
     out.put(attr::ETHERNET, &[7; 12]);
@@ -338,10 +339,10 @@ fn parse(limit: u8, write: impl FnOnce(&mut AttrWriter)) -> Result<(FlowKey, Fit
 }
 
 #[test]
-fn what_a_key_of_ours_cannot_hold_is_told() {
+fn fitness_reports_lost_fields() {
     let unknown = parse(2, |out| out.u16(32, 4)).unwrap();
     assert_eq!((unknown.0.base.dl_type, unknown.1), (h::FLOW_DL_TYPE_NONE, Fitness::TooMuch));
-    // Nothing is lost of an attribute that says nothing.
+    // An attribute of zeros loses nothing.
     assert_eq!(parse(2, |out| out.u16(32, 0)).unwrap().1, Fitness::Perfect);
     // Options of Geneve.
     let tunnel =
@@ -360,7 +361,7 @@ fn what_a_key_of_ours_cannot_hold_is_told() {
     assert_eq!((key.base.vlan_tci, key.base.dl_type, fitness), (0x1005, 0x88b5, Fitness::Perfect));
     let (key, fitness) = parse(0, two).unwrap();
     assert_eq!((key.base.vlan_tci, key.base.dl_type, fitness), (0, 0x88a8, Fitness::TooMuch));
-    // So the kernel tells a tag that is cut off.
+    // The kernel's form of a truncated tag.
     let cut = |out: &mut AttrWriter| {
         out.be16(attr::ETHERTYPE, 0);
         out.be16(attr::VLAN, 0);
@@ -373,11 +374,11 @@ fn what_a_key_of_ours_cannot_hold_is_told() {
     out.be16(attr::ETHERTYPE, 0x88b5);
     let (key, fitness) = parse_key(&out.finish().unwrap(), 2).unwrap();
     assert_eq!((key.arp.packet_type, key.base.dl_type, fitness), (0x1_88b5, 0x88b5, Fitness::Perfect));
-    assert_eq!(told(&key_to_bytes(&key, &KeyLimits::LINUX)).last().unwrap(), "6=88b5");
+    assert_eq!(attribute_text(&key_to_bytes(&key, &KeyLimits::LINUX)).last().unwrap(), "6=88b5");
 }
 
 #[test]
-fn bytes_that_are_no_key_are_refused() {
+fn bytes_that_are_no_key_are_rejected() {
     let size = |kind, has_bytes| Err(AttrError::Size { kind, has_bytes });
     assert_eq!(parse(2, |out| out.u8(attr::IN_PORT, 1)), size(attr::IN_PORT, 1));
     let v4 = |out: &mut AttrWriter, content: &[u8]| {
@@ -405,7 +406,7 @@ fn bytes_that_are_no_key_are_refused() {
     assert_eq!(parse_key(&[1], 2), Err(AttrError::Cut { at_bytes: 0 }));
 }
 
-/// A frame of a kind that parsers like, with bytes thrown in.
+/// A frame of a kind that parsers accept, with random bytes.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let kinds = prop::sample::select(vec![
         "0800 45000030 00010000 4006 0000",
@@ -475,7 +476,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..128)) {
+    fn any_bytes_parse_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..128)) {
         crate::fuzz::kernel_key(&bytes);
     }
 }

@@ -24,11 +24,11 @@ mod attr {
     pub(super) const VXLAN_GBP: u16 = 1;
 }
 
-/// Flags that are attributes of their own.
+/// Flags with a separate attribute each.
 const FLAGS: [(u16, u16); 3] =
     [(attr::DONT_FRAGMENT, flag::DF), (attr::CSUM, flag::CSUM), (attr::OAM, flag::OAM)];
 
-/// Writes outer headers: what is zero is left out, but for the time to live, which the kernel wants told.
+/// Writes outer headers: zeros are omitted, except the time to live, which the kernel requires.
 pub fn write_tunnel(out: &mut AttrWriter, t: &Tunnel) {
     if t.flags & flag::KEY != 0 || t.id != 0 {
         out.put(attr::ID, &t.id.to_be_bytes());
@@ -63,10 +63,10 @@ pub fn write_tunnel(out: &mut AttrWriter, t: &Tunnel) {
     }
 }
 
-/// Reads outer headers, or their mask, and how well they are held: options of Geneve and ERSPAN are not.
+/// Parses outer headers, or their mask, with their fitness: options of Geneve and ERSPAN are lost.
 ///
 /// # Errors
-/// An attribute has another size than its type asks for, or a value that makes no sense.
+/// An attribute has a wrong size for its type, or an invalid value.
 pub fn parse_tunnel(attrs: Attrs<'_>) -> Result<(Tunnel, Fitness), AttrError> {
     let (mut t, mut fitness) = (Tunnel::default(), Fitness::Perfect);
     for a in attrs {
@@ -101,7 +101,7 @@ fn has_policy(key: &Tunnel) -> bool {
     key.gbp_id != 0 || key.gbp_flags != 0
 }
 
-/// Whether the kernel can tell apart what the mask tells apart: a group policy only of packets that have one.
+/// Whether the kernel's keys can express the mask: a group policy only for packets with one.
 pub(super) fn tunnel_mask_fits(key: &Tunnel, mask: &Tunnel) -> bool {
     has_policy(key) || !has_policy(mask)
 }
@@ -119,7 +119,7 @@ pub(super) fn kernel_tunnel_mask(key: &Tunnel, mask: &Tunnel) -> Tunnel {
     }
     out.flags &= flag::ALL;
     if out.id != 0 {
-        // Whoever asks for the key asks whether there is one.
+        // A match on the key includes its presence.
         out.flags |= flag::KEY;
     }
     out

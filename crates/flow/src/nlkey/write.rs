@@ -1,9 +1,10 @@
-//! Keys and masks for the kernel datapath.
+//! Encodes keys and masks for the kernel datapath.
 //!
-//! What the kernel asks of a key (net/openvswitch/flow_netlink.c, as its behaviour): every header that EtherType and protocol
-//! announce has its attribute, also when all of it is zero; a tag stands around what it carries, with the presence bit; a frame
-//! without EtherType has no such attribute. Of a mask: only attributes that the key has, and those of a header only when what
-//! announces the header is exact. Attributes of a mask that are zero say nothing and are left out.
+//! Requirements of the kernel for a key (observed from net/openvswitch/flow_netlink.c): every header
+//! announced by EtherType and protocol has its attribute, even if all zero; a tag nests its payload and has
+//! the presence bit; a frame without an EtherType has no such attribute. For a mask: only attributes of the
+//! key, and those of a header only if the field that announces the header is exact. All-zero attributes of a
+//! mask have no effect and are omitted.
 
 use super::tunnel::write_tunnel;
 use super::{KeyLimits, Payload, Transport, attr, frag_type, is_tag, kernel_mask, labels, tags};
@@ -12,16 +13,16 @@ use crate::key::{FlowKey, KeyMask, shape};
 use crate::nlattr::AttrWriter;
 use packet::headers as h;
 
-/// The key of a new flow, or the metadata of a packet to execute, for the kernel datapath.
+/// Encodes the key of a new flow, or the metadata of a packet to execute, for the kernel datapath.
 pub fn key_to_bytes(key: &FlowKey, limits: &KeyLimits) -> Vec<u8> {
     let mut out = AttrWriter::new();
     Writer { of: key, values: key, is_mask: false, limits }.all(&mut out);
-    // All of it is far shorter than an attribute may be.
+    // Its size is far below the limit of an attribute.
     out.finish().unwrap_or_default()
 }
 
-/// The mask of a new flow, for the kernel datapath: [`kernel_mask`], of which what is zero is left out. Input port, recirculation
-/// id, EtherType and the presence and type of VLAN tags are always exact.
+/// Encodes the mask of a new flow for the kernel datapath: [`kernel_mask`] without zeros. Input port,
+/// recirculation id, EtherType and the presence and type of VLAN tags are always exact.
 pub fn mask_to_bytes(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits) -> Vec<u8> {
     let mask = kernel_mask(key, mask, limits);
     let mut out = AttrWriter::new();
@@ -30,9 +31,9 @@ pub fn mask_to_bytes(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits) -> Vec<u
 }
 
 struct Writer<'a> {
-    /// The key: says which attributes there are.
+    /// The key, which selects the attributes.
     of: &'a FlowKey,
-    /// What is written: the key, or its mask.
+    /// The encoded values: the key, or its mask.
     values: &'a FlowKey,
     is_mask: bool,
     limits: &'a KeyLimits,
@@ -47,16 +48,16 @@ impl Writer<'_> {
 
     fn all(&self, out: &mut AttrWriter) {
         let b = &self.values.base;
-        if !(self.is_mask && self.has_untold_tag()) {
+        if !(self.is_mask && self.has_excess_tag()) {
             self.put(out, attr::RECIRC_ID, &b.recirc_id.to_ne_bytes());
         }
         self.put(out, attr::DP_HASH, &b.dp_hash.to_ne_bytes());
         self.put(out, attr::PRIORITY, &self.values.arp.skb_priority.to_ne_bytes());
         if self.of.has(shape::TUNNEL) {
-            // Also an empty mask: that there is a tunnel is always matched.
+            // Also an empty mask: the presence of a tunnel is always matched.
             out.nested(attr::TUNNEL, |out| write_tunnel(out, &self.values.tunnel));
         }
-        // A key without an input port is that of a packet from nowhere.
+        // A key without an input port is that of a packet without one.
         if self.is_mask || b.in_port != u32::MAX {
             self.put(out, attr::IN_PORT, &b.in_port.to_ne_bytes());
         }
@@ -71,11 +72,11 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether the EtherType is that of a tag that our key does not tell, but the kernel's would. Such a key says that there is a
-    /// tag, and nothing of what is in it; and the mask asks for its presence and type. The kernel overlooks a tag's mask
-    /// without anything in it, and wants an exact EtherType inside if there is any; but it does not mind where other attributes
-    /// stand. So the recirculation id, which is always matched, stands there.
-    fn has_untold_tag(&self) -> bool {
+    /// Whether the EtherType is that of a tag beyond our limit, but within the kernel's. Such a key has the
+    /// tag without its contents, and the mask its presence and type. The kernel ignores an empty mask of a
+    /// tag, and requires an exact EtherType in a non-empty one, but accepts other attributes anywhere. So the
+    /// recirculation id, which is always matched, goes there.
+    fn has_excess_tag(&self) -> bool {
         let told = if self.of.arp.packet_type == 0 { tags(self.of).count() } else { return false };
         told < usize::from(self.limits.vlans) && is_tag(self.of.base.dl_type)
     }
@@ -91,7 +92,7 @@ impl Writer<'_> {
             self.put(out, attr::CT_LABELS, &u128::from_be_bytes(c.label).to_ne_bytes());
         }
         let ports = [c.tp_src.to_be_bytes(), c.tp_dst.to_be_bytes()].concat();
-        if !tuple_is_told(self.of, self.limits) {
+        if !has_tuple(self.of, self.limits) {
         } else if Payload::of(self.of) == Payload::Ipv4 {
             let addresses = [c.nw_src.to_be_bytes(), c.nw_dst.to_be_bytes()].concat();
             self.put(out, attr::CT_TUPLE_IPV4, &[addresses, ports, vec![c.nw_proto, 0, 0, 0]].concat());
@@ -101,12 +102,12 @@ impl Writer<'_> {
         }
     }
 
-    /// The tags that there are, each around what it carries, and the rest.
+    /// Encodes the present tags, each with its payload nested, and the rest.
     fn vlans(&self, out: &mut AttrWriter, values: &[VlanTag], there: usize) {
         let written = 2 - values.len();
         let (Some((tag, inner)), true) = (values.split_first(), written < usize::from(self.limits.vlans))
         else {
-            // What the datapath does not tell apart has the next tag as its EtherType.
+            // A tag beyond the datapath's limit becomes the EtherType.
             return match values.first().filter(|_| there > written) {
                 Some(tag) => self.put(out, attr::ETHERTYPE, &tag.tpid.to_be_bytes()),
                 None => self.ethertype_and_up(out),
@@ -116,7 +117,7 @@ impl Writer<'_> {
             self.put(out, attr::ETHERTYPE, &tag.tpid.to_be_bytes());
             self.put(out, attr::VLAN, &tag.tci.to_be_bytes());
             out.nested(attr::ENCAP, |out| self.vlans(out, inner, there));
-        } else if self.has_untold_tag() {
+        } else if self.has_excess_tag() {
             self.put(out, attr::ETHERTYPE, &self.values.base.dl_type.to_be_bytes());
             out.be16(attr::VLAN, VlanTag::PRESENT);
             out.nested(attr::ENCAP, |out| {
@@ -157,7 +158,7 @@ impl Writer<'_> {
             Payload::Arp => {
                 let addresses = [b.nw_src.to_be_bytes(), b.nw_dst.to_be_bytes()].concat();
                 let op = u16::from(b.nw_proto).to_be_bytes().to_vec();
-                // As long as the structure is.
+                // Pads to the size of the structure.
                 let hardware = [&a.arp_sha[..], &a.arp_tha[..], &[0, 0]].concat();
                 self.put(out, attr::ARP, &[addresses, op, hardware].concat());
             }
@@ -176,7 +177,7 @@ impl Writer<'_> {
     fn transport(&self, out: &mut AttrWriter) {
         let (b, v6) = (&self.values.base, &self.values.ipv6);
         let ports = [b.tp_src.to_be_bytes(), b.tp_dst.to_be_bytes()].concat();
-        // Types and codes take the ports' places.
+        // Types and codes are in the port fields.
         let type_and_code = [b.tp_src as u8, b.tp_dst as u8];
         match Transport::of(self.of) {
             Transport::Tcp => {
@@ -198,8 +199,9 @@ impl Writer<'_> {
     }
 }
 
-/// Whether the original direction's tuple of this packet has an attribute: neighbour discovery has its place in the kernel's keys.
-pub(super) fn tuple_is_told(key: &FlowKey, limits: &KeyLimits) -> bool {
+/// Whether this packet's original-direction tuple has an attribute: neighbour discovery uses its place in the
+/// kernel's keys.
+pub(super) fn has_tuple(key: &FlowKey, limits: &KeyLimits) -> bool {
     let is_ip = matches!(Payload::of(key), Payload::Ipv4 | Payload::Ipv6);
     let nd = Transport::of(key) == Transport::Icmpv6 { nd: true };
     limits.ct_tuple && key.ct.nw_proto != 0 && is_ip && !nd

@@ -1,4 +1,4 @@
-//! The template parses what it accepts as the cold parser does, and accepts what it is for.
+//! The template accepts common frames, and parses them like the general parser.
 
 use super::*;
 use crate::extract::extract;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 const MD: Metadata = Metadata { in_port: 7, recirc_id: 3, pkt_mark: 5, skb_priority: 0, dp_hash: 9 };
 
-/// A good frame: tagged or not, IPv4 or IPv6, TCP or UDP.
+/// A valid frame: tagged or not, IPv4 or IPv6, TCP or UDP.
 fn good(tags: usize, six: bool, tcp: bool, payload: usize) -> Vec<u8> {
     let mut f: Vec<u8> = (1..=12).collect();
     for n in 0..tags {
@@ -52,7 +52,7 @@ fn good(tags: usize, six: bool, tcp: bool, payload: usize) -> Vec<u8> {
     f
 }
 
-/// A key that some former packet left, all of whose blocks are there or not.
+/// A key left from an earlier packet, with the given blocks.
 fn dirty(shape_bits: u16) -> FlowKey {
     let mut key = FlowKey::default();
     key.base.shape = shape_bits;
@@ -63,7 +63,7 @@ fn dirty(shape_bits: u16) -> FlowKey {
     key
 }
 
-/// Whether the template takes the frame; if so, it answers as the cold parser.
+/// Whether the template accepts the frame; if so, checks that it equals the general parser.
 fn check(frame: &[u8], vlan_limit: u8, shape_bits: u16) -> bool {
     let mut head = [0xa5; HEAD_BYTES];
     let n = frame.len().min(HEAD_BYTES);
@@ -107,7 +107,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn hostile_frames_parse_as_by_the_cold_parser(
+    fn malformed_frames_parse_like_the_general_parser(
         (tags, six, tcp) in (0..3usize, any::<bool>(), any::<bool>()),
         payload in 0..40usize,
         (cut, longer) in (0..120usize, 0..10usize),
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_parses_as_by_the_cold_parser(
+    fn random_bytes_parse_like_the_general_parser(
         frame in prop::collection::vec(prop_oneof![Just(8u8), Just(0), Just(0x81), Just(0x45), Just(6), any::<u8>()], 0..100),
         vlan_limit in 0..3u8,
     ) {

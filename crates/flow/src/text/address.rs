@@ -29,13 +29,13 @@ pub fn ipv4(address: u32) -> String {
     Ipv4Addr::from(address).to_string()
 }
 
-/// RFC 5952, and the dotted tail of IPv4-compatible addresses as C libraries have it.
+/// RFC 5952, and the dotted tail of IPv4-compatible addresses as in C libraries.
 pub(crate) fn ipv6(address: u128) -> String {
     let compatible = address >> 32 == 0 && address >> 16 != 0;
     if compatible { format!("::{}", ipv4(address as u32)) } else { Ipv6Addr::from(address).to_string() }
 }
 
-/// Number of leading ones, if nothing else is set.
+/// Number of leading ones, if no other bit is set.
 fn prefix_bits(mask: u128, width: u32) -> Option<u32> {
     let top = mask << (128 - width);
     let ones = top.leading_ones();
@@ -50,7 +50,7 @@ fn ones(prefix: u32, width: u32) -> u128 {
     all & !(all.checked_shr(prefix).unwrap_or(0))
 }
 
-/// Address with prefix length or mask; nothing behind it when the mask is full.
+/// Address with prefix length or mask; without one if the mask is full.
 pub(crate) fn format_masked_ip(address: u128, mask: u128, width: u32) -> String {
     let show = |a: u128| if width == 32 { ipv4(a as u32) } else { ipv6(a) };
     match prefix_bits(mask, width) {
@@ -110,7 +110,7 @@ pub(crate) fn format_masked_mac(address: u64, mask: u64) -> String {
     }
 }
 
-/// `(NAMESPACE,TYPE)`; the type is hexadecimal where it is an EtherType.
+/// `(NAMESPACE,TYPE)`; an EtherType is hexadecimal.
 pub(crate) fn format_packet_type(packet_type: u32) -> String {
     let (namespace, kind) = (packet_type >> 16, packet_type & 0xffff);
     if namespace > 1 {

@@ -7,11 +7,11 @@ use std::fmt::Write;
 
 /// Names of a field's bits.
 pub(crate) struct FlagSet {
-    /// What the error calls them.
+    /// Their name in errors.
     what: &'static str,
     /// Bit and name, lowest bit first.
     names: &'static [(u32, &'static str)],
-    /// All bits that a value may have.
+    /// All valid bits of a value.
     pub(crate) all: u32,
     /// Bytes of the field.
     wire_bytes: u8,
@@ -50,7 +50,7 @@ pub(crate) static CT_STATE: FlagSet = FlagSet {
     wire_bytes: 4,
 };
 
-/// Tunnel flags that a match may name.
+/// Tunnel flags valid in a match.
 pub(crate) static TUNNEL: FlagSet =
     FlagSet { what: "tunnel flag", names: &[(1, "oam")], all: 1, wire_bytes: 2 };
 
@@ -152,7 +152,7 @@ impl FlagSet {
     }
 }
 
-/// `[HEX]`: bits that have no name.
+/// `[HEX]`: bits without a name.
 fn bracketed(text: &str) -> Option<u32> {
     let digits = text.strip_prefix('[')?.strip_suffix(']')?;
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());

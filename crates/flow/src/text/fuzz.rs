@@ -1,9 +1,9 @@
-//! Entry points for fuzzing: any bytes in, no panic out. What parses must print, and what was printed must parse again
-//! to the same value.
+//! Fuzz targets: any bytes in, no panic out. Parsed values must print, and printed text must parse to the
+//! same value.
 
 use super::{NoPortNames, format_match, parse_match};
 
-/// Reads bytes as a match and as a packet.
+/// Parses bytes as a match and as a packet.
 pub fn parse_flow(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(m) = parse_match(text, &NoPortNames) {

@@ -14,7 +14,7 @@ use crate::flow::{Flow, Mask, VlanTag};
 use crate::matching::Match;
 use packet::headers as h;
 
-/// Short names with the EtherType and IP protocol that they stand for.
+/// Short names with their EtherType and IP protocol.
 const PROTOCOLS: [(&str, u16, Option<u8>); 17] = [
     ("ip", h::ETH_TYPE_IP, None),
     ("ipv4", h::ETH_TYPE_IP, None),
@@ -43,7 +43,7 @@ pub fn parse_match(text: &str, ports: &dyn PortNames) -> Result<Match, ParseErro
     builder(text, ports).and_then(|b| b.checked()).map_err(|f: Fail| f.locate(text))
 }
 
-/// Parses a match without looking at prerequisites; see [`super::normalize`].
+/// Parses a match without checking prerequisites; see [`super::normalize`].
 ///
 /// # Errors
 /// For an unknown key, a bad value or mask.
@@ -62,7 +62,7 @@ fn builder<'a>(text: &'a str, ports: &dyn PortNames) -> Parsed<MatchBuilder<'a>>
     Ok(builder)
 }
 
-/// Refuses a key that is nothing of ours.
+/// Rejects an unknown key.
 ///
 /// # Errors
 /// Always.
@@ -74,7 +74,7 @@ pub fn unknown_keyword<T>(token: &Token<'_>) -> Parsed<T> {
     }
 }
 
-/// A match in the making.
+/// A match under construction.
 #[derive(Default)]
 pub struct MatchBuilder<'a> {
     flow: Flow,
@@ -83,7 +83,7 @@ pub struct MatchBuilder<'a> {
 }
 
 impl<'a> MatchBuilder<'a> {
-    /// Takes a token; whether it is one of a match.
+    /// Consumes a token of a match; returns whether it is one.
     pub fn add(&mut self, token: &Token<'a>, ports: &dyn PortNames) -> Parsed<bool> {
         let key = token.key;
         if !token.has_value() {
@@ -143,7 +143,7 @@ impl<'a> MatchBuilder<'a> {
         Ok(())
     }
 
-    /// `FIELD[BITS]=NUMBER`, added to what is known of the field.
+    /// `FIELD[BITS]=NUMBER`, added to the field's previous bits.
     fn add_bits(&mut self, token: &Token<'a>) -> Parsed<()> {
         let (key, text) = (token.key, token.value);
         let sub = sub_field(key)?;
@@ -166,15 +166,15 @@ impl<'a> MatchBuilder<'a> {
         Ok(())
     }
 
-    /// The match as it was written.
+    /// The match as written.
     pub(crate) fn unchecked(&self) -> Match {
         Match::new(&self.flow, &Mask(self.mask))
     }
 
-    /// The match, if all prerequisites are there.
+    /// The match, if all prerequisites are present.
     ///
     /// # Errors
-    /// Says which field needs what.
+    /// Names the field and its missing prerequisite.
     pub fn checked(&self) -> Parsed<Match> {
         let written = self.unchecked();
         let (masked, layers) = (written.flow(), Layers::of(&written));
@@ -197,8 +197,8 @@ impl<'a> MatchBuilder<'a> {
     }
 }
 
-/// Parses one packet's fields, as `ofproto/trace` takes them: no masks, no repetition, prerequisites before what needs
-/// them. Without `in_port` the packet comes from no port.
+/// Parses one packet's fields, in the syntax of `ofproto/trace`: no masks, no repetition, prerequisites
+/// before dependent fields. Without `in_port` the packet has no input port.
 ///
 /// # Errors
 /// For an unknown field, a bad value, a mask, a repetition, or missing prerequisites.
@@ -243,14 +243,14 @@ fn exact_flow(text: &str, ports: &dyn PortNames) -> Parsed<Flow> {
     Ok(flow)
 }
 
-/// Whether the packet has the field; one without Ethernet header has the type that its packet type tells.
+/// Whether the packet has the field; without an Ethernet header the packet type decides.
 fn holds(field: FieldId, flow: &Flow) -> bool {
     let mut typed = *flow;
     typed.dl_type = super::match_print::effective_type(flow);
     field.prereq_holds(&typed, None)
 }
 
-/// The field that a name common to several protocols means for this packet.
+/// For a name common to several protocols, the field for this packet.
 fn for_protocol(field: FieldId, key: &str, flow: &Flow) -> FieldId {
     let proto = flow.nw_proto;
     match key {

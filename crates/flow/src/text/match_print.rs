@@ -10,12 +10,12 @@ use crate::matching::Match;
 use crate::{MacAddr, OfPort};
 use packet::headers as h;
 
-/// Priority that is not printed (OpenFlow's default).
+/// Default OpenFlow priority, not printed.
 const DEFAULT_PRIORITY: i32 = 0x8000;
-/// How many MPLS labels are printed.
+/// Number of printed MPLS labels.
 const MPLS_LABELS: usize = 3;
 
-/// A match as `dump-flows` prints it; `priority` too, unless it is 32768. Empty for a match of everything.
+/// A match in `dump-flows` format; with `priority`, unless it is 32768. Empty if it matches everything.
 pub fn format_match(m: &Match, priority: Option<i32>) -> String {
     format_match_with(m, priority, &NoPortNames)
 }
@@ -29,7 +29,7 @@ pub fn format_match_with(m: &Match, priority: Option<i32>, ports: &dyn PortNames
     p.all()
 }
 
-/// All fields that the packet has, as `ofproto/trace` prints it behind `Flow: `.
+/// All fields of the packet, in `ofproto/trace` format after `Flow: `.
 pub fn format_flow(flow: &Flow) -> String {
     format_flow_with(flow, &NoPortNames)
 }
@@ -43,8 +43,8 @@ pub fn format_flow_with(flow: &Flow, ports: &dyn PortNames) -> String {
     p.all()
 }
 
-/// The masked fields of a megaflow, as `ofproto/trace` prints it behind `Megaflow: `. The recirculation id and the
-/// packet type are always exact.
+/// The masked fields of a megaflow, in `ofproto/trace` format after `Megaflow: `. The recirculation id and
+/// the packet type are always exact.
 pub fn format_megaflow(flow: &Flow, mask: &Mask) -> String {
     format_megaflow_with(flow, mask, &NoPortNames)
 }
@@ -60,8 +60,8 @@ pub fn format_megaflow_with(flow: &Flow, mask: &Mask, ports: &dyn PortNames) -> 
     p.all()
 }
 
-/// EtherType that decides which fields a flow has: of a packet without Ethernet header, the one of its packet type, if that is
-/// one at all.
+/// EtherType that selects the fields of a flow: for a packet without an Ethernet header, that of its packet
+/// type, if it is one.
 pub(crate) fn effective_type(flow: &Flow) -> u16 {
     match flow.packet_type >> 16 {
         _ if flow.packet_type == 0 => flow.dl_type,
@@ -70,7 +70,7 @@ pub(crate) fn effective_type(flow: &Flow) -> u16 {
     }
 }
 
-/// The fields that a packet has, fully masked; context fields only where they are not zero.
+/// The fields of a packet, fully masked; context fields only if non-zero.
 fn packet_mask(flow: &Flow) -> Flow {
     let mut m = Flow::default();
     context_mask(flow, &mut m);
@@ -148,7 +148,7 @@ fn context_mask(flow: &Flow, m: &mut Flow) {
 fn ip_mask(flow: &Flow, m: &mut Flow) {
     (m.nw_proto, m.nw_tos, m.nw_ttl, m.nw_frag) = (u8::MAX, u8::MAX, u8::MAX, nw_frag::MASK);
     if effective_type(flow) == h::ETH_TYPE_IPV6 && flow.nw_proto == h::IPPROTO_ICMPV6 {
-        // OVS looks for neighbour discovery in later fragments, too.
+        // OVS parses neighbour discovery in later fragments, too.
         (m.tp_src, m.tp_dst) = (u16::MAX, u16::MAX);
         if is_nd_type(flow.tp_src) && flow.tp_dst == 0 {
             m.nd_target = [0xff; 16];
@@ -216,7 +216,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Decimal; hexadecimal, zero as `0x0`, when partially masked.
+    /// Decimal; if partially masked hexadecimal, zero as `0x0`.
     fn decimal16(&mut self, name: &str, value: u16, mask: u16) {
         if mask == u16::MAX {
             self.put(name, value);
@@ -317,7 +317,7 @@ impl<'a> Printer<'a> {
         self.decimal16("ct_tp_dst", f.ct_tp_dst, m.ct_tp_dst);
     }
 
-    /// Packet type and short protocol name; whether the EtherType is thereby told.
+    /// Packet type and short protocol name; returns whether that implies the EtherType.
     fn protocol(&mut self) -> bool {
         let (f, m) = (self.f, self.m);
         if m.packet_type != 0 {
@@ -373,7 +373,7 @@ impl<'a> Printer<'a> {
         self.decimal("tun_tos", f.tun_tos.into(), m.tun_tos.into());
         self.decimal("tun_ttl", f.tun_ttl.into(), m.tun_ttl.into());
         if self.of_packet && m.tun_flags != 0 {
-            // A packet's tunnel metadata is told whole, with what no tunnel of ours fills.
+            // A packet prints all tunnel metadata, including fields that no tunnel of ours sets.
             self.word("tun_erspan_ver=0,gtpu_flags=0,gtpu_msgtype=0");
             self.put("tun_flags", TUNNEL.format(u32::from(f.tun_flags) & TUNNEL.all));
         } else if u32::from(m.tun_flags) & TUNNEL.all != 0 {
@@ -471,7 +471,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Type and code have eight bits in sixteen: a megaflow's mask of eight is told as such, a match's is the whole.
+    /// Type and code have eight bits in sixteen: a megaflow prints a mask of eight, a match one of sixteen.
     fn icmp(&mut self, name: &str, value: u16, mask: u16) {
         if mask & 0xff == 0xff && !self.of_megaflow {
             self.put(name, value);

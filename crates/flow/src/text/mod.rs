@@ -1,16 +1,16 @@
-//! The text syntax of matches and flows, as `ovs-ofctl` reads and `dump-flows` and `ofproto/trace` print it, and the parts that
-//! the syntax of actions (`ofp-actions`) shares with it.
+//! Text syntax of matches and flows, as in `ovs-ofctl`, `dump-flows` and `ofproto/trace`, and the parts
+//! shared with the syntax of actions (`ofp-actions`).
 //!
-//! Names, widths, formats and prerequisites of fields come from the registry ([`crate::fields`]); the printable NXM and
-//! OXM names from [`subfield_name`]. Printing never fails. Parsing never panics and its memory is bounded by its input;
-//! an error says what was wrong and at which byte ([`ParseError`]).
+//! Names, widths, formats and prerequisites of fields come from the registry ([`crate::fields`]); the
+//! printable NXM and OXM names from [`subfield_name`]. Printing never fails. Parsing never panics and its
+//! memory is bounded by its input; an error has a message and a byte offset ([`ParseError`]).
 //!
 //! Invariants: `parse_match(format_match(m)) == m` for every match whose prerequisites hold.
 //!
-//! Deliberately stricter than `ovs-ofctl` where that one silently changes what was asked: values that do not fit a
-//! field's bits, empty values, unclosed parentheses, IPv4 octets above 255 and matches whose prerequisites are missing
-//! are refused ([`parse_match_unchecked`] with [`normalize`] gives the lenient behaviour). The text of actions and of
-//! datapath keys is not here.
+//! Deliberately stricter than `ovs-ofctl` where it silently changes the input: rejects values that do not fit
+//! a field's bits, empty values, unclosed parentheses, IPv4 octets above 255 and matches without their
+//! prerequisites ([`parse_match_unchecked`] with [`normalize`] is lenient). Not here: the text of actions and
+//! of datapath keys.
 
 mod address;
 mod flags;
@@ -39,18 +39,18 @@ pub use port::{NoPortNames, PortNames, format_port, parse_port};
 pub use subfield::{format_subfield, parse_subfield, sub_field};
 pub use values::{format_value, masked_value, parse_value};
 
-/// Why a text was refused, and where.
+/// Reason and place of a syntax error.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message} (at byte {offset})")]
 pub struct ParseError {
-    /// What was wrong, in `ovs-ofctl`'s words where it has some.
+    /// The error, in `ovs-ofctl`'s words where it has some.
     pub message: String,
-    /// Byte of the text where the part that was wrong begins.
+    /// Offset in bytes of the invalid part.
     pub offset: usize,
 }
 
-/// A failure inside the parsers: the part of the text that was wrong is remembered by its address and turned into an
-/// offset by whoever holds the whole text.
+/// An error inside the parsers: keeps the address of the invalid part, which the holder of the whole text
+/// converts to an offset.
 #[derive(Debug)]
 pub struct Fail {
     address: usize,
@@ -69,12 +69,12 @@ pub fn fail<T>(part: &str, message: impl Into<String>) -> Parsed<T> {
 }
 
 impl Fail {
-    /// What was wrong.
+    /// The message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The error, with its place in `text`, the whole text being parsed.
+    /// The error, with its offset in `text`, the whole text being parsed.
     pub fn locate(self, text: &str) -> ParseError {
         let offset = self.address.saturating_sub(text.as_ptr() as usize).min(text.len());
         ParseError { message: self.message, offset }

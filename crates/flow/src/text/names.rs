@@ -1,8 +1,8 @@
-//! Names of the NXM and OXM headers, as they stand in actions (`NXM_NX_REG0[0..15]`).
+//! Names of NXM and OXM headers, as in actions (`NXM_NX_REG0[0..15]`).
 
 use crate::fields::FieldId;
 
-/// Field and header names; the first one of a field is the one that is printed.
+/// Field and header names; printing uses the first one of a field.
 const NAMES: &[(FieldId, &str)] = &[
     (FieldId::DpHash, "NXM_NX_DP_HASH"),
     (FieldId::RecircId, "NXM_NX_RECIRC_ID"),
@@ -131,17 +131,17 @@ const NAMES: &[(FieldId, &str)] = &[
     (FieldId::NdTll, "OXM_OF_IPV6_ND_TLL"),
 ];
 
-/// Name under which an action names bits of the field; fields without a header go by their match name.
+/// Name of the field for bit ranges in actions; the match name for fields without a header.
 pub fn subfield_name(field: FieldId) -> &'static str {
     NAMES.iter().find(|(f, _)| *f == field).map_or(field.def().name, |(_, name)| name)
 }
 
-/// Field of an NXM or OXM header's name, or of a match name.
+/// Finds a field by the name of its NXM or OXM header, or by its match name.
 pub fn field_by_subfield_name(name: &str) -> Option<FieldId> {
     NAMES.iter().find(|(_, n)| *n == name).map(|(f, _)| *f).or_else(|| field_by_name(name))
 }
 
-/// Field of a match name or alias; case counts.
+/// Finds a field by its match name or alias, case-sensitive.
 pub fn field_by_name(name: &str) -> Option<FieldId> {
     match name {
         "tp_src" => Some(FieldId::TcpSrc),

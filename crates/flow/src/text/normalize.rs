@@ -1,4 +1,4 @@
-//! Which fields of a match can matter, given its EtherType and protocol.
+//! Restricts a match to the fields of its EtherType and protocol.
 
 use super::match_print::effective_type;
 use crate::fields::{FieldId, Prereq};
@@ -6,7 +6,7 @@ use crate::flow::{Flow, Mask};
 use crate::matching::Match;
 use packet::headers as h;
 
-/// What a match says of the layers, as far as fields depend on it.
+/// The layers that a match implies, as far as fields depend on them.
 pub(crate) struct Layers {
     ip4: bool,
     ip6: bool,
@@ -20,14 +20,14 @@ pub(crate) struct Layers {
     pub(crate) icmp: bool,
     nd_solicit: bool,
     nd_advert: bool,
-    /// A connection is known, hence the addresses of its original direction.
+    /// It implies a known connection, hence the addresses of its original direction.
     connection: bool,
     /// Its protocol is matched.
     connection_proto: bool,
 }
 
 impl Layers {
-    /// Reads them from what is matched.
+    /// Derives them from the match.
     pub(crate) fn of(m: &Match) -> Layers {
         let flow = m.flow();
         let dl_type = effective_type(flow);
@@ -51,7 +51,8 @@ impl Layers {
         }
     }
 
-    /// Whether a match may name the field. Ports of one protocol stand for those of another, as in `udp,tcp_dst=53`.
+    /// Whether a match may contain the field. Ports of one protocol are accepted for another, as in
+    /// `udp,tcp_dst=53`.
     pub(crate) fn allow(&self, field: FieldId) -> bool {
         match field {
             FieldId::CtNwSrc | FieldId::CtNwDst => return self.connection && self.ip4,
@@ -78,7 +79,7 @@ impl Layers {
         }
     }
 
-    /// Drops the bits of `mask` that cannot matter.
+    /// Clears the bits of `mask` that have no effect.
     fn trim(&self, mask: &mut Flow) {
         if !self.ethernet {
             (mask.dl_src, mask.dl_dst, mask.dl_type) = ([0; 6], [0; 6], 0);
@@ -121,26 +122,26 @@ impl Layers {
     }
 }
 
-/// Drops from a match what its EtherType and protocol leave no place for, as switches do with what `ovs-ofctl` sends:
-/// `tp_dst=80` without a protocol matches everything.
+/// Drops fields of a match that its EtherType and protocol exclude, as switches do with flows from
+/// `ovs-ofctl`: `tp_dst=80` without a protocol matches everything.
 pub fn normalize(m: &Match) -> Match {
     let mut mask = m.mask().0;
     Layers::of(m).trim(&mut mask);
     Match::new(m.flow(), &Mask(mask))
 }
 
-/// What a field asks a match to name.
+/// The prerequisite of a field, for messages.
 pub fn needs(field: FieldId) -> &'static str {
     match field {
         FieldId::CtNwSrc | FieldId::CtNwDst => "ip and ct_state=+trk with +new, +est, +rel or -inv",
         FieldId::CtIpv6Src | FieldId::CtIpv6Dst => "ipv6 and ct_state=+trk with +new, +est, +rel or -inv",
         FieldId::CtTpSrc | FieldId::CtTpDst => "ct_nw_proto and ct_state=+trk with +new, +est, +rel or -inv",
-        field => prereq_words(field.def().prereq),
+        field => prereq_text(field.def().prereq),
     }
 }
 
-/// What a prerequisite asks a match to name.
-fn prereq_words(prereq: Prereq) -> &'static str {
+/// The text of a prerequisite, for messages.
+fn prereq_text(prereq: Prereq) -> &'static str {
     match prereq {
         Prereq::None | Prereq::Ethernet => "an Ethernet packet",
         Prereq::Vlan => "dl_vlan or vlan_tci",

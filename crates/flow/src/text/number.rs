@@ -2,19 +2,19 @@
 
 use super::{Parsed, fail};
 
-/// Why a number was refused.
+/// Reason for rejecting a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NumberError {
-    /// It is no number.
+    /// Not a number.
     Syntax,
-    /// It has too many bits.
+    /// Too many bits.
     TooLarge,
 }
 
 /// A number of up to 128 bits.
 ///
 /// # Errors
-/// For what is no number, or a larger one.
+/// Not a number, or more bits.
 #[inline]
 pub fn parse_u128(text: &str) -> Result<u128, NumberError> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {

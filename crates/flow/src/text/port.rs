@@ -1,11 +1,11 @@
-//! OpenFlow port numbers, reserved names and the names that a switch gives its ports.
+//! OpenFlow port numbers, reserved names and the port names of a switch.
 
 use super::{Parsed, fail};
 use crate::OfPort;
 
-/// What a caller knows about port names.
+/// Maps port names and numbers.
 pub trait PortNames {
-    /// Name to print for a port, if names are wanted.
+    /// Name to print for a port, if any.
     fn name(&self, port: OfPort) -> Option<&str>;
     /// Port of that name.
     fn number(&self, name: &str) -> Option<OfPort>;
@@ -41,8 +41,8 @@ const RESERVED: [(&str, OfPort); 10] = [
 /// Largest number below the reserved ones in 16 bits.
 const MAX_ORDINARY: u32 = OfPort::MAX_OF10 as u32 - 1;
 
-/// A port by number, reserved name (any case) or the switch's name, which may be quoted. Numbers are decimal; the 16-bit
-/// forms of reserved ports are widened.
+/// A port by number, reserved name (any case) or the switch's name, optionally quoted. Numbers are decimal;
+/// the 16-bit forms of reserved ports are widened.
 pub fn parse_port(text: &str, ports: &dyn PortNames) -> Option<OfPort> {
     if let Some(inner) = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')) {
         return ports.number(&unescape(inner));
@@ -70,7 +70,7 @@ pub(crate) fn parse_field_port(text: &str, field: &str, ports: &dyn PortNames) -
     }
 }
 
-/// A port by name, quoted where it must be, or by number.
+/// A port by name, quoted if necessary, or by number.
 pub fn format_port(port: OfPort, ports: &dyn PortNames) -> String {
     if let Some((name, _)) = RESERVED.iter().find(|(_, p)| *p == port) {
         return (*name).into();
@@ -85,7 +85,7 @@ pub fn format_port(port: OfPort, ports: &dyn PortNames) -> String {
     }
 }
 
-/// Whether the name can stand without quotes and not be taken for something else.
+/// Whether the name is unambiguous without quotes.
 fn is_plain(name: &str) -> bool {
     let first_ok = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
     let rest_ok = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

@@ -5,17 +5,17 @@ use super::{Fail, ParseError, Parsed, fail};
 use crate::SubField;
 use crate::fields::FieldId;
 
-/// How many bits `NAME[]` means: of a VLAN number the presence bit does not count.
+/// Number of bits of `NAME[]`: excludes the presence bit of a VLAN number.
 pub(crate) fn whole_bits(field: FieldId) -> u16 {
     if field == FieldId::VlanVid { 12 } else { u16::from(field.def().bits) }
 }
 
-/// All bits of a field as `NAME[]` means them.
+/// All bits of `NAME[]`.
 pub(crate) fn whole(field: FieldId) -> SubField {
     SubField { field, offset_bits: 0, len_bits: whole_bits(field) }
 }
 
-/// The range as actions print it.
+/// Formats the range for actions.
 pub fn format_subfield(sub: SubField) -> String {
     let name = subfield_name(sub.field);
     let last = u32::from(sub.offset_bits) + u32::from(sub.len_bits).saturating_sub(1);
@@ -31,7 +31,7 @@ pub fn format_subfield(sub: SubField) -> String {
 /// Parses a range; the field by its NXM, OXM or match name. Without brackets it is the whole field.
 ///
 /// # Errors
-/// When the field is unknown or the bits are not within it.
+/// The field is unknown or the bits are not within it.
 pub fn parse_subfield(text: &str) -> Result<SubField, ParseError> {
     sub_field(text).map_err(|f: Fail| f.locate(text))
 }
@@ -51,7 +51,7 @@ pub fn sub_field(text: &str) -> Parsed<SubField> {
     bits(text, field, range)
 }
 
-/// Reads the bracketed part of `text`.
+/// Parses the bracketed part of `text`.
 fn bits(text: &str, field: FieldId, range: &str) -> Parsed<SubField> {
     let syntax = || fail(range, format!("{text}: syntax error expecting [] or [<bit>] or [<start>..<end>]"));
     if range.is_empty() {

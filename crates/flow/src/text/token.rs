@@ -2,16 +2,16 @@
 
 use super::{Parsed, fail};
 
-/// What separates tokens.
+/// Separators of tokens.
 #[inline]
 pub fn is_separator(c: char) -> bool {
     matches!(c, ',' | ' ' | '\t' | '\r' | '\n')
 }
 
-/// How a token's value was attached to its key.
+/// The form of a token's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attached<'a> {
-    /// There is no value.
+    /// No value.
     Nothing,
     /// `key:value`.
     Colon,
@@ -19,23 +19,23 @@ pub enum Attached<'a> {
     Equals,
     /// `key(value)`.
     Parens,
-    /// Parentheses with an arrow behind, as in `check_pkt_larger(100)->reg0[0]`, and the text behind the arrow.
+    /// Parentheses followed by an arrow, as in `check_pkt_larger(100)->reg0[0]`, and the text behind the arrow.
     ParensArrow(&'a str),
 }
 
 /// One token; all parts are slices of the text.
 #[derive(Clone, Copy, Debug)]
 pub struct Token<'a> {
-    /// What stands first.
+    /// The key.
     pub key: &'a str,
-    /// What is attached to it.
+    /// The value.
     pub value: &'a str,
-    /// How.
+    /// Its form.
     pub attached: Attached<'a>,
 }
 
 impl Token<'_> {
-    /// Whether a value is attached.
+    /// Whether it has a value.
     #[inline]
     pub fn has_value(&self) -> bool {
         self.attached != Attached::Nothing
@@ -57,7 +57,7 @@ impl<'a> Tokens<'a> {
     /// The next token.
     ///
     /// # Errors
-    /// For a quote or a parenthesis that is not closed.
+    /// An unclosed quote or parenthesis.
     #[inline]
     pub fn next_token(&mut self) -> Parsed<Option<Token<'a>>> {
         let text = self.rest.trim_start_matches(is_separator);
@@ -107,7 +107,7 @@ fn with_value<'a>(attached: Attached<'a>, text: &'a str) -> Parsed<(Attached<'a>
 /// Bytes of the quoted string that `text` begins with, quotes included.
 ///
 /// # Errors
-/// When it has no end.
+/// It is not closed.
 pub fn quoted_bytes(text: &str) -> Parsed<usize> {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -121,7 +121,7 @@ pub fn quoted_bytes(text: &str) -> Parsed<usize> {
     fail(text, "missing closing quote")
 }
 
-/// Bytes of a value: up to the first separator that is not within parentheses or quotes.
+/// Bytes of a value: up to the first separator outside of parentheses and quotes.
 fn value_bytes(text: &str) -> Parsed<usize> {
     let mut depth = 0usize;
     let mut at = 0;
@@ -141,7 +141,7 @@ fn value_bytes(text: &str) -> Parsed<usize> {
     if depth > 0 { fail(text, "missing closing parenthesis") } else { Ok(at) }
 }
 
-/// Inside of the parentheses that `text` begins with, and what is behind them.
+/// The contents of the parentheses at the start of `text`, and the rest.
 fn parenthesised(text: &str) -> Parsed<(&str, &str)> {
     let mut depth = 0usize;
     let mut at = 0;

@@ -11,7 +11,7 @@ use crate::OfPort;
 use crate::fields::{FieldDef, FieldFormat, FieldId};
 use crate::flow::nw_frag::{ANY, LATER};
 
-/// Names of fragment states with mask and value; the first entry of a name is what it parses to.
+/// Names of fragment states with mask and value; parsing uses the first entry of a name.
 pub(crate) const FRAG_NAMES: [(&str, u8, u8); 7] = [
     ("no", ANY | LATER, 0),
     ("first", ANY | LATER, ANY),
@@ -25,7 +25,7 @@ pub(crate) const FRAG_NAMES: [(&str, u8, u8); 7] = [
 /// Parses `VALUE`, `VALUE/MASK` or `*` in the field's format; the value has no bit outside the mask.
 ///
 /// # Errors
-/// When the text is not of that format, a number does not fit, or the field takes no such mask.
+/// The text does not have that format, a number does not fit, or the field does not allow the mask.
 pub fn parse_value(field: FieldId, text: &str, ports: &dyn PortNames) -> Result<(u128, u128), ParseError> {
     masked_value(field, text, ports).map_err(|f: Fail| f.locate(text))
 }
@@ -100,7 +100,7 @@ fn all_bytes(def: &FieldDef) -> u128 {
     u128::MAX >> (128 - u32::from(def.wire_bytes) * 8)
 }
 
-/// Drops the bits that OpenFlow 1.0 syntax carries besides the value and refuses others that do not fit.
+/// Drops the extra bits of OpenFlow 1.0 syntax and rejects others that do not fit.
 fn significant(field: FieldId, value: u128, text: &str) -> Parsed<u128> {
     let value = match field {
         FieldId::DlVlan => value & !0x1000,
@@ -136,7 +136,7 @@ fn packet_type(text: &str) -> Parsed<u128> {
     }
 }
 
-/// Name of a fragment state, if the mask is one that has a name.
+/// Name of a fragment state, if the mask has one.
 pub(crate) fn frag_name(value: u8, mask: u8) -> Option<&'static str> {
     FRAG_NAMES.iter().find(|(_, m, v)| (*m, *v) == (mask, value & mask)).map(|(name, ..)| *name)
 }

@@ -1,17 +1,18 @@
 //! `afxdp` ports: an existing Ethernet device by AF_XDP (the kernel's `af_xdp` document; Linux 5.9).
 //!
-//! An XDP program on the device hands the frames of its receive queues 0 to n-1 to a socket each, before the host's stack sees
-//! them. In *native* mode the program runs in the device's driver, with or without copying by the kernel (*zero-copy*); in
-//! *generic* mode before the host's stack, on any device. *Best effort* takes the first of these that works, in the order
-//! native-with-zerocopy, native, generic.
+//! An XDP program on the device redirects the frames of its receive queues 0 to n-1 to one socket each,
+//! before the host's stack. In *native* mode the program runs in the device's driver, with or without copying
+//! by the kernel (*zero-copy*); in *generic* mode before the host's stack, on any device. *Best effort* uses
+//! the first that works, in the order native-with-zerocopy, native, generic.
 //!
-//! Invariants: the program is attached as long as the port or one of its receive queues exists, no longer, also when the
-//! process is killed. A port's memory is bounded, see [`MAX_RING_ENTRIES`].
+//! Invariants: the program is attached exactly while the port or one of its receive queues exists, also if
+//! the process is killed. A port's memory is bounded, see [`MAX_RING_ENTRIES`].
 //!
-//! What AF_XDP does not carry is lost, and the user has to see to it with ethtool(8): checksums that a veth peer has left to its
-//! device (`-K PEER tx off`) and VLAN tags beside the frame (`rxvlan off`, on a veth peer `txvlan off`); frames of more than
-//! some 3,500 bytes (`gro off lro off`; on a veth in generic mode the peer's `tso off gso off`). Frames of device queues beyond
-//! n go to the host. There are no offloads on the way out: checksums and segmentation are done in software.
+//! Frames that AF_XDP cannot carry are lost, and need settings by ethtool(8): checksums that a veth peer
+//! leaves to its device (`-K PEER tx off`) and stripped VLAN tags (`rxvlan off`, on a veth peer `txvlan
+//! off`); frames of more than some 3,500 bytes (`gro off lro off`; on a veth in generic mode the peer's `tso
+//! off gso off`). Frames of device queues beyond n go to the host. Transmission has no offloads: software
+//! computes checksums and segments.
 
 mod program;
 mod ring;
@@ -33,14 +34,14 @@ use program::{Hook, SocketMap};
 use socket::{MAX_RX_FRAME_BYTES, Setup};
 use tx::{TxSide, XdpTx};
 
-/// Ring entries of one queue, for either direction: each stands for a chunk of 4 KB.
+/// Ring entries per queue and direction, with a chunk of 4 KB each.
 const RING_ENTRIES: u32 = 1024;
-/// The most ring entries of all queues of a port together: 32 MB for received frames and as much for sent ones.
+/// Maximum ring entries of all queues of a port: 32 MB for received frames and as much for sent ones.
 pub const MAX_RING_ENTRIES: u32 = 1 << 13;
-/// Bytes of a frame beside the MTU: Ethernet header and one tag.
+/// Frame bytes beyond the MTU: Ethernet header and one tag.
 const HEADER_BYTES: usize = 18;
 
-/// How frames come from the device: option `xdp-mode`.
+/// Mode of reception: option `xdp-mode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum XdpMode {
     /// The fastest that works.
@@ -65,14 +66,14 @@ impl std::fmt::Display for XdpMode {
     }
 }
 
-/// How an `afxdp` port is opened.
+/// Options of an `afxdp` port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AfxdpOptions {
-    /// Where frames are taken from.
+    /// Mode of the XDP program.
     pub mode: XdpMode,
-    /// Receive queues, 1 to [`MAX_RX_QUEUES`]; others are taken as the nearest of these. The device must have as many.
+    /// Receive queues, clamped to 1 to [`MAX_RX_QUEUES`]. The device must have as many.
     pub n_rxq: usize,
-    /// Call the kernel only where it asks for it (option `use-need-wakeup`).
+    /// Call the kernel only if it asks for it (option `use-need-wakeup`).
     pub use_need_wakeup: bool,
 }
 
@@ -82,31 +83,31 @@ impl Default for AfxdpOptions {
     }
 }
 
-/// How a port was opened.
+/// Result of opening a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AfxdpInfo {
     /// The mode in use; never [`XdpMode::BestEffort`].
     pub mode: XdpMode,
-    /// What the user should know: why a better mode was not taken, what will not be received.
+    /// Notes for the user: why a better mode failed, which frames will not be received.
     pub notes: Vec<String>,
 }
 
-/// What keeps frames coming. The link goes first: without it nothing reaches the map.
+/// Keeps frames arriving. The link is dropped first: without it no frame reaches the map.
 struct Attachment {
     _link: OwnedFd,
     _map: SocketMap,
     _promiscuous: OwnedFd,
 }
 
-/// What a port needs for new transmit queues, and to stay attached.
-pub(crate) struct WayOut {
+/// State needed for new transmit queues and for staying attached.
+pub(crate) struct TxSource {
     sides: Vec<Arc<Mutex<TxSide>>>,
     tx_queues: AtomicUsize,
     _attachment: Arc<Attachment>,
 }
 
-impl WayOut {
-    /// A transmit queue: they take turns in the device's rings.
+impl TxSource {
+    /// Opens a transmit queue: queues are spread over the device's rings in turn.
     pub(crate) fn open_tx(&self) -> Box<dyn TxQueue> {
         let at = self.tx_queues.fetch_add(1, Ordering::Relaxed) % self.sides.len();
         Box::new(XdpTx(Arc::clone(&self.sides[at])))
@@ -117,11 +118,11 @@ impl WayOut {
 pub(crate) struct Opened {
     pub(crate) ifindex: u32,
     pub(crate) rx: Vec<Box<dyn RxQueue>>,
-    pub(crate) way_out: WayOut,
+    pub(crate) tx_source: TxSource,
     pub(crate) info: AfxdpInfo,
 }
 
-/// Opens a device in the mode asked for, or the first that works.
+/// Opens a device in the requested mode, or the first that works.
 pub(crate) fn open(name: &str, options: &AfxdpOptions) -> io::Result<Opened> {
     let ifindex = raw::ifindex(name)?;
     let any = raw::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
@@ -134,9 +135,9 @@ pub(crate) fn open(name: &str, options: &AfxdpOptions) -> io::Result<Opened> {
     let mut last = None;
     for mode in modes {
         match open_in(name, ifindex, *mode, options) {
-            Ok((rx, way_out)) => {
-                notes.extend(what_is_not_received(name, rx.len()));
-                return Ok(Opened { ifindex, rx, way_out, info: AfxdpInfo { mode: *mode, notes } });
+            Ok((rx, tx_source)) => {
+                notes.extend(reception_notes(name, rx.len()));
+                return Ok(Opened { ifindex, rx, tx_source, info: AfxdpInfo { mode: *mode, notes } });
             }
             Err(e) => {
                 notes.push(format!("device {name}: xdp-mode {mode}: {e}"));
@@ -154,10 +155,10 @@ fn open_in(
     ifindex: u32,
     mode: XdpMode,
     options: &AfxdpOptions,
-) -> io::Result<(Vec<Box<dyn RxQueue>>, WayOut)> {
+) -> io::Result<(Vec<Box<dyn RxQueue>>, TxSource)> {
     let count = options.n_rxq.clamp(1, MAX_RX_QUEUES);
     let setup = Setup {
-        entries: entries_a_queue(count),
+        entries: entries_per_queue(count),
         zerocopy: mode == XdpMode::NativeWithZerocopy,
         use_need_wakeup: options.use_need_wakeup,
     };
@@ -172,7 +173,7 @@ fn open_in(
     }
     let promiscuous = raw::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
     make_promiscuous(&promiscuous, ifindex).map_err(raw::context("promiscuous mode"))?;
-    // Attached last: nothing arrives before all is set.
+    // Attached last: no frame arrives before the setup is complete.
     let hook = if mode == XdpMode::Generic { Hook::Generic } else { Hook::Driver };
     let link = program::attach(&map, ifindex, hook)?;
     let attachment = Arc::new(Attachment { _link: link, _map: map, _promiscuous: promiscuous });
@@ -180,16 +181,16 @@ fn open_in(
         .into_iter()
         .map(|rings| -> Box<dyn RxQueue> { Box::new(rx::XdpRx::new(rings, Arc::clone(&attachment))) });
     let queues = queues.collect();
-    Ok((queues, WayOut { sides, tx_queues: AtomicUsize::new(0), _attachment: attachment }))
+    Ok((queues, TxSource { sides, tx_queues: AtomicUsize::new(0), _attachment: attachment }))
 }
 
-/// Ring entries of each of `count` queues: all together within the bound, a power of two each.
-fn entries_a_queue(count: usize) -> u32 {
+/// Ring entries of each of `count` queues: a power of two each, within the bound in total.
+fn entries_per_queue(count: usize) -> u32 {
     RING_ENTRIES.min(MAX_RING_ENTRIES / (count as u32).next_power_of_two())
 }
 
-/// Notes on frames that will not come, or not as they were sent.
-fn what_is_not_received(name: &str, queues: usize) -> Vec<String> {
+/// Notes on frames that will be lost or altered.
+fn reception_notes(name: &str, queues: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if let Ok(have) = link::rx_queues(name)
         && have as usize > queues
@@ -206,13 +207,13 @@ fn what_is_not_received(name: &str, queues: usize) -> Vec<String> {
             "device {name} has MTU {mtu}: frames of more than {MAX_RX_FRAME_BYTES} bytes are not received"
         ));
     }
-    // On a veth it is the peer, perhaps in another namespace, that leaves work to its device.
+    // On a veth the peer, possibly in another namespace, leaves work to its device.
     if link::driver(name).is_ok_and(|[driver, ..]| driver == "veth") {
         notes.push(format!(
             "device {name} is a veth: AF_XDP does not carry what its peer leaves to the device (ethtool -K PEER tx off \
              tso off gso off txvlan off)"
         ));
-    } else if link::takes_tags_out(name).unwrap_or(false) {
+    } else if link::strips_vlan_tags(name).unwrap_or(false) {
         notes.push(format!(
             "device {name} takes VLAN tags out of frames, which AF_XDP does not carry (ethtool -K {name} rxvlan off)"
         ));

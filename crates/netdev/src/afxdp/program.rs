@@ -1,8 +1,8 @@
-//! The XDP program that hands frames to the sockets: `bpf_redirect_map(sockets, receive queue, XDP_PASS)`, as bytecode
-//! (RFC 9669), loaded and attached by bpf(2).
+//! The XDP program that redirects frames to the sockets: `bpf_redirect_map(sockets, receive queue,
+//! XDP_PASS)`, as bytecode (RFC 9669), loaded and attached by bpf(2).
 //!
-//! It is attached by a link, which is a descriptor: the program is detached when the descriptor is closed, also by the end of
-//! the process however it comes. Frames of receive queues without a socket go to the host as before.
+//! A link, which is a descriptor, attaches it: closing the descriptor detaches the program, however the
+//! process ends. Frames of receive queues without a socket go to the host as before.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -22,7 +22,7 @@ const ATTACH_TYPE_XDP: u32 = 37;
 const PSEUDO_MAP_FD: u8 = 1;
 const HELPER_REDIRECT_MAP: i32 = 51;
 const ACTION_PASS: i32 = 2;
-/// Where `rx_queue_index` stands in `xdp_md`.
+/// Offset of `rx_queue_index` in `xdp_md`.
 const RX_QUEUE_INDEX_AT: i16 = 16;
 // `linux/if_link.h`.
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
@@ -39,7 +39,7 @@ struct Instruction {
 }
 
 const fn instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> Instruction {
-    // Two bit fields of four bits, in the order of the machine's bytes.
+    // Two bit fields of four bits, in host order.
     let registers = if cfg!(target_endian = "little") { to | from << 4 } else { to << 4 | from };
     Instruction { code, registers, offset, immediate }
 }
@@ -88,7 +88,7 @@ struct LinkCreate {
 /// bpf(2); a descriptor or 0.
 ///
 /// # Safety
-/// `attributes` must be what `command` takes, and pointers in it valid for what `command` does with them.
+/// `attributes` must match `command`, and pointers in it must be valid for `command`.
 unsafe fn bpf<T>(command: c_int, attributes: &T) -> io::Result<c_int> {
     // SAFETY: pointer and length are those of `attributes`; the rest is the caller's promise.
     let ret = unsafe {
@@ -97,7 +97,7 @@ unsafe fn bpf<T>(command: c_int, attributes: &T) -> io::Result<c_int> {
     raw::check(ret as c_int)
 }
 
-/// The map of sockets by receive queue, which the program reads.
+/// The map of sockets by receive queue, read by the program.
 pub(super) struct SocketMap(OwnedFd);
 
 impl SocketMap {
@@ -126,7 +126,7 @@ impl SocketMap {
     }
 }
 
-/// How the program runs.
+/// Attachment point of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Hook {
     /// In the device's driver.
@@ -135,7 +135,7 @@ pub(super) enum Hook {
     Generic,
 }
 
-/// Loads the program for `sockets` and attaches it to a device. It stays as long as what is returned does.
+/// Loads the program for `sockets` and attaches it to a device until the result is dropped.
 pub(super) fn attach(sockets: &SocketMap, ifindex: u32, hook: Hook) -> io::Result<OwnedFd> {
     let program = load(sockets).map_err(context("cannot load the XDP program"))?;
     let flags = match hook {
@@ -163,7 +163,7 @@ fn load(sockets: &SocketMap) -> io::Result<OwnedFd> {
         // r1 = the map, in two instructions
         instruction(0x18, 1, PSEUDO_MAP_FD, 0, sockets.0.as_raw_fd()),
         instruction(0, 0, 0, 0, 0),
-        // r3 = what to answer where the map has no socket
+        // r3 = result if the map has no socket
         instruction(0xb7, 3, 0, 0, ACTION_PASS),
         // r0 = bpf_redirect_map(r1, r2, r3)
         instruction(0x85, 0, 0, 0, HELPER_REDIRECT_MAP),

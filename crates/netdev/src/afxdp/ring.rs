@@ -1,7 +1,8 @@
-//! The four rings of an XDP socket (`linux/if_xdp.h`, the kernel's `af_xdp` document): one side writes entries and then moves
-//! the producer's index, the other reads them and then moves the consumer's. Indices run freely and are masked.
+//! The four rings of an XDP socket (`linux/if_xdp.h`, the kernel's `af_xdp` document): one side writes
+//! entries and then advances the producer index, the other reads them and then advances the consumer index.
+//! Indices run freely and are masked.
 //!
-//! Invariant: whatever the other side's index says, only entries of the mapping are touched.
+//! Invariant: whatever the other side's index, only entries of the mapping are accessed.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -12,7 +13,7 @@ use libc::{c_int, xdp_desc, xdp_ring_offset};
 
 use crate::raw;
 
-/// What a ring may hold.
+/// An entry of a ring.
 ///
 /// # Safety
 /// Every bit pattern must be a valid value: the kernel writes them.
@@ -40,11 +41,12 @@ struct Offsets {
     entries: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone; nothing about it is bound to a thread.
+// SAFETY: this value owns the mapping exclusively; it is not bound to a thread.
 unsafe impl<T: Entry> Send for Ring<T> {}
 
 impl<T: Entry> Ring<T> {
-    /// Gives the socket a ring of `entries` (a power of two) by the option `kind`, and maps it at `page_offset`.
+    /// Creates a ring of `entries` (a power of two) by the socket option `kind`, and maps it at
+    /// `page_offset`.
     fn new(
         fd: BorrowedFd<'_>,
         kind: c_int,
@@ -129,7 +131,7 @@ impl<T: Entry> Producer<T> {
         Ok(Producer { ring: Ring::new(fd, kind, entries, offsets, page_offset)?, next: 0 })
     }
 
-    /// Entries written that the kernel has not taken.
+    /// Written entries that the kernel has not consumed.
     pub(super) fn pending(&self) -> u32 {
         let taken = self.ring.index(self.ring.offsets.consumer).load(Ordering::Acquire);
         self.next.wrapping_sub(taken).min(self.ring.size())
@@ -140,9 +142,9 @@ impl<T: Entry> Producer<T> {
         self.ring.size() - self.pending()
     }
 
-    /// Writes an entry; there must be [`Producer::room`]. The kernel sees it after [`Producer::publish`].
+    /// Writes an entry; requires [`Producer::room`]. The kernel sees it after [`Producer::publish`].
     pub(super) fn write(&mut self, value: T) {
-        // SAFETY: within the mapping; the kernel does not touch an entry between consumer and producer from behind.
+        // SAFETY: within the mapping; the kernel does not access entries between producer and consumer.
         unsafe { self.ring.entry(self.next).write(value) };
         self.next = self.next.wrapping_add(1);
     }
@@ -152,7 +154,7 @@ impl<T: Entry> Producer<T> {
         self.ring.index(self.ring.offsets.producer).store(self.next, Ordering::Release);
     }
 
-    /// Whether the kernel wants a system call to look at the ring (`XDP_RING_NEED_WAKEUP`).
+    /// Whether the kernel needs a system call to process the ring (`XDP_RING_NEED_WAKEUP`).
     pub(super) fn needs_wakeup(&self) -> bool {
         let flags = self.ring.index(self.ring.offsets.flags).load(Ordering::Relaxed);
         flags & libc::XDP_RING_NEED_WAKEUP != 0
@@ -183,17 +185,17 @@ impl<T: Entry> Consumer<T> {
         written.wrapping_sub(self.next).min(self.ring.size())
     }
 
-    /// Reads the next entry, of those [`Consumer::waiting`] told of. The kernel may use its place again after
+    /// Reads the next entry; requires [`Consumer::waiting`]. The kernel may reuse its slot after
     /// [`Consumer::release`].
     pub(super) fn read(&mut self) -> T {
-        // SAFETY: within the mapping; the kernel has written it before it moved its index, and does not write again until
-        // ours has moved. Any bytes make a valid entry.
+        // SAFETY: within the mapping; the kernel wrote it before advancing its index, and does not write
+        // again until ours advances. Any bytes make a valid entry.
         let value = unsafe { self.ring.entry(self.next).read() };
         self.next = self.next.wrapping_add(1);
         value
     }
 
-    /// Gives the places of all entries read back to the kernel.
+    /// Releases the slots of all read entries to the kernel.
     pub(super) fn release(&self) {
         self.ring.index(self.ring.offsets.consumer).store(self.next, Ordering::Release);
     }

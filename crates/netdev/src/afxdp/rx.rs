@@ -1,4 +1,4 @@
-//! Receiving: frames are copied out of the ring's chunks, which go back to the kernel at once.
+//! Receiving: copies frames out of the ring's chunks, which return to the kernel at once.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,15 +13,15 @@ use super::socket::{CHUNK_BYTES, RxRings};
 use crate::port::{RxCounters, RxQueue};
 use crate::raw;
 
-/// Consecutive empty looks at the ring after which the socket's error is asked for.
-const LOOKS_A_CHECK: u32 = 32;
+/// Consecutive empty polls of the ring before a check of the socket's error.
+const POLLS_PER_CHECK: u32 = 32;
 
 /// A receive queue.
 pub(super) struct XdpRx {
     rings: RxRings,
     malformed: u64,
     empty_looks: u32,
-    /// The program stays attached as long as somebody receives.
+    /// Keeps the program attached while a receive queue exists.
     _attachment: Arc<Attachment>,
 }
 
@@ -30,10 +30,10 @@ impl XdpRx {
         XdpRx { rings, malformed: 0, empty_looks: 0, _attachment: attachment }
     }
 
-    /// An error of the device does not show in the ring; the socket has it.
-    fn look_for_error(&mut self) -> io::Result<()> {
+    /// A device error does not appear in the ring, only on the socket.
+    fn check_error(&mut self) -> io::Result<()> {
         self.empty_looks += 1;
-        if self.empty_looks < LOOKS_A_CHECK {
+        if self.empty_looks < POLLS_PER_CHECK {
             return Ok(());
         }
         self.empty_looks = 0;
@@ -58,11 +58,11 @@ impl RxQueue for XdpRx {
         let before = batch.len();
         let RxRings { received, fill, socket } = &mut self.rings;
         let most = max_packets.min(BURST_MAX_PACKETS) as u32;
-        // As many chunks as entries: what is received always finds room in the fill ring.
+        // As many chunks as entries: the fill ring always has room.
         let count = received.waiting().min(most).min(fill.room());
         for _ in 0..count {
             let d = received.read();
-            // SAFETY: the kernel has handed the chunk over with this entry; it is given back below, after the copy.
+            // SAFETY: the kernel handed over the chunk with this entry; it returns below, after the copy.
             let frame = unsafe { socket.bytes(d.addr, d.len as usize) };
             match frame.filter(|f| f.len() >= ETH_HEADER_BYTES) {
                 Some(frame) => {
@@ -83,7 +83,7 @@ impl RxQueue for XdpRx {
             socket.kick_rx();
         }
         if count == 0 && most > 0 {
-            self.look_for_error()?;
+            self.check_error()?;
         }
         Ok(batch.len() - before)
     }

@@ -1,8 +1,8 @@
-//! An XDP socket with its memory: chunks of 4 KB, the first half for received frames, the second for sent ones, so that the two
-//! directions share nothing.
+//! An XDP socket with its memory: chunks of 4 KB, the first half for received frames, the second for sent
+//! ones, so the two directions share nothing.
 //!
-//! Invariant: a chunk is with the kernel (in the fill or transmit ring or on its way back), or with one of the two
-//! directions here. Only who has a chunk touches its bytes.
+//! Invariant: a chunk belongs to the kernel (in the fill or transmit ring or on its way back), or to one of
+//! the two directions here. Only its owner accesses its bytes.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,15 +15,15 @@ use libc::{c_int, xdp_desc};
 use super::ring::{Consumer, Producer};
 use crate::raw::{self, context};
 
-/// Bytes of a chunk: the most that the kernel takes, a page.
+/// Bytes of a chunk: a page, the kernel's maximum.
 pub(super) const CHUNK_BYTES: usize = 4096;
-/// What the kernel keeps free before a received frame (`XDP_PACKET_HEADROOM`), and newer ones behind it for its own
-/// bookkeeping.
+/// Bytes reserved by the kernel before a received frame (`XDP_PACKET_HEADROOM`), and by newer ones after it
+/// for bookkeeping.
 const KERNEL_BYTES: usize = 256 + 320;
-/// The longest frame that is received for sure.
+/// Maximum frame length that is always received.
 pub(super) const MAX_RX_FRAME_BYTES: usize = CHUNK_BYTES - KERNEL_BYTES;
 const SEND_BUFFER_BYTES: c_int = 4 << 20;
-/// A socket of before gives its queue back some time after it was closed.
+/// A former socket may release its queue some time after its close.
 const BUSY_LIMIT: Duration = Duration::from_secs(2);
 
 /// The chunks' memory.
@@ -32,9 +32,9 @@ struct Area {
     bytes: usize,
 }
 
-// SAFETY: plain memory, owned by this value; who may touch which part is told by the invariant above.
+// SAFETY: plain memory, owned by this value; the invariant above governs access to its parts.
 unsafe impl Send for Area {}
-// SAFETY: as above: parts are accessed by pointer, each by its one owner.
+// SAFETY: as above: each part is accessed by pointer by its one owner.
 unsafe impl Sync for Area {}
 
 impl Area {
@@ -65,7 +65,7 @@ impl Drop for Area {
     }
 }
 
-/// The socket itself, which both directions hold.
+/// The socket itself, shared by both directions.
 pub(super) struct Socket {
     // Closed first, so that the kernel is done with the memory.
     fd: OwnedFd,
@@ -73,34 +73,34 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// The bytes of a frame at `at` in the area, if they lie in it.
+    /// The bytes of a frame at `at` in the area, if within it.
     ///
     /// # Safety
-    /// The caller must have the chunk.
+    /// The caller must own the chunk.
     pub(super) unsafe fn bytes(&self, at: u64, len: usize) -> Option<&[u8]> {
         let at = usize::try_from(at).ok()?;
         if at.checked_add(len)? > self.area.bytes {
             return None;
         }
-        // SAFETY: within the mapping, which lives as long as `self` and was all zeros at first; nobody writes to it, as
-        // the caller has the chunk.
+        // SAFETY: within the mapping, which lives as long as `self` and was zeroed; nobody writes to it, as
+        // the caller owns the chunk.
         Some(unsafe { std::slice::from_raw_parts(self.area.base.as_ptr().add(at), len) })
     }
 
-    /// Writes `frame`, no longer than a chunk, to the chunk at `at`.
+    /// Writes `frame`, at most a chunk long, to the chunk at `at`.
     ///
     /// # Safety
-    /// The caller must have the chunk, and `at` must be a chunk's.
+    /// The caller must own the chunk, and `at` must be the offset of a chunk.
     pub(super) unsafe fn put(&self, at: u64, frame: &[u8]) {
         assert!(frame.len() <= CHUNK_BYTES && at as usize + CHUNK_BYTES <= self.area.bytes);
-        // SAFETY: within the mapping; nobody else touches the chunk, as the caller has it.
+        // SAFETY: within the mapping; no other access to the chunk, as the caller owns it.
         unsafe {
             let to = self.area.base.as_ptr().add(at as usize);
             std::ptr::copy_nonoverlapping(frame.as_ptr(), to, frame.len());
         }
     }
 
-    /// Has the kernel look at the transmit ring.
+    /// Makes the kernel process the transmit ring.
     pub(super) fn kick_tx(&self) -> io::Result<()> {
         // SAFETY: no buffer is given.
         let ret = unsafe {
@@ -109,9 +109,9 @@ impl Socket {
         raw::check_len(ret).map(drop)
     }
 
-    /// Has the kernel look at the fill ring.
+    /// Makes the kernel process the fill ring.
     pub(super) fn kick_rx(&self) {
-        // SAFETY: no buffer is given. Errors of the device show elsewhere.
+        // SAFETY: no buffer is passed. Device errors show elsewhere.
         unsafe {
             libc::recvfrom(
                 self.fd.as_raw_fd(),
@@ -124,7 +124,7 @@ impl Socket {
         };
     }
 
-    /// Frames that the kernel has lost on the way in.
+    /// Received frames lost by the kernel.
     pub(super) fn lost(&self) -> u64 {
         // SAFETY: plain integers for which all zeros are valid.
         let mut stats: libc::xdp_statistics = unsafe { std::mem::zeroed() };
@@ -140,7 +140,7 @@ impl AsFd for Socket {
     }
 }
 
-/// What a socket is opened with.
+/// Parameters of a socket.
 #[derive(Clone, Copy)]
 pub(super) struct Setup {
     /// Entries of each ring, and chunks of each direction: a power of two.
@@ -151,7 +151,7 @@ pub(super) struct Setup {
 
 /// The receiving direction.
 pub(super) struct RxRings {
-    // Rings go before the socket: a mapping left over keeps it alive.
+    // Dropped before the socket: a remaining mapping keeps it alive.
     pub(super) received: Consumer<xdp_desc>,
     pub(super) fill: Producer<u64>,
     pub(super) socket: Arc<Socket>,
@@ -162,11 +162,11 @@ pub(super) struct TxRings {
     pub(super) transmit: Producer<xdp_desc>,
     pub(super) completed: Consumer<u64>,
     pub(super) socket: Arc<Socket>,
-    /// Chunks that this side has.
+    /// Chunks owned by this side.
     pub(super) free: Vec<u64>,
 }
 
-/// Opens a socket on a device's queue; frames arrive once it is entered in the program's map.
+/// Opens a socket on a device's queue; frames arrive once it is in the program's map.
 pub(super) fn open(ifindex: u32, queue: usize, setup: Setup) -> io::Result<(RxRings, TxRings)> {
     let fd = raw::socket(libc::AF_XDP, libc::SOCK_RAW, 0)
         .map_err(context("cannot open an XDP socket (it needs CAP_NET_RAW)"))?;
@@ -212,7 +212,7 @@ fn rings(socket: &Arc<Socket>, setup: Setup) -> io::Result<(RxRings, TxRings)> {
         Consumer::new(fd, libc::XDP_RX_RING, n, &at.rx, libc::XDP_PGOFF_RX_RING).map_err(failed())?;
     let transmit =
         Producer::new(fd, libc::XDP_TX_RING, n, &at.tx, libc::XDP_PGOFF_TX_RING).map_err(failed())?;
-    // The last in is the first out: low chunks are used again and stay in the processor's cache.
+    // Last in, first out: low chunks are reused and stay in the processor's cache.
     let free = (u64::from(n)..2 * u64::from(n)).rev().map(|chunk| chunk * CHUNK_BYTES as u64).collect();
     let rx = RxRings { received, fill, socket: Arc::clone(socket) };
     Ok((rx, TxRings { transmit, completed, socket: Arc::clone(socket), free }))

@@ -1,8 +1,9 @@
-//! Sending: frames are copied into chunks and handed over by the transmit ring; chunks come back by the completion ring.
+//! Sending: copies frames into chunks and passes them by the transmit ring; chunks return by the completion
+//! ring.
 //!
-//! A device has as many rings as the port has receive queues; transmit queues share them, each under a lock that is held for
-//! one batch. What the kernel has not taken by the end of a call stays in the ring, counted as sent, and goes with the next
-//! call or poll(2).
+//! A device has as many rings as the port has receive queues; transmit queues share them, each under a lock
+//! held for one batch. Frames that the kernel has not taken by the end of a call stay in the ring, counted as
+//! sent, and leave with the next call or poll(2).
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,19 +17,19 @@ use crate::finish_offloads::finish_offloads;
 use crate::port::{TxDrop, TxQueue, TxReport};
 use crate::raw;
 
-/// Calls of the kernel within one batch that bring nothing on, yielding the processor before each.
+/// Maximum system calls within one batch without progress, yielding the processor before each.
 const IDLE_RETRIES: u32 = 8;
-/// The kernel takes 32 frames a call; a batch of large segments cut in software has some thousands.
+/// The kernel takes 32 frames per call; a batch of large segments split in software has some thousands.
 const MAX_KICKS: u32 = 256;
 
 /// A socket's sending side, as its transmit queues share it.
 pub(super) struct TxSide {
     name: String,
     rings: TxRings,
-    /// The device's MTU as last asked for.
+    /// The device's MTU when last read.
     mtu: usize,
     use_need_wakeup: bool,
-    /// The device was down or gone when last asked.
+    /// The device was down or gone at the last call.
     down: bool,
 }
 
@@ -37,7 +38,7 @@ impl TxSide {
         TxSide { name: name.to_owned(), rings, mtu: mtu as usize, use_need_wakeup, down: false }
     }
 
-    /// Takes back the chunks of frames that are sent.
+    /// Reclaims the chunks of sent frames.
     fn reclaim(&mut self) {
         let TxRings { completed, free, .. } = &mut self.rings;
         let count = completed.waiting();
@@ -49,7 +50,7 @@ impl TxSide {
         }
     }
 
-    /// Hands over what has been written. A frame that the device does not take is lost there: the device counts it.
+    /// Passes the written frames to the kernel. The device counts frames that it drops.
     fn hand_over(&mut self) {
         self.rings.transmit.publish();
         let mut idle = 0;
@@ -60,7 +61,7 @@ impl TxSide {
             }
             match self.rings.socket.kick_tx().map_err(|e| e.raw_os_error()) {
                 Ok(()) => break,
-                // By EBUSY the kernel tells of one frame that was lost; the others wait.
+                // EBUSY means one lost frame; the others wait.
                 Err(Some(libc::EINTR | libc::EBUSY)) => {}
                 Err(Some(libc::EAGAIN | libc::ENOBUFS)) => {
                     if self.rings.transmit.pending() < before {
@@ -89,7 +90,8 @@ impl TxSide {
         self.down
     }
 
-    /// Why a frame cannot be sent, if so. The MTU is asked for again before a frame is found too long, once a batch.
+    /// Reason why a frame cannot be sent, if any. Rereads the MTU before rejecting a frame as too long, once
+    /// per batch.
     fn refusal(&mut self, p: &Packet, asked: &mut bool) -> Option<TxDrop> {
         if p.len() < ETH_HEADER_BYTES {
             return Some(TxDrop::Refused);
@@ -125,7 +127,7 @@ impl TxSide {
                 report.count_drops(why, packets.len() - i);
                 break;
             };
-            // SAFETY: a chunk out of `free` is ours, and chunks are all that was ever put there.
+            // SAFETY: a chunk out of `free` is ours, and `free` holds only chunks.
             unsafe { self.rings.socket.put(chunk, p.data()) };
             self.rings.transmit.write(xdp_desc { addr: chunk, len: p.len() as u32, options: 0 });
             report.count_sent(p.len());

@@ -1,4 +1,4 @@
-//! Answering ARP requests (RFC 826) for a device's own address.
+//! ARP replies (RFC 826) for a device's own address.
 
 use std::net::Ipv4Addr;
 
@@ -12,8 +12,8 @@ const REPLY: u16 = 2;
 const HARDWARE_ETHERNET: u16 = 1;
 const REPLY_BYTES: usize = ETH_HEADER_BYTES + ARP_ETH_BYTES;
 
-/// The answer of the station with address `mac` and `ip` to `frame`, if it is an ARP request for that address. Tags before
-/// the request are passed over; the answer has none.
+/// The reply of the station with address `mac` and `ip` to `frame`, if it is an ARP request for that address.
+/// Skips VLAN tags of the request; the reply has none.
 pub(super) fn answer(frame: &[u8], mac: [u8; 6], ip: Ipv4Addr) -> Option<[u8; REPLY_BYTES]> {
     let mut at = ETH_HEADER_BYTES - 2;
     let mut eth_type = be16(frame, at)?;

@@ -1,16 +1,16 @@
-//! `dummy` ports: no device; what is received is put in by the [`Dummy`] that controls the port, what is sent goes to
-//! capture files and a tap. For tests of a whole switch that give the same result each time.
+//! `dummy` ports: no device; the controlling [`Dummy`] injects received frames, sent ones go to capture files
+//! and a tap. For reproducible tests of a whole switch.
 //!
-//! A dummy does as those of stock switches: it answers ARP requests for its own address, refuses frames longer than its
-//! MTU, and sends and receives also while it is down for the administrator. It has no offloads: checksums and segmentation
-//! are done before a frame leaves.
+//! A dummy behaves like those of stock switches: it answers ARP requests for its own address, rejects frames
+//! longer than its MTU, and sends and receives also while administratively down. It has no offloads:
+//! checksums and segmentation are done before a frame leaves.
 //!
-//! Invariants: a queue's descriptor is readable exactly while frames wait in it; a queue holds [`MAX_QUEUED`] frames at
-//! most. The port's queues belong to one thread each; a [`Dummy`] may be used by any. Not for fast ports: sending takes a
-//! lock of the port.
+//! Invariants: a queue's descriptor is readable exactly while frames wait in it; a queue holds at most
+//! [`MAX_QUEUED`] frames. Each queue of the port belongs to one thread; any thread may use a [`Dummy`]. Not
+//! for fast ports: sending takes a lock of the port.
 //!
-//! Not here: connections (`stream`, `pstream`): their owner frames by [`stream`] and uses [`Dummy::receive`] and
-//! [`Dummy::set_tap`].
+//! Not here: connections (`stream`, `pstream`): their owner uses [`stream`] for framing, [`Dummy::receive`]
+//! and [`Dummy::set_tap`].
 
 mod arp;
 mod queue;
@@ -39,34 +39,34 @@ pub use stream::MAX_FRAME_BYTES;
 pub const MAX_QUEUED: usize = 100;
 /// The most receive queues of a port.
 pub const MAX_QUEUES: usize = 1024;
-/// The least and greatest MTU that can be set, in bytes (RFC 791: 68).
+/// Range of the MTU, in bytes (RFC 791: 68).
 pub const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65535;
 const DEFAULT_MTU: u32 = 1500;
 
-/// The last four bytes of the next address that is given out, behind `aa:55`.
+/// The last four bytes of the next assigned address, after `aa:55`.
 static NEXT_MAC: AtomicU32 = AtomicU32::new(0xaa55_0000);
 
-/// How a dummy port is made.
+/// Options of a dummy port.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DummyOptions {
-    /// Receive queues, 1 to [`MAX_QUEUES`]; others are taken as the nearest of these.
+    /// Receive queues, clamped to 1 to [`MAX_QUEUES`].
     pub n_rxq: usize,
-    /// Ethernet address; otherwise `aa:55:aa:55:00:00` and those that follow, one for each port of the process.
+    /// Ethernet address; by default `aa:55:aa:55:00:00` and later ones, one for each port of the process.
     pub mac: Option<[u8; 6]>,
     /// MTU in bytes; 1500 otherwise.
     pub mtu: Option<u32>,
-    /// What [`Dummy::numa_id`] tells.
+    /// Result of [`Dummy::numa_id`].
     pub numa_id: u32,
-    /// What [`Dummy::ifindex`] tells; 0 otherwise.
+    /// Result of [`Dummy::ifindex`]; 0 if `None`.
     pub ifindex: Option<u32>,
     /// Files for the frames of both directions.
     pub captures: DummyCaptures,
 }
 
-/// Capture files of a dummy port. A file that exists is continued.
+/// Capture files of a dummy port. An existing file is appended to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DummyCaptures {
-    /// For frames of both directions. With it, the two others are not used.
+    /// For frames of both directions. Overrides the two others.
     pub pcap: Option<PathBuf>,
     /// For received frames.
     pub rxq_pcap: Option<PathBuf>,
@@ -74,7 +74,7 @@ pub struct DummyCaptures {
     pub tx_pcap: Option<PathBuf>,
 }
 
-/// Why a frame was not put into a queue, or a value not set.
+/// Reason why a frame was not queued, or a value not set.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DummyError {
     /// Less than an Ethernet header.
@@ -98,12 +98,12 @@ pub enum DummyError {
     NoQueue {
         /// The port.
         name: String,
-        /// The queue asked for.
+        /// The requested queue.
         qid: usize,
-        /// Queues there are.
+        /// Number of queues.
         queues: usize,
     },
-    /// [`MAX_QUEUED`] frames wait already; this one is dropped and counted.
+    /// [`MAX_QUEUED`] frames already wait; this one is dropped and counted.
     #[error("dummy port {name}: receive queue {qid} is full ({MAX_QUEUED} frames)")]
     Full {
         /// The port.
@@ -116,7 +116,7 @@ pub enum DummyError {
     BadMtu {
         /// The port.
         name: String,
-        /// The MTU asked for.
+        /// The requested MTU.
         mtu: u32,
     },
 }
@@ -132,7 +132,7 @@ pub struct QueueStats {
 /// Counters of a dummy port.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DummyStats {
-    /// Received: taken out of a queue.
+    /// Received: dequeued.
     pub rx: QueueStats,
     /// Found their receive queue full.
     pub rx_dropped: u64,
@@ -146,10 +146,10 @@ pub struct DummyStats {
     pub rx_queues: Vec<QueueStats>,
 }
 
-/// What hears of each frame sent.
+/// Callback for each sent frame.
 pub type DummyTap = Box<dyn Fn(&[u8]) + Send + Sync>;
 
-/// Controls a dummy port. Its clones control the same; they outlive the port.
+/// Controls a dummy port. Its clones control the same port; they outlive it.
 #[derive(Clone)]
 pub struct Dummy(Arc<Shared>);
 
@@ -163,12 +163,12 @@ struct Shared {
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked left counters at worst.
+    // A panic leaves at worst wrong counters.
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Dummy {
-    /// Makes the port's state and its receive queues.
+    /// Creates the port's state and its receive queues.
     pub(crate) fn open(name: &str, options: &DummyOptions) -> io::Result<(Dummy, Vec<Box<dyn RxQueue>>)> {
         let mtu = checked_mtu(name, options.mtu.unwrap_or(DEFAULT_MTU)).map_err(io::Error::other)?;
         let captures = Captures::open(&options.captures)?;
@@ -216,7 +216,7 @@ impl Dummy {
         if queue.push(frame) { Ok(()) } else { Err(DummyError::Full { name: name(), qid }) }
     }
 
-    /// Frames that a receive queue would take now. 0 for a queue that does not exist.
+    /// Free slots of a receive queue. 0 for a missing queue.
     pub fn room(&self, qid: usize) -> usize {
         self.queue(qid).map_or(0, Queue::room)
     }
@@ -231,27 +231,27 @@ impl Dummy {
         self.0.queues.len()
     }
 
-    /// Number of transmit queues that have been opened.
+    /// Number of transmit queues opened.
     pub fn n_txq(&self) -> usize {
         self.0.tx_queues.load(Ordering::Relaxed)
     }
 
-    /// The NUMA node that the port was told to be on.
+    /// The configured NUMA node.
     pub fn numa_id(&self) -> u32 {
         self.0.numa_id
     }
 
-    /// The index that the port was told to have, 0 for none.
+    /// The configured index, 0 for none.
     pub fn ifindex(&self) -> u32 {
         self.state().ifindex
     }
 
-    /// Gives the port another index; 0 for none.
+    /// Sets the index; 0 for none.
     pub fn set_ifindex(&self, ifindex: u32) {
         self.state().change(|s| &mut s.ifindex, ifindex);
     }
 
-    /// Whether the port is up for the administrator; it is from the start. Carrier is the same.
+    /// Whether the port is administratively up, as at the start. Carrier is the same.
     pub fn admin_up(&self) -> bool {
         self.state().admin_up
     }
@@ -283,40 +283,40 @@ impl Dummy {
         Ok(())
     }
 
-    /// IPv4 address and mask, if it has one.
+    /// IPv4 address and mask, if set.
     pub fn ip4(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
         self.state().ip4
     }
 
-    /// Gives the port an IPv4 address, for which it then answers ARP requests.
+    /// Sets an IPv4 address, for which the port answers ARP requests.
     pub fn set_ip4(&self, address: Ipv4Addr, mask: Ipv4Addr) {
         self.state().change(|s| &mut s.ip4, Some((address, mask)));
     }
 
-    /// IPv6 address and mask, if it has one.
+    /// IPv6 address and mask, if set.
     pub fn ip6(&self) -> Option<(Ipv6Addr, Ipv6Addr)> {
         self.state().ip6
     }
 
-    /// Gives the port an IPv6 address. It answers no neighbour solicitations.
+    /// Sets an IPv6 address. The port answers no neighbour solicitations.
     pub fn set_ip6(&self, address: Ipv6Addr, mask: Ipv6Addr) {
         self.state().change(|s| &mut s.ip6, Some((address, mask)));
     }
 
-    /// Changes with each change of address, MTU, index or administrative state.
+    /// Increases with each change of address, MTU, index or administrative state.
     pub fn change_count(&self) -> u64 {
         self.state().changes
     }
 
-    /// Captures to other files from now on. With an error all stays as it was.
+    /// Switches to other capture files. An error leaves the state unchanged.
     pub fn set_captures(&self, captures: &DummyCaptures) -> io::Result<()> {
         let captures = Captures::open(captures)?;
         self.state().captures = captures;
         Ok(())
     }
 
-    /// Has `tap` told of each frame sent from now on, in the sending thread; `None` ends that. A thread that is sending just
-    /// now may call the former one once more.
+    /// Calls `tap` for each sent frame, in the sending thread; `None` ends that. A concurrent send may call
+    /// the former one once more.
     pub fn set_tap(&self, tap: Option<DummyTap>) {
         self.state().tap = tap.map(Arc::from);
     }

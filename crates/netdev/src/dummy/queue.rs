@@ -12,7 +12,7 @@ use crate::eventfd::EventFd;
 use crate::finish_offloads::finish_offloads;
 use crate::port::{RxCounters, RxQueue, TxQueue, TxReport};
 
-/// A receive queue. Its descriptor changes under the lock, so it always tells the truth.
+/// A receive queue. Its descriptor changes under the lock, so it is always accurate.
 pub(super) struct Queue {
     ready: EventFd,
     inner: Mutex<Inner>,
@@ -48,7 +48,7 @@ impl Queue {
         MAX_QUEUED - lock(&self.inner).waiting.len()
     }
 
-    /// What was received, and what was dropped.
+    /// Received and dropped frames.
     pub(super) fn stats(&self) -> (QueueStats, u64) {
         let inner = lock(&self.inner);
         (inner.received, inner.dropped)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Dummies by the names of their ports. Clones share one table: the datapath fills it, commands look names up.
+/// Dummies by port name. Clones share one table: the datapath fills it, commands look names up.
 #[derive(Clone, Default)]
 pub struct DummyPorts(Arc<Mutex<BTreeMap<String, Dummy>>>);
 

@@ -1,4 +1,4 @@
-//! What a dummy port's threads share: addresses, captures, transmit counters.
+//! State shared by a dummy port's threads: addresses, captures, transmit counters.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -62,7 +62,7 @@ impl State {
         self.capture_errors += u64::from(failed);
     }
 
-    /// Sends a frame, which is only to count and to capture it. What the port answers to it, if it does.
+    /// Sends a frame: counts and captures it. Returns the port's reply to it, if any.
     pub(super) fn send(&mut self, frame: &[u8]) -> Result<Option<Vec<u8>>, TxDrop> {
         let tagged = matches!(be16(frame, 12), Some(ETH_TYPE_VLAN | ETH_TYPE_VLAN_8021AD));
         let most = self.mtu as usize + ETH_HEADER_BYTES + if tagged { VLAN_TAG_BYTES } else { 0 };
@@ -77,7 +77,7 @@ impl State {
         self.sent.packets += 1;
         self.sent.bytes += frame.len() as u64;
         let answer = self.ip4.and_then(|(ip, _)| arp::answer(frame, self.mac, ip)).map(|a| a.to_vec());
-        // The answer comes first in a common file, as stock switches have it.
+        // The reply comes first in a common file, as with stock switches.
         if let Some(answer) = &answer {
             self.capture_rx(answer);
         }
@@ -85,7 +85,7 @@ impl State {
         Ok(answer)
     }
 
-    /// Counts frames that were not sent.
+    /// Counts unsent frames.
     pub(super) fn count_dropped(&mut self, packets: u64) {
         self.tx_dropped += packets;
     }

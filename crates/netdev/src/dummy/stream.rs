@@ -1,21 +1,21 @@
-//! Frames over a byte stream, as dummy ports of stock switches exchange them over `stream` and `pstream` connections: two
-//! bytes of length, big-endian, then the frame.
+//! Frames over a byte stream, as exchanged by dummy ports of stock switches over `stream` and `pstream`
+//! connections: two bytes of length, big-endian, then the frame.
 //!
-//! [`Framer`] holds at most one frame of the greatest length, whatever is sent to it.
+//! [`Framer`] holds at most one frame of maximum length, whatever the input.
 
 use packet::headers::ETH_HEADER_BYTES;
 
-/// The longest frame that two bytes of length can tell.
+/// Maximum frame length in two bytes.
 pub const MAX_FRAME_BYTES: usize = u16::MAX as usize;
 const LENGTH_BYTES: usize = 2;
 
-/// Why a stream cannot go on: close the connection.
+/// Fatal error of a stream: close the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StreamError {
-    /// The length says less than an Ethernet header.
+    /// The length is below that of an Ethernet header.
     #[error("a frame of {0} bytes on a dummy port's stream; an Ethernet header has {ETH_HEADER_BYTES}")]
     TooShort(usize),
-    /// Two bytes of length cannot tell it.
+    /// The length exceeds two bytes.
     #[error("a frame of {0} bytes for a dummy port's stream; {MAX_FRAME_BYTES} are the most")]
     TooLong(usize),
 }
@@ -31,27 +31,27 @@ pub fn frame(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), StreamError> {
     Ok(())
 }
 
-/// Finds the frames in what comes from a stream: [`Framer::push`] what was read, then [`Framer::next_frame`] until it has
+/// Splits a stream into frames: [`Framer::push`] the input, then call [`Framer::next_frame`] until it returns
 /// none.
 #[derive(Default)]
 pub struct Framer {
     buf: Vec<u8>,
-    /// Bytes of `buf` that have been given out.
+    /// Consumed bytes of `buf`.
     done: usize,
 }
 
 impl Framer {
-    /// Nothing read yet.
+    /// An empty framer.
     pub fn new() -> Framer {
         Framer::default()
     }
 
-    /// Bytes that [`Framer::push`] would take now; never 0 once [`Framer::next_frame`] has none.
+    /// Bytes that [`Framer::push`] would accept now; never 0 after [`Framer::next_frame`] returned none.
     pub fn room(&self) -> usize {
         LENGTH_BYTES + MAX_FRAME_BYTES - (self.buf.len() - self.done)
     }
 
-    /// Takes the first bytes of `input`, as many as there is [`Framer::room`] for, and says how many.
+    /// Accepts the first bytes of `input`, up to [`Framer::room`], and returns their number.
     pub fn push(&mut self, input: &[u8]) -> usize {
         let taken = input.len().min(self.room());
         self.buf.drain(..self.done);
@@ -60,7 +60,7 @@ impl Framer {
         taken
     }
 
-    /// The next whole frame, if it is there. An error stays: the stream has lost its place.
+    /// The next whole frame, if available. An error is permanent: the frame boundary is lost.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, StreamError> {
         let Some((length, rest)) = self.buf[self.done..].split_first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);

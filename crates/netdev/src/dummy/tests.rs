@@ -55,7 +55,7 @@ fn packet(tag: u8, len: usize) -> Packet {
     Packet::from_slice(&bytes(tag, len))
 }
 
-/// A directory that goes with the test.
+/// A directory deleted after the test.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -76,7 +76,7 @@ impl Drop for Dir {
     }
 }
 
-/// The frames of a little-endian capture file, read by hand.
+/// The frames of a little-endian capture file, parsed independently.
 fn captured(path: &Path) -> Vec<Vec<u8>> {
     let all = std::fs::read(path).unwrap();
     assert_eq!(all[..8], [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0]);
@@ -149,7 +149,7 @@ fn sent_frames_reach_tap_and_counters_unless_they_are_too_long() {
     let sink = heard.clone();
     let own = rig.dummy.clone();
     rig.dummy.set_tap(Some(Box::new(move |f| {
-        // A tap may put frames in: two dummies wired to each other.
+        // A tap may inject frames: two dummies wired to each other.
         own.receive(0, f).unwrap();
         sink.lock().unwrap().push(f.len());
     })));
@@ -220,7 +220,7 @@ fn arp_for_the_own_address_is_answered() {
     expected.extend([2, 0, 0, 0, 0, 7, 10, 0, 0, 7, 2, 0, 0, 0, 0, 9, 10, 0, 0, 9]);
     assert_eq!(rig.send([request(), tagged]).sent_packets, 2);
     assert_eq!(rig.recv(0, 32), [expected.clone(), expected]);
-    // Not for us, an answer, cut off, another hardware: none is answered.
+    // Not for us, a reply, truncated, another hardware type: no reply.
     let changed = |at: usize, value: u8| {
         let mut p = request();
         p.data_mut()[at] = value;
@@ -357,7 +357,7 @@ fn a_stream_that_lost_its_place_ends() {
     assert_eq!(framed(&[0; 65536], &mut out), Err(StreamError::TooLong(65536)));
     assert_eq!(framed(&[0; 13], &mut out), Err(StreamError::TooShort(13)));
     assert_eq!(out, [7]);
-    // Whoever does not take frames out is not given room for ever.
+    // A caller that takes no frames runs out of room.
     let mut framer = Framer::new();
     assert_eq!(framer.push(&vec![0xff; 1 << 20]), 65537);
     assert_eq!(framer.push(&[0; 10]), 0);

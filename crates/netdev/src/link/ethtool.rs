@@ -1,6 +1,6 @@
-//! What a driver says of its device: speed, duplex, link modes, its own name (`linux/ethtool.h`, by ioctl).
+//! Driver information of a device: speed, duplex, link modes, driver name (`linux/ethtool.h`, by ioctl).
 //!
-//! Devices without such knowledge answer `EOPNOTSUPP`.
+//! Devices without it return `EOPNOTSUPP`.
 
 use std::io;
 
@@ -26,14 +26,15 @@ pub enum Duplex {
     Full,
 }
 
-/// What a driver says of the link. The masks have bit n set for link mode n of `ethtool_link_mode_bit_indices`.
+/// The driver's state of the link. The masks have bit n set for link mode n of
+/// `ethtool_link_mode_bit_indices`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EthtoolLink {
     /// Speed in Mb/s, if known.
     pub speed_mbps: Option<u32>,
     /// Duplex, if known.
     pub duplex: Option<Duplex>,
-    /// Whether the link negotiates by itself.
+    /// Whether autonegotiation is on.
     pub autoneg: bool,
     /// Connector (`PORT_TP` 0, `PORT_FIBRE` 3, …).
     pub connector: u8,
@@ -41,7 +42,7 @@ pub struct EthtoolLink {
     pub supported: u128,
     /// Link modes that it offers.
     pub advertised: u128,
-    /// Link modes that the other end offers.
+    /// Link modes advertised by the peer.
     pub peer: u128,
 }
 
@@ -50,7 +51,7 @@ pub fn ethtool_link(name: &str) -> io::Result<EthtoolLink> {
     let failed = || context(format!("device {name}: link settings"));
     let mut buf = [0u32; (SETTINGS_BYTES / 4) + 3 * MAX_MASK_WORDS];
     buf[0] = GLINKSETTINGS;
-    // The first call asks how long the masks are: told as a negative number.
+    // The first call returns the length of the masks, as a negative number.
     ioctl(name, &mut buf).map_err(failed())?;
     let words = byte(&buf, MASK_WORDS_AT) as i8;
     let wanted = usize::from(words.unsigned_abs());
@@ -95,17 +96,17 @@ pub fn driver(name: &str) -> io::Result<[String; 3]> {
     Ok([text(4), text(36), text(68)])
 }
 
-/// Receive queues that a device has in use.
+/// Receive queues in use by a device.
 pub fn rx_queues(name: &str) -> io::Result<u32> {
-    // Command; the most of each kind (receiving, sending, other, both); as many as are in use.
+    // Command; the maximum of each kind (receiving, sending, other, both); the numbers in use.
     let mut buf = [0u32; 9];
     buf[0] = GCHANNELS;
     ioctl(name, &mut buf).map_err(context(format!("device {name}: queues")))?;
     Ok(buf[5].saturating_add(buf[8]))
 }
 
-/// Whether a device takes VLAN tags out of the frames that it receives.
-pub fn takes_tags_out(name: &str) -> io::Result<bool> {
+/// Whether a device strips VLAN tags from received frames.
+pub fn strips_vlan_tags(name: &str) -> io::Result<bool> {
     // Command; flags.
     let mut buf = [GFLAGS, 0];
     ioctl(name, &mut buf).map_err(context(format!("device {name}: flags")))?;
@@ -116,13 +117,14 @@ fn byte(words: &[u32], at: usize) -> u8 {
     words[at / 4].to_ne_bytes()[at % 4]
 }
 
-/// SIOCETHTOOL with a command's structure in `buf`, which must be as long as the command's answer can be.
+/// SIOCETHTOOL with a command's structure in `buf`, which must have room for the longest result of the
+/// command.
 fn ioctl(name: &str, buf: &mut [u32]) -> io::Result<()> {
     let fd = raw::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     let mut req = raw::ifreq(name)?;
     req.ifr_ifru.ifru_data = buf.as_mut_ptr().cast();
-    // SAFETY: SIOCETHTOOL takes an ifreq whose data point to the command; the commands used here write at most what
-    // their callers above have reserved: the fixed part and three masks of the given length, ethtool_drvinfo,
-    // ethtool_channels or ethtool_value.
+    // SAFETY: SIOCETHTOOL takes an ifreq whose data point to the command. The commands used here write at
+    // most the space reserved by the callers above: the fixed part and three masks of the given length,
+    // ethtool_drvinfo, ethtool_channels or ethtool_value.
     unsafe { raw::ioctl_ifreq(&fd, libc::SIOCETHTOOL, &mut req) }
 }

@@ -1,8 +1,8 @@
-//! Links: what the kernel knows of a network device and what can be set (rtnetlink(7), `linux/if_link.h`), and what its
-//! driver says (ethtool).
+//! Links: state and settings of network devices (rtnetlink(7), `linux/if_link.h`), and driver information
+//! (ethtool).
 //!
-//! All calls act in the calling thread's network namespace. Each request uses a socket of its own and waits for the
-//! kernel's answer, which the kernel gives within the call; a [`LinkMonitor`] keeps one open and never blocks.
+//! All calls act in the calling thread's network namespace. Each request uses its own socket and waits for
+//! the kernel's reply, which arrives within the call; a [`LinkMonitor`] keeps one open and never blocks.
 
 mod counters;
 mod ethtool;
@@ -14,13 +14,13 @@ mod wire;
 use std::io;
 
 pub use counters::AllLinkStats;
-pub use ethtool::{Duplex, EthtoolLink, driver, ethtool_link, rx_queues, takes_tags_out};
+pub use ethtool::{Duplex, EthtoolLink, driver, ethtool_link, rx_queues, strips_vlan_tags};
 pub use monitor::{LinkEvent, LinkMonitor};
 
 use crate::raw::context;
 use wire::{Request, attribute};
 
-/// The links that a datagram of the kernel tells of.
+/// The links in a datagram of the kernel.
 pub(crate) fn links_of(bytes: &[u8]) -> Vec<LinkInfo> {
     wire::messages(bytes).filter_map(|m| Some(wire::link_of(&m)?.0)).collect()
 }
@@ -28,7 +28,7 @@ pub(crate) fn links_of(bytes: &[u8]) -> Vec<LinkInfo> {
 /// Operational state (RFC 2863 §3.1.12, `IFLA_OPERSTATE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OperState {
-    /// The driver does not say; taken as up when the lower layer is.
+    /// Not reported by the driver; treated as up if the lower layer is.
     #[default]
     Unknown,
     /// A part is missing.
@@ -66,23 +66,23 @@ pub struct LinkInfo {
     pub ifindex: u32,
     /// Name.
     pub name: String,
-    /// Ethernet address, where the device has one.
+    /// Ethernet address, if any.
     pub mac: Option<[u8; 6]>,
     /// MTU in bytes.
     pub mtu: u32,
     /// Set up by the administrator (`IFF_UP`).
     pub admin_up: bool,
-    /// The machine's own packets come back by it (`IFF_LOOPBACK`).
+    /// Loopback device (`IFF_LOOPBACK`).
     pub loopback: bool,
     /// The layer below carries frames (`IFF_LOWER_UP`: carrier).
     pub lower_up: bool,
     /// Operational state.
     pub oper_state: OperState,
-    /// Changes of carrier since the device was made, both directions.
+    /// Carrier changes since the device's creation, both directions.
     pub carrier_changes: u32,
-    /// How often the carrier came.
+    /// Times that the carrier came up.
     pub carrier_up_count: u32,
-    /// How often the carrier went.
+    /// Times that the carrier went down.
     pub carrier_down_count: u32,
     /// Index of the bridge, bond or other master, 0 for none.
     pub master: u32,
@@ -91,7 +91,7 @@ pub struct LinkInfo {
 }
 
 impl LinkInfo {
-    /// Whether frames can pass: up for the administrator, and with carrier.
+    /// Whether frames can pass: administratively up, and with carrier.
     pub fn carrier(&self) -> bool {
         self.admin_up && self.lower_up
     }
@@ -159,10 +159,10 @@ pub fn set_admin_up(ifindex: u32, up: bool) -> io::Result<()> {
     Request::change_link(ifindex, flags, libc::IFF_UP as u32).call().map(drop)
 }
 
-/// Deletes a device that software made.
+/// Deletes a virtual device.
 ///
 /// # Errors
-/// There is none, or it cannot be deleted.
+/// It does not exist, or cannot be deleted.
 pub fn delete(name: &str) -> io::Result<()> {
     let info = link_info(name)?;
     Request::delete_link(info.ifindex).call().map(drop).map_err(context(format!("device {name}")))

@@ -1,7 +1,7 @@
-//! Hearing of changes to links, by the route netlink multicast group for links.
+//! Notifications of link changes, by the route netlink multicast group for links.
 //!
-//! The kernel drops events when they are not fetched fast enough and says so; the state of all links is then read anew
-//! and told as one event, so a monitor never leaves its owner with a wrong picture for long.
+//! If events are not read fast enough, the kernel drops some and reports that; the monitor then reads the
+//! state of all links and reports it as one event. So its owner's view never stays wrong for long.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,26 +11,26 @@ use crate::raw::{self, context};
 
 const BUFFER_BYTES: usize = 65536;
 const RECEIVE_BUFFER_BYTES: libc::c_int = 1 << 20;
-/// Datagrams read in one poll, so that a storm of events does not hold its reader.
+/// Maximum datagrams per poll, so that a storm of events does not block the reader.
 const MAX_READS: usize = 256;
 
 /// A change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkEvent {
-    /// A link is new or some of its state is; this is its state now. Told also when nothing of interest changed.
+    /// A new or changed link with its present state. Also sent when nothing of interest changed.
     Changed(LinkInfo),
-    /// A link is gone (or has left the namespace).
+    /// A deleted link (or one that left the namespace).
     Deleted {
         /// Its index.
         ifindex: u32,
         /// Its last name.
         name: String,
     },
-    /// Events were lost: these are all links there are, whatever is not among them is gone.
+    /// Events were lost: these are all existing links; all others are gone.
     Resync(Vec<LinkInfo>),
 }
 
-/// Listens for changes in the network namespace in which it was made.
+/// Monitors the network namespace of its creation.
 pub struct LinkMonitor {
     fd: OwnedFd,
     buf: Vec<u8>,
@@ -39,12 +39,13 @@ pub struct LinkMonitor {
 }
 
 impl LinkMonitor {
-    /// Starts listening. What was before is asked for by [`list_links`], afterwards.
+    /// Starts monitoring. Call [`list_links`] afterwards for the initial state.
     pub fn new() -> io::Result<LinkMonitor> {
         LinkMonitor::with_buffer(RECEIVE_BUFFER_BYTES)
     }
 
-    /// The same with a receive buffer of the given size in bytes (the kernel doubles it and has a least size).
+    /// The same with a receive buffer of the given size in bytes (the kernel doubles it and enforces a
+    /// minimum).
     pub fn with_buffer(bytes: libc::c_int) -> io::Result<LinkMonitor> {
         let fd = wire::open(libc::RTMGRP_LINK as u32, true)
             .map_err(context("cannot listen for changes of links"))?;
@@ -53,12 +54,12 @@ impl LinkMonitor {
         Ok(LinkMonitor { fd, buf: vec![0; BUFFER_BYTES], resync_due: false })
     }
 
-    /// Readable when [`LinkMonitor::poll`] has something to tell.
+    /// Readable when [`LinkMonitor::poll`] has events.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// The changes since the last call, in order. Does not wait. Call it in the monitor's network namespace.
+    /// The changes since the last call, in order. Does not block. Call it in the monitor's network namespace.
     pub fn poll(&mut self) -> io::Result<Vec<LinkEvent>> {
         let mut events = Vec::new();
         for _ in 0..MAX_READS {
@@ -74,14 +75,14 @@ impl LinkMonitor {
         if self.resync_due {
             let links = list_links()?;
             self.resync_due = false;
-            // What was read before is older than the list.
+            // Earlier events are older than the list.
             events = vec![LinkEvent::Resync(links)];
         }
         Ok(events)
     }
 }
 
-/// What a message tells.
+/// The event in a message.
 pub(super) fn event_of(m: &wire::Message) -> Option<LinkEvent> {
     let (info, _) = wire::link_of(m)?;
     Some(if m.kind == libc::RTM_DELLINK {

@@ -1,4 +1,4 @@
-//! Reading of netlink messages: whole, cut off, and senseless ones.
+//! Parsing of netlink messages: whole, truncated, and malformed ones.
 
 use super::wire::{Request, attribute, link_of, messages};
 use super::{AllLinkStats, LinkEvent, LinkStats, OperState, monitor};
@@ -43,7 +43,7 @@ fn messages_cut_off_or_changed_do_no_harm() {
     for cut in 0..whole.len() {
         assert_eq!(read(&whole[..cut]), 0, "the length in the header tells of more");
     }
-    // Within a message whose own length is right, any length of any attribute, and any other byte.
+    // Within a message of valid length, any length of any attribute, and any other byte.
     for at in 0..whole.len() {
         for value in [0, 1, 3, 4, 5, 0x7f, 0xff] {
             let mut changed = whole.clone();
@@ -75,7 +75,7 @@ fn counters_of_all_links_are_asked_for_once_a_second() {
         (&[][..], 0, vec![], 0),
         (&["a", "b"], 0, vec![Some(1), Some(1)], 1),
         (&["b"], 999, vec![Some(1)], 1),
-        // One that came, or is not there: asked for once.
+        // A new one, or a missing one: requested once.
         (&["a", "c"], 999, vec![Some(2), None], 2),
         (&["c", "a"], 1500, vec![None, Some(2)], 2),
         (&["a"], 1999, vec![Some(3)], 3),

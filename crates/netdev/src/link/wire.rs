@@ -1,7 +1,7 @@
-//! rtnetlink messages (netlink(7), rtnetlink(7)): building requests, reading links.
+//! rtnetlink messages (netlink(7), rtnetlink(7)): building requests, parsing links.
 //!
-//! Numbers are in the host's byte order, attributes aligned to 4 bytes. Whatever the kernel sends is read with bounds
-//! checked: an attribute that is cut off ends the message.
+//! Numbers are in host byte order, attributes aligned to 4 bytes. All reads are bounds-checked: a truncated
+//! attribute ends the message.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::raw;
 
 const HEADER_BYTES: usize = 16;
 const IFINFO_BYTES: usize = 16;
-/// The kernel's messages are no longer than this (32 KB for dumps), so one read takes one datagram whole.
+/// The kernel's maximum message (32 KB for dumps) is below this, so one read receives one whole datagram.
 const ANSWER_BYTES: usize = 65536;
 const ANSWER_TIMEOUT_S: libc::time_t = 5;
 const IFF_LOWER_UP: u32 = 1 << 16;
@@ -41,7 +41,7 @@ pub(crate) struct Message {
     body: Vec<u8>,
 }
 
-/// A request being built.
+/// A request under construction.
 pub(crate) struct Request {
     bytes: Vec<u8>,
 }
@@ -90,7 +90,7 @@ impl Request {
         self.bytes
     }
 
-    /// Sends the request and gathers the answers up to the last. An error answer is an error.
+    /// Sends the request and collects the replies up to the last. An error reply is an error.
     pub(crate) fn call(self) -> io::Result<Vec<Message>> {
         let several = self.flags() & libc::NLM_F_DUMP == libc::NLM_F_DUMP;
         let request = self.finish();
@@ -129,7 +129,7 @@ impl Request {
     }
 }
 
-/// A route netlink socket that hears the multicast `groups`.
+/// A route netlink socket subscribed to the multicast `groups`.
 pub(crate) fn open(groups: u32, nonblocking: bool) -> io::Result<OwnedFd> {
     let fd = raw::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
     if !nonblocking {
@@ -144,7 +144,7 @@ pub(crate) fn open(groups: u32, nonblocking: bool) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// One datagram of the kernel; those of other processes are passed over.
+/// Receives one datagram of the kernel; ignores those of other processes.
 pub(crate) fn receive(fd: &impl AsFd, buf: &mut [u8], flags: c_int) -> io::Result<usize> {
     loop {
         // SAFETY: sockaddr_nl is plain data for which all zeros are valid.
@@ -185,7 +185,7 @@ fn field<const N: usize>(b: &[u8], at: usize) -> Option<[u8; N]> {
     b.get(at..at + N)?.try_into().ok()
 }
 
-/// The attributes of a message's body: number without its flag bits, value.
+/// The attributes of a message's body: type without flag bits, value.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16::from_ne_bytes(field(bytes, 0)?));
@@ -196,8 +196,8 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The link that a new-link or delete-link message tells of, with its counters. Messages of a bridge about its ports
-/// (family AF_BRIDGE) tell of no link.
+/// The link in a new-link or delete-link message, with its counters. Messages of a bridge about its ports
+/// (family AF_BRIDGE) have none.
 pub(crate) fn link_of(m: &Message) -> Option<(LinkInfo, Option<LinkStats>)> {
     if (m.kind != libc::RTM_NEWLINK && m.kind != libc::RTM_DELLINK) || *m.body.first()? != 0 {
         return None;
@@ -238,7 +238,7 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(&value[..end]).into_owned()
 }
 
-/// A name as an attribute holds it.
+/// A name in the form of an attribute.
 pub(crate) fn c_string(name: &str) -> Vec<u8> {
     let mut bytes = name.as_bytes().to_vec();
     bytes.push(0);

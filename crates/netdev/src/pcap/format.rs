@@ -1,8 +1,8 @@
 //! The classic capture file format (`pcap-savefile(5)`): a header of 24 bytes, then records of 16 bytes and a frame each.
 //!
-//! Read in either byte order and with either resolution of time; written in the host's byte order, with microseconds, as
-//! stock switches do. A check sequence that the header tells of is cut off when reading. What is not such a file, or not of
-//! Ethernet frames, is refused in words.
+//! Reads either byte order and either time resolution; writes host byte order, with microseconds, like stock
+//! switches. Cuts off a frame check sequence declared by the header. Rejects other files, and those without
+//! Ethernet frames, with a message.
 
 use std::io;
 use std::time::Duration;
@@ -19,13 +19,13 @@ const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const MAGIC_PCAPNG: u32 = 0x0a0d_0d0a;
 const MAJOR_VERSION: u16 = 2;
 const MINOR_VERSION: u16 = 4;
-/// The length of frames that a written file announces: Ethernet with one tag.
+/// The snapshot length of written files: Ethernet with one tag.
 const SNAP_BYTES: u32 = 1518;
 const LINKTYPE_ETHERNET: u32 = 1;
-/// In the link type's word: the file tells how long check sequences are, in units of two bytes, in the four highest bits.
-const FCS_TOLD: u32 = 1 << 26;
+/// In the link type word: the four highest bits hold the length of check sequences, in units of two bytes.
+const FCS_PRESENT: u32 = 1 << 26;
 
-/// Why a capture file cannot be read.
+/// Fault of a capture file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum FormatError {
@@ -53,7 +53,7 @@ impl From<FormatError> for io::Error {
     }
 }
 
-/// How the numbers of a file are to be read, and what is to be cut off its frames.
+/// Byte order and time resolution of a file, and the bytes to cut off its frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     pub(super) swapped: bool,
@@ -72,7 +72,7 @@ impl Layout {
         if self.swapped { n.swap_bytes() } else { n }
     }
 
-    /// From the file's first bytes. What kind of file it is matters more than that it is too short.
+    /// Parses the file's first bytes. A wrong file type takes precedence over a too short file.
     pub(super) fn of(header: &[u8]) -> Result<Layout, FormatError> {
         let [a, b, c, d] = *header.first_chunk().ok_or(FormatError::NoHeader)?;
         let magic = u32::from_ne_bytes([a, b, c, d]);
@@ -94,7 +94,7 @@ impl Layout {
         if link & 0xffff != LINKTYPE_ETHERNET {
             return Err(FormatError::LinkType(link & 0xffff));
         }
-        if link & FCS_TOLD != 0 {
+        if link & FCS_PRESENT != 0 {
             layout.fcs_bytes = 2 * (link >> 28) as usize;
         }
         Ok(layout)
@@ -112,7 +112,7 @@ pub(crate) fn file_header() -> [u8; FILE_HEADER_BYTES] {
     h
 }
 
-/// The header of a record as written here, for a frame of that length at a time since 1970.
+/// The header of a written record, for a frame of that length at a time since 1970.
 pub(crate) fn record_header(time: Duration, frame_bytes: u32) -> [u8; RECORD_HEADER_BYTES] {
     let mut h = [0; RECORD_HEADER_BYTES];
     h[..4].copy_from_slice(&(time.as_secs() as u32).to_ne_bytes());
@@ -122,7 +122,7 @@ pub(crate) fn record_header(time: Duration, frame_bytes: u32) -> [u8; RECORD_HEA
     h
 }
 
-/// Refuses to continue a file that begins so unless it is as written here.
+/// Rejects continuing a file with another layout than written here.
 pub(crate) fn require_own_layout(header: &[u8]) -> Result<(), FormatError> {
     let own = Layout { swapped: false, nanoseconds: false, fcs_bytes: 0 };
     if Layout::of(header)? == own { Ok(()) } else { Err(FormatError::OtherLayout) }

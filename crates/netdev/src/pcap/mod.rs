@@ -1,9 +1,10 @@
-//! `pcap` ports: received frames come from a capture file, sent ones go into another. For measuring without a network, and
-//! for playing recorded traffic.
+//! `pcap` ports: received frames come from a capture file, sent ones go into another. For measurements
+//! without a network, and for replaying recorded traffic.
 //!
-//! A file is played once, as fast as its reader takes frames, or for ever (`infinite_rx`): then all of it is in memory, up
-//! to [`MAX_PRELOADED_BYTES`], and a frame costs one copy. The times of the records are not kept to. Sent frames are
-//! written with their checksums filled and large segments cut; the file is begun anew when the port is opened.
+//! A file is replayed once, at the reader's speed, or for ever (`infinite_rx`): then the whole file is in
+//! memory, up to [`MAX_PRELOADED_BYTES`], and a frame costs one copy. The times of the records are ignored.
+//! Sent frames are written with checksums filled in and large segments split; opening the port truncates the
+//! file.
 
 mod format;
 mod reader;
@@ -33,21 +34,21 @@ pub(crate) use writer::Writer;
 
 const READ_BUFFER_BYTES: usize = 256 << 10;
 
-/// How a `pcap` port is made.
+/// Options of a `pcap` port.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PcapOptions {
-    /// The file whose frames are received; without it none are.
+    /// The file of frames to receive; none without it.
     pub rx_pcap: Option<PathBuf>,
-    /// The file into which sent frames go, replaced if it exists; without it they are gone, counted as sent.
+    /// The file for sent frames, replaced if it exists; without it they are dropped, counted as sent.
     pub tx_pcap: Option<PathBuf>,
-    /// Begin again at the first frame after the last.
+    /// Restart at the first frame after the last.
     pub infinite_rx: bool,
 }
 
 /// The file that all transmit queues of a port write to.
 pub(crate) type TxFile = Option<Arc<Mutex<Writer>>>;
 
-/// Opens both files: the receive queues (one or none), and where to send.
+/// Opens both files: returns the receive queues (one or none), and the output.
 pub(crate) fn open(name: &str, options: &PcapOptions) -> io::Result<(Vec<Box<dyn RxQueue>>, TxFile)> {
     let bad =
         |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, format!("pcap port {name}: {what}")));
@@ -65,9 +66,9 @@ pub(crate) fn open(name: &str, options: &PcapOptions) -> io::Result<(Vec<Box<dyn
     Ok((rx, tx.map(|w| Arc::new(Mutex::new(w)))))
 }
 
-/// Opens a regular file for its frames. Reading others could block.
+/// Opens a regular file for its frames. Reading other file types could block.
 fn open_frames(path: &Path) -> io::Result<Frames<BufReader<File>>> {
-    // Looked at before it is opened: opening a pipe waits for its writer.
+    // Checked before opening: opening a pipe waits for its writer.
     let kind = std::fs::metadata(path).map_err(|e| wrap(path, "cannot be opened", e))?;
     if !kind.is_file() {
         let why = io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
@@ -78,14 +79,14 @@ fn open_frames(path: &Path) -> io::Result<Frames<BufReader<File>>> {
         .map_err(|e| wrap(path, "cannot be played", e))
 }
 
-/// A receive queue that reads its file as it goes.
+/// A receive queue that reads its file on demand.
 struct PcapRx {
     path: PathBuf,
     frames: Frames<BufReader<File>>,
-    /// Raised until the file's end, or the error there, has been told.
+    /// Raised until the end or error of the file was reported.
     ready: EventFd,
     ended: bool,
-    /// To be told at the next call, as this one had frames to give.
+    /// Error to report at the next call, because this one returned frames.
     failed: Option<io::Error>,
     malformed: u64,
 }
@@ -98,7 +99,7 @@ impl PcapRx {
         Ok(PcapRx { path: path.to_owned(), frames, ready, ended: false, failed: None, malformed: 0 })
     }
 
-    /// Appends the next frame to `batch`, if it is one; `false` at the end.
+    /// Appends the next frame to `batch`, if valid; `false` at the end.
     fn recv_one(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch) -> io::Result<bool> {
         let Some(record) = self.frames.next()? else { return Ok(false) };
         let mut p = pool.alloc(record.stored_bytes);

@@ -1,19 +1,19 @@
-//! Reading the frames of a capture file, one after the other.
+//! Reads the frames of a capture file sequentially.
 
 use std::io::{self, Read};
 
 use super::format::{FILE_HEADER_BYTES, FormatError, Layout, MAX_FRAME_BYTES, RECORD_HEADER_BYTES};
 
-/// What stands next in a file.
+/// The next record of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
     /// Bytes in the file.
     pub(crate) stored_bytes: usize,
-    /// Bytes of these that are the frame, from the first on: no check sequence.
+    /// Bytes of the frame at the start of these, without check sequence.
     pub(crate) frame_bytes: usize,
 }
 
-/// Reads frames one after the other: [`Frames::next`], then [`Frames::read`].
+/// Reads frames sequentially: [`Frames::next`], then [`Frames::read`].
 pub(crate) struct Frames<R> {
     from: R,
     layout: Layout,
@@ -29,7 +29,7 @@ impl<R: Read> Frames<R> {
         Ok(Frames { from, layout: Layout::of(&header[..got])?, number: 0 })
     }
 
-    /// What comes next; `None` at the file's end.
+    /// The next record; `None` at the file's end.
     pub(crate) fn next(&mut self) -> io::Result<Option<Record>> {
         let mut header = [0; RECORD_HEADER_BYTES];
         self.number += 1;
@@ -44,7 +44,7 @@ impl<R: Read> Frames<R> {
             return Err(FormatError::TooLong { number: self.number, bytes: stored }.into());
         }
         let stored_bytes = stored as usize;
-        // A frame that was cut when captured has lost its check sequence first.
+        // Truncation at capture removes the check sequence first.
         let frame_bytes = match self.layout.fcs_bytes {
             0 => stored_bytes,
             fcs => stored_bytes.min((on_the_wire as usize).saturating_sub(fcs)),
@@ -52,14 +52,14 @@ impl<R: Read> Frames<R> {
         Ok(Some(Record { stored_bytes, frame_bytes }))
     }
 
-    /// The bytes of the record that came last; `room` is as long as they are.
+    /// Reads the bytes of the last record; `room` has their length.
     pub(crate) fn read(&mut self, room: &mut [u8]) -> io::Result<()> {
         let got = read_up_to(&mut self.from, room)?;
         if got < room.len() { Err(FormatError::Cut { number: self.number }.into()) } else { Ok(()) }
     }
 }
 
-/// Fills `room` as far as there is something.
+/// Fills `room` up to the end of the input.
 fn read_up_to(from: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
     let mut got = 0;
     while got < room.len() {

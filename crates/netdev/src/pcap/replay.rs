@@ -1,6 +1,6 @@
-//! Frames in memory, received again and again.
+//! Frames in memory, received repeatedly.
 //!
-//! Each frame begins at a cache line, and whole lines are copied: what lies behind its end goes along unseen.
+//! Each frame begins at a cache line, and whole lines are copied: bytes after its end are ignored.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,10 +13,10 @@ use super::{open_frames, wrap};
 use crate::eventfd::EventFd;
 use crate::port::{RxCounters, RxQueue};
 
-/// The most memory that the frames of one port may take.
+/// Maximum memory for the frames of one port.
 pub const MAX_PRELOADED_BYTES: usize = 256 << 20;
 const LINE_BYTES: usize = 64;
-/// Frames whose memory is asked for in advance, as a device would have put them into the cache: two bursts.
+/// Number of frames prefetched, as a device would place them into the cache: two bursts.
 const FRAMES_AHEAD: usize = 64;
 
 #[repr(C, align(64))]
@@ -111,7 +111,7 @@ impl RxQueue for Replay {
                 let large = pool.alloc(place.bytes as usize);
                 pool.free(std::mem::replace(p, large));
             }
-            // A loop over lines of a known size: a call of memcpy costs as much as all of a short frame.
+            // A loop over lines of constant size: a call of memcpy costs as much as a whole short frame.
             let mut room = p.receive_room().chunks_exact_mut(LINE_BYTES);
             let mut from = self.lines(place).iter();
             for (to, line) in (&mut room).zip(&mut from) {

@@ -29,7 +29,7 @@ impl Drop for Dir {
     }
 }
 
-/// A file by hand: byte order, magic number, link type, and frames with their lengths on the wire.
+/// A handmade file: byte order, magic number, link type, and frames with their lengths on the wire.
 fn capture(big: bool, magic: u32, link: u32, frames: &[(&[u8], u32)]) -> Vec<u8> {
     let word = |n: u32| if big { n.to_be_bytes() } else { n.to_le_bytes() };
     let half = |n: u16| if big { n.to_be_bytes() } else { n.to_le_bytes() };
@@ -89,7 +89,7 @@ fn files_of_every_layout_are_played_to_their_end() {
 #[test]
 fn check_sequences_are_cut_off() {
     let dir = Dir::new("fcs");
-    // Four bytes of it, present, lost when cut at capture, and partly lost.
+    // Four bytes of it, present, lost by truncation at capture, and partly lost.
     let frames = [(&[7; 64][..], 64), (&[8; 40][..], 64), (&[9; 62][..], 64)];
     let path = dir.file("f", &capture(false, 0xa1b2_c3d4, 0x2400_0001, &frames));
     for infinite in [false, true] {
@@ -152,7 +152,7 @@ fn what_cannot_be_played_is_refused_in_words() {
             check(rx(&path, false).err().unwrap());
             continue;
         }
-        // Known when it is reached only: told once, then the end.
+        // Detected only when reached: reported once, then the end.
         let (mut port, mut pool) = (rx(&path, false).unwrap(), PacketPool::new());
         check(recv(&mut port, &mut pool, 32).err().unwrap());
         assert_eq!((recv(&mut port, &mut pool, 32).unwrap().len(), readable(&port)), (0, false));
@@ -206,7 +206,7 @@ fn what_is_sent_can_be_played() {
     }
     let mut again = rx(&path, false).unwrap();
     assert_eq!(recv(&mut again, &mut pool, 32).unwrap(), expected);
-    // Nothing to write is no write, and a device that takes nothing is a drop.
+    // Nothing to write causes no write, and a device that accepts nothing causes a drop.
     assert_eq!(one.send(&mut PacketBatch::new(), &mut pool), TxReport::default());
     let full =
         Port::open_pcap("c0", &PcapOptions { tx_pcap: Some("/dev/full".into()), ..PcapOptions::default() });
@@ -233,7 +233,7 @@ fn files_with_any_byte_changed_do_no_harm() {
             let mut changed = whole.clone();
             changed[at] = value;
             let path = dir.file("f", &changed);
-            // Played for ever, the same frames come as when played once; neither comes to more than the file has.
+            // An endless replay repeats the frames of a single one; neither yields more than the file has.
             let mut once = Vec::new();
             let mut failed = true;
             if let Ok(mut port) = rx(&path, false) {

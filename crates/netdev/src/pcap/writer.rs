@@ -1,7 +1,7 @@
 //! Writing frames to a capture file.
 //!
-//! Each call is one write(2) of whole records, so that a reader of the growing file sees whole records at once, and two
-//! writers at the end of one file do not mix.
+//! Each call is one write(2) of whole records, so a reader of the growing file sees whole records, and two
+//! writers appending to one file do not interleave.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,15 +14,15 @@ use super::format::{self, FILE_HEADER_BYTES};
 pub(crate) struct Writer {
     path: PathBuf,
     file: File,
-    /// Where the next record goes, if this writer is the only one: what a failed write has left is cut off again.
+    /// Offset of the next record, if this writer is the only one: the rest of a failed write is truncated.
     end: Option<u64>,
-    /// Records being put together.
+    /// Records being assembled.
     records: Vec<u8>,
 }
 
 impl Writer {
-    /// Opens a file to continue it; a new or empty one gets its header. Something else that is there stays as it is: an
-    /// error.
+    /// Opens a file to append; a new or empty one gets its header. A file of another type is an error and
+    /// unchanged.
     pub(crate) fn append(path: &Path) -> io::Result<Writer> {
         let mut file = OpenOptions::new()
             .read(true)
@@ -30,7 +30,7 @@ impl Writer {
             .create(true)
             .open(path)
             .map_err(|e| wrap(path, "cannot be opened", e))?;
-        // A pipe has nothing to be read.
+        // A pipe has no existing contents.
         let regular = file.metadata().map_err(|e| wrap(path, "cannot be looked at", e))?.is_file();
         let mut head = Vec::new();
         if regular {
@@ -45,7 +45,7 @@ impl Writer {
         Ok(Writer { path: path.to_owned(), file, end: None, records: Vec::new() })
     }
 
-    /// Opens a file anew: what is in it goes.
+    /// Opens a file and truncates it.
     pub(crate) fn replace(path: &Path) -> io::Result<Writer> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
         let mut file = file.map_err(|e| wrap(path, "cannot be opened", e))?;
@@ -67,7 +67,7 @@ impl Writer {
             (Ok(()), Some(end)) => *end += self.records.len() as u64,
             (Err(_), Some(end)) => {
                 let end = *end;
-                // Of a pipe nothing can be taken back.
+                // A pipe cannot be truncated.
                 let _ = self.file.set_len(end);
                 let _ = io::Seek::seek(&mut self.file, io::SeekFrom::Start(end));
             }
@@ -77,7 +77,7 @@ impl Writer {
     }
 }
 
-/// Says which file it was.
+/// Adds the file to an error.
 pub(crate) fn wrap(path: &Path, what: &str, e: io::Error) -> io::Error {
     io::Error::new(e.kind(), format!("capture file {} {what}: {e}", path.display()))
 }

@@ -1,16 +1,18 @@
 //! `system` ports: an existing Ethernet device by AF_PACKET (packet(7)).
 //!
-//! Receiving: one socket with `PACKET_VNET_HDR`, so that checksums to be filled and large segments of up to 64 KB arrive
-//! as they are, whole. VLAN tags that the device has taken out (`PACKET_AUXDATA`) are put back into the bytes. What the
-//! host or this process sends on the device is not received.
+//! Receiving: one socket with `PACKET_VNET_HDR`, so frames with partial checksums and large segments of up to
+//! 64 KB arrive unchanged and whole. VLAN tags stripped by the device (`PACKET_AUXDATA`) are put back into
+//! the bytes. Frames sent by the host or this process on the device are not received.
 //!
-//! With several receive queues the device's frames are shared out among them by flow (`fanout`).
+//! With several receive queues, `fanout` distributes the device's frames over them by flow.
 //!
-//! Sending: sockets of its own for each queue, bound with protocol 0 so that they receive nothing: one for finished frames,
-//! one with `PACKET_VNET_HDR` for those with offloads. There are at most [`OWN_SOCKETS_MAX`] of them in the process; queues
-//! beyond send by the socket that the port receives by, so that many ports cost a descriptor each.
+//! Sending: separate sockets for each queue, bound with protocol 0 so that they receive nothing: one for
+//! finished frames, one with `PACKET_VNET_HDR` for those with offloads. There are at most [`OWN_SOCKETS_MAX`]
+//! of them in the process; further queues send by the port's receive socket, so each of many ports costs one
+//! descriptor.
 //!
-//! The host's own stack sees the frames of such a device too; that is the user's business (no addresses on it).
+//! The host's own stack also sees the frames of such a device; avoiding that is up to the user (no addresses
+//! on it).
 
 mod fanout;
 mod ring;
@@ -34,56 +36,56 @@ pub(crate) use tx::{read_slice, virtio_header};
 
 /// The most receive queues of a port.
 pub const MAX_RX_QUEUES: usize = 64;
-/// The most ring slots (2 KB) of all receive queues of a port together: 32 MB.
+/// Maximum ring slots (2 KB) of all receive queues of a port: 32 MB.
 pub const MAX_RING_SLOTS: u32 = 1 << 14;
 
-/// When the rings of the process have so many slots (512 MB), rings that are opened have [`FEW_SLOTS`].
+/// Once the process has that many ring slots (512 MB), new rings have [`FEW_SLOTS`].
 pub const ALL_RING_SLOTS: usize = 1 << 18;
-/// Slots of a ring that is opened when there are many.
+/// Slots of a new ring beyond that limit.
 pub const FEW_SLOTS: u32 = 128;
 
-/// How frames are fetched from the kernel.
+/// Receive method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RxMethod {
-    /// A shared ring (TPACKET_V2) of 2 KB slots; longer frames come by recvmsg in between.
+    /// A shared ring (TPACKET_V2) of 2 KB slots; longer frames arrive by recvmsg in between.
     #[default]
     Ring,
     /// recvmmsg(2) straight into packet buffers.
     Recvmmsg,
 }
 
-/// How a `system` port is opened.
+/// Options of a `system` port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SystemOptions {
-    /// How to receive.
+    /// Receive method.
     pub rx_method: RxMethod,
-    /// Exchange offload metadata with the kernel (`PACKET_VNET_HDR`). Without it, frames arrive with checksums undone
-    /// and no word of it: only for devices that have no offloads.
+    /// Exchange offload metadata with the kernel (`PACKET_VNET_HDR`). Without it, frames arrive with partial
+    /// checksums and no indication of that: only for devices without offloads.
     pub vnet_hdr: bool,
     /// Leave checksums and segmentation of sent frames to the device; otherwise software does both.
     pub tx_offload: bool,
-    /// Let the kernel hold back outgoing frames (`PACKET_IGNORE_OUTGOING`); otherwise, and on kernels before 4.20, they
-    /// are sorted out here.
+    /// Let the kernel suppress outgoing frames (`PACKET_IGNORE_OUTGOING`); otherwise, and on kernels before
+    /// 4.20, they are filtered here.
     pub ignore_outgoing: bool,
     /// Receive frames for other stations too.
     pub promiscuous: bool,
-    /// Send by sockets of the queue alone while the process has few of them ([`OWN_SOCKETS_MAX`]); otherwise by the socket that
-    /// the port receives by, which costs a little more for each frame and no descriptor.
+    /// Use separate sockets for each transmit queue while the process has few of them ([`OWN_SOCKETS_MAX`]);
+    /// otherwise the port's receive socket, which costs a little more per frame and no descriptor.
     pub own_tx_sockets: bool,
-    /// Send a burst by one sendmmsg(2); otherwise, and where the kernel has none, by sendmsg(2) each.
+    /// Send a burst by one sendmmsg(2); otherwise, and if the kernel lacks it, by sendmsg(2) each.
     pub sendmmsg: bool,
-    /// Send runs of datagrams that a host of this machine has just sent as large segments (needs `tx_offload`, and Linux 6.2).
-    /// The device then counts, and a capture on it shows, one frame for a run.
+    /// Send runs of datagrams fresh from a host of this machine as large segments (needs `tx_offload`, and
+    /// Linux 6.2). The device counts, and a capture on it shows, one frame for a run.
     pub merge_udp: bool,
     /// Receive buffer of the socket, in bytes (the kernel doubles it); for a ring the queue of long frames only.
     pub rx_buffer_bytes: u32,
     /// Send buffer of each transmit queue's socket, in bytes (the kernel doubles it).
     pub tx_buffer_bytes: u32,
-    /// Slots of a receive ring, 2 KB each; a power of two. Many queues have fewer each: [`MAX_RING_SLOTS`], and so have those of
-    /// many ports: [`ALL_RING_SLOTS`].
+    /// Slots of a receive ring, 2 KB each; a power of two. Fewer for many queues ([`MAX_RING_SLOTS`]) and
+    /// many ports ([`ALL_RING_SLOTS`]).
     pub ring_slots: u32,
-    /// Receive queues, 1 to [`MAX_RX_QUEUES`]; others are taken as the nearest of these. Kernels before 6.13 give more than
-    /// one only while the device is up.
+    /// Receive queues, clamped to 1 to [`MAX_RX_QUEUES`]. Kernels before 6.13 permit more than one only while
+    /// the device is up.
     pub n_rxq: usize,
 }
 
@@ -111,11 +113,11 @@ pub(crate) struct Opened {
     /// The device's index.
     pub(crate) ifindex: u32,
     pub(crate) queues: Vec<Box<dyn RxQueue>>,
-    pub(crate) way_out: WayOut,
+    pub(crate) tx_source: TxSource,
 }
 
-/// What transmit queues are made of.
-pub(crate) struct WayOut {
+/// State needed for new transmit queues.
+pub(crate) struct TxSource {
     options: SystemOptions,
     /// Socket of the first receive queue.
     receiving: Arc<OwnedFd>,
@@ -130,7 +132,7 @@ pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<Opened>
     let sockets = sockets?;
     let fds: Vec<_> = sockets.iter().map(|(fd, _)| fd.as_fd()).collect();
     let mut ignores = sockets.iter().all(|(_, ignores)| *ignores);
-    // Frames of a device are taken by each socket until all have joined, so until then they are shut.
+    // Each socket receives all frames until all have joined, so they are blocked until then.
     if count > 1 {
         for fd in &fds {
             fanout::shut(fd).map_err(failed("cannot hold back frames"))?;
@@ -140,9 +142,9 @@ pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<Opened>
         ignores = fanout::join(&fds, options.ignore_outgoing).map_err(failed(&what))?;
     }
     let sockets: Vec<_> = sockets.into_iter().map(|(fd, _)| Arc::new(fd)).collect();
-    let way_out = WayOut { options: options.clone(), receiving: sockets[0].clone() };
+    let tx_source = TxSource { options: options.clone(), receiving: sockets[0].clone() };
     let setup = rx::Setup { vnet_hdr: options.vnet_hdr, drop_outgoing: !ignores };
-    let slots = slots_a_queue(options.ring_slots, count);
+    let slots = slots_per_queue(options.ring_slots, count);
     let mut queues: Vec<Box<dyn RxQueue>> = Vec::with_capacity(count);
     for fd in sockets {
         queues.push(match options.rx_method {
@@ -152,7 +154,7 @@ pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<Opened>
             }
         });
     }
-    // Opened last: nothing arrives before all is set.
+    // Opened last: no frame arrives before the setup is complete.
     for queue in &queues {
         if count > 1 {
             fanout::open(&queue.fd()).map_err(failed("cannot let frames in"))?;
@@ -160,15 +162,15 @@ pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<Opened>
             bind(&queue.fd(), ifindex, libc::ETH_P_ALL as u16).map_err(failed("cannot bind"))?;
         }
     }
-    Ok(Opened { ifindex, queues, way_out })
+    Ok(Opened { ifindex, queues, tx_source })
 }
 
-/// Ring slots of each of `count` queues: all together within the bound, a power of two each.
-fn slots_a_queue(wanted: u32, count: usize) -> u32 {
+/// Ring slots of each of `count` queues: a power of two each, within the bound in total.
+fn slots_per_queue(wanted: u32, count: usize) -> u32 {
     wanted.min(MAX_RING_SLOTS / (count as u32).next_power_of_two())
 }
 
-/// A receive socket, not bound yet, and whether the kernel holds back outgoing frames from it.
+/// An unbound receive socket, and whether the kernel suppresses outgoing frames.
 fn open_rx_socket(name: &str, ifindex: u32, options: &SystemOptions) -> io::Result<(OwnedFd, bool)> {
     let failed = |what: &str| raw::context(format!("device {name}: {what}"));
     let fd = socket(options.vnet_hdr).map_err(failed("cannot open a packet socket"))?;
@@ -187,12 +189,12 @@ fn open_rx_socket(name: &str, ifindex: u32, options: &SystemOptions) -> io::Resu
     Ok((fd, ignores))
 }
 
-/// Sockets that transmit queues of this process have to themselves at most.
+/// Maximum number of separate transmit sockets in the process.
 pub const OWN_SOCKETS_MAX: usize = 256;
 
 static OWN_SOCKETS: AtomicUsize = AtomicUsize::new(0);
 
-/// Places of so many sockets among those, until it is dropped.
+/// Reserves that many of those sockets until dropped.
 pub(crate) struct OwnSockets(usize);
 
 impl OwnSockets {
@@ -209,7 +211,7 @@ impl Drop for OwnSockets {
     }
 }
 
-impl WayOut {
+impl TxSource {
     /// Opens one transmit queue.
     pub(crate) fn open_tx(&self, name: &str, ifindex: u32) -> io::Result<Box<dyn TxQueue>> {
         let options = &self.options;
@@ -235,7 +237,7 @@ impl WayOut {
     }
 }
 
-/// Has a device receive frames for other stations too, as long as the packet socket is open.
+/// Makes a device promiscuous while the packet socket is open.
 pub(crate) fn make_promiscuous(fd: &OwnedFd, ifindex: u32) -> io::Result<()> {
     let mreq = libc::packet_mreq {
         mr_ifindex: ifindex as c_int,
@@ -267,14 +269,14 @@ fn bind(fd: &impl AsFd, ifindex: u32, protocol: u16) -> io::Result<()> {
     raw::bind(fd, &address)
 }
 
-/// Sets a buffer size beyond the system's limit where that is allowed, up to it otherwise.
+/// Sets a buffer size beyond the system's limit if permitted, up to it otherwise.
 fn set_buffer(fd: &OwnedFd, force: c_int, plain: c_int, bytes: u32) -> io::Result<()> {
     let bytes = bytes.min(i32::MAX as u32 / 2) as c_int;
     raw::set_option(fd, libc::SOL_SOCKET, force, bytes)
         .or_else(|_| raw::set_option(fd, libc::SOL_SOCKET, plain, bytes))
 }
 
-/// Refuses devices without Ethernet headers.
+/// Rejects devices without Ethernet headers.
 pub(crate) fn require_ethernet(name: &str, fd: &impl AsFd) -> io::Result<()> {
     let mut req = raw::ifreq(name)?;
     // SAFETY: SIOCGIFHWADDR takes an ifreq and fills ifru_hwaddr.

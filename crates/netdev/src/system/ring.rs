@@ -1,10 +1,11 @@
 //! Receiving from a ring shared with the kernel (TPACKET_V2, packet(7) and the kernel's `packet_mmap` document).
 //!
-//! Each frame of up to about 1,970 bytes stands in its slot of 2 KB, its `virtio_net_hdr` just before it. A longer one
-//! (a large segment) has in its slot a note only (`TP_STATUS_COPY`); the frame itself waits whole in the socket's queue,
-//! in the same order (`PACKET_COPY_THRESH`). So the ring stays small and large segments arrive uncut.
+//! Each frame of up to about 1,970 bytes is in its slot of 2 KB, after its `virtio_net_hdr`. The slot of a
+//! longer one (a large segment) has only a flag (`TP_STATUS_COPY`); the whole frame waits in the socket's
+//! queue, in the same order (`PACKET_COPY_THRESH`). So the ring stays small and large segments arrive
+//! unsplit.
 //!
-//! Invariant: slots are taken in order; one is given back to the kernel as soon as it has been copied.
+//! Invariant: slots are consumed in order, and returned to the kernel right after the copy.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -23,10 +24,10 @@ use crate::raw;
 const SLOT_BYTES: usize = 2048;
 const SLOTS_A_BLOCK: usize = 32;
 const MAX_SLOTS: u32 = 1 << 16;
-/// Where `sockaddr_ll` stands in a slot: behind `tpacket2_hdr`, aligned to 16.
+/// Offset of `sockaddr_ll` in a slot: after `tpacket2_hdr`, aligned to 16.
 const ADDRESS_AT: usize = 32;
-/// Consecutive empty looks at the ring after which the socket's error is asked for.
-const LOOKS_A_CHECK: u32 = 32;
+/// Consecutive empty polls of the ring before a check of the socket's error.
+const POLLS_PER_CHECK: u32 = 32;
 
 /// Slots of all rings of the process.
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
@@ -37,11 +38,11 @@ struct Ring {
     slots: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone; nothing about it is bound to a thread.
+// SAFETY: this value owns the mapping exclusively; it is not bound to a thread.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Gives the socket a ring of `slots` slots and maps it.
+    /// Creates a ring of `slots` slots on the socket and maps it.
     fn new(fd: &OwnedFd, slots: u32) -> io::Result<Ring> {
         let slots = slots.clamp(SLOTS_A_BLOCK as u32, MAX_SLOTS).next_power_of_two();
         let many = SLOTS.load(Ordering::Relaxed) + slots as usize > ALL_RING_SLOTS;
@@ -88,7 +89,7 @@ impl Ring {
         unsafe { AtomicU32::from_ptr(self.slot(i).cast::<u32>()) }
     }
 
-    /// A slot that the kernel has filled, if it has. It stays ours until [`Ring::give_back`].
+    /// The contents of a slot, if the kernel has filled it. It stays ours until [`Ring::give_back`].
     fn filled(&self, i: usize) -> Option<(u32, &[u8])> {
         let status = self.status(i).load(Ordering::Acquire);
         if status & libc::TP_STATUS_USER == 0 {
@@ -140,11 +141,11 @@ pub(crate) struct RingRx {
     reader: Reader,
     losses: Losses,
     next: usize,
-    /// Long frames that slots have told of and that are not fetched yet.
-    owed: usize,
-    /// Those are outgoing ones, to be thrown away.
-    owed_unwanted: bool,
-    /// An error to be told at the next call, as this one had frames to give.
+    /// Long frames announced by slots and not fetched yet.
+    pending: usize,
+    /// Those are outgoing ones, to be dropped.
+    pending_unwanted: bool,
+    /// Error to report at the next call, because this one returned frames.
     failed: Option<io::Error>,
     empty_looks: u32,
 }
@@ -157,14 +158,14 @@ impl RingRx {
             reader: Reader::new(fd, setup),
             losses: Losses::default(),
             next: 0,
-            owed: 0,
-            owed_unwanted: false,
+            pending: 0,
+            pending_unwanted: false,
             failed: None,
             empty_looks: 0,
         })
     }
 
-    /// Copies the frame of a slot into `batch`, unless it is not for us.
+    /// Copies the frame of a slot into `batch`, unless it is filtered.
     fn take(
         losses: &mut Losses,
         setup: Setup,
@@ -192,11 +193,11 @@ impl RingRx {
         }
     }
 
-    /// Fetches the long frames that are owed from the socket's queue. After an error they are owed still.
-    fn fetch_owed(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch) -> io::Result<()> {
-        while self.owed > 0 {
-            let most = self.owed.min(BURST_MAX_PACKETS);
-            let taken = if self.owed_unwanted {
+    /// Fetches the announced long frames from the socket's queue. After an error they remain pending.
+    fn fetch_pending(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch) -> io::Result<()> {
+        while self.pending > 0 {
+            let most = self.pending.min(BURST_MAX_PACKETS);
+            let taken = if self.pending_unwanted {
                 let mut unwanted = PacketBatch::default();
                 let taken = self.reader.read(&mut self.losses, pool, &mut unwanted, most);
                 unwanted.free_into(pool);
@@ -204,20 +205,20 @@ impl RingRx {
             } else {
                 self.reader.read(&mut self.losses, pool, batch, most)?
             };
-            // An empty queue owes nothing.
-            self.owed = if taken == 0 { 0 } else { self.owed - taken };
+            // An empty queue has none pending.
+            self.pending = if taken == 0 { 0 } else { self.pending - taken };
         }
         Ok(())
     }
 
-    /// Takes frames until `most` are there or owed, or the ring is empty. Long frames that follow each other are fetched
-    /// together.
+    /// Consumes slots until `most` frames are copied or pending, or the ring is empty. Fetches consecutive
+    /// long frames together.
     fn take_slots(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch, most: usize) -> io::Result<()> {
         let setup = self.reader.setup;
         let before = batch.len();
-        // A slot is looked at twice when owed frames have to be fetched before it.
+        // A slot is visited twice if pending frames must be fetched before it.
         for _ in 0..2 * most {
-            if batch.len() - before + self.owed >= most {
+            if batch.len() - before + self.pending >= most {
                 break;
             }
             let at = self.next;
@@ -225,13 +226,13 @@ impl RingRx {
             let h = SlotHeader::read(status, slot);
             let unwanted = h.outgoing && setup.drop_outgoing;
             let long = status & libc::TP_STATUS_COPY != 0;
-            if self.owed > 0 && (!long || unwanted != self.owed_unwanted) {
-                self.fetch_owed(pool, batch)?;
+            if self.pending > 0 && (!long || unwanted != self.pending_unwanted) {
+                self.fetch_pending(pool, batch)?;
                 continue;
             }
             if long {
-                self.owed += 1;
-                self.owed_unwanted = unwanted;
+                self.pending += 1;
+                self.pending_unwanted = unwanted;
             } else if !unwanted {
                 RingRx::take(&mut self.losses, setup, slot, &h, pool, batch);
             }
@@ -239,13 +240,13 @@ impl RingRx {
             self.next = (at + 1) % self.ring.slots;
             self.empty_looks = 0;
         }
-        self.fetch_owed(pool, batch)
+        self.fetch_pending(pool, batch)
     }
 
-    /// An error of the device does not show in the ring; the socket has it.
-    fn look_for_error(&mut self) -> io::Result<()> {
+    /// A device error does not appear in the ring, only on the socket.
+    fn check_error(&mut self) -> io::Result<()> {
         self.empty_looks += 1;
-        if self.empty_looks < LOOKS_A_CHECK {
+        if self.empty_looks < POLLS_PER_CHECK {
             return Ok(());
         }
         self.empty_looks = 0;
@@ -276,7 +277,7 @@ impl RxQueue for RingRx {
         match result {
             Err(e) if got == 0 => return Err(e),
             Err(e) => self.failed = Some(e),
-            Ok(()) if got == 0 => self.look_for_error()?,
+            Ok(()) if got == 0 => self.check_error()?,
             Ok(()) => {}
         }
         Ok(got)

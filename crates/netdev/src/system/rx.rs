@@ -1,8 +1,8 @@
-//! Receiving by recvmmsg(2), and what both ways of receiving share.
+//! Receiving by recvmmsg(2), and the common parts of both receive methods.
 //!
-//! A frame lands in a small packet buffer; what does not fit goes on into an overflow slot that all queues of the
-//! thread share, and the frame is then put together in a large buffer. So small frames are never copied here, and no
-//! queue holds 64 KB for each frame of a burst.
+//! A frame is read into a small packet buffer; the excess goes into an overflow slot shared by all queues of
+//! the thread, and the frame is then assembled in a large buffer. So small frames are never copied here, and
+//! no queue reserves 64 KB for each frame of a burst.
 
 use std::cell::Cell;
 use std::io;
@@ -18,17 +18,17 @@ use crate::raw::{self, OVERFLOW_BYTES, Room};
 
 /// Bytes of one control message with `tpacket_auxdata`: a header of 16 and 20 of data, aligned to 8.
 const CONTROL_BYTES: usize = 40;
-/// A frame that is asked for fits a small buffer.
+/// A requested frame length that fits a small buffer.
 const SMALL_FRAME_BYTES: usize = 1;
 
-/// What a receive socket does not do for us.
+/// Settings of a receive socket that are emulated here.
 #[derive(Clone, Copy)]
 pub(crate) struct Setup {
     pub(crate) vnet_hdr: bool,
     pub(crate) drop_outgoing: bool,
 }
 
-/// A VLAN tag that the kernel handed over beside the bytes.
+/// A VLAN tag stripped by the kernel.
 #[derive(Clone, Copy)]
 pub(crate) struct Tag {
     tpid: u16,
@@ -43,18 +43,18 @@ impl Tag {
     }
 }
 
-/// Counters of a receive socket; the kernel's own are fetched when asked for.
+/// Counters of a receive socket; the kernel's own are read on demand.
 #[derive(Default)]
 pub(crate) struct Losses {
     kernel_drops: Cell<u64>,
     pub(crate) malformed: u64,
     pub(crate) truncated: u64,
-    /// Long frames for which the kernel had no room in the socket's queue.
+    /// Long frames dropped by the kernel because the socket's queue was full.
     pub(crate) no_room: u64,
 }
 
 impl Losses {
-    /// All so far. The kernel's counter starts again at each reading, hence the sum here.
+    /// Totals so far. Reading resets the kernel's counter, hence the sum here.
     pub(crate) fn read(&self, fd: &OwnedFd) -> RxCounters {
         let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         // SAFETY: tpacket_stats is two integers.
@@ -69,7 +69,7 @@ impl Losses {
         }
     }
 
-    /// Gives a received frame its offload metadata and its tag. `false`: malformed, counted.
+    /// Sets offload metadata and tag of a received frame. `false`: malformed, counted.
     pub(crate) fn finish(
         &mut self,
         p: &mut Packet,
@@ -152,7 +152,8 @@ impl Reader {
         Reader { fd, setup, spare: Vec::new() }
     }
 
-    /// Takes up to `max_packets` waiting frames and appends those that are good to `batch`; says how many it took.
+    /// Receives up to `max_packets` waiting frames and appends the valid ones to `batch`; returns the number
+    /// received.
     pub(crate) fn read(
         &mut self,
         losses: &mut Losses,
@@ -187,8 +188,8 @@ impl Reader {
         })
     }
 
-    /// One burst into the spare buffers and overflow slots. A frame that the kernel could not describe by an offload
-    /// header costs an `EINVAL`; the kernel has dropped it then, and the next one is tried.
+    /// One burst into the spare buffers and overflow slots. A frame that the kernel cannot describe by an
+    /// offload header causes an `EINVAL`; the kernel has dropped it then, and the next one is tried.
     fn read_burst(
         &mut self,
         losses: &mut Losses,
@@ -210,7 +211,7 @@ impl Reader {
     }
 }
 
-/// The frame of `bytes` whose first part is in the room of `small` and whose rest is in `rest`.
+/// The frame of `bytes` whose first part is in `small` and whose rest is in `rest`.
 pub(crate) fn whole(mut small: Packet, bytes: usize, rest: &[u8], pool: &mut PacketPool) -> Packet {
     let room = small.receive_room().len();
     if bytes <= room {

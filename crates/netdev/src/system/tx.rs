@@ -1,14 +1,15 @@
 //! Sending on a packet socket: a burst in one sendmmsg(2).
 //!
-//! The kernel stops a burst at the frame that it refuses; that frame is counted by its error and the burst goes on
-//! behind it. Only a device that is down or a send buffer that stays full end a batch early.
+//! The kernel stops a burst at a rejected frame; that frame is counted by its error and the burst continues
+//! after it. Only a device that is down or a send buffer that stays full ends a batch early.
 //!
-//! Frames with nothing left to do go by a socket without `virtio_net_hdr`: a message of one part is cheaper for the kernel
-//! than one of two. Both sockets hand over to the same device within the call, so the order of a batch is kept.
+//! Finished frames use a socket without `virtio_net_hdr`: a message of one part is cheaper for the kernel
+//! than one of two. Both sockets pass frames to the same device within the call, so the order of a batch is
+//! kept.
 //!
-//! Runs of datagrams that a host of this machine has just sent, with their checksums undone, go out as large UDP segments
-//! ([`packet::merge`]): the kernel makes one buffer of them and takes it through the receiver's stack once. It cuts them where
-//! a device or socket wants single datagrams.
+//! Runs of datagrams fresh from a host of this machine, with partial checksums, leave as large UDP segments
+//! ([`packet::merge`]): the kernel allocates one buffer for them and passes it through the receiver's stack
+//! once. It splits them where a device or socket needs single datagrams.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,15 +21,15 @@ use packet::{
     VIRTIO_NET_HDR_BYTES,
 };
 
-use crate::finish_offloads::{finish_offloads, unsayable};
+use crate::finish_offloads::{exceeds_virtio, finish_offloads};
 use crate::port::{TxDrop, TxQueue, TxReport};
 use crate::raw::{self, Room};
 use crate::system::OwnSockets;
 
-/// How often a full send buffer is tried again within one batch, yielding the processor before each.
+/// Retries on a full send buffer within one batch, yielding the processor before each.
 const FULL_RETRIES: u32 = 8;
 
-/// What frames are sent by.
+/// The sockets for sending frames.
 pub(crate) enum Sockets {
     /// Sockets of the queue alone.
     Own {
@@ -36,19 +37,19 @@ pub(crate) enum Sockets {
         finished: OwnedFd,
         /// For frames with work left to the kernel.
         unfinished: Option<OwnedFd>,
-        /// Among those of the process.
+        /// The reservation of these sockets.
         _places: OwnSockets,
     },
     /// The socket that the port receives by.
     Receiving {
         fd: Arc<OwnedFd>,
-        /// It wants a `virtio_net_hdr` before every frame.
+        /// It requires a `virtio_net_hdr` before every frame.
         vnet_hdr: bool,
     },
 }
 
 impl Sockets {
-    /// The socket for such frames, and whether it wants a `virtio_net_hdr`.
+    /// The socket for such frames, and whether it requires a `virtio_net_hdr`.
     fn of(&self, unfinished_frames: bool) -> (&OwnedFd, bool) {
         match self {
             Sockets::Own { unfinished: Some(fd), .. } if unfinished_frames => (fd, true),
@@ -61,7 +62,7 @@ impl Sockets {
 /// A transmit queue of a `system` port.
 pub(crate) struct SystemTx {
     sockets: Sockets,
-    /// Frames may leave work to the kernel; otherwise software does that work.
+    /// Frames may leave checksums and segmentation to the kernel; otherwise software does both.
     offload: bool,
     sendmmsg: bool,
     /// Send runs of unfinished datagrams of one flow as one large segment each.
@@ -70,7 +71,7 @@ pub(crate) struct SystemTx {
     headers: Vec<MessageHeader>,
 }
 
-/// Whether a frame has work left to the kernel.
+/// Whether a frame leaves work to the kernel.
 fn is_unfinished(p: &Packet) -> bool {
     p.offload.needs_csum || p.offload.is_gso()
 }
@@ -80,7 +81,7 @@ impl SystemTx {
         SystemTx { sockets, offload, sendmmsg, merge_udp, headers: Vec::new() }
     }
 
-    /// Sends all frames as they are.
+    /// Sends all frames unchanged.
     fn send_frames(&mut self, batch: &PacketBatch, pool: &mut PacketPool, report: &mut TxReport) {
         let mut rest = batch.packets();
         let mut full = 0;
@@ -104,13 +105,13 @@ impl SystemTx {
                     std::thread::yield_now();
                     continue;
                 }
-                // Linux before 6.2 does not take large UDP segments from packet sockets.
+                // Linux before 6.2 rejects large UDP segments on packet sockets.
                 Some(libc::EINVAL) if frames > 1 => {
                     self.merge_udp = false;
                     continue;
                 }
                 Some(libc::EINVAL) if is_unfinished(first) => {
-                    self.send_softened(first, pool, report);
+                    self.send_finished(first, pool, report);
                     rest = &rest[1..];
                     continue;
                 }
@@ -123,8 +124,8 @@ impl SystemTx {
         }
     }
 
-    /// Sends a frame whose offloads the kernel refuses with them done in software.
-    fn send_softened(&mut self, p: &Packet, pool: &mut PacketPool, report: &mut TxReport) {
+    /// Finishes the offloads of a frame rejected by the kernel in software, and sends it.
+    fn send_finished(&mut self, p: &Packet, pool: &mut PacketPool, report: &mut TxReport) {
         let mut frames = PacketBatch::new();
         frames.push(pool.copy(p));
         finish_offloads(&mut frames, pool, report);
@@ -132,12 +133,12 @@ impl SystemTx {
         frames.free_into(pool);
     }
 
-    /// Sends the first frames of `packets`, at least one, or says why the first cannot be sent.
+    /// Sends the first frames of `packets`, at least one, or returns the error of the first.
     fn send_some(&mut self, packets: &[Packet]) -> Result<usize, Refused> {
         let unfinished = packets.first().is_some_and(is_unfinished);
         let (fd, with_header) = self.sockets.of(unfinished);
         let merge = with_header && unfinished && self.merge_udp;
-        // Without sendmmsg a frame goes, or a run that is merged.
+        // Without sendmmsg, sends one frame, or one merged run.
         let (most, reach) = match (self.sendmmsg, merge) {
             (true, _) => (BURST_MAX_PACKETS, BURST_MAX_PACKETS),
             (false, true) => (1, BATCH_MAX_PACKETS),
@@ -151,7 +152,7 @@ impl SystemTx {
         let (head, slice): (libc::mmsghdr, libc::iovec) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
         let mut heads = Room::<_, BURST_MAX_PACKETS>::new();
         let mut parts = Room::<_, { 2 * BURST_MAX_PACKETS }>::new();
-        // Frames of each message; those of a run that is merged are more than one, and their parts no more than otherwise.
+        // Frames of each message: several in a merged run, without more parts than otherwise.
         let mut frames = Room::<_, BURST_MAX_PACKETS>::new();
         let heads = heads.fill(alike.min(most), head);
         let parts = parts.fill(if with_header { 2 * alike } else { alike }, slice);
@@ -195,20 +196,20 @@ impl SystemTx {
     }
 }
 
-/// A message that the kernel did not take.
+/// A message rejected by the kernel.
 struct Refused {
     error: io::Error,
     /// The frames in it.
     frames: usize,
 }
 
-/// What stands before the first frame of a message: its `virtio_net_hdr` and, of a merged run, its headers.
+/// Bytes before the first frame of a message: its `virtio_net_hdr` and, for a merged run, its headers.
 struct MessageHeader([u8; VIRTIO_NET_HDR_BYTES + MERGED_HEADERS_MAX_BYTES]);
 
 impl MessageHeader {
     const EMPTY: MessageHeader = MessageHeader([0; VIRTIO_NET_HDR_BYTES + MERGED_HEADERS_MAX_BYTES]);
 
-    /// Writes it for a frame, or for the run that the frame begins.
+    /// Writes it for a frame, or for the run that begins with the frame.
     fn write(&mut self, first: &Packet, merged: Option<&Merged>) -> &[u8] {
         let (virtio, headers) = self.0.split_at_mut(VIRTIO_NET_HDR_BYTES);
         let bytes = match merged {
@@ -229,7 +230,7 @@ impl MessageHeader {
 impl TxQueue for SystemTx {
     fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
         let mut report = TxReport::default();
-        if !self.offload || batch.packets().iter().any(unsayable) {
+        if !self.offload || batch.packets().iter().any(exceeds_virtio) {
             finish_offloads(batch, pool, &mut report);
         }
         self.send_frames(batch, pool, &mut report);
@@ -238,7 +239,7 @@ impl TxQueue for SystemTx {
     }
 }
 
-/// The header for a frame; the hint of the header length never exceeds the frame, which the kernel would refuse.
+/// The header for a frame; the header length hint never exceeds the frame, which the kernel would reject.
 pub(crate) fn virtio_header(p: &Packet) -> [u8; VIRTIO_NET_HDR_BYTES] {
     let mut offload = p.offload;
     offload.hdr_len = offload.hdr_len.min(p.len().min(usize::from(u16::MAX)) as u16);

@@ -22,7 +22,7 @@ fn options(mode: XdpMode) -> AfxdpOptions {
     AfxdpOptions { mode, ..AfxdpOptions::default() }
 }
 
-/// In each mode that a veth has, with a pair of one queue: an AF_XDP end, and an AF_PACKET end opposite.
+/// Runs in each mode of a veth, with a pair of one queue: an AF_XDP end, and an AF_PACKET end opposite.
 fn each_mode(f: impl Fn(End, End, AfxdpOptions) + Send + 'static) {
     in_netns(move || {
         for mode in [XdpMode::Native, XdpMode::Generic] {
@@ -49,7 +49,7 @@ fn has_program(name: &str) -> bool {
     String::from_utf8_lossy(&out.stdout).contains("xdp")
 }
 
-fn loses_its_program(name: &str) -> bool {
+fn program_detached(name: &str) -> bool {
     let start = Instant::now();
     while has_program(name) {
         if start.elapsed() > Duration::from_secs(5) {
@@ -214,7 +214,7 @@ fn what_is_not_fetched_is_counted() {
 fn a_device_that_goes_down_comes_back() {
     each_mode(|mut a, mut b, _| {
         ip("link set sl-a down");
-        // The first batch goes into the ring before the kernel says so.
+        // The first batch enters the ring before the kernel reports that.
         a.send([frame(1, 60)]);
         let report = a.send([frame(2, 60), frame(3, 60)]);
         assert_eq!((report.sent_packets, report.dropped(TxDrop::PortDown)), (0, 2));
@@ -256,8 +256,8 @@ fn the_program_goes_with_the_port_and_its_queues() {
         drop(port);
         assert!(has_program("sl-a"), "somebody receives");
         drop(rx);
-        // Descriptors may live on in a process that another test is starting, until it runs its program.
-        assert!(loses_its_program("sl-a"));
+        // A process being started by another test may hold descriptors until its exec.
+        assert!(program_detached("sl-a"));
         drop(tx);
         let mut again = End::of(Port::open_afxdp("sl-a", &options).unwrap().0);
         wait_up("sl-b");
@@ -266,7 +266,7 @@ fn the_program_goes_with_the_port_and_its_queues() {
     });
 }
 
-/// Not a test: what [`the_program_goes_with_a_killed_process`] kills.
+/// Not a test: the process killed by [`the_program_goes_with_a_killed_process`].
 #[test]
 #[ignore = "run by another test"]
 fn holds_a_port() {
@@ -300,7 +300,7 @@ fn the_program_goes_with_a_killed_process() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(loses_its_program("sl-a"));
+        assert!(program_detached("sl-a"));
     });
 }
 
@@ -323,7 +323,7 @@ fn best_effort_takes_what_works_and_says_why() {
             none.kind() == std::io::ErrorKind::NotFound && none.to_string().contains("sl-none"),
             "{none}"
         );
-        // A device whose driver knows no XDP.
+        // A device whose driver lacks XDP.
         ip("link add sl-br type bridge");
         ip("link set sl-br up");
         let (_port, info) = Port::open_afxdp("sl-br", &AfxdpOptions::default()).unwrap();
@@ -345,8 +345,8 @@ fn each_queue_of_the_device_is_received_by_its_own() {
             assert_eq!((a.rx.len(), b.rx.len(), info.notes.len()), (2, 2, 1), "{info:?}");
             wait_up("sl-a");
             wait_up("sl-b");
-            // Transmit queues take turns. A veth hands over to the queue of the same number in the driver; before the stack
-            // it does not tell the number, which then is 0.
+            // Transmit queues alternate. A veth delivers to the queue of the same number in native mode; in
+            // generic mode the number is lost and reads 0.
             let mut pool = PacketPool::new();
             for queue in [0, 1, 0] {
                 let mut batch: PacketBatch = [frame(40 + queue as u8, 60)].into_iter().collect();

@@ -7,10 +7,10 @@ use netdev::link::{self, OperState};
 use netdev::{Port, RxQueue, SystemOptions, TxQueue, TxReport};
 use packet::{BATCH_MAX_PACKETS, GsoKind, Offload, Packet, PacketBatch, PacketPool, checksum};
 
-/// EtherType for experiments (IEEE 802): no host takes or sends such frames.
+/// EtherType for experiments (IEEE 802): no host handles or sends such frames.
 pub(crate) const TEST_ETH_TYPE: u16 = 0x88b5;
 
-/// Runs `f` in a thread with a network namespace of its own, which ends with it.
+/// Runs `f` in a thread with its own network namespace, which ends with it.
 pub(crate) fn in_netns(f: impl FnOnce() + Send + 'static) {
     let test = std::thread::current().name().unwrap_or("test").to_owned();
     let ran = std::thread::spawn(move || {
@@ -25,7 +25,8 @@ pub(crate) fn in_netns(f: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Moves the calling thread into a new namespace without IPv6 noise; says why the test is skipped where that fails.
+/// Moves the calling thread into a new namespace without IPv6 noise; on failure prints the reason for the
+/// skip.
 pub(crate) fn enter_netns(test: &str) -> bool {
     // SAFETY: changes the namespace of this thread only.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
@@ -58,7 +59,7 @@ pub(crate) fn run(command: &str) {
     assert!(out.status.success(), "{command}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// Waits until the device is up. Before, its queueing discipline is one that loses frames without a word.
+/// Waits until the device is up. Before that, its queueing discipline drops frames silently.
 pub(crate) fn wait_up(name: &str) {
     let up = |_| {
         std::thread::sleep(Duration::from_millis(2));
@@ -102,7 +103,7 @@ impl End {
         report
     }
 
-    /// Frames that `wanted` picks, up to `count` of them, waiting two seconds at most.
+    /// Frames selected by `wanted`, up to `count` of them, waiting at most two seconds.
     pub(crate) fn recv_where(&mut self, count: usize, wanted: impl Fn(&Packet) -> bool) -> Vec<Packet> {
         let deadline = Instant::now() + Duration::from_secs(2);
         let mut got = Vec::new();
@@ -157,7 +158,8 @@ pub(crate) fn frame(number: u8, bytes: usize) -> Packet {
     Packet::from_slice(&f)
 }
 
-/// A TCP super-frame over IPv4 with `payload_bytes`, from and to addresses that no host has, VLAN tag as given.
+/// A TCP super-frame over IPv4 with `payload_bytes`, between addresses that no host has, with the given VLAN
+/// tag.
 pub(crate) fn tcp_super_frame(payload_bytes: usize, gso_size: u16, tag: Option<[u8; 4]>) -> Packet {
     let mut f = vec![0x02, 0, 0, 0, 0, 2, 0x02, 0, 0, 0, 0, 1];
     f.extend(tag.unwrap_or_default().iter().take(if tag.is_some() { 4 } else { 0 }));
@@ -187,7 +189,7 @@ pub(crate) fn tcp_super_frame(payload_bytes: usize, gso_size: u16, tag: Option<[
     p
 }
 
-/// A UDP datagram over IPv4 as a host hands it over, its checksum undone.
+/// A UDP datagram over IPv4 as sent by a host, with a partial checksum.
 pub(crate) fn datagram(to: [u8; 6], addresses: [[u8; 4]; 2], port: u16, id: u16, payload: &[u8]) -> Packet {
     let mut f = to.to_vec();
     f.extend([0x02, 0, 0, 0, 0, 1, 0x08, 0x00, 0x45, 0]);
@@ -214,20 +216,20 @@ pub(crate) fn is_super_frame(p: &Packet) -> bool {
     p.data().windows(8).take(40).any(|w| w == [198, 51, 100, 1, 198, 51, 100, 2])
 }
 
-/// Makes a system call fail with `errno` in the calling thread from now on; `false` where the kernel cannot.
+/// Makes a system call fail with `errno` in the calling thread from now on; `false` if the kernel cannot.
 pub(crate) fn fail_syscall(number: libc::c_long, errno: libc::c_int) -> bool {
     const RETURN_ERRNO: u32 = 0x0005_0000;
     const RETURN_ALLOW: u32 = 0x7fff_0000;
     let op = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut program = [
-        // The number stands first in seccomp_data.
+        // The number is first in seccomp_data.
         op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number as u32),
         op(libc::BPF_RET | libc::BPF_K, 0, 0, RETURN_ERRNO | errno as u32),
         op(libc::BPF_RET | libc::BPF_K, 0, 0, RETURN_ALLOW),
     ];
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the program is alive through the call, which copies it; it concerns this thread only.
+    // SAFETY: the program is alive through the call, which copies it; it affects only this thread.
     unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0

@@ -1,4 +1,5 @@
-//! Port I/O against the kernel, each test in a network namespace of its own (root and `ip` needed; skipped otherwise).
+//! Port I/O against the kernel, each test in its own network namespace (needs root and `ip`; skipped
+//! otherwise).
 
 #![allow(unsafe_code, reason = "namespaces and poll(2)")]
 

@@ -11,7 +11,7 @@ use crate::helpers::*;
 const FLOWS: u16 = 200;
 const FRAMES_A_FLOW: u32 = 20;
 
-/// A UDP frame of a flow with a number in its payload; the source port tells the flow.
+/// A UDP frame of a flow with a number in its payload; the source port identifies the flow.
 fn udp(flow: u16, number: u32, back: bool) -> Packet {
     let mut f = vec![0x02, 0, 0, 0, 0, 2, 0x02, 0, 0, 0, 0, 1, 8, 0];
     f.extend([0x45, 0, 0, 60, 0, 7, 0x40, 0, 64, 17, 0, 0]);
@@ -39,7 +39,7 @@ fn read(p: &Packet) -> Option<(u16, u32)> {
     (d[23] == 17 && d[26..28] == [198, 51]).then_some((flow, number))
 }
 
-/// What each queue receives within a quiet time of 100 ms: flow and number, in order.
+/// Received frames of each queue within a quiet time of 100 ms: flow and number, in order.
 fn drain(port: &mut Port) -> Vec<Vec<(u16, u32)>> {
     let mut got = vec![Vec::new(); port.rx.len()];
     let mut pool = PacketPool::new();
@@ -79,7 +79,7 @@ fn send_all(a: &mut End, back: bool) {
     }
 }
 
-/// Each frame once, a flow's in order and in one queue. Returns the queue of each flow.
+/// Checks that each frame arrived once, and each flow in order in one queue. Returns the queue of each flow.
 fn check(got: &[Vec<(u16, u32)>]) -> BTreeMap<u16, usize> {
     let mut queue_of = BTreeMap::new();
     let mut next: BTreeMap<u16, u32> = BTreeMap::new();
@@ -108,7 +108,7 @@ fn flows_are_spread_and_each_has_one_queue() {
             let expected = usize::from(FLOWS) * FRAMES_A_FLOW as usize / 4;
             assert!(frames.len() > expected / 3, "queue {q} got {} of {expected}", frames.len());
         }
-        // The answers of a connection take the same queue.
+        // Replies of a connection use the same queue.
         send_all(&mut a, true);
         assert_eq!(check(&drain(&mut port)), queue_of);
         assert!(port.rx.iter().all(|q| q.counters() == netdev::RxCounters::default()));
@@ -161,7 +161,7 @@ fn the_group_survives_the_device_going_down_and_queues_that_leave() {
                 let _ = rx.recv(&mut PacketPool::new(), &mut PacketBatch::new(), 32);
             }
         }
-        // A device that says it is up may still lose a frame or two.
+        // A device that reports up may still lose a frame or two.
         let crosses = |_| {
             a.send([frame(0, 60)]);
             std::thread::sleep(Duration::from_millis(2));
@@ -174,7 +174,7 @@ fn the_group_survives_the_device_going_down_and_queues_that_leave() {
         assert!((0..2500).any(crosses), "nothing crosses");
         send_all(&mut a, false);
         check(&drain(&mut port));
-        // Those that stay share what the others had.
+        // The remaining ones share the frames of the others.
         port.rx.drain(1..3);
         send_all(&mut a, false);
         let got = drain(&mut port);
@@ -232,7 +232,7 @@ fn a_tap_with_several_queues_spreads_what_the_host_sends() {
             assert_eq!(payload[..4], 99u32.to_be_bytes());
         }
         drop(port);
-        // A process that another test is starting has our descriptors until it runs its program.
+        // A process being started by another test holds our descriptors until its exec.
         let gone = |_| {
             std::thread::sleep(Duration::from_millis(2));
             netdev::link::link_info("sl-t").is_err()

@@ -1,4 +1,4 @@
-//! `system` ports over veth pairs, by both ways of receiving and of sending.
+//! `system` ports over veth pairs, by both receive and both transmit methods.
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ fn a_large_burst_arrives_in_one_call() {
         let (mut a, mut b) = (End::system("sl-a", &options), End::system("sl-b", &options));
         let sent: Vec<_> = (0..250).map(|i| frame(i, 60 + 5 * usize::from(i))).collect();
         a.send(sent.iter().cloned());
-        // What was sent first is there when what was sent last is: veth devices hand over in order.
+        // When the last frame has arrived, so has the first: veth devices keep the order.
         let mut got = PacketBatch::new();
         let deadline = Instant::now() + Duration::from_secs(2);
         let mut calls = Vec::new();
@@ -119,7 +119,7 @@ fn own_frames_are_not_received() {
             a.send((0..10).map(|i| frame(i, 100)).chain([tcp_super_frame(20000, 1400, None)]));
             assert_eq!(b.recv_for(60).len(), 11);
             assert_eq!(a.recv_for(60).len(), 0, "ignore_outgoing {ignore_outgoing}");
-            // Behind the frames sorted out, others still come.
+            // After the filtered frames, others still arrive.
             b.send([tcp_super_frame(30000, 1400, None), frame(1, 60)]);
             let got = a.recv_for(60);
             assert_eq!((got.len(), got[0].len(), got[1].len()), (2, 30054, 60));
@@ -147,7 +147,7 @@ fn large_segments_arrive_whole() {
     });
 }
 
-/// Datagrams of a host to a host: each arrives as it was sent, whether they cross as large segments or one by one.
+/// Datagrams between hosts: each arrives unchanged, whether they cross as large segments or one by one.
 #[test]
 fn runs_of_datagrams_cross_as_large_segments() {
     each_method(|options| {
@@ -234,7 +234,7 @@ fn a_refused_frame_does_not_stop_the_burst() {
     });
 }
 
-/// Receives until an error comes.
+/// Receives until an error occurs.
 fn error_of(end: &mut End) -> Option<i32> {
     let deadline = Instant::now() + Duration::from_secs(2);
     while Instant::now() < deadline {
@@ -319,7 +319,7 @@ fn a_device_that_disappears_is_an_error_and_counted_drops() {
         assert!(error_of(&mut a).is_some());
         let report = a.send((0..40).map(|i| frame(i, 60)));
         assert_eq!((report.sent_packets, report.dropped(TxDrop::PortDown)), (0, 40));
-        // A socket of its own cannot be bound to it; the one that the port has goes on telling that it is down.
+        // A separate socket cannot be bound to it; the port's own keeps reporting that it is down.
         assert_eq!(a.port.tx().is_err(), options.own_tx_sockets, "a new queue on a device that is gone");
     });
 }
@@ -346,7 +346,7 @@ fn what_is_not_fetched_is_counted() {
 #[test]
 fn a_full_queue_of_the_device_is_counted() {
     in_netns(|| {
-        // A tap that nobody reads, with room for a few frames and no queueing discipline, refuses the others.
+        // A tap without a reader, with room for a few frames and no queueing discipline, rejects the others.
         let mut tap = Port::open_tap("sl-t", &netdev::TapOptions::default()).unwrap();
         ip("link set sl-t txqueuelen 8 up");
         run("tc qdisc replace dev sl-t root noqueue");
@@ -373,7 +373,8 @@ fn what_cannot_be_opened_says_why() {
     });
 }
 
-/// Sends two frames in a thread where sendmmsg fails so; the report, and what has arrived.
+/// Sends two frames in a thread where sendmmsg fails with that error; returns the report, and the received
+/// frames.
 fn send_with_failing_sendmmsg(errno: i32, check: fn(netdev::TxReport, usize)) {
     in_netns(move || {
         veth("sl-a", "sl-b");
@@ -419,11 +420,11 @@ fn many_ports_cost_a_descriptor_each_and_have_small_rings() {
         let (before, mut ports, mut queues) = (descriptors(), Vec::new(), Vec::new());
         for _ in 0..PORTS {
             let port = Port::open_system("sl-a", &SystemOptions::default()).unwrap();
-            // As two threads have it.
+            // As with two threads.
             queues.extend([port.tx().unwrap(), port.tx().unwrap()]);
             ports.push(port);
         }
-        // Tests of this process run beside: they have some of the places, and some descriptors.
+        // Concurrent tests of this process hold some of the sockets, and some descriptors.
         let more = descriptors().saturating_sub(before);
         assert!(more <= PORTS + netdev::OWN_SOCKETS_MAX + 64, "{more} descriptors for {PORTS} ports");
         let mut far = End::system("sl-b", &SystemOptions::default());

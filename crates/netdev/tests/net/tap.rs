@@ -36,7 +36,7 @@ fn options_are_applied_and_the_tap_goes_with_its_queues() {
         drop(port);
         assert!(link::link_info("sl-t0").is_ok(), "a queue is left");
         drop(tx);
-        // A process that another test is starting has our descriptors until it runs its program.
+        // A process being started by another test holds our descriptors until its exec.
         let gone = |_| {
             std::thread::sleep(std::time::Duration::from_millis(2));
             link::link_info("sl-t0").is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
@@ -59,7 +59,7 @@ fn the_host_sends_and_receives_through_a_tap() {
             let got = t.recv_where(1, |p| p.len() == 1042);
             assert_eq!(got.len(), 1);
             assert_eq!(got[0].offload.needs_csum, rx_offload);
-            // Back: the same frame with everything swapped; its checksum stays right.
+            // Back: the same frame with everything swapped; its checksum stays valid.
             let mut back = got[0].clone();
             let d = back.data_mut();
             let (to, from) = (d[0..6].to_vec(), d[6..12].to_vec());

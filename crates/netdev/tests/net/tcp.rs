@@ -1,5 +1,5 @@
-//! A real TCP connection between two hosts (namespaces), through two ports that a loop of the test joins. Offloads are
-//! on everywhere, so without offload metadata not one segment would be accepted.
+//! A real TCP connection between two hosts (namespaces), through two ports joined by a loop of the test.
+//! Offloads are on everywhere, so without offload metadata no segment would be accepted.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use crate::helpers::*;
 
 const TOTAL_BYTES: usize = 8 << 20;
 
-/// Makes a host: its device with an address, and the port to it.
+/// Creates a host: its device with an address, and the port to it.
 type Make = fn(address: &str) -> Port;
 
 fn tap_port(address: &str) -> Port {
@@ -45,7 +45,7 @@ fn software_port(address: &str) -> Port {
 
 fn xdp_port(address: &str, mode: XdpMode) -> Port {
     veth("sl-h", "sl-p");
-    // What AF_XDP does not carry: checksums left to the device, large segments.
+    // Features that AF_XDP lacks: checksums left to the device, large segments.
     run("ethtool -K sl-h tx off tso off gso off");
     ip(&format!("addr add {address}/24 dev sl-h"));
     Port::open_afxdp("sl-p", &AfxdpOptions { mode, ..AfxdpOptions::default() }).unwrap().0
@@ -97,7 +97,7 @@ fn transfer() {
     assert_eq!(answer, b"all");
 }
 
-/// Forwards between the two ports until told to stop; the largest frame seen is noted.
+/// Forwards between the two ports until stopped; records the largest frame seen.
 fn forward(a: End, b: End, stop: &AtomicBool, largest: &AtomicUsize) {
     let mut ends = [a, b];
     let mut batch = PacketBatch::new();

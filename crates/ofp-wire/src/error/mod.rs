@@ -1,8 +1,8 @@
 //! Protocol errors: names, their numbers in each version, and the error message.
 //!
-//! One row per error of the table in `table.rs`. A decoder answers a bad message with an [`OfError`]; the session sends it as
-//! `OFPT_ERROR` (OpenFlow 1.0 §5.4.4, 1.3 §7.4.4). Errors that a version lacks go out as Nicira's vendor errors
-//! (type 0xb0c2 before 1.2, experimenter errors since), as stock tools expect.
+//! One row per error of the table in `table.rs`. A decoder returns an [`OfError`] for a bad message; the
+//! session sends it as `OFPT_ERROR` (OpenFlow 1.0 §5.4.4, 1.3 §7.4.4). Errors that a version lacks are sent
+//! as Nicira's vendor errors (type 0xb0c2 before 1.2, experimenter errors since), as stock tools expect.
 
 mod table;
 
@@ -22,7 +22,7 @@ const NXET_VENDOR: u16 = 0xb0c2;
 /// Type of experimenter errors since OpenFlow 1.2.
 const OFPET_EXPERIMENTER: u16 = 0xffff;
 
-/// How an error is numbered in a range of versions.
+/// Numbers of an error in a range of versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Numbers {
     /// 0 for a standard error.
@@ -33,7 +33,7 @@ pub(crate) struct Numbers {
     code: u16,
 }
 
-/// An error as it stands on the wire.
+/// An error in its wire form.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WireError {
     /// Experimenter id, 0 for a standard error.
@@ -45,13 +45,13 @@ pub struct WireError {
 }
 
 impl ErrorKind {
-    /// Its numbers in `version`, if it has any there.
+    /// Its numbers in `version`, if any.
     pub fn wire(self, version: Version) -> Option<WireError> {
         let n = self.numbers().iter().find(|n| (n.first..=n.last).contains(&version.0))?;
         Some(WireError { vendor: n.vendor, ty: n.ty, code: n.code })
     }
 
-    /// The error of these numbers.
+    /// The error with these numbers.
     pub fn from_wire(wire: WireError, version: Version) -> Option<ErrorKind> {
         ErrorKind::ALL.iter().copied().find(|k| k.wire(version) == Some(wire))
     }
@@ -63,17 +63,17 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Why a message was refused, with what is needed to say so to its sender.
+/// The error of a rejected message, with the fields of its error message.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{kind} in a message of {version} (xid {xid:#x})")]
 pub struct OfError {
-    /// What is wrong.
+    /// The error.
     pub kind: ErrorKind,
-    /// Version in which to answer.
+    /// Version of the reply.
     pub version: Version,
-    /// Transaction of the refused message.
+    /// Transaction id of the rejected message.
     pub xid: u32,
-    /// The refused message.
+    /// The rejected message.
     pub data: Vec<u8>,
 }
 
@@ -89,18 +89,18 @@ impl OfError {
         }
     }
 
-    /// The body of the `OFPT_ERROR` that tells the sender.
+    /// The body of the `OFPT_ERROR` for the sender.
     pub fn to_body(&self) -> ErrorBody {
         ErrorBody { error: ErrorCode::Known(self.kind), data: self.data.clone() }
     }
 }
 
-/// What an error message says.
+/// Contents of an error message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ErrorCode {
     /// An error of the table.
     Known(ErrorKind),
-    /// Other numbers.
+    /// Unknown numbers.
     Other(WireError),
 }
 
@@ -117,9 +117,9 @@ impl fmt::Display for ErrorCode {
 /// The body of an `OFPT_ERROR`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ErrorBody {
-    /// What is wrong.
+    /// The error.
     pub error: ErrorCode,
-    /// Beginning of the refused message; after a failed hello, text.
+    /// Beginning of the rejected message; after a failed hello, text.
     pub data: Vec<u8>,
 }
 
@@ -142,7 +142,7 @@ pub fn decode(r: &mut Reader<'_>) -> Res<ErrorBody> {
 pub fn encode(m: &ErrorBody, w: &mut Writer) {
     let wire = match m.error {
         ErrorCode::Other(wire) => wire,
-        // A version that this crate does not speak may be answered too: with the numbers of the next one below.
+        // A version unknown to this crate may be answered too: with the numbers of the next one below.
         ErrorCode::Known(kind) => kind
             .wire(w.version)
             .or_else(|| ErrorKind::NxbrcUnencodableError.wire(w.version))
@@ -163,7 +163,8 @@ pub fn encode(m: &ErrorBody, w: &mut Writer) {
         w.u16(wire.ty);
         w.u32(wire.vendor);
     }
-    // The standard asks for 64 bytes; OVS tells all that fits, and `ovs-ofctl` prints the refused message from them.
+    // The standard requires 64 bytes; OVS sends all that fits, and `ovs-ofctl` prints the rejected message
+    // from them.
     let room = MAX_MESSAGE_BYTES.saturating_sub(w.mark());
     w.bytes(&m.data[..m.data.len().min(room)]);
 }

@@ -14,10 +14,10 @@ macro_rules! errors {
         }
 
         impl ErrorKind {
-            /// All errors. Of two with the same numbers in a version, the first is what those numbers are read as.
+            /// All errors. Of two with the same numbers in a version, decoding returns the first.
             pub const ALL: &'static [ErrorKind] = &[$(ErrorKind::$variant,)*];
 
-            /// The name that the standard or the extension gives it.
+            /// The name in the standard or the extension.
             pub fn name(self) -> &'static str {
                 match self {
                     $(ErrorKind::$variant => $name,)*

@@ -1,7 +1,7 @@
-//! From bytes to [`Message`] and back, by the rows of the message table.
+//! Bytes to [`Message`] and back, by the rows of the message table.
 //!
-//! A row is a message kind's wire form in a range of versions: how it is named on the wire, how long its body may be, how the body
-//! is read and written. Another version of the protocol is more rows.
+//! A row is the wire form of a message kind in a range of versions: its id on the wire, valid lengths,
+//! decoder and encoder. A new protocol version means new rows.
 
 mod table;
 
@@ -25,8 +25,8 @@ fn multipart_types(version: Version) -> (u8, u8) {
     if version == Version::V10 { (16, 17) } else { (18, 19) }
 }
 
-/// Decodes one whole message. Of a message with an unsupported version only those of all versions are decoded (hello, error,
-/// echo); the others are errors.
+/// Decodes one whole message. For an unsupported version decodes only messages common to all versions (hello,
+/// error, echo); others are errors.
 pub fn decode(bytes: &[u8]) -> Result<(Version, u32, Message), OfError> {
     decode_with(bytes, Options::default())
 }
@@ -65,7 +65,7 @@ fn decode_part(bytes: &[u8], options: Options, in_bundle: bool) -> Res<(Version,
     Ok((version, r.xid, message))
 }
 
-/// Reads what names the message: the type, and the headers of multipart messages and experimenters.
+/// Reads the id of a message: the type, and the headers of multipart messages and experimenters.
 fn read_id(r: &mut Reader<'_>, ty: u8) -> Res<Id> {
     let version = r.version;
     let (request, reply) = multipart_types(version);
@@ -84,7 +84,7 @@ fn read_id(r: &mut Reader<'_>, ty: u8) -> Res<Id> {
     let (mp, flags) = (r.u16()?, r.u16()?);
     r.more = flags & 1 != 0;
     if !reply && r.more && mp != 12 {
-        // Of all requests only that of table features may come in parts.
+        // Only table features requests may be multipart.
         return Err(ErrorKind::BrcMultipartBufferOverflow);
     }
     r.skip(if version == Version::V10 { 0 } else { 4 })?;
@@ -114,8 +114,8 @@ fn unknown(id: Id) -> ErrorKind {
     }
 }
 
-/// Encodes a message. The bytes are one message, or the parts of a multipart one in order, each with its own header. `Err` when
-/// the version has no such message or it is too long.
+/// Encodes a message. Returns one message, or the parts of a multipart one in order, each with its own
+/// header. `Err` if the version lacks the message or it is too long.
 pub fn encode(message: &Message, version: Version, xid: u32) -> Result<Vec<u8>, ErrorKind> {
     encode_with(message, version, xid, Options::default())
 }
@@ -136,14 +136,15 @@ pub fn encode_with(
     w.finish(row.more(message))
 }
 
-/// Writes the message inside a bundle's. What has no form in the version is left out, which the receiver refuses.
+/// Encodes the message inside a bundle message. A message without a form in the version is omitted, which the
+/// receiver rejects.
 pub(crate) fn encode_inner(message: &Message, w: &mut Writer) {
     if let Ok(inner) = encode_with(message, w.version, w.xid, w.options) {
         w.bytes(&inner);
     }
 }
 
-/// The row of the form that the message asks for, else the first that the version has.
+/// The row of the message's format, else the first row of the version.
 fn row_of(message: &Message, version: Version) -> Option<&'static Row> {
     let kind = message.kind();
     let mut first = None;

@@ -1,6 +1,6 @@
 //! The rows of the messages.
 //!
-//! Where a kind has several forms in a version, the version's own stands first; [`Format`] picks among them.
+//! If a kind has several forms in a version, the standard one is first; [`Format`] selects among them.
 
 use crate::msg::{
     Format, Kind, Message, Multi, control, features, flow_mod, flow_stats, group, meter, packet, port, stats,
@@ -9,7 +9,7 @@ use ofp_wire::Version;
 use ofp_wire::{NX_VENDOR, ONF_VENDOR, error};
 use ofp_wire::{Reader, Res, Writer};
 
-/// What names a message on the wire.
+/// The id of a message on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Id {
     /// A type in the header.
@@ -22,14 +22,14 @@ pub(super) enum Id {
     ExpMp { vendor: u32, subtype: u32, reply: bool },
 }
 
-/// Lengths that a body may have.
+/// Valid lengths of a body.
 #[derive(Clone, Copy)]
 pub(super) enum Len {
-    /// So many bytes.
+    /// Exactly that many bytes.
     Is(usize),
-    /// At least so many.
+    /// At least that many.
     Min(usize),
-    /// So many and any number of elements of so many.
+    /// A fixed part and any number of elements of the given size.
     Array(usize, usize),
 }
 
@@ -61,7 +61,7 @@ impl Row {
         (self.first..=self.last).contains(&version)
     }
 
-    /// Whether the message, a part, says that more parts follow.
+    /// Whether the message is a part followed by more.
     pub(super) fn more(&self, message: &Message) -> bool {
         (self.more)(message)
     }
@@ -71,7 +71,7 @@ impl Row {
 type Range = (Version, Version);
 const V10: Range = (Version::V10, Version::V10);
 const V13: Range = (Version::V13, Version::V13);
-/// All that are implemented; rows for others narrow it.
+/// All implemented versions; rows for fewer narrow it.
 const ALL: Range = (Version::V10, Version::V13);
 
 fn read_multi<T>(r: &mut Reader<'_>, format: Format, read: fn(&mut Reader<'_>) -> Res<T>) -> Res<Multi<T>> {

@@ -1,4 +1,4 @@
-//! Greeting, features, configuration, roles, bundles, TLV tables: what a connection is about.
+//! Hello, features, configuration, roles, bundles, TLV tables: messages about the connection.
 //!
 //! Sources: OpenFlow 1.0 §5.3, 1.3 §7.3.1, §7.3.2, §7.3.9, §7.3.10, §7.5.1; ONF EXT-230 (bundles for 1.3); Nicira extensions.
 
@@ -14,12 +14,12 @@ pub struct Hello {
     pub versions: VersionSet,
 }
 
-/// Element of a hello that holds the bitmap of versions.
+/// Hello element with the version bitmap.
 const HELLO_VERSIONBITMAP: u16 = 1;
 
 pub(crate) fn decode_hello(r: &mut Reader<'_>) -> Res<Hello> {
     let mut versions = VersionSet::up_to(r.version);
-    // Whatever stands in a hello that is not understood is ignored (§7.5.1).
+    // Ignores unknown or malformed hello elements (§7.5.1).
     while let Ok((ty, len)) = r.u16().and_then(|ty| Ok((ty, usize::from(r.u16()?)))) {
         let Some(body_len) = len.checked_sub(4) else { break };
         let Ok(mut body) = r.sub(body_len) else { break };
@@ -40,14 +40,14 @@ pub(crate) fn encode_hello(m: &Hello, w: &mut Writer) {
     }
 }
 
-/// What the switch is.
+/// Features of the switch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SwitchFeatures {
     /// Datapath id.
     pub datapath_id: u64,
-    /// How many packets it can keep for the controller.
+    /// Number of packets buffered for the controller.
     pub n_buffers: u32,
-    /// How many tables.
+    /// Number of tables.
     pub n_tables: u8,
     /// Auxiliary connection (OpenFlow 1.3).
     pub auxiliary_id: u8,
@@ -89,7 +89,7 @@ pub(crate) fn encode_features(m: &SwitchFeatures, w: &mut Writer) {
     w.u32(m.capabilities);
     w.u32(if old { m.actions } else { 0 });
     if old {
-        // More ports than one message holds are left out, as the standard has no way to tell them.
+        // Omits ports beyond one message, for which the standard has no encoding.
         for p in m.ports.iter().take((65535 - 32) / 48) {
             super::port::put(w, p);
         }
@@ -149,15 +149,15 @@ wire_enum! {
     }
 }
 
-/// A role, asked for or told.
+/// A role, in a request or a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Role {
     /// The wire form.
     pub format: Format,
     /// Role.
     pub role: ControllerRole,
-    /// Guards against stale requests to be master or slave; in an answer all ones before the first such request. Nicira's
-    /// form has none, and reads as 0.
+    /// Detects stale requests for master or slave; in a reply all ones before the first such request.
+    /// Nicira's form lacks it, and decodes as 0.
     pub generation_id: u64,
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn encode_nx_role(m: &Role, w: &mut Writer) {
     w.u32((m.role as u32).saturating_sub(1));
 }
 
-/// Which asynchronous messages a controller gets: bits by reason, `[master or equal, slave]`.
+/// Asynchronous messages enabled for a controller: bits by reason, `[master or equal, slave]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AsyncConfig {
     /// The wire form.
@@ -218,7 +218,7 @@ pub(crate) fn encode_async(m: &AsyncConfig, w: &mut Writer) {
 }
 
 wire_enum! {
-    /// What a bundle control message asks or tells (1.4 §7.3.9.2).
+    /// Type of a bundle control message (1.4 §7.3.9.2).
     BundleControlType: u16 {
         /// Open.
         OpenRequest = 0,
@@ -244,7 +244,7 @@ wire_enum! {
 pub struct BundleControl {
     /// The bundle.
     pub bundle_id: u32,
-    /// What to do.
+    /// The type.
     pub ty: BundleControlType,
     /// 1 atomic, 2 ordered.
     pub flags: u16,
@@ -338,7 +338,7 @@ fn put_tlv_maps(w: &mut Writer, maps: &[TlvMap]) {
 }
 
 wire_enum! {
-    /// What to do with a TLV table.
+    /// Command of a TLV table modification.
     TlvTableCommand: u16 {
         /// Add the mappings.
         Add = 0,
@@ -352,9 +352,9 @@ wire_enum! {
 /// Changes the TLV table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlvTableMod {
-    /// What to do.
+    /// The command.
     pub command: TlvTableCommand,
-    /// With which mappings.
+    /// The mappings.
     pub maps: Vec<TlvMap>,
 }
 
@@ -427,7 +427,8 @@ pub(crate) fn encode_u32(m: &u32, w: &mut Writer) {
     w.u32(*m);
 }
 
-/// A number of which only some values are known to the switch: of the flow format 0 and 2, of the packet-in format 0 to 2.
+/// A number of which the switch supports only some values: 0 and 2 as flow format, 0 to 2 as packet-in
+/// format.
 pub(crate) fn decode_flow_format(r: &mut Reader<'_>) -> Res<u32> {
     match r.u32()? {
         n @ (0 | 2) => Ok(n),

@@ -1,6 +1,6 @@
-//! Table features (OpenFlow 1.3 §7.3.5.5): what can be matched and done in each table.
+//! Table features (OpenFlow 1.3 §7.3.5.5): supported matches, instructions and actions of each table.
 //!
-//! A switch of 254 tables answers with a megabyte. Entries are written straight into the reply.
+//! The reply of a switch with 254 tables is a megabyte, so entries are written straight into it.
 
 use flow::TableId;
 use flow::fields::FieldId;
@@ -9,7 +9,7 @@ use ofp_wire::nxm;
 use ofp_wire::prop;
 use ofp_wire::{Reader, Res, Writer};
 
-/// What rules of a table can do: those that match something, or the one for packets that miss.
+/// Features of a table's rules: ordinary ones, or the table-miss rule.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RuleFeatures {
     /// `OFPIT_*`.
@@ -35,7 +35,7 @@ pub struct MatchField {
     pub maskable: bool,
 }
 
-/// What a table can do.
+/// Features of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TableFeatures {
     /// Table.
@@ -48,7 +48,7 @@ pub struct TableFeatures {
     pub metadata_write: u64,
     /// `OFPTC_*`.
     pub config: u32,
-    /// How many rules.
+    /// Maximum number of rules.
     pub max_entries: u32,
     /// Of rules that match something.
     pub rules: RuleFeatures,
@@ -60,7 +60,7 @@ pub struct TableFeatures {
     pub wildcards: Vec<FieldId>,
 }
 
-/// Property types; those of a miss are one more, except of matches and wildcards.
+/// Property types; those of a miss are one higher, except of matches and wildcards.
 const INSTRUCTIONS: u16 = 0;
 const NEXT_TABLES: u16 = 2;
 const WRITE_ACTIONS: u16 = 4;
@@ -71,7 +71,7 @@ const WRITE_SETFIELD: u16 = 12;
 const APPLY_SETFIELD: u16 = 14;
 const EXPERIMENTER: u16 = 0xfffe;
 
-/// Types of actions or instructions; those of experimenters are passed over.
+/// Types of actions or instructions; skips those of experimenters.
 fn read_types(p: &mut Reader<'_>) -> Res<Vec<u16>> {
     let mut types = Vec::new();
     while !p.is_empty() {

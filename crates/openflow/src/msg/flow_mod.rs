@@ -1,7 +1,7 @@
-//! Rules: changing them, being told that one ended.
+//! Flow modifications and flow-removed messages.
 //!
-//! Sources: OpenFlow 1.0 §5.3.3, §5.4.3; 1.3 §7.3.4.1, §7.4.2; Nicira's NXM forms for 1.0, in which the cookie to look for is a
-//! field of the match.
+//! Sources: OpenFlow 1.0 §5.3.3, §5.4.3; 1.3 §7.3.4.1, §7.4.2; Nicira's NXM forms for 1.0, in which the
+//! cookie to match is a field of the match.
 
 use super::{Format, GROUP_ANY, wire_enum};
 use crate::match10;
@@ -16,24 +16,24 @@ bitflags::bitflags! {
     /// `OFPFF_*`.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct FlowModFlags: u8 {
-        /// Tell when the rule ends.
+        /// Send a flow-removed message when the rule ends.
         const SEND_FLOW_REM = 1;
-        /// Refuse a rule that overlaps with another of its priority.
+        /// Reject a rule that overlaps with another of its priority.
         const CHECK_OVERLAP = 1 << 1;
-        /// Begin counting anew (OpenFlow 1.2).
+        /// Reset the counters (OpenFlow 1.2).
         const RESET_COUNTS = 1 << 2;
-        /// Do not count packets (OpenFlow 1.3).
+        /// Without packet count (OpenFlow 1.3).
         const NO_PKT_COUNTS = 1 << 3;
-        /// Do not count bytes (OpenFlow 1.3).
+        /// Without byte count (OpenFlow 1.3).
         const NO_BYT_COUNTS = 1 << 4;
     }
 }
 
-/// `OFPFF_EMERG` of OpenFlow 1.0: emergency rules, which nobody has.
+/// `OFPFF_EMERG` of OpenFlow 1.0: emergency rules, which no switch supports.
 const EMERG_10: u16 = 1 << 2;
 
 wire_enum! {
-    /// What to do with rules.
+    /// Command of a flow modification.
     FlowModCommand: u8 {
         /// Add one.
         Add = 0,
@@ -60,27 +60,27 @@ impl FlowModCommand {
 pub struct FlowMod {
     /// The wire form.
     pub format: Format,
-    /// What to do.
+    /// The command.
     pub command: FlowModCommand,
-    /// In which table; [`TableId::ALL`] also when OpenFlow 1.0 does not say.
+    /// The table; [`TableId::ALL`] also if OpenFlow 1.0 omits it.
     pub table: TableId,
     /// Cookie to look for, within the mask.
     pub cookie: u64,
-    /// Which bits of the cookie to look at.
+    /// Bits of the cookie to match.
     pub cookie_mask: u64,
-    /// Cookie of the rule added or changed; all ones leaves a changed rule's cookie.
+    /// Cookie of the added or modified rule; all ones keeps a modified rule's cookie.
     pub new_cookie: u64,
-    /// End after so long without a packet; 0 for never.
+    /// Idle timeout in seconds; 0 for none.
     pub idle_timeout_s: u16,
-    /// End after so long; 0 for never.
+    /// Hard timeout in seconds; 0 for none.
     pub hard_timeout_s: u16,
     /// Priority.
     pub priority: u16,
     /// Packet to apply the rule to, or [`super::NO_BUFFER`].
     pub buffer_id: u32,
-    /// When deleting: only rules that output here; `NONE` for any.
+    /// For deletes: only rules that output here; `NONE` for any.
     pub out_port: OfPort,
-    /// When deleting: only rules that use this group; [`GROUP_ANY`] for any.
+    /// For deletes: only rules that use this group; [`GROUP_ANY`] for any.
     pub out_group: u32,
     /// Flags.
     pub flags: FlowModFlags,
@@ -97,7 +97,7 @@ fn command(n: u16, r: &Reader<'_>) -> Res<(FlowModCommand, TableId)> {
     Ok((FlowModCommand::from_wire(n).ok_or(ErrorKind::FmfcBadCommand)?, table))
 }
 
-/// The flags; `timeouts` (idle, hard) decide how an emergency rule is refused.
+/// The flags; `timeouts` (idle, hard) select the error for an emergency rule.
 fn flags(n: u16, version: Version, timeouts: (u16, u16)) -> Res<FlowModFlags> {
     if version == Version::V10 {
         if n & EMERG_10 != 0 {
@@ -110,7 +110,8 @@ fn flags(n: u16, version: Version, timeouts: (u16, u16)) -> Res<FlowModFlags> {
     known.filter(is_of_version).ok_or(ErrorKind::FmfcBadFlags)
 }
 
-/// A connection's addresses are those of the rule's own protocol: OVS refuses rules, not questions, where they are not.
+/// Connection addresses must be of the rule's own protocol: OVS rejects rules, but not requests, that violate
+/// this.
 fn addresses_fit(m: &Match) -> Res<()> {
     let (mask, ip) = (&m.mask().0, |ty: u16| m.mask().0.dl_type == 0xffff && m.flow().dl_type == ty);
     let v4 = (mask.ct_nw_src | mask.ct_nw_dst) != 0;
@@ -128,7 +129,7 @@ fn decode_mod10(r: &mut Reader<'_>) -> Res<FlowMod> {
     let new_cookie = r.u64()?;
     let (command, table) = command(r.u16()?, r)?;
     let (idle_timeout_s, hard_timeout_s, priority) = (r.u16()?, r.u16()?, r.u16()?);
-    // A rule without wildcards is above all others (OpenFlow 1.0 §3.4).
+    // A rule without wildcards has the highest priority (OpenFlow 1.0 §3.4).
     let priority = if exact { u16::MAX } else { priority };
     let (buffer_id, out_port) = (r.u32()?, OfPort::from_of10(r.u16()?));
     let flags = flags(r.u16()?, r.version, (idle_timeout_s, hard_timeout_s))?;
@@ -273,7 +274,7 @@ pub(crate) fn encode_mod_nxt(m: &FlowMod, w: &mut Writer) {
 }
 
 wire_enum! {
-    /// Why a rule ended.
+    /// Reason for a rule's removal.
     FlowRemovedReason: u8 {
         /// Idle timeout.
         IdleTimeout = 0,
@@ -290,7 +291,7 @@ wire_enum! {
     }
 }
 
-/// A rule has ended.
+/// A flow-removed message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowRemoved {
     /// The wire form.
@@ -301,9 +302,9 @@ pub struct FlowRemoved {
     pub cookie: u64,
     /// Priority.
     pub priority: u16,
-    /// Why.
+    /// The reason.
     pub reason: FlowRemovedReason,
-    /// Table; [`TableId::ALL`] where the form does not tell it.
+    /// Table; [`TableId::ALL`] if the form lacks it.
     pub table: TableId,
     /// Age, whole seconds.
     pub duration_s: u32,
@@ -369,7 +370,7 @@ pub(crate) fn encode_removed(m: &FlowRemoved, w: &mut Writer) {
     }
 }
 
-/// The number of the reason; those that the version lacks are "deleted".
+/// The number of the reason; reasons unknown to the version become "deleted".
 fn removed_reason(reason: FlowRemovedReason, version: Version) -> u8 {
     let known = match version.0 {
         ..=1 => 2,
@@ -391,7 +392,7 @@ pub(crate) fn decode_removed_nxt(r: &mut Reader<'_>) -> Res<FlowRemoved> {
         cookie,
         priority,
         reason,
-        // The form tells the table plus one, 0 for unknown.
+        // The form has the table plus one, 0 for unknown.
         table: TableId(table.wrapping_sub(1)),
         duration_s,
         duration_ns,

@@ -1,7 +1,7 @@
-//! Rules: asking for them, one by one or summed up, and monitoring them.
+//! Flow statistics, single or aggregated, and flow monitors.
 //!
-//! Sources: OpenFlow 1.0 §5.3.5; 1.3 §7.3.5.2, §7.3.5.3; Nicira's NXM forms for 1.0 (`NXST_FLOW`, `NXST_AGGREGATE`,
-//! `NXST_FLOW_MONITOR`), in which the cookie to look for is a field of the match.
+//! Sources: OpenFlow 1.0 §5.3.5; 1.3 §7.3.5.2, §7.3.5.3; Nicira's NXM forms for 1.0 (`NXST_FLOW`,
+//! `NXST_AGGREGATE`, `NXST_FLOW_MONITOR`), in which the cookie to match is a field of the match.
 
 use super::flow_mod::FlowModFlags;
 use super::{Format, GROUP_ANY};
@@ -14,12 +14,12 @@ use ofp_wire::nxm::{self, Unknown};
 use ofp_wire::{Reader, Res, Writer};
 use std::sync::Arc;
 
-/// Which rules are asked for.
+/// Selects rules for statistics.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowStatsRequest {
     /// The wire form.
     pub format: Format,
-    /// Of which table, or of all.
+    /// The table, or all.
     pub table: TableId,
     /// Only rules that output here; `NONE` for any.
     pub out_port: OfPort,
@@ -27,7 +27,7 @@ pub struct FlowStatsRequest {
     pub out_group: u32,
     /// Cookie to look for, within the mask.
     pub cookie: u64,
-    /// Which bits of the cookie to look at.
+    /// Bits of the cookie to match.
     pub cookie_mask: u64,
     /// Only rules that match no more than this.
     pub matching: Match,
@@ -147,7 +147,7 @@ pub struct FlowStats {
     pub actions: Arc<[Action]>,
 }
 
-/// The part behind an entry's length field.
+/// The part after an entry's length field.
 fn entry<'a>(r: &mut Reader<'a>) -> Res<Reader<'a>> {
     let len = usize::from(r.clone().u16()?);
     let mut e = r.sub(len)?;
@@ -305,7 +305,7 @@ pub struct FlowMonitorRequest {
     pub flags: u16,
     /// Only rules that output here; `NONE` for any.
     pub out_port: OfPort,
-    /// Of which table, or of all.
+    /// The table, or all.
     pub table: TableId,
     /// Only rules that match no more than this.
     pub matching: Match,

@@ -1,4 +1,5 @@
-//! Groups (OpenFlow 1.3 §7.3.4.2, §7.3.5.9 to §7.3.5.11), and in OpenFlow 1.0 Nicira's messages, which have the structures of 1.5.
+//! Groups (OpenFlow 1.3 §7.3.4.2, §7.3.5.9 to §7.3.5.11), and Nicira's messages for OpenFlow 1.0, which have
+//! the structures of 1.5.
 
 use super::{Format, wire_enum};
 use crate::msg::GROUP_ANY;
@@ -17,21 +18,21 @@ pub const BUCKET_ALL: u32 = u32::MAX;
 const NTR_VENDOR: u32 = 0x0000_154d;
 
 wire_enum! {
-    /// What a group does with its buckets.
+    /// Type of a group.
     GroupType: u8 {
         /// Executes all.
         All = 0,
         /// Executes one of them.
         Select = 1,
-        /// Executes the one it has.
+        /// Executes its only bucket.
         Indirect = 2,
-        /// Executes the first that is live.
+        /// Executes the first live bucket.
         FastFailover = 3,
     }
 }
 
 wire_enum! {
-    /// What to do with a group.
+    /// Command of a group modification.
     GroupModCommand: u16 {
         /// Add it.
         Add = 0,
@@ -51,28 +52,28 @@ wire_enum! {
 /// A bucket of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bucket {
-    /// Its number; OpenFlow 1.3 counts from 0.
+    /// Bucket id; OpenFlow 1.3 counts from 0.
     pub id: u32,
     /// Its share.
     pub weight: u16,
-    /// Live while this port is; `NONE` for none.
+    /// Live if this port is; `NONE` for none.
     pub watch_port: OfPort,
-    /// Live while this group is; [`GROUP_ANY`] for none.
+    /// Live if this group is; [`GROUP_ANY`] for none.
     pub watch_group: u32,
-    /// What it does.
+    /// Its actions.
     pub actions: Vec<Action>,
 }
 
 /// A group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// What it does with its buckets.
+    /// Its type.
     pub ty: GroupType,
     /// Its number.
     pub id: u32,
     /// Its buckets.
     pub buckets: Vec<Bucket>,
-    /// How a bucket is selected, with a parameter (Nicira's form).
+    /// Selection method of buckets, with a parameter (Nicira's form).
     pub selection_method: Option<(String, u64)>,
 }
 
@@ -81,11 +82,11 @@ pub struct Group {
 pub struct GroupMod {
     /// The wire form.
     pub format: Format,
-    /// What to do.
+    /// The command.
     pub command: GroupModCommand,
-    /// Where to insert or what to remove (Nicira's form).
+    /// Position of the insertion, or bucket to remove (Nicira's form).
     pub command_bucket_id: u32,
-    /// With which group.
+    /// The group.
     pub group: Group,
 }
 
@@ -248,7 +249,7 @@ pub(crate) fn encode_mod_nxt(m: &GroupMod, w: &mut Writer) {
     put_group_props(w, &m.group);
 }
 
-/// Which groups are asked for.
+/// Selects groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupRequest {
     /// The group, or [`GROUP_ALL`].
@@ -264,7 +265,7 @@ pub(crate) fn encode_request(m: &GroupRequest, w: &mut Writer) {
     w.zeros(4);
 }
 
-/// In OpenFlow 1.3 descriptions are asked for all groups only.
+/// OpenFlow 1.3 requests descriptions of all groups only.
 pub(crate) fn decode_request_all(_: &mut Reader<'_>) -> Res<GroupRequest> {
     Ok(GroupRequest { group: GROUP_ALL })
 }
@@ -375,14 +376,14 @@ pub(crate) fn put_stats(w: &mut Writer, s: &GroupStats) {
     w.set_len(mark, 0);
 }
 
-/// What groups can do.
+/// Features of groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupFeatures {
     /// `1 << OFPGT_*`.
     pub types: u32,
     /// `OFPGFC_*`.
     pub capabilities: u32,
-    /// How many of each type.
+    /// Maximum number of groups of each type.
     pub max_groups: [u32; 4],
     /// `1 << OFPAT_*` of each type.
     pub actions: [u32; 4],

@@ -18,24 +18,24 @@ pub mod flags {
 
 /// All meters, in requests and deletions.
 pub const METER_ALL: u32 = u32::MAX;
-/// The meter of all packets for controllers (`OFPM_CONTROLLER`).
+/// The meter of all packets to controllers (`OFPM_CONTROLLER`).
 pub const CONTROLLER: u32 = u32::MAX - 1;
 
-/// What a band does with what is too much.
+/// Action of a band on excess packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BandType {
     /// Drops it.
     Drop,
-    /// Raises the drop precedence in the DSCP by so many levels.
+    /// Raises the drop precedence in the DSCP by that many levels.
     DscpRemark(u8),
 }
 
 /// A band of a meter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Band {
-    /// What it does.
+    /// Its action.
     pub ty: BandType,
-    /// From which rate on, in the meter's unit.
+    /// Rate above which it applies, in the meter's unit.
     pub rate: u32,
     /// Burst size, in kilobits or packets.
     pub burst_size: u32,
@@ -53,7 +53,7 @@ pub struct Meter {
 }
 
 wire_enum! {
-    /// What to do with a meter.
+    /// Command of a meter modification.
     MeterModCommand: u16 {
         /// Add it.
         Add = 0,
@@ -67,9 +67,9 @@ wire_enum! {
 /// Changes meters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MeterMod {
-    /// What to do.
+    /// The command.
     pub command: MeterModCommand,
-    /// With which meter.
+    /// The meter.
     pub meter: Meter,
 }
 
@@ -206,10 +206,10 @@ pub(crate) fn put_stats(w: &mut Writer, m: &MeterStats) {
     w.set_len(mark, 4);
 }
 
-/// What meters can do.
+/// Features of meters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MeterFeatures {
-    /// How many there can be.
+    /// Maximum number of meters.
     pub max_meters: u32,
     /// `1 << OFPMBT_*`.
     pub band_types: u32,

@@ -1,7 +1,7 @@
-//! Messages as values, independent of version, each file with the structures of one subject and their wire forms.
+//! Messages as values, independent of version, one file per subject with its structures and their wire forms.
 //!
-//! Which wire form a value has in a version is a row of the table in `codec`. A message that has several forms in one version
-//! (OpenFlow's own and Nicira's) says in a [`Format`] which one it came in or shall go out in.
+//! A row of the table in `codec` gives the wire form of a value in a version. If a version has several forms
+//! of a message (OpenFlow's own and Nicira's), [`Format`] selects one.
 
 pub mod control;
 pub mod features;
@@ -21,10 +21,11 @@ pub const NO_BUFFER: u32 = u32::MAX;
 /// Any group, in requests.
 pub const GROUP_ANY: u32 = u32::MAX;
 
-/// Which of several wire forms of a message. A form that the version lacks is replaced by the one it has.
+/// Selects among several wire forms of a message. A form that the version lacks is replaced by the existing
+/// one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Format {
-    /// The version's own.
+    /// The version's standard form.
     #[default]
     Standard,
     /// Nicira's, with NXM matches.
@@ -33,7 +34,8 @@ pub enum Format {
     Nxt2,
 }
 
-/// A part of a multipart message. Encoding splits what is too long for one message; decoding gives each part as it comes.
+/// A part of a multipart message. Encoding splits content too long for one message; decoding returns each
+/// part separately.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Multi<T> {
     /// The entries.
@@ -82,7 +84,7 @@ macro_rules! messages {
             $($(#[$doc])* $variant $(($body))?,)*
         }
 
-        /// What kind of message, without its content.
+        /// Kind of a message, without its content.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Kind {
             $($(#[$doc])* $variant,)*
@@ -102,19 +104,19 @@ macro_rules! messages {
 messages! {
     /// Greeting with the versions spoken.
     Hello(control::Hello);
-    /// Refusal.
+    /// An error.
     Error(ErrorBody);
-    /// Are you there?
+    /// An echo request.
     EchoRequest(Vec<u8>);
     /// I am.
     EchoReply(Vec<u8>);
-    /// Asks for features.
+    /// Requests features.
     FeaturesRequest;
-    /// Tells features.
+    /// Features.
     FeaturesReply(control::SwitchFeatures);
-    /// Asks for the configuration.
+    /// Requests the configuration.
     GetConfigRequest;
-    /// Tells the configuration.
+    /// The configuration.
     GetConfigReply(control::SwitchConfig);
     /// Sets the configuration.
     SetConfig(control::SwitchConfig);
@@ -124,11 +126,11 @@ messages! {
     PacketOut(packet::PacketOut);
     /// Adds, changes or deletes rules.
     FlowMod(flow_mod::FlowMod);
-    /// A rule has ended.
+    /// A rule was removed.
     FlowRemoved(flow_mod::FlowRemoved);
     /// Configures a port.
     PortMod(port::PortMod);
-    /// A port has changed.
+    /// A port changed.
     PortStatus(port::PortStatus);
     /// Configures a table.
     TableMod(control::TableMod);
@@ -136,23 +138,23 @@ messages! {
     GroupMod(group::GroupMod);
     /// Adds, changes or deletes meters.
     MeterMod(meter::MeterMod);
-    /// Asks to be told when all before is done.
+    /// Requests a reply after all earlier messages are processed.
     BarrierRequest;
     /// All before is done.
     BarrierReply;
-    /// Asks for a port's queues.
+    /// Requests a port's queues.
     QueueGetConfigRequest(OfPort);
-    /// Tells a port's queues.
+    /// A port's queues.
     QueueGetConfigReply(stats::QueueConfig);
-    /// Asks for a role.
+    /// Requests a role.
     RoleRequest(control::Role);
-    /// Tells the role.
+    /// The role.
     RoleReply(control::Role);
-    /// Asks which asynchronous messages are sent.
+    /// Requests the enabled asynchronous messages.
     GetAsyncRequest;
-    /// Tells which asynchronous messages are sent.
+    /// The enabled asynchronous messages.
     GetAsyncReply(control::AsyncConfig);
-    /// Chooses which asynchronous messages are sent.
+    /// Enables asynchronous messages.
     SetAsync(control::AsyncConfig);
     /// Opens, closes, commits or discards a bundle.
     BundleControl(control::BundleControl);
@@ -176,68 +178,68 @@ messages! {
     TlvTableReply(control::TlvTable);
     /// `NXT_FLOW_MONITOR_CANCEL`, with the monitor's id.
     FlowMonitorCancel(u32);
-    /// Asks who made the switch.
+    /// Requests the switch's description.
     DescRequest;
-    /// Tells who made the switch.
+    /// The switch's description.
     DescReply(stats::SwitchDesc);
-    /// Asks for rules.
+    /// Requests flow statistics.
     FlowStatsRequest(flow_stats::FlowStatsRequest);
-    /// Tells rules.
+    /// Flow statistics.
     FlowStatsReply(Multi<flow_stats::FlowStats>);
-    /// Asks for sums over rules.
+    /// Requests aggregate flow statistics.
     AggregateRequest(flow_stats::FlowStatsRequest);
-    /// Tells sums over rules.
+    /// Aggregate flow statistics.
     AggregateReply(flow_stats::AggregateStats);
-    /// Asks for table statistics.
+    /// Requests table statistics.
     TableStatsRequest;
-    /// Tells table statistics.
+    /// Table statistics.
     TableStatsReply(Multi<stats::TableStats>);
-    /// Asks for the statistics of a port, or of all (`NONE`).
+    /// Requests the statistics of a port, or of all (`NONE`).
     PortStatsRequest(OfPort);
-    /// Tells port statistics.
+    /// Port statistics.
     PortStatsReply(Multi<port::PortStats>);
-    /// Asks for queue statistics.
+    /// Requests queue statistics.
     QueueStatsRequest(stats::QueueStatsRequest);
-    /// Tells queue statistics.
+    /// Queue statistics.
     QueueStatsReply(Multi<stats::QueueStats>);
-    /// Asks for the statistics of a group or of all.
+    /// Requests the statistics of a group or of all.
     GroupStatsRequest(group::GroupRequest);
-    /// Tells group statistics.
+    /// Group statistics.
     GroupStatsReply(Multi<group::GroupStats>);
-    /// Asks for groups.
+    /// Requests group descriptions.
     GroupDescRequest(group::GroupRequest);
-    /// Tells groups.
+    /// Group descriptions.
     GroupDescReply(Multi<group::Group>);
-    /// Asks what groups can do.
+    /// Requests the features of groups.
     GroupFeaturesRequest;
-    /// Tells what groups can do.
+    /// Features of groups.
     GroupFeaturesReply(group::GroupFeatures);
-    /// Asks for the statistics of a meter or of all.
+    /// Requests the statistics of a meter or of all.
     MeterStatsRequest(u32);
-    /// Tells meter statistics.
+    /// Meter statistics.
     MeterStatsReply(Multi<meter::MeterStats>);
-    /// Asks for a meter or for all.
+    /// Requests the configuration of a meter or of all.
     MeterConfigRequest(u32);
-    /// Tells meters.
+    /// Meter configurations.
     MeterConfigReply(Multi<meter::Meter>);
-    /// Asks what meters can do.
+    /// Requests the features of meters.
     MeterFeaturesRequest;
-    /// Tells what meters can do.
+    /// Features of meters.
     MeterFeaturesReply(meter::MeterFeatures);
-    /// Asks for table features; with entries, asks to change them.
+    /// Requests table features; with entries, requests to change them.
     TableFeaturesRequest(Multi<features::TableFeatures>);
-    /// Tells table features.
+    /// Table features.
     TableFeaturesReply(Multi<features::TableFeatures>);
-    /// Asks for ports.
+    /// Requests port descriptions.
     PortDescRequest;
-    /// Tells ports.
+    /// Port descriptions.
     PortDescReply(Multi<port::Port>);
-    /// Asks to be told of changes of rules (`NXST_FLOW_MONITOR`).
+    /// Requests notifications of rule changes (`NXST_FLOW_MONITOR`).
     FlowMonitorRequest(Multi<flow_stats::FlowMonitorRequest>);
 }
 
 impl Message {
-    /// The wire form that the message asks for.
+    /// The wire form selected by the message.
     pub(crate) fn format(&self) -> Format {
         match self {
             Message::PacketIn(m) => m.format,

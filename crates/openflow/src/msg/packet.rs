@@ -30,15 +30,15 @@ mod pin {
 pub struct PacketIn {
     /// The wire form.
     pub format: Format,
-    /// Where it is kept, or [`super::NO_BUFFER`].
+    /// Id of its buffer, or [`super::NO_BUFFER`].
     pub buffer_id: u32,
     /// Length of the whole packet.
     pub total_len_bytes: u32,
-    /// Why it comes.
+    /// Its reason.
     pub reason: PacketInReason,
     /// Table of the rule (0 in OpenFlow 1.0's own form).
     pub table: TableId,
-    /// Cookie of the rule; all ones when there was none.
+    /// Cookie of the rule; all ones without a rule.
     pub cookie: u64,
     /// Input port and other pipeline fields.
     pub metadata: Match,
@@ -46,11 +46,11 @@ pub struct PacketIn {
     pub data: Vec<u8>,
     /// From the controller action (format 2).
     pub userdata: Vec<u8>,
-    /// What a resume continues, opaque to the controller (format 2).
+    /// State for a resume, opaque to the controller (format 2).
     pub continuation: Vec<u8>,
 }
 
-/// The number of the reason; those of OpenFlow 1.4 are "action" before it.
+/// The number of the reason; reasons of OpenFlow 1.4 become "action" in earlier versions.
 fn reason_to_wire(reason: PacketInReason, version: Version) -> u8 {
     let n = reason as u8;
     if n > 2 && version < Version::V14 { PacketInReason::Action as u8 } else { n }
@@ -98,7 +98,7 @@ fn in_port(m: &Match) -> OfPort {
     if m.mask().0.in_port == 0 { OfPort::NONE } else { m.flow().in_port() }
 }
 
-/// As much of the packet as the message has room for.
+/// The part of the packet that fits into the message.
 fn fitting(data: &[u8], w: &Writer) -> usize {
     data.len().min(ofp_wire::MAX_MESSAGE_BYTES.saturating_sub(w.mark() + 8))
 }
@@ -189,7 +189,7 @@ pub(crate) fn decode_nxt2(r: &mut Reader<'_>) -> Res<PacketIn> {
 }
 
 pub(crate) fn encode_nxt2(m: &PacketIn, w: &mut Writer) {
-    // Room for the other properties: userdata and continuation are bounded by the messages they came in.
+    // Room for the other properties: the messages of origin bound userdata and continuation.
     let others = 160 + m.userdata.len() + m.continuation.len() + 512;
     let keep = m.data.len().min(ofp_wire::MAX_MESSAGE_BYTES.saturating_sub(others));
     prop::put(w, pin::PACKET, |w| w.bytes(&m.data[..keep]));
@@ -222,11 +222,11 @@ pub(crate) fn encode_nxt2(m: &PacketIn, w: &mut Writer) {
 /// A packet from the controller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PacketOut {
-    /// Where it is kept, or [`super::NO_BUFFER`].
+    /// Id of its buffer, or [`super::NO_BUFFER`].
     pub buffer_id: u32,
-    /// As if it came in here.
+    /// Assumed input port.
     pub in_port: OfPort,
-    /// What to do with it.
+    /// Its actions.
     pub actions: Vec<Action>,
     /// The packet, when it is not in a buffer.
     pub data: Vec<u8>,

@@ -1,7 +1,7 @@
 //! Ports: description, statistics, configuration.
 //!
-//! Sources: OpenFlow 1.0 §5.2.1, §5.3.3, §5.4.3; 1.3 §7.2.1, §7.3.4.3, §7.3.5.6, §7.3.5.7. Features have the numbers of OpenFlow 1.1 and
-//! later here; 1.0's are translated.
+//! Sources: OpenFlow 1.0 §5.2.1, §5.3.3, §5.4.3; 1.3 §7.2.1, §7.3.4.3, §7.3.5.6, §7.3.5.7. Features use the
+//! numbers of OpenFlow 1.1 and later; those of 1.0 are translated.
 
 use super::wire_enum;
 use flow::{MacAddr, OfPort};
@@ -19,19 +19,19 @@ pub mod config {
     pub const PORT_DOWN: u32 = 1;
     /// No spanning tree (OpenFlow 1.0).
     pub const NO_STP: u32 = 1 << 1;
-    /// Drop what arrives.
+    /// Drop received packets.
     pub const NO_RECV: u32 = 1 << 2;
     /// Drop arriving spanning tree packets (OpenFlow 1.0).
     pub const NO_RECV_STP: u32 = 1 << 3;
     /// Leave out when flooding (OpenFlow 1.0).
     pub const NO_FLOOD: u32 = 1 << 4;
-    /// Drop what is to be sent.
+    /// Drop packets to send.
     pub const NO_FWD: u32 = 1 << 5;
-    /// No packet-in for what arrives.
+    /// No packet-in for received packets.
     pub const NO_PACKET_IN: u32 = 1 << 6;
-    /// What OpenFlow 1.1 and later have.
+    /// Bits of OpenFlow 1.1 and later.
     pub(super) const OF11: u32 = PORT_DOWN | NO_RECV | NO_FWD | NO_PACKET_IN;
-    /// What OpenFlow 1.0 has.
+    /// Bits of OpenFlow 1.0.
     pub(super) const OF10: u32 = 0x7f;
 }
 
@@ -43,7 +43,7 @@ pub mod state {
     pub const BLOCKED: u32 = 2;
     /// Live for fast failover (OpenFlow 1.1).
     pub const LIVE: u32 = 4;
-    /// Spanning tree's state (OpenFlow 1.0): 0 listening, 1 learning, 2 forwarding, 3 blocked, in these bits.
+    /// Spanning tree state (OpenFlow 1.0): 0 listening, 1 learning, 2 forwarding, 3 blocked, in these bits.
     pub const STP_MASK: u32 = 3 << 8;
 }
 
@@ -74,7 +74,7 @@ pub struct Port {
     pub max_speed_kbps: u32,
 }
 
-/// `OFPPF_*` of OpenFlow 1.0 in the numbers of 1.1: four rates came in between.
+/// Converts `OFPPF_*` of OpenFlow 1.0 to the numbers of 1.1, which inserted four rates.
 fn features_from10(f: u32) -> u32 {
     f & 0x7f | (f >> 7 & 0x1f) << 11
 }
@@ -146,7 +146,7 @@ pub(crate) fn put(w: &mut Writer, p: &Port) {
 }
 
 wire_enum! {
-    /// What happened to a port.
+    /// Change of a port.
     PortReason: u8 {
         /// Added.
         Add = 0,
@@ -160,7 +160,7 @@ wire_enum! {
 /// A change of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortStatus {
-    /// What happened.
+    /// The change.
     pub reason: PortReason,
     /// The port.
     pub port: Port,
@@ -187,7 +187,7 @@ pub struct PortMod {
     pub hw_addr: MacAddr,
     /// Bits of [`config`].
     pub config: u32,
-    /// Which of them to set.
+    /// Bits to set.
     pub mask: u32,
     /// `OFPPF_*` to advertise; 0 leaves them.
     pub advertise: u32,
@@ -311,7 +311,7 @@ pub(crate) fn put_stats(w: &mut Writer, s: &PortStats) {
     }
 }
 
-/// A port alone, as port statistics and queue configuration requests have it, with its padding.
+/// A lone port number with padding, as in port statistics and queue configuration requests.
 pub(crate) fn decode_request(r: &mut Reader<'_>) -> Res<OfPort> {
     if r.version == Version::V10 {
         return Ok(OfPort::from_of10(r.u16()?));

@@ -7,7 +7,7 @@ use ofp_wire::ErrorKind;
 use ofp_wire::Version;
 use ofp_wire::{Reader, Res, Writer};
 
-/// Who made the switch.
+/// Description of the switch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SwitchDesc {
     /// Manufacturer.
@@ -53,7 +53,7 @@ pub struct TableStats {
     pub name: String,
     /// `OFPFW10_*` that it can wildcard (OpenFlow 1.0).
     pub wildcards: u32,
-    /// How many rules it can hold (OpenFlow 1.0).
+    /// Maximum number of rules (OpenFlow 1.0).
     pub max_entries: u32,
     /// Rules.
     pub active_count: u32,
@@ -90,12 +90,12 @@ pub(crate) fn put_table(w: &mut Writer, t: &TableStats) {
 /// Any queue, in requests.
 pub const QUEUE_ALL: u32 = u32::MAX;
 
-/// Which queues' statistics are asked for.
+/// Selects queues for statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueStatsRequest {
-    /// Of which port; `NONE` for all.
+    /// The port; `NONE` for all.
     pub port: OfPort,
-    /// Which queue, or [`QUEUE_ALL`].
+    /// The queue, or [`QUEUE_ALL`].
     pub queue: u32,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn decode_queue_request(r: &mut Reader<'_>) -> Res<QueueStatsRequest>
     if r.version == Version::V10 {
         let port = OfPort::from_of10(r.u16()?);
         r.skip(2)?;
-        // OpenFlow 1.0 says ALL where later versions say ANY.
+        // OpenFlow 1.0 has ALL where later versions have ANY.
         let port = if port == OfPort::ALL { OfPort::NONE } else { port };
         return Ok(QueueStatsRequest { port, queue: r.u32()? });
     }
@@ -239,7 +239,7 @@ pub(crate) fn encode_queue_config(m: &QueueConfig, w: &mut Writer) {
         w.u32(m.port.0);
         w.zeros(4);
     }
-    // One message holds them: at most so many, as the standard has no parts here.
+    // Limited to one message, as the standard has no parts here.
     for q in m.queues.iter().take(1300) {
         let mark = w.mark();
         w.u32(q.queue);

@@ -1,7 +1,7 @@
 //! Messages captured between stock tools and a stock switch (OVS 3.1), in `corpus/captured.txt`.
 //!
-//! A line is: outcome, direction and command, hexadecimal bytes. Outcome `same`: encoding again gives the same bytes; `equal`: the
-//! same message in another spelling; otherwise the name of the error with which it is refused.
+//! A line is: outcome, direction and command, hexadecimal bytes. Outcome `same`: encoding yields the same
+//! bytes; `equal`: an equal message in another encoding; otherwise the name of the expected error.
 
 use super::hex;
 use crate::{Options, decode_with, encode_with, fuzz};
@@ -73,7 +73,7 @@ fn fuzz_targets_hold_on_the_corpus() {
     for (_, _, bytes) in captured() {
         fuzz::decode_message(&bytes);
         fuzz::session(&bytes);
-        // Matches and actions begin at different offsets: try all that are aligned.
+        // Matches and actions begin at different offsets: try all aligned ones.
         for at in (0..bytes.len().min(200)).step_by(4) {
             fuzz::roundtrip_match(&bytes[at..]);
             ofp_actions::fuzz::read_actions(&bytes[at..]);
@@ -81,9 +81,9 @@ fn fuzz_targets_hold_on_the_corpus() {
     }
 }
 
-/// Inputs that once broke a law, or nearly: matches or actions, tried as both.
+/// Regression inputs: matches or actions, tried as both.
 #[test]
-fn named_cases_stay_mended() {
+fn named_cases_stay_fixed() {
     for line in include_str!("../../corpus/cases.txt").lines() {
         let (_, bytes) = line.split_once(" | ").expect("name and bytes");
         let body = hex(bytes);
@@ -105,11 +105,11 @@ fn named_cases_stay_mended() {
     }
 }
 
-/// What OVS 3.1 says to a flow-mod that matches one field behind others, for every field and many others, as recorded: a
-/// line names the entries (`set`), or a field with the sets behind which it was accepted, with which it is inconsistent,
-/// and which have it themselves. Everywhere else it lacks a prerequisite.
+/// Answers of OVS 3.1 to a flow-mod that matches one field after others, for every field and many others, as
+/// recorded. A line names the entries (`set`), or a field with the sets after which it was accepted, is
+/// inconsistent, or is repeated. After all others it lacks a prerequisite.
 #[test]
-fn fields_have_the_prerequisites_that_ovs_asks_for() {
+fn fields_have_the_prerequisites_of_ovs() {
     let lines: Vec<Vec<&str>> = include_str!("../../corpus/prerequisites.txt")
         .lines()
         .map(|line| line.split('|').map(str::trim).collect())

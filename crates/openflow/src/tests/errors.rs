@@ -1,4 +1,4 @@
-//! Errors: numbers by version, and which error a bad message gets.
+//! Errors: numbers by version, and the error for each bad message.
 
 use super::hex;
 use crate::{ErrorKind, Message, Version, WireError, decode, encode};

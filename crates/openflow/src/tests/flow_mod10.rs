@@ -1,11 +1,12 @@
-//! Flow-mods of OpenFlow 1.0: what their fixed match and their flags mean.
+//! Flow-mods of OpenFlow 1.0: semantics of their fixed match and flags.
 
 use super::hex;
 use crate::msg::flow_mod::FlowMod;
 use crate::{ErrorKind, Message, OfError, decode};
 use flow::fields::FieldId;
 
-/// The answer to a flow-mod: a match of Ethernet type, protocol and ports, then command, timeouts, priority and flags.
+/// The reply to a flow-mod: a match of Ethernet type, protocol and ports, then command, timeouts, priority
+/// and flags.
 fn flow_mod(
     wildcards: u32,
     (ty, proto): (u16, u8),

@@ -1,4 +1,4 @@
-//! Generated values: what is encoded decodes to the same.
+//! Generated values: encoding and decoding is the identity.
 
 use crate::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use crate::msg::flow_stats::FlowStats;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 const OPTIONS: Options = Options { table_id_in_command: true };
 
-/// A match from raw numbers: each field in turn is taken when its number says so and it exists by then.
+/// A match from raw numbers: includes each field whose number selects it and that exists by then.
 fn match_of(numbers: &[(u8, u128, u128)], base: u8) -> Match {
     let mut m = Match::catchall();
     let (eth_type, proto) =
@@ -64,8 +64,8 @@ fn any_match() -> impl Strategy<Value = Match> {
     (numbers, any::<u8>()).prop_map(|(n, base)| match_of(&n, base))
 }
 
-/// A range of bits of a field that has a header, at most `max_bits` long. The ARP opcode, of which the wire has more bits than
-/// are kept, is tested by itself.
+/// A range of bits of a field with a header, at most `max_bits` long. Excludes the ARP opcode, which has more
+/// bits on the wire than in a flow.
 fn range(max_bits: u16) -> impl Strategy<Value = SubField> {
     let fields: Vec<FieldId> = ALL_FIELDS
         .iter()
@@ -205,7 +205,7 @@ fn set_field() -> impl Strategy<Value = Action> {
         let full = if s.field == FieldId::NwTos { 0xfc } else { s.field.full_mask() };
         let mask = if whole { full } else { s.field_mask() & full };
         let mask = if mask == 0 { full } else { mask };
-        // A VLAN is set with the bit that says that there is a tag.
+        // A VLAN is set with its presence bit.
         let (value, mask) =
             if s.field == FieldId::VlanVid { (value | 0x1000, mask | 0x1000) } else { (value, mask) };
         let value = if matches!(s.field, FieldId::InPortOxm) { value & 0xff } else { value };
@@ -319,7 +319,7 @@ proptest! {
         let fits = crate::match_fits_10(&fm.matching.unpack());
         let Message::FlowMod(got) = back(&Message::FlowMod(fm.clone()), Version::V10) else { unreachable!() };
         prop_assert_eq!(got.matching == fm.matching, fits);
-        // What was read from the structure always fits.
+        // A match decoded from the structure always fits.
         fm.matching = got.matching;
         prop_assert!(crate::match_fits_10(&fm.matching.unpack()));
     }

@@ -1,4 +1,4 @@
-//! Conversations of two sessions, and of a session with a peer that does not keep the rules.
+//! Two sessions talking, and a session with a misbehaving peer.
 
 use super::hex;
 use crate::session::{CloseReason, Config, Event, SendError, Session};
@@ -99,20 +99,20 @@ fn a_peer_that_breaks_the_framing_is_left() {
 }
 
 #[test]
-fn messages_of_another_version_are_answered_in_it_and_the_session_goes_on() {
+fn messages_of_another_version_get_a_reply_in_it_and_keep_the_session() {
     let (mut a, _) = connected();
     let rows = [
-        // An echo comes back in its own version, also in one that nobody knows.
+        // An echo returns in its own version, even an unknown one.
         ("0102000c0000006661626364", "0103000c0000006661626364"),
         ("0602000800000066", "0603000800000066"),
         ("6002000800000066", "6003000800000066"),
         ("0002000800000066", "0101001400000066 00010000 0002000800000066"),
-        // The rest is refused: in its version if there is such a one, else in 1.0.
+        // Others are rejected: in their version if it exists, else in 1.0.
         ("0105000800000066", "0101001400000066 00010000 0105000800000066"),
         ("0263000800000066", "0201001400000066 00010000 0263000800000066"),
         ("0705000800000066", "0101001400000066 00010000 0705000800000066"),
         ("0005000800000066", "0101001400000066 00010000 0005000800000066"),
-        // What answers is not answered.
+        // Replies get no reply.
         ("0103000800000066", ""),
         ("0101000c0000006600010001", ""),
         ("0100000800000066", ""),
@@ -161,7 +161,7 @@ fn silence_is_probed_and_then_ends_the_session() {
 }
 
 #[test]
-fn a_tap_has_whole_messages_of_both_directions_or_says_that_it_lost_them() {
+fn a_tap_has_whole_messages_of_both_directions_or_reports_a_loss() {
     let (mut a, mut b) = connected();
     a.set_tap(true);
     let ours =
@@ -172,12 +172,12 @@ fn a_tap_has_whole_messages_of_both_directions_or_says_that_it_lost_them() {
     a.push_input(&theirs[7..], 1);
     assert!(a.has_frame() && a.take_tap() == Some(Vec::new()));
     assert_eq!((a.next_event(), a.take_tap()), (None, Some(theirs.clone())));
-    // What is not read is bounded.
+    // Unread copies are bounded.
     for _ in 0..=crate::session::TAP_BYTES / theirs.len() {
         a.input(&theirs, 1);
     }
     assert_eq!((a.take_tap(), a.take_tap()), (None, Some(Vec::new())));
-    // And copied into another session as it is.
+    // And copied into another session unchanged.
     carry(&mut b, &mut a, 1);
     b.consume_output(usize::MAX);
     b.send_copies(&theirs).unwrap();
@@ -216,7 +216,7 @@ fn the_table_id_extension_is_followed() {
     let [Event::Message { message, .. }] = &events[..] else { panic!("{events:?}") };
     let Message::FlowMod(got) = &**message else { panic!("{message:?}") };
     assert_eq!(got.table, flow::TableId(3));
-    // What the other side sends has the table, too.
+    // Messages of the other side have the table, too.
     a.send(&Message::FlowMod(got.clone())).unwrap();
     assert_eq!(fuzz::split_frames(a.output())[0][8..], fm[8..]);
 }

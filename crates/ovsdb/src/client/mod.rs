@@ -1,12 +1,13 @@
 //! [`Client`]: the client side of OVSDB, without I/O: a replica of chosen tables, a lock, and transactions.
 //!
-//! The owner sends what [`Client::take_output`] gives and hands what arrives to [`Client::input`]. The other end may be a
-//! remote server or a [`crate::server::Server`] in the same process. After a lost connection, or an error of
-//! [`Client::input`], the owner calls [`Client::reset`] and connects again: the replica stays readable meanwhile, and
-//! the changes that the new contents mean are their difference to it.
+//! The owner sends the bytes of [`Client::take_output`] and hands received bytes to [`Client::input`]. The
+//! other end may be a remote server or a [`crate::server::Server`] in the same process. After a lost
+//! connection, or an error of [`Client::input`], the owner calls [`Client::reset`] and reconnects: the
+//! replica stays readable meanwhile, and the changes reported for the new contents are their difference to
+//! it.
 //!
-//! The owner says which schema it knows. Tables and columns that the server lacks, or has with other types, are left
-//! out ([`Client::missing`]) and read as their defaults.
+//! The owner supplies its schema. Tables and columns that the server lacks, or has with other types, are
+//! omitted ([`Client::missing`]) and read as their defaults.
 
 mod replica;
 #[cfg(test)]
@@ -30,10 +31,10 @@ use crate::schema::DatabaseSchema;
 use crate::value::Uuid;
 use wire::Wire;
 
-/// What a client wants of a database.
+/// Configuration of a client.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// The schema as the owner knows it; its name is the database's.
+    /// The owner's schema; its name is that of the database.
     pub schema: Arc<DatabaseSchema>,
     /// Tables to replicate and their columns; `None` is all columns.
     pub tables: Vec<(String, Option<Vec<String>>)>,
@@ -49,7 +50,7 @@ impl ClientConfig {
     }
 }
 
-/// How far the client is.
+/// State of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientState {
     /// Waits for the server's schema.
@@ -60,12 +61,12 @@ pub enum ClientState {
     Ready,
 }
 
-/// Whether the client has its lock.
+/// State of the client's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockState {
-    /// None was asked for.
+    /// No lock requested.
     None,
-    /// It was asked for, and the server has not answered yet.
+    /// Requested, without a reply yet.
     Asked,
     /// Another client has it.
     Waiting,
@@ -73,7 +74,7 @@ pub enum LockState {
     Held,
 }
 
-/// Why the connection is of no more use, or a call was refused.
+/// A fatal error of the connection, or a rejected call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     /// The stream is not JSON within bounds.
@@ -82,7 +83,7 @@ pub enum ClientError {
     /// A JSON text is not a message.
     #[error(transparent)]
     Message(#[from] MessageError),
-    /// The server refused what the client needs.
+    /// The server rejected a required request.
     #[error("the database server refuses {method}: {error}")]
     Refused {
         /// The method.
@@ -90,7 +91,7 @@ pub enum ClientError {
         /// The server's error.
         error: String,
     },
-    /// The server sent something that makes no sense.
+    /// The server sent an invalid message.
     #[error("the database server sent something unexpected: {0}")]
     Unexpected(String),
     /// Too many transactions are in flight.
@@ -143,7 +144,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that has something to send at once: it asks for the schema.
+    /// Creates a client; its first output requests the schema.
     pub fn new(config: ClientConfig) -> Self {
         let replica = Replica::new(config.schema.clone());
         let mut client = Client {
@@ -163,7 +164,7 @@ impl Client {
         client
     }
 
-    /// Begins anew on a new connection. Transactions in flight end as [`TxnOutcome::Lost`].
+    /// Restarts on a new connection. Transactions in flight end as [`TxnOutcome::Lost`].
     pub fn reset(&mut self) {
         self.framer = Framer::new(FramerLimits {
             bytes: MAX_REPLY_BYTES,
@@ -199,7 +200,7 @@ impl Client {
         std::mem::take(&mut self.output)
     }
 
-    /// Takes what the server sent. After an error the connection is of no more use.
+    /// Processes bytes from the server. After an error the connection is unusable.
     pub fn input(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         self.framer.feed(bytes);
         while let Some(json) = self.framer.next_text()? {
@@ -208,32 +209,32 @@ impl Client {
         Ok(())
     }
 
-    /// How far the client is.
+    /// The state of the client.
     pub fn state(&self) -> ClientState {
         self.state
     }
 
-    /// Whether it has its lock.
+    /// The state of its lock.
     pub fn lock_state(&self) -> LockState {
         self.lock
     }
 
-    /// What it knows of the database.
+    /// The replicated contents.
     pub fn replica(&self) -> &Replica {
         &self.replica
     }
 
-    /// The rows that differ from what they were at the last call.
+    /// The rows that differ since the last call.
     pub fn take_changes(&mut self) -> Vec<Change> {
         self.replica.take_changes()
     }
 
-    /// Tables (`T`) and columns (`T.C`) asked for that the server lacks or has with another type.
+    /// Requested tables (`T`) and columns (`T.C`) that the server lacks or has with another type.
     pub fn missing(&self) -> &[String] {
         &self.wire.missing
     }
 
-    /// Asks the server for a sign of life; any answer arrives through [`Client::input`].
+    /// Sends an echo request; any answer arrives through [`Client::input`].
     pub fn send_echo(&mut self) {
         self.request("echo", vec![], Purpose::Echo);
     }
@@ -243,7 +244,7 @@ impl Client {
         self.in_flight.values().any(|purpose| matches!(purpose, Purpose::Echo))
     }
 
-    /// Sends a transaction. Its outcome comes through [`Client::take_outcomes`], after the changes it made.
+    /// Sends a transaction. [`Client::take_outcomes`] returns its outcome, after the resulting changes.
     pub fn transact(&mut self, txn: TxnBuilder) -> Result<TxnId, ClientError> {
         if self.in_flight.len() >= MAX_IN_FLIGHT {
             return Err(ClientError::TooManyTransactions(MAX_IN_FLIGHT));
@@ -378,7 +379,7 @@ impl Client {
         self.request(kind.method(), params, Purpose::Monitor(kind));
     }
 
-    /// The last transaction that the server named; zero if it names none.
+    /// Id of the server's last transaction; zero if unknown.
     pub fn last_txn(&self) -> Uuid {
         self.last_txn
     }

@@ -1,4 +1,4 @@
-//! [`Replica`]: the rows that a client knows, and what changed since its owner last asked.
+//! [`Replica`]: the rows replicated by a client, and their changes since the owner's last query.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use crate::value::{Datum, Uuid};
 /// A row's columns in the order of the owner's schema.
 pub(super) type Columns = Arc<[Datum]>;
 
-/// What happened to a row.
+/// Kind of a row's change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     /// It is new.
     Inserted,
-    /// It has other values.
+    /// Values changed.
     Modified,
-    /// It is gone.
+    /// Deleted.
     Deleted,
 }
 
-/// A row that differs from what it was.
+/// A changed row.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// The table's name.
     pub table: Arc<str>,
     /// The row.
     pub uuid: Uuid,
-    /// What happened, on the whole: a row inserted and deleted again is no change.
+    /// The net change: a row inserted and deleted again is unchanged.
     pub kind: ChangeKind,
     schema: Arc<DatabaseSchema>,
     table_ix: TableIx,
@@ -43,12 +43,12 @@ impl Change {
     }
 }
 
-/// The rows that a client knows. They outlive a connection.
+/// The rows replicated by a client. They outlive a connection.
 #[derive(Clone, Debug)]
 pub struct Replica {
     schema: Arc<DatabaseSchema>,
     tables: Vec<BTreeMap<Uuid, Columns>>,
-    /// Rows touched since the owner last asked, as they were then.
+    /// Rows changed since the owner's last query, with their former values.
     before: BTreeMap<(TableIx, Uuid), Option<Columns>>,
 }
 
@@ -63,7 +63,7 @@ impl Replica {
         &self.schema
     }
 
-    /// The rows of a table in the order of their UUIDs; none for a table that is not in the schema.
+    /// The rows of a table in the order of their UUIDs; none if the schema lacks the table.
     pub fn rows(&self, table: &str) -> impl Iterator<Item = RowView<'_>> {
         let ix = self.schema.table_ix(table);
         ix.into_iter().flat_map(move |ix| {

@@ -212,7 +212,7 @@ fn an_older_server_lacks_columns_that_read_as_defaults() {
     assert_eq!((row.int("cur_cfg"), row.int("next_cfg")), (3, 0));
 }
 
-/// Plays a server that knows only some methods, by hand.
+/// Plays a server with only the older methods.
 #[test]
 fn falls_back_to_older_monitors() {
     let uuid = "00000000-0000-0000-0000-000000000001";
@@ -260,7 +260,7 @@ fn falls_back_to_older_monitors() {
 }
 
 #[test]
-fn nonsense_from_the_server_is_an_error() {
+fn invalid_server_messages_are_an_error() {
     for text in [
         "x",
         "[]",

@@ -1,10 +1,10 @@
-//! [`TxnBuilder`]: transactions put together from typed values, and what became of them.
+//! [`TxnBuilder`]: transactions built from typed values, and their outcomes.
 
 use serde_json::{Map, Value, json};
 
 use crate::value::{Datum, Uuid, datum_to_json};
 
-/// A row that a transaction inserts, before it has a UUID.
+/// A row inserted by a transaction, without a UUID yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RowHandle(usize);
 
@@ -44,7 +44,7 @@ impl RowTarget {
     }
 }
 
-/// A column's value in a transaction: a [`Datum`], or references that may be to new rows.
+/// A column's value in a transaction: a [`Datum`], or references, also to new rows.
 #[derive(Clone, Debug)]
 pub struct ColumnValue(Value);
 
@@ -99,7 +99,7 @@ impl TxnBuilder {
         TxnBuilder::default()
     }
 
-    /// Whether it has no operation.
+    /// Whether it has no operations.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
@@ -147,7 +147,7 @@ impl TxnBuilder {
         self.operations.push(json!({"op": "delete", "table": table, "where": by_uuid(uuid)}));
     }
 
-    /// Goes on only if the row still has these values; the outcome is [`TxnOutcome::TryAgain`] otherwise.
+    /// Continues only if the row still has these values; otherwise the outcome is [`TxnOutcome::TryAgain`].
     pub fn verify(
         &mut self,
         table: &str,
@@ -163,7 +163,7 @@ impl TxnBuilder {
             "until": "==", "rows": [values], "timeout": 0}));
     }
 
-    /// Goes on only if this client has the lock; the outcome is [`TxnOutcome::NotLocked`] otherwise.
+    /// Continues only if this client holds the lock; otherwise the outcome is [`TxnOutcome::NotLocked`].
     pub fn assert_lock(&mut self, name: &str) {
         self.operations.push(json!({"op": "assert", "lock": name}));
     }
@@ -173,12 +173,12 @@ impl TxnBuilder {
         self.operations.push(json!({"op": "comment", "comment": text}));
     }
 
-    /// Asks that the commit be on disk before the outcome is known.
+    /// Requires that the commit be on disk before the reply.
     pub fn durable(&mut self) {
         self.operations.push(json!({"op": "commit", "durable": true}));
     }
 
-    /// Any operation as JSON, for what the others do not say.
+    /// Appends any operation as JSON.
     pub fn raw(&mut self, operation: Value) {
         self.operations.push(operation);
     }
@@ -188,7 +188,7 @@ impl TxnBuilder {
     }
 }
 
-/// What became of a transaction.
+/// Outcome of a transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TxnOutcome {
     /// It took effect.
@@ -198,13 +198,13 @@ pub enum TxnOutcome {
         /// The result of each operation.
         results: Vec<Value>,
     },
-    /// What it was based on has changed: look again and build it anew.
+    /// Its base has changed: read again and rebuild it.
     TryAgain,
-    /// The client does not have the lock that it asserted.
+    /// The client does not hold the asserted lock.
     NotLocked,
-    /// It failed and would fail again.
+    /// It failed, and would fail again.
     Error(String),
-    /// The connection broke: it may have taken effect or not.
+    /// The connection broke: its effect is unknown.
     Lost,
 }
 

@@ -1,6 +1,6 @@
 //! [`RowView`]: typed reading of a row's columns by name.
 //!
-//! A name that is not a column, or a value of another type, reads like an empty column: a reader for a newer schema
+//! An unknown column, or a value of another type, reads like an empty column: a reader for a newer schema
 //! works on an older one.
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ impl<'a> RowView<'a> {
         self.datum(column).map_or(&[], Datum::pairs)
     }
 
-    /// A string; empty if there is none.
+    /// A string; empty if absent.
     pub fn str(&self, column: &str) -> &'a str {
         self.opt_str(column).unwrap_or("")
     }
@@ -54,7 +54,7 @@ impl<'a> RowView<'a> {
         self.atoms(column).first().and_then(Atom::as_str)
     }
 
-    /// An integer; 0 if there is none.
+    /// An integer; 0 if absent.
     pub fn int(&self, column: &str) -> i64 {
         self.opt_int(column).unwrap_or(0)
     }
@@ -69,7 +69,7 @@ impl<'a> RowView<'a> {
         self.atoms(column).first().and_then(Atom::as_real)
     }
 
-    /// A boolean; false if there is none.
+    /// A boolean; false if absent.
     pub fn bool(&self, column: &str) -> bool {
         self.opt_bool(column).unwrap_or(false)
     }
@@ -116,7 +116,7 @@ impl<'a> RowView<'a> {
         self.pairs(column).iter().filter_map(|(k, v)| Some((k.as_str()?, v.as_integer()?))).collect()
     }
 
-    /// A map from integer to UUID, as `Bridge.flow_tables` and `QoS.queues`.
+    /// A map from integer to UUID, like `Bridge.flow_tables` and `QoS.queues`.
     pub fn int_uuid_map(&self, column: &str) -> BTreeMap<i64, Uuid> {
         self.pairs(column).iter().filter_map(|(k, v)| Some((k.as_integer()?, v.as_uuid()?))).collect()
     }

@@ -1,4 +1,4 @@
-//! [`Wire`]: what the server's schema and the owner's have in common, and how updates become rows of the replica.
+//! [`Wire`]: the common part of the server's and the owner's schema; applies updates to the replica.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ struct WireColumn {
     /// In the owner's schema.
     ix: ColumnIx,
     name: Arc<str>,
-    /// The server's type without its constraints: what it sends is taken as it is.
+    /// The server's type without its constraints: its values are not validated.
     ty: ColumnType,
     /// The server's difference is the new value.
     single: bool,
-    /// What the server leaves out of a new row.
+    /// The server's default, omitted from new rows.
     default: Datum,
 }
 
@@ -28,7 +28,7 @@ struct WireTable {
     ix: TableIx,
     name: Arc<str>,
     columns: Vec<WireColumn>,
-    /// A row of which nothing is known.
+    /// A row of defaults.
     blank: Columns,
 }
 
@@ -85,7 +85,7 @@ impl Wire {
         Value::Object(self.tables.iter().map(request).collect())
     }
 
-    /// Replaces the replica's contents; what is no longer there goes.
+    /// Replaces the replica's contents; deletes absent rows.
     pub(super) fn snapshot(
         &self,
         replica: &mut Replica,
@@ -110,7 +110,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Takes the updates of a commit.
+    /// Applies the updates of a commit.
     pub(super) fn update(
         &self,
         replica: &mut Replica,
@@ -145,7 +145,7 @@ impl Wire {
     }
 }
 
-/// Whether values of one type can be read as the other, constraints and numbers of elements aside.
+/// Whether values of one type are readable as the other, constraints and numbers of elements aside.
 fn same_atoms(a: &ColumnType, b: &ColumnType) -> bool {
     a.key.ty == b.key.ty && a.value.as_ref().map(|v| v.ty) == b.value.as_ref().map(|v| v.ty)
 }

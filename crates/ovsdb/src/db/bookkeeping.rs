@@ -1,4 +1,4 @@
-//! What is kept from commit to commit: counts of strong references, who refers weakly to whom, unique indexes.
+//! State kept between commits: counts of strong references, sources of weak references, unique indexes.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use super::{Database, IntegrityError, Row, RowKey};
 use crate::schema::{RefKind, TableIx, TableSchema};
 use crate::value::{Atom, Datum, Uuid, diff};
 
-/// Calls `each` with every strong reference that `new` has and `old` lacks (`+1`) or the other way round (`-1`).
-/// A row's references to itself are left out.
+/// Calls `each` with every strong reference in `new` but not in `old` (`+1`) or in `old` but not in `new`
+/// (`-1`), except a row's references to itself.
 pub(super) fn strong_changes(
     table: &TableSchema,
     key: RowKey,
@@ -58,13 +58,13 @@ pub(super) fn weak_targets(table: &TableSchema, row: &Row) -> BTreeSet<RowKey> {
     targets
 }
 
-/// The values that a row has in the columns of an index.
+/// A row's values in the columns of an index.
 pub(super) fn index_key(table: &TableSchema, index: usize, row: &Row) -> Vec<Datum> {
     table.indexes[index].iter().map(|ix| row.columns[ix.0].clone()).collect()
 }
 
 impl Database {
-    /// Brings the bookkeeping from one state of a row to the next. The row itself is already put.
+    /// Updates the state for a change of a row. The row itself is already stored.
     pub(super) fn account(&mut self, key: RowKey, old: Option<&Row>, new: Option<&Row>) {
         let schema = self.schema.clone();
         let table = &schema.tables[key.0.0];
@@ -101,7 +101,7 @@ impl Database {
             if old == new {
                 continue;
             }
-            // Within one commit another row may already have taken over the old value.
+            // Another row of the same commit may already have taken over the old value.
             if let Some(old) = old
                 && index.get(&old) == Some(&key.1)
             {
@@ -113,7 +113,7 @@ impl Database {
         }
     }
 
-    /// Makes the bookkeeping anew from the rows, and checks them against the schema.
+    /// Rebuilds the state from the rows, and checks them against the schema.
     pub(crate) fn rebuild(&mut self) -> Result<(), IntegrityError> {
         for (ix, table) in self.tables.iter_mut().enumerate() {
             table.indexes = vec![Default::default(); self.schema.tables[ix].indexes.len()];
@@ -172,7 +172,7 @@ impl Database {
         None
     }
 
-    /// How many other rows refer strongly to a row.
+    /// Number of strong references to a row from other rows.
     pub(super) fn strong_count(&self, (table, uuid): RowKey) -> u64 {
         self.tables[table.0].strong.get(&uuid).copied().unwrap_or(0)
     }
@@ -182,7 +182,7 @@ impl Database {
         self.tables[table.0].weak.get(&uuid).into_iter().flatten().copied()
     }
 
-    /// The row with these values in the columns of a unique index, as of the last commit.
+    /// The row with these values in a unique index, as of the last commit.
     pub(super) fn indexed(&self, table: TableIx, index: usize, values: &[Datum]) -> Option<Uuid> {
         self.tables[table.0].indexes[index].get(values).copied()
     }

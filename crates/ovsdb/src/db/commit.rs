@@ -1,5 +1,5 @@
-//! The end of a transaction: what must hold of the database as a whole (RFC 7047 sections 3.2 and 4.1.3), checked for
-//! the rows that changed and those the change reaches.
+//! The end of a transaction: checks the database's invariants (RFC 7047 sections 3.2 and 4.1.3) for the
+//! changed rows and those affected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::limits::MAX_ROWS;
 use crate::schema::{RefKind, TableIx};
 use crate::value::{Atom, Datum, Uuid};
 
-/// By how much this transaction changes the counts of strong references.
+/// Changes of the counts of strong references by this transaction.
 #[derive(Default)]
 struct Counts(BTreeMap<RowKey, i64>);
 
 impl Txn<'_> {
-    /// Checks and finishes the transaction. On an error nothing of it remains.
+    /// Checks and commits the transaction. An error leaves no effect.
     pub(super) fn commit(mut self) -> Result<Delta, OpError> {
         self.drop_unchanged();
         let mut counts = Counts::default();
@@ -106,7 +106,7 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Removes weak references to rows that do not exist. Gives the rows whose strong references changed by that.
+    /// Removes weak references to missing rows. Returns the rows whose strong references changed thereby.
     fn purge_weak(&mut self, counts: &mut Counts) -> Result<Vec<RowKey>, OpError> {
         let mut holders: BTreeSet<RowKey> = BTreeSet::new();
         for key in self.before.keys() {
@@ -164,7 +164,7 @@ impl Txn<'_> {
                 for uuid in self.touched(ix) {
                     let Some(row) = self.row((ix, uuid)) else { continue };
                     let values = index_key(table, index, row);
-                    // A row outside this transaction holds the value, unless the transaction touched it.
+                    // A row that the transaction did not change has the value.
                     let outside = self
                         .db
                         .indexed(ix, index, &values)

@@ -9,7 +9,7 @@ use crate::limits::MAX_CLAUSES;
 use crate::schema::{ColumnIx, ColumnType, TableSchema};
 use crate::value::{AtomicType, Datum, NamedUuids, Uuid, datum_from_json};
 
-/// A column of a table, or one of the two that every table has.
+/// A column of a table, or one of the two common to all tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Field {
     /// `_uuid`.
@@ -70,7 +70,7 @@ enum Clause {
     Compare { field: Field, function: Function, value: Datum },
 }
 
-/// A list of clauses. Operations want all of them to hold, monitors any of them; an empty list always holds.
+/// A list of clauses. Operations require all of them, monitors any of them; an empty list always holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
     clauses: Vec<Clause>,
@@ -93,7 +93,7 @@ impl Condition {
         Ok(Condition { clauses })
     }
 
-    /// The condition that holds where either holds, read as a monitor reads them.
+    /// Combines two conditions with "or", with the semantics of monitors.
     pub fn or(mut self, other: Condition) -> Condition {
         if self.clauses.is_empty() || other.clauses.is_empty() {
             return Condition::default();
@@ -107,12 +107,12 @@ impl Condition {
         self.clauses.iter().all(|clause| clause.holds(uuid, row))
     }
 
-    /// Whether any clause holds for the row, or there is none.
+    /// Whether the row satisfies any clause, or there is none.
     pub fn any(&self, uuid: Uuid, row: &Row) -> bool {
         self.clauses.is_empty() || self.clauses.iter().any(|clause| clause.holds(uuid, row))
     }
 
-    /// The values that clauses with `==` fix, for finding the rows without looking at all of them.
+    /// The values fixed by `==` clauses, to find rows without a scan.
     pub(super) fn fixed(&self) -> impl Iterator<Item = (Field, &Datum)> {
         self.clauses.iter().filter_map(|clause| match clause {
             Clause::Compare { field, function: Function::Eq, value } => Some((*field, value)),

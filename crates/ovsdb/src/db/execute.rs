@@ -13,48 +13,48 @@ use crate::error::{ErrorKind, OpError};
 use crate::schema::{ColumnIx, TableIx, TableSchema};
 use crate::value::{Datum, NamedUuids, Uuid, UuidSource, number_to_i64};
 
-/// What a transaction needs from outside the database.
+/// Environment of a transaction.
 pub struct Context<'a> {
     /// UUIDs of rows and of their versions.
     pub uuids: &'a mut dyn UuidSource,
     /// Whether the client owns the lock of this name.
     pub owns_lock: &'a dyn Fn(&str) -> bool,
-    /// How long the client has waited since it sent the request, milliseconds.
+    /// Milliseconds since the client sent the request.
     pub elapsed_ms: u64,
-    /// Whether operations that write are refused.
+    /// Whether to reject operations that write.
     pub read_only: bool,
 }
 
-/// What a successful transaction did.
+/// Result of a successful transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Commit {
     /// The rows that differ now; possibly none.
     pub delta: Delta,
-    /// Whether a `commit` operation asked for durability.
+    /// Whether a `commit` operation requires durability.
     pub durable: bool,
     /// The `comment` operations, one to a line.
     pub comment: String,
 }
 
-/// How a transaction ended.
+/// Outcome of a transaction.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// It succeeded or failed. `results` is the `result` of the reply; `commit` is `None` if it failed.
+    /// It succeeded or failed. `results` is the `result` of the reply; `commit` is `None` on failure.
     Done {
-        /// One element an operation, and one more if the commit failed.
+        /// One element per operation, and one more if the commit failed.
         results: Vec<Value>,
-        /// What it did.
+        /// The commit.
         commit: Option<Commit>,
     },
-    /// A `wait` operation does not hold yet. Nothing has changed; run it again after another commit, or once the
-    /// client has waited this long (for ever if `None`).
+    /// A `wait` operation does not hold yet. Nothing changed; run it again after another commit, or after
+    /// this much waiting (never if `None`).
     Waiting {
         /// Milliseconds since the request.
         timeout_ms: Option<u64>,
     },
 }
 
-/// Runs operations. Either all of them take effect or none does.
+/// Runs operations: all or none take effect.
 pub fn transact(db: &mut Database, operations: &[Value], context: Context<'_>) -> Outcome {
     let mut run = Run {
         schema: db.schema().clone(),
@@ -91,7 +91,7 @@ pub fn transact(db: &mut Database, operations: &[Value], context: Context<'_>) -
     Outcome::Done { results, commit }
 }
 
-/// Why the operations do not go on.
+/// Reason to stop the operations.
 enum Stop {
     Error(OpError),
     Wait(Option<u64>),
@@ -111,7 +111,7 @@ struct Names {
 }
 
 impl Names {
-    /// Names that are given their UUID by the client, wherever in the transaction.
+    /// Binds names with a UUID given by the client, anywhere in the transaction.
     fn bind_explicit(&mut self, operations: &[Value]) {
         for operation in operations {
             if let (Some(name), Some(uuid)) = (operation["uuid-name"].as_str(), operation["uuid"].as_str())
@@ -200,7 +200,7 @@ impl Run<'_> {
         Condition::parse(table, json, &mut Resolver { names: &mut self.names, source: &mut *self.txn.uuids })
     }
 
-    /// The rows for which all clauses hold.
+    /// The rows that satisfy all clauses.
     fn matching(&self, ix: TableIx, condition: &Condition) -> Vec<(Uuid, Arc<Row>)> {
         let row = |uuid: Uuid| self.txn.row((ix, uuid)).map(|row| (uuid, row.clone()));
         let keep = |(uuid, row): &(Uuid, Arc<Row>)| condition.all(*uuid, row);
@@ -210,7 +210,7 @@ impl Run<'_> {
         }
     }
 
-    /// The only rows that can match, if the condition names a UUID or the value of a unique index.
+    /// The only candidate rows, if the condition fixes a UUID or the value of a unique index.
     fn candidates(&self, ix: TableIx, condition: &Condition) -> Option<BTreeSet<Uuid>> {
         let table = &self.schema.tables[ix.0];
         condition.fixed().find_map(|(field, value)| match field {
@@ -413,7 +413,7 @@ impl Run<'_> {
         if !self.comment.is_empty() {
             self.comment.push('\n');
         }
-        // The log is read by programs that refuse a NUL character.
+        // Some readers of the log reject NUL characters.
         self.comment.extend(comment.chars().filter(|c| *c != '\0'));
         Ok(json!({}))
     }

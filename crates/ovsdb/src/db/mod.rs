@@ -1,13 +1,13 @@
-//! The in-memory database: tables of rows, transactions on them (RFC 7047 section 5.2), and the bookkeeping that keeps a
-//! commit's cost proportional to its change.
+//! The in-memory database: tables of rows, transactions on them (RFC 7047 section 5.2), and derived state
+//! that keeps a commit's cost proportional to its change.
 //!
-//! [`transact`] runs a list of operations. While it runs, changes are made in place and remembered, so that
-//! a failed transaction is undone row by row. At commit, references, garbage, row limits, weak references and unique
-//! indexes are checked for the rows that changed, with the help of counts kept from commit to commit. A commit
-//! yields a [`Delta`], from which monitors and log records are made.
+//! [`transact`] runs a list of operations. It changes rows in place and records the old ones, so that a
+//! failed transaction is undone row by row. At commit it checks references, garbage, row limits, weak
+//! references and unique indexes of the changed rows, using the counts kept between commits. A commit yields
+//! a [`Delta`], the source of monitor updates and log records.
 //!
-//! Rows that refer to each other in a cycle keep each other alive: collection is by reference counts, as in
-//! `ovsdb-server`. A row's reference to itself does not count.
+//! Cycles of strong references keep their rows alive: collection counts references, as in `ovsdb-server`. A
+//! row's reference to itself is ignored.
 
 mod bookkeeping;
 mod commit;
@@ -34,7 +34,7 @@ use txn::Txn;
 /// A row's address: its table and its UUID.
 pub type RowKey = (TableIx, Uuid);
 
-/// One row's contents. Rows are shared, never changed in place.
+/// One row's contents. Rows are shared and immutable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// `_version`: new whenever the row changes.
@@ -43,7 +43,7 @@ pub struct Row {
     pub columns: Vec<Datum>,
 }
 
-/// What a commit did to one row. Not both are `None`.
+/// Change of one row by a commit. At most one side is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The row before; `None` when it was inserted.
@@ -52,7 +52,7 @@ pub struct Change {
     pub new: Option<Arc<Row>>,
 }
 
-/// What a commit did: every row that differs, and no other.
+/// Changes of a commit: all changed rows, and no others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delta {
     /// The changed rows.
@@ -69,9 +69,9 @@ impl Delta {
 #[derive(Clone, Debug, Default)]
 struct Table {
     rows: BTreeMap<Uuid, Arc<Row>>,
-    /// For each index of the schema: the values of its columns, to the row that has them.
+    /// For each index of the schema: from the values of its columns to the row.
     indexes: Vec<BTreeMap<Vec<Datum>, Uuid>>,
-    /// How many strong references each row has from other rows; rows without one are absent.
+    /// Number of strong references to each row from other rows; rows without one are absent.
     strong: BTreeMap<Uuid, u64>,
     /// The rows with a weak reference to each row.
     weak: BTreeMap<Uuid, BTreeSet<RowKey>>,
@@ -84,13 +84,13 @@ pub struct Database {
     tables: Vec<Table>,
 }
 
-/// The contents of a database break its schema: which row, and how.
+/// The contents of a database violate its schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("database {database}: {problem}")]
 pub struct IntegrityError {
     /// The database's name.
     pub database: String,
-    /// What is wrong.
+    /// The violation.
     pub problem: String,
 }
 
@@ -125,7 +125,7 @@ impl Database {
         self.tables[table.0].rows.len()
     }
 
-    /// Takes back a commit. Commits are taken back in the reverse of their order, none left out.
+    /// Reverts a commit. Commits must be reverted in reverse order, without gaps.
     pub fn revert(&mut self, delta: &Delta) {
         for (key, change) in &delta.changes {
             self.put(*key, change.old.clone());
@@ -133,8 +133,8 @@ impl Database {
         }
     }
 
-    /// The same contents under another schema: tables and columns that both have are kept, others get their defaults
-    /// or are left out. Fails when the contents break the new schema.
+    /// Converts the contents to another schema: common tables and columns are kept, new ones get their
+    /// defaults, others are dropped. Fails if the contents violate the new schema.
     pub fn convert(&self, schema: Arc<DatabaseSchema>) -> Result<Database, IntegrityError> {
         let mut target = Database::new(schema.clone());
         for (ix, table) in schema.tables.iter().enumerate() {
@@ -153,7 +153,7 @@ impl Database {
         Ok(target)
     }
 
-    /// Removes rows that nothing keeps: a column that is left out may have held the last reference to them.
+    /// Removes unreferenced rows: a dropped column may have held the last reference to them.
     fn sweep(&mut self) {
         loop {
             let mut orphans = Vec::new();
@@ -173,7 +173,7 @@ impl Database {
         }
     }
 
-    /// Puts a row in, or takes it out, without any check or bookkeeping.
+    /// Inserts or removes a row, without any check or update of derived state.
     pub(crate) fn put(&mut self, (table, uuid): RowKey, row: Option<Arc<Row>>) {
         let rows = &mut self.tables[table.0].rows;
         match row {
@@ -184,7 +184,7 @@ impl Database {
 }
 
 impl Row {
-    /// A row in which nothing was set.
+    /// A row of default values.
     pub(crate) fn with_defaults(table: &crate::schema::TableSchema, version: Uuid) -> Row {
         Row { version, columns: table.columns.iter().map(|c| c.default.clone()).collect() }
     }

@@ -144,15 +144,15 @@ impl Mutation {
     }
 }
 
-/// What the argument must be: a number without constraints, or any number of elements; a deletion from a map may name
-/// keys alone.
+/// Type of the argument: a number without constraints, or any number of elements; a deletion from a map may
+/// list only keys.
 fn argument_type(mutator: Mutator, ty: &ColumnType, json: &Value) -> ColumnType {
     if mutator.is_arithmetic() {
         return ColumnType::scalar(ty.key.ty);
     }
     let mut argument = ColumnType { min: 0, max: u32::MAX, ..ty.clone() };
     if mutator == Mutator::Delete {
-        // What is not in the column need not be a value that could be.
+        // A value to delete need not be valid in the column.
         argument.key = BaseType::new(ty.key.ty);
         let pairs = json.get(0).and_then(Value::as_str) == Some("map");
         argument.value = ty.value.as_ref().filter(|_| pairs).map(|value| BaseType::new(value.ty));

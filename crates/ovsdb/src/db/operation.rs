@@ -1,4 +1,4 @@
-//! Reading the members of operations: which are required, which allowed, and of what type.
+//! Parses the members of operations: required ones, optional ones, and their types.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::error::{ErrorKind, OpError};
 use crate::schema::{ColumnIx, TableSchema};
 use crate::value::{Datum, NamedUuids, datum_from_json};
 
-/// One operation's members, taken out one by one; [`Members::finish`] refuses what is left.
+/// One operation's members, removed one by one; [`Members::finish`] rejects the rest.
 pub(super) struct Members<'a> {
     json: &'a Value,
     object: &'a Map<String, Value>,
@@ -18,7 +18,7 @@ pub(super) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// `place` says which operation it is, for error messages.
+    /// `place` identifies the operation in error messages.
     pub(super) fn new(json: &'a Value, place: String) -> Result<Self, OpError> {
         match json.as_object() {
             Some(object) => Ok(Members { json, object, place, seen: Vec::new() }),
@@ -67,7 +67,7 @@ impl<'a> Members<'a> {
         self.required(name)?.as_bool().ok_or_else(|| self.mistyped(name, "true or false"))
     }
 
-    /// An optional string that is an identifier.
+    /// An optional identifier string.
     pub(super) fn identifier(&mut self, name: &'static str) -> Result<Option<&'a str>, OpError> {
         match self.optional(name) {
             None => Ok(None),
@@ -76,7 +76,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Refuses members that nobody asked for.
+    /// Rejects unknown members.
     pub(super) fn finish(&self) -> Result<(), OpError> {
         match self.object.keys().find(|key| !self.seen.contains(&key.as_str())) {
             Some(extra) => Err(self.error(format_args!("member \"{extra}\" is not allowed here"))),
@@ -107,7 +107,7 @@ pub(crate) fn parse_fields(table: &TableSchema, json: &Value) -> Result<Vec<Fiel
     Ok(fields)
 }
 
-/// Reads a `<row>`, which may name `_uuid` and `_version` too: the operation decides what they mean.
+/// Parses a `<row>`, which may include `_uuid` and `_version`, for the operation to interpret.
 pub(super) fn parse_row(
     table: &TableSchema,
     json: &Value,

@@ -32,7 +32,7 @@ impl Bench {
         transact(&mut self.db, operations.as_array().unwrap(), context)
     }
 
-    /// Runs a transaction that ends now, and checks the bookkeeping.
+    /// Runs a transaction that ends now, and checks the derived state.
     fn done(&mut self, operations: Value) -> (Vec<Value>, Option<Delta>) {
         let before = self.db.clone();
         let Outcome::Done { results, commit } = self.run(&operations, 0) else {
@@ -302,7 +302,7 @@ fn nothing_changed_is_an_empty_delta_and_keeps_the_version() {
 }
 
 #[test]
-fn conversion_keeps_what_both_schemas_have() {
+fn conversion_keeps_common_columns() {
     let bench = Bench::open_vswitch();
     let mut json = bench.db.schema().to_json();
     json["tables"]["Interface"]["columns"].as_object_mut().unwrap().remove("type");
@@ -343,8 +343,8 @@ fn any_operation() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever transactions do, the bookkeeping equals one made from scratch, a failed one leaves nothing, and each
-    /// commit can be taken back (all checked in `done`).
+    /// After any transactions the derived state equals one built from scratch, a failed one has no effect,
+    /// and each commit can be reverted (all checked in `done`).
     #[test]
     fn bookkeeping_never_drifts(transactions in proptest::collection::vec(proptest::collection::vec(any_operation(), 1..5), 1..12)) {
         let strong = json!({"type": {"key": {"type": "uuid", "refTable": "leaf"}, "min": 0, "max": "unlimited"}});

@@ -1,4 +1,4 @@
-//! [`Txn`]: changes made in place and remembered, so that dropping it without a commit undoes them.
+//! [`Txn`]: changes made in place and recorded, so that dropping it without a commit undoes them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::{Database, Row, RowKey};
 use crate::schema::TableIx;
 use crate::value::{Datum, Uuid, UuidSource};
 
-/// A transaction under way. Only one exists for a database, which it borrows.
+/// A transaction in progress. It borrows the database exclusively.
 pub(super) struct Txn<'a> {
     pub(super) db: &'a mut Database,
     pub(super) uuids: &'a mut dyn UuidSource,

@@ -7,7 +7,7 @@ use crate::limits::{MAX_DEPTH, MAX_MESSAGE_BYTES, MAX_NODES};
 /// Memory that stays for the next text.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// Why a stream can no longer be read.
+/// Fatal error of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// A message must be an object or an array.
@@ -32,9 +32,9 @@ pub enum FrameError {
 pub struct FramerLimits {
     /// Longest text, bytes.
     pub bytes: usize,
-    /// Deepest nesting; at most [`MAX_DEPTH`] has an effect.
+    /// Maximum nesting; values above [`MAX_DEPTH`] have no effect.
     pub depth: usize,
-    /// Most values.
+    /// Maximum number of values.
     pub nodes: usize,
 }
 
@@ -44,14 +44,14 @@ impl Default for FramerLimits {
     }
 }
 
-/// Collects bytes and gives whole JSON texts. Each byte is looked at once before parsing.
+/// Collects bytes and returns whole JSON texts. Scans each byte once before parsing.
 #[derive(Debug, Default)]
 pub struct Framer {
     limits: FramerLimits,
     buffer: Vec<u8>,
-    /// Where the current text begins.
+    /// Start of the current text.
     start: usize,
-    /// How far it has been looked at.
+    /// End of the scanned part.
     scanned: usize,
     depth: usize,
     nodes: usize,
@@ -66,7 +66,7 @@ impl Framer {
         Framer { limits, ..Framer::default() }
     }
 
-    /// Adds what the stream brought.
+    /// Appends bytes from the stream.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.failed.is_some() {
             return;
@@ -83,14 +83,14 @@ impl Framer {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Memory that it would take with so many bytes more.
+    /// Memory in use after that many more bytes.
     pub fn held_after(&self, bytes: usize) -> usize {
         let capacity = self.buffer.capacity();
         let wanted = self.pending_bytes() + bytes;
         if wanted <= capacity { capacity } else { wanted.max(capacity + capacity / 2) }
     }
 
-    /// Memory that it takes, bytes.
+    /// Memory in use, bytes.
     pub fn held_bytes(&self) -> usize {
         self.buffer.capacity()
     }
@@ -100,12 +100,12 @@ impl Framer {
         self.buffer.len() - self.start
     }
 
-    /// Forgets what it holds. What is fed later is read as the beginning of a text.
+    /// Discards its contents. Later input begins a new text.
     pub fn clear(&mut self) {
         *self = Framer::new(self.limits);
     }
 
-    /// The next whole text, or `None` until more bytes come. An error is final.
+    /// The next whole text, or `None` until more bytes arrive. An error is final.
     pub fn next_text(&mut self) -> Result<Option<Value>, FrameError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());

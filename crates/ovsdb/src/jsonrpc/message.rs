@@ -1,4 +1,4 @@
-//! [`Message`]: what a JSON text means.
+//! [`Message`]: a parsed JSON-RPC message.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// A message of either direction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// Wants a reply with the same `id`.
+    /// Requires a reply with the same `id`.
     Request {
         /// Not null.
         id: Value,
@@ -16,7 +16,7 @@ pub enum Message {
         /// Its parameters.
         params: Vec<Value>,
     },
-    /// Wants no reply.
+    /// Requires no reply.
     Notification {
         /// The method's name.
         method: String,
@@ -30,7 +30,7 @@ pub enum Message {
         /// The result.
         result: Value,
     },
-    /// The refusal of a request.
+    /// An error reply to a request.
     Error {
         /// Of the request.
         id: Value,
@@ -97,22 +97,22 @@ impl Message {
         )
     }
 
-    /// The bytes that go on the stream.
+    /// The encoded bytes.
     pub fn encode(self) -> Vec<u8> {
         self.into_json().to_string().into_bytes()
     }
 
-    /// The same, if they are no more than `max`; else how many they would be, for which no memory is kept.
+    /// The same, if at most `max` bytes; else an error with the length, without using memory for it.
     pub fn encode_within(self, max: usize) -> Result<Vec<u8>, TooLong> {
         let json = self.into_json();
         let mut text = BoundedText { kept: Vec::new(), bytes: 0, max };
-        // The writer takes everything.
+        // The writer accepts everything.
         let _ = serde_json::to_writer(&mut text, &json);
         if text.bytes <= max { Ok(text.kept) } else { Err(TooLong { json, bytes: text.bytes }) }
     }
 }
 
-/// A message that is longer than it may be now.
+/// A message above the current limit.
 #[derive(Debug)]
 pub struct TooLong {
     json: Value,
@@ -121,13 +121,13 @@ pub struct TooLong {
 }
 
 impl TooLong {
-    /// The bytes that go on the stream.
+    /// The encoded bytes.
     pub fn encode(self) -> Vec<u8> {
         self.json.to_string().into_bytes()
     }
 }
 
-/// Keeps a text up to a bound; beyond it nothing, and counts.
+/// Keeps a text up to a bound; beyond it only counts.
 struct BoundedText {
     kept: Vec<u8>,
     bytes: usize,

@@ -1,8 +1,8 @@
-//! JSON-RPC 1.0 as OVSDB uses it (RFC 7047 section 4): both sides send requests over one stream, and nothing but JSON
-//! itself separates the messages.
+//! JSON-RPC 1.0 in OVSDB's form (RFC 7047 section 4): both sides send requests over one stream, and only the
+//! JSON itself separates the messages.
 //!
-//! [`Framer`] cuts the stream into JSON texts within bounds; [`Message`] gives each its meaning. Errors of either end
-//! the session: after garbage there is no telling where the next message begins.
+//! [`Framer`] splits the stream into JSON texts within bounds; [`Message`] interprets each. An error of
+//! either ends the session, because the start of the next message is unknown.
 
 mod framer;
 mod message;

@@ -9,7 +9,7 @@ use crate::db::{Database, IntegrityError, Row};
 use crate::schema::{ColumnType, DatabaseSchema, SchemaError, TableIx, TableSchema};
 use crate::value::{Datum, NoNames, Uuid, UuidSource, apply_diff, datum_from_json};
 
-/// Why a file cannot be used as a database. Nothing may be written to it then.
+/// Reason why a file is not usable as a database. Do not write to it then.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// No bytes at all.
@@ -29,12 +29,12 @@ pub enum LogError {
     /// The schema is not valid.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// A whole record that makes no sense.
+    /// A whole but invalid record.
     #[error("the transaction at byte {offset} cannot be applied: {problem}")]
     Transaction {
-        /// Where the record begins.
+        /// Offset of the record.
         offset: usize,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// The contents break the schema.
@@ -49,13 +49,13 @@ pub struct Loaded {
     pub db: Database,
     /// Length of the part of the file that was read, bytes.
     pub good_len: usize,
-    /// What follows that part, if it is not the file's end.
+    /// Damage after that part, unless the file ends there.
     pub damage: Option<Damage>,
     /// Number of transactions read.
     pub transactions: usize,
 }
 
-/// Reads a whole file. `uuids` gives the rows their `_version`, which is not stored.
+/// Loads a whole file. `uuids` supplies the rows' `_version`, which is not stored.
 pub fn load(bytes: &[u8], uuids: &mut dyn UuidSource) -> Result<Loaded, LogError> {
     if bytes.is_empty() {
         return Err(LogError::Empty);

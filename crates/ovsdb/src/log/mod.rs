@@ -1,9 +1,9 @@
-//! The codec of the standalone database file, ovsdb(5): records `OVSDB JSON <length> <sha1>` LF `<json>` LF, the first
-//! with the schema, each later one with a transaction.
+//! Codec of the standalone database file, ovsdb(5): records `OVSDB JSON <length> <sha1>` LF `<json>` LF, the
+//! first with the schema, each later one with a transaction.
 //!
-//! Bytes in, bytes out: the owner of the file reads and writes it, calls fsync, renames, locks. A file whose end is
-//! torn is read up to the last whole record; [`Loaded::damage`] says where that is, and the owner truncates there
-//! before it appends. A record that is whole but does not make sense is an error: cutting it off would lose data.
+//! Bytes in, bytes out: the owner of the file reads and writes it, calls fsync, renames, locks. A torn file
+//! is read up to the last whole record; [`Loaded::damage`] has that offset, and the owner truncates there
+//! before it appends. A whole but invalid record is an error: truncating it would lose data.
 
 mod load;
 mod record;
@@ -24,12 +24,11 @@ pub fn schema_record(db: &Database) -> Vec<u8> {
     encode_record(&db.schema().to_json())
 }
 
-/// The record of a commit at `date_ms` (milliseconds since 1970), or `None` when nothing that is kept in the file
-/// changed: ephemeral columns are not.
+/// The record of a commit at `date_ms` (milliseconds since 1970), or `None` if only ephemeral columns
+/// changed, which are not stored.
 pub fn commit_record(db: &Database, delta: &Delta, comment: &str, date_ms: i64) -> Option<Vec<u8>> {
-    // Readers of ovsdb-server 3.1 take the difference of a column that still has a default which is not empty for its
-    // new value, and refuse one that has more elements than the column may have. Such a record is written with whole
-    // values.
+    // Readers of ovsdb-server 3.1 mistake the difference for the value in a column with a non-empty default,
+    // and reject one with more elements than the column allows. Such records get whole values.
     let tables = &db.schema().tables;
     let as_diff = !delta.changes.iter().any(|((table, _), change)| {
         matches!((&change.old, &change.new), (Some(old), Some(new)) if misread_as_diff(&tables[table.0], old, new))
@@ -54,7 +53,7 @@ pub fn commit_record(db: &Database, delta: &Delta, comment: &str, date_ms: i64) 
     Some(encode_record(&Value::Object(members)))
 }
 
-/// A whole file with the database's present contents: what compaction writes.
+/// A whole file with the database's present contents, for compaction.
 pub fn snapshot(db: &Database, comment: &str, date_ms: i64) -> Vec<u8> {
     let mut members = Map::new();
     for (ix, table) in db.schema().tables.iter().enumerate() {
@@ -102,7 +101,7 @@ fn misread_as_diff(table: &TableSchema, old: &Row, new: &Row) -> bool {
     })
 }
 
-/// What the record says of one row; `None` if only ephemeral columns changed.
+/// One row in the record; `None` if only ephemeral columns changed.
 fn change_json(table: &TableSchema, change: &Change, as_diff: bool) -> Option<Value> {
     match (&change.old, &change.new) {
         (_, None) => Some(Value::Null),

@@ -1,4 +1,4 @@
-//! Records: a line with length and checksum, then that many bytes of JSON.
+//! Records: a line with length and checksum, then JSON of that length.
 
 use serde_json::Value;
 use sha1::{Digest, Sha1};
@@ -20,16 +20,16 @@ fn checksum(bytes: &[u8]) -> String {
     Sha1::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where a file stops making sense, and why.
+/// Offset and reason of the first invalid data in a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {offset}: {reason}")]
 pub struct Damage {
-    /// Length of the good part, bytes.
+    /// Length of the valid part, bytes.
     pub offset: usize,
-    /// What is wrong there.
+    /// The fault.
     pub reason: String,
-    /// Another record begins after the damage: then it is not the torn end of an interrupted write, and truncating at
-    /// `offset` would lose transactions that were acknowledged.
+    /// Another record begins after the damage: it is not the torn end of an interrupted write, and truncating
+    /// at `offset` would lose acknowledged transactions.
     pub more_follows: bool,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         Reader { bytes, offset: 0 }
     }
 
-    /// Where the next record begins: the length of the part read so far.
+    /// Offset of the next record: the length of the part read so far.
     pub fn offset(&self) -> usize {
         self.offset
     }

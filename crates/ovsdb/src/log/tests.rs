@@ -14,7 +14,7 @@ fn run(db: &mut Database, uuids: &mut SeededUuids, operations: Value) -> crate::
     }
 }
 
-/// A file of several transactions, and the lengths at which each ends.
+/// A file of several transactions, and the end offset of each.
 fn sample() -> (Database, Vec<u8>, Vec<usize>) {
     let (mut db, mut uuids) = (Database::new(open_vswitch()), SeededUuids::new(3));
     let mut bytes = schema_record(&db);
@@ -49,7 +49,7 @@ fn assert_persistent_equal(a: &Database, b: &Database) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_files_load_equally() {
     let (db, bytes, _) = sample();
     let loaded = load(&bytes, &mut SeededUuids::new(9)).unwrap();
     assert_eq!((loaded.good_len, loaded.damage, loaded.transactions), (bytes.len(), None, 6));
@@ -76,7 +76,7 @@ fn a_file_cut_anywhere_gives_the_transactions_before_the_cut() {
 }
 
 #[test]
-fn damage_in_the_middle_says_that_more_follows() {
+fn damage_in_the_middle_is_not_a_torn_end() {
     let (_, mut bytes, ends) = sample();
     bytes[ends[1] + 70] ^= 1;
     let loaded = load(&bytes, &mut SeededUuids::new(9)).unwrap();

@@ -1,5 +1,5 @@
-//! The schemas this crate brings: `Open_vSwitch` (the facts of ovs-vswitchd.conf.db(5)) and `_Server`
-//! (ovsdb-server(5)). Both are written in the notation of [`super::notation`].
+//! The built-in schemas: `Open_vSwitch` (from ovs-vswitchd.conf.db(5)) and `_Server` (ovsdb-server(5)), in
+//! the notation of [`super::notation`].
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,14 +8,14 @@ use super::{DatabaseSchema, notation};
 /// The version of [`open_vswitch`].
 pub const OPEN_VSWITCH_VERSION: &str = "8.8.0";
 
-/// The `Open_vSwitch` schema that a switch of this version stores its configuration in.
+/// The `Open_vSwitch` schema of this version.
 pub fn open_vswitch() -> Arc<DatabaseSchema> {
     static SCHEMA: LazyLock<Arc<DatabaseSchema>> =
         LazyLock::new(|| built_in("Open_vSwitch", OPEN_VSWITCH_VERSION, OPEN_VSWITCH));
     SCHEMA.clone()
 }
 
-/// The `_Server` schema, through which clients learn which databases a server has.
+/// The `_Server` schema, with the databases of a server.
 pub fn server() -> Arc<DatabaseSchema> {
     static SCHEMA: LazyLock<Arc<DatabaseSchema>> = LazyLock::new(|| built_in("_Server", "1.2.0", SERVER));
     SCHEMA.clone()

@@ -1,8 +1,8 @@
-//! Database schemas (RFC 7047 section 3.2): parsed from JSON, printed to it, and the two schemas this crate brings:
+//! Database schemas (RFC 7047 section 3.2): parsed from JSON, printed to it, and two built-in ones:
 //! [`open_vswitch`] and [`server`].
 //!
-//! A [`DatabaseSchema`] is valid when made: every reference names a table that exists, every index a column. Tables and
-//! columns are sorted by name and are addressed by position ([`TableIx`], [`ColumnIx`]) everywhere else. The
+//! A [`DatabaseSchema`] is valid by construction: every reference names an existing table, every index a
+//! column. Tables and columns are sorted by name and addressed by position ([`TableIx`], [`ColumnIx`]). The
 //! `_uuid` and `_version` columns are implied and not listed.
 
 mod builtin;
@@ -32,13 +32,13 @@ pub struct ColumnIx(pub usize);
 /// Whether a reference keeps its row alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefKind {
-    /// The row must exist, and lives while it is referenced.
+    /// The row must exist, and is kept while referenced.
     Strong,
     /// The reference disappears with the row.
     Weak,
 }
 
-/// What the UUIDs of a column refer to.
+/// Target of a column's UUIDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// The table's name.
@@ -56,15 +56,15 @@ pub struct BaseType {
     pub ty: AtomicType,
     /// The only values allowed, sorted; `None` allows all.
     pub enumeration: Option<Arc<[Atom]>>,
-    /// Least integer.
+    /// Minimum integer.
     pub min_integer: Option<i64>,
     /// Greatest integer.
     pub max_integer: Option<i64>,
-    /// Least real.
+    /// Minimum real.
     pub min_real: Option<f64>,
     /// Greatest real.
     pub max_real: Option<f64>,
-    /// Least length, characters.
+    /// Minimum length, characters.
     pub min_length: Option<u32>,
     /// Greatest length, characters.
     pub max_length: Option<u32>,
@@ -79,7 +79,7 @@ pub struct ColumnType {
     pub key: BaseType,
     /// Type of a map's values; `None` for sets.
     pub value: Option<BaseType>,
-    /// Least number of elements, 0 or 1.
+    /// Minimum number of elements, 0 or 1.
     pub min: u32,
     /// Greatest number of elements; `u32::MAX` is unlimited.
     pub max: u32,
@@ -92,7 +92,7 @@ pub struct ColumnSchema {
     pub name: Arc<str>,
     /// Its type.
     pub ty: ColumnType,
-    /// Whether it can be changed after the row's insertion.
+    /// Whether it may change after the row's insertion.
     pub mutable: bool,
     /// Whether its value is left out of the log.
     pub ephemeral: bool,
@@ -107,11 +107,11 @@ pub struct TableSchema {
     pub name: Arc<str>,
     /// Its columns, sorted by name.
     pub columns: Vec<ColumnSchema>,
-    /// Whether its rows live without being referenced.
+    /// Whether its rows are kept without references.
     pub is_root: bool,
     /// Greatest number of rows.
     pub max_rows: Option<u32>,
-    /// Sets of columns whose values together are unique.
+    /// Sets of columns whose combined values are unique.
     pub indexes: Vec<Vec<ColumnIx>>,
 }
 
@@ -120,13 +120,13 @@ pub struct TableSchema {
 pub struct DatabaseSchema {
     /// The database's name.
     pub name: Arc<str>,
-    /// `x.y.z`, or empty when the schema has none.
+    /// `x.y.z`, or empty if the schema has none.
     pub version: String,
-    /// The checksum that the schema's author put into it.
+    /// The checksum in the schema.
     pub cksum: Option<String>,
     /// Its tables, sorted by name.
     pub tables: Vec<Arc<TableSchema>>,
-    /// No table said `isRoot`, so that all are.
+    /// No table has `isRoot`, so all are.
     pub all_root: bool,
 }
 
@@ -211,7 +211,7 @@ impl ColumnType {
         !self.is_map() && self.max == 1
     }
 
-    /// Whether a value may have this many elements.
+    /// Whether a value may have that many elements.
     pub fn allows_size(&self, size: usize) -> bool {
         size as u64 >= u64::from(self.min) && (self.max == u32::MAX || size as u64 <= u64::from(self.max))
     }
@@ -239,7 +239,7 @@ impl ColumnType {
         Ok(())
     }
 
-    /// What the type is, for error messages.
+    /// Description of the type, for error messages.
     pub fn describe(&self) -> String {
         let what = match &self.value {
             Some(value) => format!("map from {} to {}", self.key.ty.as_str(), value.ty.as_str()),
@@ -295,5 +295,5 @@ impl DatabaseSchema {
     }
 }
 
-/// Names of tables to their positions while a schema is being put together.
+/// Positions of tables by name, during construction of a schema.
 pub(crate) type TableNames = BTreeMap<Arc<str>, TableIx>;

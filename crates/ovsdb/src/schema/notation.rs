@@ -1,12 +1,13 @@
-//! The text notation in which the built-in schemas are written. It is not read from outside.
+//! Text notation of the built-in schemas. Not for external input.
 //!
 //! ```text
 //! table NAME [root] [max=N] [index=COL[,COL]]...
 //!   COLUMN[!][~]  TYPE          ! immutable, ~ ephemeral
 //! ```
-//! `TYPE` is `BASE` or `BASE=>BASE` (a map) and a count: nothing is exactly one, `?` none or one, `*` any number,
-//! `+` at least one, `{N}` none to N. `BASE` is `integer`, `real`, `boolean`, `string` or `uuid`; `integer(A..B)` with
-//! either bound left out; `string(a|b)`, an enumeration; `@Table`, a strong reference; `@~Table`, a weak one.
+//! `TYPE` is `BASE` or `BASE=>BASE` (a map) and a count: exactly one without a suffix, `?` none or one, `*`
+//! any number, `+` at least one, `{N}` none to N. `BASE` is `integer`, `real`, `boolean`, `string` or `uuid`;
+//! `integer(A..B)` with either bound optional; `string(a|b)`, an enumeration; `@Table`, a strong reference;
+//! `@~Table`, a weak one.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Schemas from JSON (RFC 7047 section 3.2), and the checks that make a schema valid.
+//! Schemas from JSON (RFC 7047 section 3.2), with validation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use super::{
 };
 use crate::value::{AtomicType, NoNames, datum_from_json, is_identifier, number_to_i64};
 
-/// Why a schema is refused: where, and what is wrong there.
+/// Place and reason of an invalid schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("database schema: {place}: {problem}")]
 pub struct SchemaError {
     /// Table and column, as a path.
     pub place: String,
-    /// What is wrong.
+    /// The fault.
     pub problem: String,
 }
 
@@ -291,7 +291,7 @@ fn assemble_table(mut raw: RawTable, names: &TableNames, all_root: bool) -> Resu
         if let Some(value) = &mut column.ty.value {
             resolve(value, names, &place)?;
         }
-        // A weak reference disappears with its row, so that its column changes whatever the schema says.
+        // Deleting the target changes a column of weak references, whatever the schema states.
         let weak = column.ty.references(RefKind::Weak).next().is_some();
         columns.push(ColumnSchema {
             name: Arc::from(column.name),

@@ -1,4 +1,4 @@
-//! Schemas to JSON, in the form `ovsdb-server` answers `get_schema` with: defaults left out, members sorted by name.
+//! Schemas to JSON, in the form of `ovsdb-server`'s `get_schema`: defaults omitted, members sorted by name.
 
 use serde_json::{Map, Value};
 

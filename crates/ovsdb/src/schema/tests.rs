@@ -4,7 +4,7 @@ use super::*;
 
 const SYSTEM_SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
-/// What version 8.8.0 has beyond 8.3.1.
+/// Additions of version 8.8.0 over 8.3.1.
 fn additions(schema: &mut Value) {
     let optional = |least: i64, greatest: i64| json!({"type": {"min": 0, "key": {"type": "integer", "minInteger": least, "maxInteger": greatest}}});
     let mut add = |table: &str, column: &str, json: Value| schema["tables"][table]["columns"][column] = json;

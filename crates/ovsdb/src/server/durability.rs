@@ -1,4 +1,4 @@
-//! The seam to the log: commits go out as records, and come back as synced or failed.
+//! Interface to the log: commits go out as records, and return as synced or failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::log::commit_record;
 /// A commit that the owner must write to the database's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Its place in the order of commits, for [`Server::log_synced`].
+    /// Sequence number of the commit, for [`Server::log_synced`].
     pub seq: u64,
     /// The database it belongs to.
     pub database: Arc<str>,
-    /// What to append to the file.
+    /// Bytes to append to the file.
     pub bytes: Vec<u8>,
-    /// The client asked for durability: do not call [`Server::log_synced`] before an fsync covers it.
+    /// The client requires durability: do not call [`Server::log_synced`] before an fsync covers it.
     pub durable_required: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Durability {
     seq: u64,
     synced: u64,
     records: Vec<LogRecord>,
-    /// Commits that may have to be taken back, oldest first.
+    /// Commits that may be reverted, oldest first.
     unsynced: VecDeque<Unsynced>,
 }
 
@@ -41,7 +41,7 @@ impl Durability {
         self.seq
     }
 
-    /// Length of the last record that was not taken yet.
+    /// Length of the last record not taken yet.
     pub(super) fn last_record_bytes(&self) -> usize {
         self.records.last().map_or(0, |record| record.bytes.len())
     }
@@ -50,7 +50,7 @@ impl Durability {
         self.synced
     }
 
-    /// A database is no longer served: its commits can no longer be taken back.
+    /// Drops a removed database: its commits can no longer be reverted.
     pub(super) fn forget(&mut self, database: &str) {
         self.unsynced.retain(|commit| *commit.database != *database);
     }
@@ -66,7 +66,7 @@ impl Server {
             let (seq, database) = (durability.seq, database.clone());
             durability.records.push(LogRecord { seq, database, bytes, durable_required: commit.durable });
         } else if durability.unsynced.is_empty() {
-            // Only ephemeral columns changed, and nothing before it can fail.
+            // Only ephemeral columns changed, and no earlier commit can fail.
             return;
         }
         let (seq, database) = (durability.seq, database.clone());
@@ -78,12 +78,12 @@ impl Server {
         std::mem::take(&mut self.durability.records)
     }
 
-    /// The place of the last commit that has a record; 0 before the first.
+    /// Sequence number of the last commit with a record; 0 before the first.
     pub fn log_seq(&self) -> u64 {
         self.durability.seq
     }
 
-    /// All records up to this one are in the file: what rests on them may leave.
+    /// All records up to this one are in the file: releases output that depends on them.
     pub fn log_synced(&mut self, up_to: u64) {
         let durability = &mut self.durability;
         durability.synced = durability.synced.max(up_to.min(durability.seq));
@@ -92,9 +92,9 @@ impl Server {
         }
     }
 
-    /// A record could not be written. Every commit that is not synced is taken back, newest first, and its client gets
-    /// an `I/O error`. A session that was about to be told contents that no longer are is ended. The owner has cut the
-    /// file back to the last synced record before it calls this.
+    /// A record could not be written. Reverts every unsynced commit, newest first, and sends its client an
+    /// `I/O error`. Ends sessions with queued updates of reverted contents. Before this call the owner
+    /// truncates the file to the last synced record.
     pub fn log_failed(&mut self, reason: &str) {
         while let Some(commit) = self.durability.unsynced.pop_back() {
             if let Some(hosted) = self.databases.get_mut(&commit.database) {

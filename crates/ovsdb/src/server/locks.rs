@@ -1,4 +1,4 @@
-//! Locks (RFC 7047 sections 4.1.8 to 4.1.10): for each name a queue of sessions, of which the first owns it.
+//! Locks (RFC 7047 sections 4.1.8 to 4.1.10): a queue of sessions for each name, owned by the first.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(super) struct Locks {
     queues: BTreeMap<String, Vec<SessionId>>,
 }
 
-/// Why a lock was not even queued for.
+/// Reason for rejecting a lock request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// The session already owns it or waits for it.
@@ -25,8 +25,8 @@ impl Locks {
         self.queues.get(name).and_then(|queue| queue.first()) == Some(&session)
     }
 
-    /// Queues at the end, or with `steal` at the front. Gives whether the session owns the lock now, and from whom it
-    /// was taken. The victim stays in the queue.
+    /// Queues at the end, or with `steal` at the front. Returns whether the session owns the lock now, and
+    /// the session that lost it. The latter stays in the queue.
     pub(super) fn request(
         &mut self,
         session: SessionId,
@@ -49,7 +49,7 @@ impl Locks {
         Ok((owner.is_none(), None))
     }
 
-    /// Leaves the queue. `None` if the session was not in it; else the session that owns the lock by that, if any.
+    /// Leaves the queue. `None` if the session was not in it; else the new owner, if any.
     pub(super) fn release(&mut self, session: SessionId, name: &str) -> Option<Option<SessionId>> {
         let queue = self.queues.get_mut(name)?;
         let place = queue.iter().position(|other| *other == session)?;
@@ -61,7 +61,7 @@ impl Locks {
         Some(heir)
     }
 
-    /// Leaves all queues. Gives the locks that got a new owner by that.
+    /// Leaves all queues. Returns the locks with a new owner.
     pub(super) fn leave(&mut self, session: SessionId) -> Vec<(String, SessionId)> {
         let names: Vec<String> = self
             .queues

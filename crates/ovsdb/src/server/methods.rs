@@ -12,7 +12,7 @@ use crate::jsonrpc::Message;
 use crate::limits::{MAX_LOCKS, MAX_MONITORS, MONITORS_GRANTED};
 use crate::value::is_identifier;
 
-/// The answer to a request and what it says about the database; an error is a string or an `<error>`.
+/// The reply to a request and its dependence on commits; an error is a string or an `<error>`.
 type Answer = Result<(Value, Kind), Value>;
 
 fn plain(result: Value) -> Answer {
@@ -38,7 +38,7 @@ impl Server {
                     self.cancel(session, id);
                 }
             }
-            // The server asks nothing, except what its owner asks by `echo`.
+            // The server sends no requests, except echo requests of its owner.
             Message::Reply { .. } | Message::Error { .. } => {}
         }
     }
@@ -142,7 +142,7 @@ impl Server {
         let initial = monitor.initial(&hosted.db);
         session.monitors.insert(key, monitor);
         let result = match version {
-            // No history is kept, so that a client that was away gets everything again.
+            // No history is kept, so a reconnecting client gets the whole contents.
             Version::V3 => json!([false, hosted.last_txn.to_string(), initial]),
             _ => initial,
         };

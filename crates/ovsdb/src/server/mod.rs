@@ -1,15 +1,16 @@
 //! [`Server`]: the server side of RFC 7047 and of ovsdb-server(7), without I/O.
 //!
-//! The owner opens a session for each connection, gives it the bytes that arrive, and sends the bytes that
-//! [`Server::session_output`] gives. Time comes with each call. Commits leave through [`Server::take_log`]; whatever a
-//! client could learn of a commit stays inside until [`Server::log_synced`] covers it. So a client never sees
-//! anything that a crash could take back.
+//! The owner opens a session for each connection, hands it received bytes, and sends the bytes of
+//! [`Server::session_output`]. Time is an argument of each call. Commits leave through [`Server::take_log`].
+//! Output that reveals a commit stays inside until [`Server::log_synced`] covers it, so a client never sees
+//! contents that a crash could revert.
 //!
-//! An update of a monitor always precedes the reply to the transaction that caused it, in the same session.
-//! A session that breaks the protocol or does not read is marked closing, with a reason; no other session notices.
+//! A monitor update always precedes the reply to the transaction that caused it, in the same session. A
+//! session that violates the protocol or does not read is marked closing, with a reason; no other session is
+//! affected.
 //!
-//! The bounds of unread output hold for encoded messages, and before one is encoded. While a message is made, its JSON is there as a tree
-//! of values beside them: one at a time, at worst all of a database.
+//! The bounds of unread output cover encoded messages, before encoding. During encoding, one message also
+//! exists as a tree of JSON values, at worst a whole database.
 
 mod durability;
 mod locks;
@@ -51,7 +52,7 @@ pub struct Time {
     pub wall_ms: i64,
 }
 
-/// A session's name; never used again.
+/// A session's id; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(u64);
 
@@ -68,21 +69,21 @@ pub struct ServerLimits {
     pub message: FramerLimits,
     /// Of the output that a session leaves unread, bytes.
     pub backlog_bytes: usize,
-    /// Of the input that all sessions together sent and that is no whole message yet, bytes.
+    /// Input of all sessions in partial messages, bytes.
     pub total_input_bytes: usize,
-    /// Of the output that all sessions together leave unread, bytes.
+    /// Unread output of all sessions, bytes.
     pub total_output_bytes: usize,
     /// Of sessions at once.
     pub sessions: usize,
-    /// Of these, of those that come by the network.
+    /// Of these, sessions over the network.
     pub remote_sessions: usize,
-    /// Of monitors of all sessions, beside those granted to each.
+    /// Monitors of all sessions, beyond those guaranteed to each.
     pub monitors: usize,
     /// Of waiting transactions of all sessions.
     pub waits: usize,
-    /// Of output that a turn makes, bytes.
+    /// Output per turn, bytes.
     pub output_per_turn: usize,
-    /// Of requests of a session, and of waiting transactions, that one turn answers.
+    /// Requests per session, and waiting transactions, served per turn.
     pub per_turn: (usize, usize),
 }
 
@@ -103,7 +104,7 @@ impl Default for ServerLimits {
     }
 }
 
-/// Where a session comes from.
+/// Origin of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// This machine.
@@ -112,20 +113,20 @@ pub enum Origin {
     Remote,
 }
 
-/// How often the bounds of all sessions together were reached.
+/// Counts of reached bounds over all sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Sessions ended for the memory that they held.
     pub cut_off: u64,
     /// Monitors refused.
     pub monitors_refused: u64,
-    /// Transactions refused that would have had to wait.
+    /// Transactions rejected because too many wait.
     pub waits_refused: u64,
     /// Runs of transactions that waited.
     pub waits_run: u64,
 }
 
-/// Why a database or a session was not taken.
+/// Reason for rejecting a database or a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServerError {
     /// Two databases of one name.
@@ -187,8 +188,8 @@ impl Server {
         server
     }
 
-    /// Serves a database. With `persistent`, its commits go to the log; [`LogRecord::database`] tells logs apart.
-    /// Sessions that do not follow the `_Server` database are ended, so that they look again.
+    /// Adds a database. With `persistent`, its commits go to the log; [`LogRecord::database`] identifies it.
+    /// Sessions that are not database-change-aware are ended, so they reconnect and read the list again.
     pub fn add_database(&mut self, db: Database, persistent: bool) -> Result<(), ServerError> {
         if self.databases.contains_key(&db.schema().name) {
             return Err(ServerError::DuplicateDatabase(db.schema().name.to_string()));
@@ -197,8 +198,8 @@ impl Server {
         Ok(())
     }
 
-    /// Stops serving a database and gives it back. Its monitors and waiting transactions end. Write its last log
-    /// records first: commits that are not synced are no longer taken back by [`Server::log_failed`].
+    /// Removes a database and returns it. Its monitors and waiting transactions end. Write its last log
+    /// records first: [`Server::log_failed`] no longer reverts its unsynced commits.
     pub fn remove_database(&mut self, name: &str) -> Option<Database> {
         if name == "_Server" {
             return None;
@@ -207,8 +208,8 @@ impl Server {
         self.durability.forget(name);
         let seq = self.durability.seq();
         for session in self.sessions.values_mut() {
-            session.untold.retain(|commit| *commit.database != *name);
-            session.untold_bytes = session.untold.iter().map(|commit| commit.bytes).sum();
+            session.unreported.retain(|commit| *commit.database != *name);
+            session.untold_bytes = session.unreported.iter().map(|commit| commit.bytes).sum();
             let gone: Vec<String> = session
                 .monitors
                 .iter()
@@ -237,7 +238,7 @@ impl Server {
         Some(hosted.db)
     }
 
-    /// Sessions that did not say that they follow the `_Server` database must look again: they are ended.
+    /// Ends sessions that are not database-change-aware.
     fn databases_changed(&mut self) {
         for session in self.sessions.values_mut().filter(|session| !session.change_aware) {
             session.close("the set of databases changed");
@@ -264,7 +265,7 @@ impl Server {
         }
     }
 
-    /// A database as it is now, commits that are not yet synced included.
+    /// The present contents of a database, unsynced commits included.
     pub fn database(&self, name: &str) -> Option<&Database> {
         self.databases.get(name).map(|hosted| &hosted.db)
     }
@@ -279,7 +280,7 @@ impl Server {
         self.session_open_from(Origin::Local)
     }
 
-    /// Opens a session. Those of the network leave some for this machine.
+    /// Opens a session. Network sessions leave a reserve for local ones.
     pub fn session_open_from(&mut self, origin: Origin) -> Result<SessionId, ServerError> {
         let is_remote = origin == Origin::Remote;
         let of_network = self.sessions.values().filter(|session| session.is_remote).count();
@@ -297,11 +298,11 @@ impl Server {
         Ok(id)
     }
 
-    /// Takes what a client sent and does what it asks, as far as a turn goes: while [`Server::has_work`] says so, call
-    /// [`Server::work`]. Look at [`Server::session_closing`] afterwards.
+    /// Processes a client's input, within a turn: while [`Server::has_work`], call [`Server::work`]. Check
+    /// [`Server::session_closing`] afterwards.
     pub fn session_input(&mut self, id: SessionId, bytes: &[u8], now: Time) {
         self.tick(now);
-        // The bound is kept before the memory is taken.
+        // Enforces the bound before allocating.
         let more = |s: &Session| s.framer.held_after(bytes.len()).saturating_sub(s.input_bytes());
         let held = self.held.input.load(Ordering::Relaxed) + self.sessions.get(&id).map_or(0, more);
         if held > self.limits.total_input_bytes {
@@ -316,13 +317,13 @@ impl Server {
         self.understand(id, now);
     }
 
-    /// Whether a client's input is wanted. While not, leave it in the socket: it has requests that wait for their turn, or answers
-    /// that it does not read.
+    /// Whether to read a client's input. If not, leave it in the socket: the client has requests pending, or
+    /// does not read its replies.
     pub fn session_wants_input(&self, id: SessionId) -> bool {
         self.sessions.get(&id).is_some_and(|session| !session.unanswered)
     }
 
-    /// A client takes no more: its transactions are still carried out, other requests of its are skipped.
+    /// A client no longer reads: only its transactions are executed, other requests skipped.
     pub fn session_deafen(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.deafen();
@@ -334,23 +335,23 @@ impl Server {
         self.sessions.get(&id).is_some_and(|session| session.unanswered && session.closing.is_none())
     }
 
-    /// Whether all that a client asked for is answered, waiting transactions aside, and has left.
+    /// Whether all of a client's requests are answered, waiting transactions aside, and the output taken.
     pub fn session_is_idle(&self, id: SessionId) -> bool {
         !self.session_has_requests(id) && self.sessions.get(&id).is_none_or(|s| s.output_bytes() == 0)
     }
 
     /// Whether [`Server::work`] has something to do at once.
     pub fn has_work(&self) -> bool {
-        self.sessions.values().any(|s| s.can_be_answered() || s.can_be_told())
+        self.sessions.values().any(|s| s.can_reply() || s.can_report())
             || self.pending.iter().any(|p| p.is_due)
     }
 
-    /// Goes on for a turn with requests and waiting transactions that an earlier one left.
+    /// Continues for a turn with requests and waiting transactions left by an earlier one.
     pub fn work(&mut self, now: Time) {
         self.turn_left = self.limits.output_per_turn;
         self.tick(now);
         self.retry(now);
-        let able = |(id, s): (&SessionId, &Session)| (s.can_be_answered() || s.can_be_told()).then_some(*id);
+        let able = |(id, s): (&SessionId, &Session)| (s.can_reply() || s.can_report()).then_some(*id);
         let (next, first): (Vec<SessionId>, Vec<SessionId>) =
             self.sessions.iter().filter_map(able).partition(|id| *id > self.served);
         for id in next.into_iter().chain(first) {
@@ -363,12 +364,12 @@ impl Server {
         }
     }
 
-    /// How often bounds were reached.
+    /// Counts of reached bounds.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Cuts off the sessions that hold most until so many bytes are free.
+    /// Ends the sessions that hold most until that many bytes are free.
     fn shed(&mut self, bytes: usize, held: impl Fn(SessionId, &Session) -> usize, what: &str) {
         let mut freed = 0;
         while freed < bytes
@@ -385,7 +386,7 @@ impl Server {
         }
     }
 
-    /// Asks a client for a sign of life. Whatever it sends next is one; when to ask and to give up is the owner's.
+    /// Sends a client an echo request. Any input is an answer; the owner decides on intervals and timeouts.
     pub fn session_probe(&mut self, id: SessionId) {
         let message = Message::Request { id: Value::from("echo"), method: "echo".into(), params: Vec::new() };
         self.send(id, message, Kind::Plain);
@@ -396,7 +397,7 @@ impl Server {
             if self.turn_left == 0 {
                 return;
             }
-            let Some(session) = self.sessions.get_mut(&id).filter(|session| session.can_be_answered()) else {
+            let Some(session) = self.sessions.get_mut(&id).filter(|session| session.can_reply()) else {
                 return;
             };
             let text = session.framer.next_text();
@@ -406,32 +407,32 @@ impl Server {
                 Err(error) => session.close(error.to_string()),
                 Ok(Some(json)) => match Message::from_json(json) {
                     Err(error) => session.close(error.to_string()),
-                    Ok(message) if session.deaf && !is_transaction(&message) => {}
+                    Ok(message) if session.output_stopped && !is_transaction(&message) => {}
                     Ok(message) => self.message(id, message, now),
                 },
             }
         }
     }
 
-    /// Bytes to send to a client, empty if there are none. Call it only when what it gave before is sent: what stays
-    /// inside is what counts against the client.
+    /// Bytes to send to a client, empty if none. Call it only after its previous result is sent: only bytes
+    /// inside count against the client.
     pub fn session_output(&mut self, id: SessionId) -> Vec<u8> {
         self.session_output_some(id, usize::MAX)
     }
 
-    /// The same, `max` bytes at most: the rest stays where it is counted.
+    /// The same, at most `max` bytes: the rest stays inside and counts.
     pub fn session_output_some(&mut self, id: SessionId, max: usize) -> Vec<u8> {
         let synced = self.durability.synced();
         self.sessions.get_mut(&id).map(|session| session.take_output(synced, max)).unwrap_or_default()
     }
 
-    /// The sessions for which [`Server::session_output`] has something.
+    /// The sessions with output for [`Server::session_output`].
     pub fn sessions_with_output(&self) -> Vec<SessionId> {
         let synced = self.durability.synced();
         self.sessions.iter().filter(|(_, session)| session.has_output(synced)).map(|(id, _)| *id).collect()
     }
 
-    /// Why the owner must close a session, after it sent the output that is left.
+    /// The reason to close a session, after sending its remaining output.
     pub fn session_closing(&self, id: SessionId) -> Option<&str> {
         self.sessions.get(&id).and_then(|session| session.closing.as_deref())
     }
@@ -447,7 +448,7 @@ impl Server {
         self.sessions.len()
     }
 
-    /// Ends a session: its monitors, locks and waiting transactions go with it.
+    /// Ends a session, with its monitors, locks and waiting transactions.
     pub fn session_close(&mut self, id: SessionId) {
         if self.sessions.remove(&id).is_none() {
             return;
@@ -468,7 +469,8 @@ impl Server {
         self.send_at(id, message, kind, seq);
     }
 
-    /// Sends what rests on commits up to `seq`. Where the message would pass a bound, sessions are cut off before it is encoded.
+    /// Sends a message that depends on commits up to `seq`. If it would exceed a bound, sessions end before
+    /// it is encoded.
     fn send_at(&mut self, id: SessionId, message: Message, kind: Kind, seq: u64) {
         let held = self.held.output.load(Ordering::Relaxed);
         let Some(session) = self.sessions.get_mut(&id).filter(|session| session.takes_output()) else {

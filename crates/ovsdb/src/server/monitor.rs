@@ -1,5 +1,5 @@
-//! Monitors: what a session watches, and the updates a commit or a changed condition means for it. RFC 7047 sections
-//! 4.1.5 and 4.1.6; ovsdb-server(7) sections 4.1.12 to 4.1.16.
+//! Monitors: their selection, and their updates for a commit or a changed condition. RFC 7047 sections 4.1.5
+//! and 4.1.6; ovsdb-server(7) sections 4.1.12 to 4.1.16.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use crate::error::OpError;
 use crate::schema::{ColumnIx, DatabaseSchema, TableIx, TableSchema};
 use crate::value::{Datum, NoNames, Uuid, datum_to_json, diff};
 
-/// Which request made the monitor: it decides the form of the updates.
+/// The request that created the monitor, which selects the form of the updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Version {
     /// `monitor`: `update` with whole old and new values.
     V1,
     /// `monitor_cond`: `update2` with differences.
     V2,
-    /// `monitor_cond_since`: `update3`, which names the transaction too.
+    /// `monitor_cond_since`: `update3`, with a transaction id.
     V3,
 }
 
-/// Which kinds of changes are sent.
+/// Kinds of changes to send.
 #[derive(Clone, Copy, Debug)]
 struct Select {
     initial: bool,
@@ -52,7 +52,7 @@ impl Select {
 
 #[derive(Debug)]
 struct MonitoredTable {
-    /// Each column once, with the changes it takes part in.
+    /// Each column once, with the kinds of changes that include it.
     columns: Vec<(Field, Select)>,
     condition: Condition,
 }
@@ -60,7 +60,7 @@ struct MonitoredTable {
 /// One monitor of a session.
 #[derive(Debug)]
 pub(super) struct Monitor {
-    /// The value by which the client knows it.
+    /// The client's id for it.
     pub(super) id: Value,
     pub(super) database: Arc<str>,
     pub(super) version: Version,
@@ -102,7 +102,7 @@ impl Monitor {
         updates.into_json()
     }
 
-    /// `<table-updates>` of a commit, or `None` if the client sees none of it.
+    /// `<table-updates>` of a commit, or `None` if none is visible to the client.
     pub(super) fn update(&self, schema: &DatabaseSchema, delta: &Delta) -> Option<Value> {
         let mut updates = Updates::default();
         for ((ix, uuid), change) in &delta.changes {
@@ -114,7 +114,8 @@ impl Monitor {
         updates.into_some()
     }
 
-    /// Takes new conditions (`<monitor-cond-update-requests>`): the updates for rows that they reveal or hide.
+    /// Sets new conditions (`<monitor-cond-update-requests>`): returns the updates for rows thereby revealed
+    /// or hidden.
     pub(super) fn change_conditions(
         &mut self,
         db: &Database,
@@ -175,7 +176,7 @@ fn no_table(name: &str) -> OpError {
     OpError::new(crate::error::ErrorKind::Syntax, format!("there is no monitored table {name}"))
 }
 
-/// A single request stands for an array of one.
+/// A single request is equivalent to an array of one.
 fn as_list(json: &Value) -> &[Value] {
     match json {
         Value::Array(list) => list,

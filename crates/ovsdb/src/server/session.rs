@@ -13,22 +13,22 @@ use crate::jsonrpc::{Framer, FramerLimits, Message};
 use crate::limits::{BUSY_OUTPUT_BYTES, MAX_COMMITS_BEHIND};
 use crate::value::Uuid;
 
-/// What becomes of a piece of output if the commits it rests on cannot be written to the log.
+/// Treatment of a piece of output if the commits it depends on fail to reach the log.
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// It says nothing about the database.
+    /// It does not depend on the database.
     Plain,
     /// A monitor's update: it is left out.
     Update,
-    /// The reply to a transaction of this many operations: it becomes an I/O error.
+    /// The reply to a transaction with that many operations: becomes an I/O error.
     Transact { id: Value, operations: usize },
     /// Contents that the client now believes: the session ends.
     State,
 }
 
-/// A commit of which a session is still to be told. Sessions share what it did.
+/// A commit not yet reported to a session. Sessions share its changes.
 #[derive(Clone, Debug)]
-pub(super) struct Untold {
+pub(super) struct Unreported {
     pub(super) database: Arc<str>,
     pub(super) delta: Arc<Delta>,
     pub(super) last_txn: Uuid,
@@ -39,13 +39,13 @@ pub(super) struct Untold {
 
 #[derive(Debug)]
 struct Chunk {
-    /// May leave once the log is synced up to here.
+    /// Releasable once the log is synced up to here.
     seq: u64,
     kind: Kind,
     bytes: Vec<u8>,
 }
 
-/// What all sessions together hold, bytes.
+/// Memory held by all sessions, bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
     pub(super) input: Arc<AtomicUsize>,
@@ -57,8 +57,8 @@ pub(super) struct Session {
     pub(super) framer: Framer,
     /// Whole requests may wait in the framer.
     pub(super) unanswered: bool,
-    /// It takes no more output: nothing is made for it, and of what it sent before only transactions are of use.
-    pub(super) deaf: bool,
+    /// It accepts no more output: no output is generated, and of its pending input only transactions run.
+    pub(super) output_stopped: bool,
     /// It came by the network.
     pub(super) is_remote: bool,
     held: Held,
@@ -66,11 +66,11 @@ pub(super) struct Session {
     input_bytes: usize,
     /// By the text of their id.
     pub(super) monitors: BTreeMap<String, Monitor>,
-    /// Why the session must be closed.
+    /// Reason to close the session.
     pub(super) closing: Option<String>,
     pub(super) change_aware: bool,
-    /// Commits that its monitors are to be told of, oldest first.
-    pub(super) untold: VecDeque<Untold>,
+    /// Commits not yet reported to its monitors, oldest first.
+    pub(super) unreported: VecDeque<Unreported>,
     pub(super) untold_bytes: usize,
     chunks: VecDeque<Chunk>,
     backlog_bytes: usize,
@@ -82,14 +82,14 @@ impl Session {
         Session {
             framer: Framer::new(limits),
             unanswered: false,
-            deaf: false,
+            output_stopped: false,
             is_remote,
             held,
             input_bytes: 0,
             monitors: BTreeMap::new(),
             closing: None,
             change_aware: false,
-            untold: VecDeque::new(),
+            unreported: VecDeque::new(),
             untold_bytes: 0,
             chunks: VecDeque::new(),
             backlog_bytes: 0,
@@ -97,24 +97,24 @@ impl Session {
         }
     }
 
-    /// Ends the session; the first reason counts.
+    /// Ends the session; the first reason wins.
     pub(super) fn close(&mut self, reason: impl Into<String>) {
         if self.closing.is_none() {
             self.closing = Some(reason.into());
         }
     }
 
-    /// Whether output is made for it.
+    /// Whether it accepts output.
     pub(super) fn takes_output(&self) -> bool {
-        self.closing.is_none() && !self.deaf
+        self.closing.is_none() && !self.output_stopped
     }
 
-    /// How many bytes more it may leave unread.
+    /// Remaining bytes of unread output.
     pub(super) fn room_bytes(&self) -> usize {
         self.backlog_limit_bytes.saturating_sub(self.backlog_bytes)
     }
 
-    /// Adds a message to the output where its own bound leaves room; else the session ends.
+    /// Appends a message to the output within its own bound; otherwise ends the session.
     pub(super) fn send(&mut self, message: Message, kind: Kind, seq: u64) {
         if !self.takes_output() {
             return;
@@ -141,29 +141,29 @@ impl Session {
     }
 
     /// Leaves a commit for later, when the client reads.
-    pub(super) fn defer(&mut self, untold: Untold) {
+    pub(super) fn defer(&mut self, unreported: Unreported) {
         if self.closing.is_some() {
             return;
         }
-        self.untold_bytes += untold.bytes;
-        if self.untold.len() >= MAX_COMMITS_BEHIND || self.untold_bytes > self.backlog_limit_bytes {
-            let (commits, bytes) = (self.untold.len(), self.untold_bytes);
+        self.untold_bytes += unreported.bytes;
+        if self.unreported.len() >= MAX_COMMITS_BEHIND || self.untold_bytes > self.backlog_limit_bytes {
+            let (commits, bytes) = (self.unreported.len(), self.untold_bytes);
             self.cut_off(format!(
                 "the client does not read: {commits} commits of {bytes} bytes wait for it, more than the limit"
             ));
             return;
         }
-        self.untold.push_back(untold);
+        self.unreported.push_back(unreported);
     }
 
-    /// Whether it has to be told of commits, and reads.
-    pub(super) fn can_be_told(&self) -> bool {
-        !self.untold.is_empty() && self.closing.is_none() && self.backlog_bytes < BUSY_OUTPUT_BYTES
+    /// Whether it has commits to be reported, and reads.
+    pub(super) fn can_report(&self) -> bool {
+        !self.unreported.is_empty() && self.closing.is_none() && self.backlog_bytes < BUSY_OUTPUT_BYTES
     }
 
-    /// Whether requests of it wait, and it reads the answers to former ones.
-    pub(super) fn can_be_answered(&self) -> bool {
-        let reads = self.untold.is_empty() && self.backlog_bytes < BUSY_OUTPUT_BYTES;
+    /// Whether it has pending requests, and reads replies.
+    pub(super) fn can_reply(&self) -> bool {
+        let reads = self.unreported.is_empty() && self.backlog_bytes < BUSY_OUTPUT_BYTES;
         self.unanswered && self.closing.is_none() && reads
     }
 
@@ -177,7 +177,7 @@ impl Session {
         self.backlog_bytes
     }
 
-    /// Takes note of what the framer holds now.
+    /// Updates the account of the framer's memory.
     pub(super) fn count_input(&mut self) {
         let now = self.framer.held_bytes();
         self.held.input.fetch_add(now, Ordering::Relaxed);
@@ -194,20 +194,20 @@ impl Session {
         self.held.output.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Ends the session and forgets what it holds.
+    /// Ends the session and discards its buffers.
     pub(super) fn cut_off(&mut self, reason: String) {
         self.close(reason);
         self.framer.clear();
         self.count_input();
-        (self.chunks, self.untold, self.untold_bytes) = (VecDeque::new(), VecDeque::new(), 0);
+        (self.chunks, self.unreported, self.untold_bytes) = (VecDeque::new(), VecDeque::new(), 0);
         self.shrink(self.backlog_bytes);
     }
 
-    /// Makes no more output, and forgets what there is.
+    /// Stops output, and discards the queued one.
     pub(super) fn deafen(&mut self) {
-        self.deaf = true;
+        self.output_stopped = true;
         self.monitors.clear();
-        (self.chunks, self.untold, self.untold_bytes) = (VecDeque::new(), VecDeque::new(), 0);
+        (self.chunks, self.unreported, self.untold_bytes) = (VecDeque::new(), VecDeque::new(), 0);
         self.shrink(self.backlog_bytes);
     }
 
@@ -215,7 +215,7 @@ impl Session {
         self.chunks.front().is_some_and(|chunk| chunk.seq <= synced)
     }
 
-    /// What may leave, in order, up to `max` bytes.
+    /// Releasable output, in order, up to `max` bytes.
     pub(super) fn take_output(&mut self, synced: u64, max: usize) -> Vec<u8> {
         let mut out = Vec::new();
         while out.len() < max
@@ -226,17 +226,17 @@ impl Session {
             self.shrink(chunk.bytes.len());
             out.append(&mut chunk.bytes);
             if !rest.is_empty() {
-                // The client has the beginning: whatever becomes of the log, the rest follows.
+                // The client has the beginning: the rest must follow, even if the log fails.
                 self.chunks.push_front(Chunk { seq: 0, kind: Kind::Plain, bytes: rest });
             }
         }
         out
     }
 
-    /// The log could not be written beyond `synced`: what rests on more never leaves.
+    /// The log failed beyond `synced`: discards all output that depends on later commits.
     pub(super) fn fail_after(&mut self, synced: u64, reason: &str) {
-        self.untold.retain(|commit| commit.seq <= synced);
-        self.untold_bytes = self.untold.iter().map(|commit| commit.bytes).sum();
+        self.unreported.retain(|commit| commit.seq <= synced);
+        self.untold_bytes = self.unreported.iter().map(|commit| commit.bytes).sum();
         let chunks = std::mem::take(&mut self.chunks);
         self.shrink(self.backlog_bytes);
         for chunk in chunks {

@@ -7,7 +7,7 @@ use crate::value::SeededUuids;
 
 struct Bench {
     server: Server,
-    /// What a disk would hold.
+    /// The contents of the disk.
     file: Vec<u8>,
     now: Time,
 }
@@ -42,7 +42,7 @@ impl Bench {
         serde_json::Deserializer::from_slice(&bytes).into_iter().collect::<Result<_, _>>().unwrap()
     }
 
-    /// Everything that comes after a request, once the log is synced.
+    /// All output after a request, once the log is synced.
     fn ask(&mut self, session: SessionId, method: &str, params: Value) -> Vec<Value> {
         self.send(session, 7, method, params);
         self.sync();
@@ -242,7 +242,7 @@ fn waits_are_retried_expire_and_are_cancelled() {
 }
 
 #[test]
-fn nothing_of_a_commit_leaves_before_it_is_synced() {
+fn no_output_of_a_commit_leaves_before_it_is_synced() {
     let mut bench = Bench::new(ServerLimits::default());
     let (a, b) = (bench.open(), bench.open());
     bench.result(b, "monitor", json!(["Open_vSwitch", 1, {"Open_vSwitch": {"columns": ["next_cfg"]}}]));
@@ -263,7 +263,7 @@ fn nothing_of_a_commit_leaves_before_it_is_synced() {
 }
 
 #[test]
-fn failed_write_takes_commits_back() {
+fn a_failed_write_reverts_commits() {
     let mut bench = Bench::new(ServerLimits::default());
     let (a, b, c) = (bench.open(), bench.open(), bench.open());
     bench.result(a, "transact", insert_root(1));
@@ -336,7 +336,7 @@ fn half_sent_messages_of_all_sessions_are_bounded() {
 }
 
 #[test]
-fn unread_output_of_all_sessions_is_bounded_whoever_causes_it() {
+fn unread_output_of_all_sessions_is_bounded() {
     let limits = ServerLimits { total_output_bytes: 20_000, ..ServerLimits::default() };
     let mut bench = Bench::new(limits);
     let writer = bench.open();
@@ -348,7 +348,7 @@ fn unread_output_of_all_sessions_is_bounded_whoever_causes_it() {
             bench.result(*reader, "monitor", json!(["Open_vSwitch", n, watch]));
         }
     }
-    // Those that read go on, those that do not are ended as the bound is reached, whatever commits.
+    // Readers continue, others are ended at the bound, whichever session commits.
     for n in 0..20 {
         let ids = json!({"external_ids": ["map", [["a", format!("{n:0>200}")]]]});
         bench.result(writer, "transact", set_root(ids));
@@ -367,22 +367,22 @@ fn unread_output_of_all_sessions_is_bounded_whoever_causes_it() {
 }
 
 #[test]
-fn a_message_that_passes_the_bound_of_all_is_not_encoded_first() {
+fn a_message_above_the_total_bound_is_never_encoded() {
     let limits = ServerLimits { total_output_bytes: 20_000, ..ServerLimits::default() };
     let mut bench = Bench::new(limits);
     let (little, much, asks) = (bench.open(), bench.open(), bench.open());
     bench.send(little, 1, "echo", json!(["x".repeat(2_000)]));
     bench.send(much, 1, "echo", json!(["x".repeat(12_000)]));
-    // It fits when the one that holds most is gone.
+    // It fits once the session that holds most is closed.
     bench.send(asks, 1, "echo", json!(["x".repeat(9_000)]));
     assert!(bench.server.session_closing(much).is_some_and(|why| why.contains("unread output")));
     assert_eq!(bench.received(asks).len(), 1);
-    // It would not fit alone: who asked for it holds most.
+    // It would not fit alone: the requester holds most.
     bench.send(asks, 2, "echo", json!(["x".repeat(30_000)]));
     assert!(bench.server.session_closing(asks).is_some());
     assert_eq!((bench.received(little).len(), bench.server.counters().cut_off), (1, 2));
     assert_eq!(bench.server.held.output.load(Ordering::Relaxed), 0);
-    // Only the length is known of what is too long.
+    // Only the length of a too long message is known.
     let message = || Message::Reply { id: json!(1), result: json!(["é\n".repeat(1000)]) };
     let long = message().encode();
     assert_eq!(message().encode_within(long.len()).unwrap(), long);
@@ -391,13 +391,13 @@ fn a_message_that_passes_the_bound_of_all_is_not_encoded_first() {
 }
 
 #[test]
-fn a_session_that_does_not_read_is_not_answered_further() {
+fn replies_pause_for_a_session_that_does_not_read() {
     let mut bench = Bench::new(ServerLimits::default());
     let s = bench.open();
     for id in 0..5 {
         bench.send(s, id, "echo", json!(["x".repeat(400_000)]));
     }
-    // As much as it may leave unread, and the rest waits where it is.
+    // Unread output is full, and the rest waits in place.
     assert!(!bench.server.session_wants_input(s) && !bench.server.has_work());
     assert_eq!(bench.received(s).len(), 3);
     assert!(bench.server.has_work());
@@ -414,7 +414,7 @@ fn a_session_that_does_not_read_is_not_answered_further() {
 }
 
 #[test]
-fn sessions_have_their_turns() {
+fn sessions_take_turns() {
     let limits = ServerLimits { per_turn: (2, 16), ..ServerLimits::default() };
     let mut bench = Bench::new(limits);
     let (many, one) = (bench.open(), bench.open());
@@ -434,14 +434,14 @@ fn sessions_have_their_turns() {
 }
 
 #[test]
-fn monitors_and_sessions_of_all_are_bounded_and_leave_some_for_others() {
+fn total_monitors_and_sessions_are_bounded_with_reserves() {
     let limits = ServerLimits { monitors: 5, sessions: 4, remote_sessions: 2, ..ServerLimits::default() };
     let mut bench = Bench::new(limits);
     let (greedy, modest) = (bench.open(), bench.open());
     let watch = |n: usize| json!(["Open_vSwitch", n, {"Open_vSwitch": {"columns": ["next_cfg"]}}]);
     (0..5).for_each(|n| assert_eq!(bench.result(greedy, "monitor", watch(n)), json!({})));
     assert_eq!(bench.error(greedy, "monitor", watch(5)), "resources exhausted");
-    // What an IDL takes is there for everybody.
+    // Each session gets the monitors that an IDL needs.
     (0..2).for_each(|n| assert_eq!(bench.result(modest, "monitor", watch(n)), json!({})));
     assert_eq!(bench.error(modest, "monitor", watch(2)), "resources exhausted");
     assert_eq!(bench.server.counters().monitors_refused, 2);
@@ -497,12 +497,12 @@ fn a_removed_database_is_announced() {
 }
 
 #[test]
-fn a_turn_makes_so_much_output_and_who_does_not_read_costs_commits_nothing() {
+fn output_per_turn_is_bounded_and_idle_readers_cost_commits_nothing() {
     let limits = ServerLimits { output_per_turn: 10_000, ..ServerLimits::default() };
     let mut bench = Bench::new(limits);
     let writer = bench.open();
     bench.result(writer, "transact", insert_root(1));
-    // Answers of all sessions together have the bound of a turn; each session has its own.
+    // Replies of all sessions together are limited per turn; each session is limited too.
     let askers: Vec<SessionId> = (0..20).map(|_| bench.open()).collect();
     bench.server.work(bench.now);
     for asker in &askers {
@@ -519,7 +519,7 @@ fn a_turn_makes_so_much_output_and_who_does_not_read_costs_commits_nothing() {
     }
     assert!(answered == 20 && turns >= 4, "{answered} in {turns} turns");
     askers.iter().for_each(|asker| bench.server.session_close(*asker));
-    // Two that watch: one reads, one has more unread than it may.
+    // Two monitoring sessions: one reads, one exceeds its unread output.
     let (reader, lazy) = (bench.open(), bench.open());
     let watch = json!({"Open_vSwitch": {"columns": ["external_ids", "next_cfg"]}});
     for session in [reader, lazy] {
@@ -539,7 +539,7 @@ fn a_turn_makes_so_much_output_and_who_does_not_read_costs_commits_nothing() {
         held,
         "nothing was made for who does not read"
     );
-    // It is told of all, in order, when it reads, and its next request sees them told.
+    // It gets all updates, in order, once it reads, before the reply to its next request.
     assert_eq!(bench.received(lazy).len(), 1);
     bench.send(lazy, 2, "echo", json!([]));
     let mut told = Vec::new();
@@ -555,7 +555,7 @@ fn a_turn_makes_so_much_output_and_who_does_not_read_costs_commits_nothing() {
 }
 
 #[test]
-fn of_what_a_client_that_is_gone_sent_transactions_alone_are_served() {
+fn of_a_departed_clients_input_only_transactions_run() {
     let limits = ServerLimits { per_turn: (1, 16), ..ServerLimits::default() };
     let mut bench = Bench::new(limits);
     let (gone, other) = (bench.open(), bench.open());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::session::{Session, Untold};
+use super::session::{Session, Unreported};
 use super::{Kind, Server, SessionId, Time};
 use crate::db::{Context, Delta, Outcome, transact};
 use crate::error::{ErrorKind, OpError};
@@ -24,7 +24,7 @@ pub(super) struct Pending {
     pub(super) is_due: bool,
 }
 
-/// How one run of a transaction ended.
+/// Outcome of one run of a transaction.
 enum Ran {
     /// Answered; the database is as before.
     Unchanged,
@@ -39,7 +39,7 @@ impl Pending {
         *self.database == *database
     }
 
-    /// Whether rows that one of its `wait` operations looks at may have changed.
+    /// Whether rows of one of its `wait` operations may have changed.
     fn looks_at(&self, database: &str, tables: &BTreeSet<&str>) -> bool {
         let member = |op: &Value, name: &str, is: &dyn Fn(&str) -> bool| {
             op.get(name).and_then(Value::as_str).is_some_and(is)
@@ -79,7 +79,8 @@ impl Server {
         self.pending.push(waiting);
     }
 
-    /// Runs a transaction and answers it, then those that waited for what it did. Gives it back if it must wait.
+    /// Runs a transaction and replies, then retries those that waited for its changes. Returns it if it must
+    /// wait.
     fn attempt(&mut self, txn: Pending, now: Time) -> Option<Pending> {
         match self.run(txn, now) {
             Ran::Unchanged => None,
@@ -91,7 +92,7 @@ impl Server {
         }
     }
 
-    /// Runs a transaction once, and answers it unless it must wait.
+    /// Runs a transaction once, and replies unless it must wait.
     fn run(&mut self, mut txn: Pending, now: Time) -> Ran {
         let Some(hosted) = self.databases.get_mut(&txn.database) else { return Ran::Unchanged };
         let (locks, session) = (&self.locks, txn.session);
@@ -120,7 +121,7 @@ impl Server {
         if changed.is_some() { Ran::Changed } else { Ran::Unchanged }
     }
 
-    /// Notes which transactions wait for a table that has changed.
+    /// Marks transactions that wait for a changed table.
     fn changed(&mut self, database: &str, delta: &Delta) {
         let Some(hosted) = self.databases.get(database).filter(|_| !self.pending.is_empty()) else { return };
         let schema = hosted.db.schema();
@@ -130,8 +131,8 @@ impl Server {
         }
     }
 
-    /// Runs transactions that wait for what has changed, as many as a turn runs. Oldest first, and each at most once before the
-    /// others, whatever they change for each other.
+    /// Retries waiting transactions whose tables changed, up to the limit per turn. Oldest first, each at
+    /// most once before the others, whatever they change for each other.
     pub(super) fn retry(&mut self, now: Time) {
         let mut turns = self.limits.per_turn.1;
         let mut at = 0;
@@ -154,12 +155,12 @@ impl Server {
         }
     }
 
-    /// Answers waiting transactions whose time is up. Call it at [`Server::next_deadline_ms`].
+    /// Replies to waiting transactions that timed out. Call it at [`Server::next_deadline_ms`].
     pub fn tick(&mut self, now: Time) {
         if self.next_deadline_ms().is_none_or(|deadline| deadline > now.mono_ms) {
             return;
         }
-        // A transaction that is due ends, or waits for something later: the loop ends.
+        // A due transaction ends, or gets a later deadline, so the loop terminates.
         let due = |p: &Pending| p.deadline_ms().is_some_and(|deadline| deadline <= now.mono_ms);
         for _ in 0..self.limits.per_turn.1 {
             let Some(at) = self.pending.iter().position(due) else { return };
@@ -169,12 +170,12 @@ impl Server {
         }
     }
 
-    /// When [`Server::tick`] has something to do next, on the clock of [`Time::mono_ms`].
+    /// Time of the next call of [`Server::tick`], on the clock of [`Time::mono_ms`].
     pub fn next_deadline_ms(&self) -> Option<u64> {
         self.pending.iter().filter_map(Pending::deadline_ms).min()
     }
 
-    /// A `cancel` notification: the transaction ends without an effect.
+    /// A `cancel` notification: ends the transaction without an effect.
     pub(super) fn cancel(&mut self, session: SessionId, id: &Value) {
         if let Some(at) = self.pending.iter().position(|p| p.session == session && p.id == *id) {
             let txn = self.pending.remove(at);
@@ -182,14 +183,14 @@ impl Server {
         }
     }
 
-    /// Tells the monitors of a database what changed: those of `author` before anything else is sent to it, the others as far as the
-    /// turn goes. Those that do not read are told when they do, so that they cost neither time nor memory of their own.
+    /// Reports changes to the monitors of a database: to those of `author` before any other output, to others
+    /// within the turn. Sessions that do not read get them later, and cost no time or memory until then.
     pub(super) fn publish(&mut self, database: &Arc<str>, delta: &Delta, author: Option<SessionId>) {
         let watches = |s: &Session| s.monitors.values().any(|monitor| *monitor.database == **database);
         let watching = self.sessions.iter().filter(|(_, session)| watches(session)).map(|(id, _)| *id);
         let watching: Vec<SessionId> = watching.collect();
         let Some(hosted) = self.databases.get(database).filter(|_| !watching.is_empty()) else { return };
-        let untold = Untold {
+        let unreported = Unreported {
             database: database.clone(),
             delta: Arc::new(delta.clone()),
             last_txn: hosted.last_txn,
@@ -198,26 +199,26 @@ impl Server {
         };
         for id in watching {
             if let Some(session) = self.sessions.get_mut(&id) {
-                session.defer(untold.clone());
+                session.defer(unreported.clone());
             }
             self.catch_up(id, author == Some(id));
         }
     }
 
-    /// Tells a session of commits, as far as it reads and the turn goes, or of all of them.
+    /// Reports commits to a session, while it reads and the turn allows, or all of them.
     pub(super) fn catch_up(&mut self, id: SessionId, all: bool) {
         while let Some(session) = self.sessions.get_mut(&id)
-            && (all || self.turn_left > 0 && session.can_be_told())
-            && let Some(untold) = session.untold.pop_front()
+            && (all || self.turn_left > 0 && session.can_report())
+            && let Some(unreported) = session.unreported.pop_front()
         {
-            session.untold_bytes -= untold.bytes;
-            let Some(hosted) = self.databases.get(&untold.database) else { continue };
+            session.untold_bytes -= unreported.bytes;
+            let Some(hosted) = self.databases.get(&unreported.database) else { continue };
             let (schema, monitors) = (hosted.db.schema().clone(), std::mem::take(&mut session.monitors));
-            for monitor in monitors.values().filter(|monitor| monitor.database == untold.database) {
-                if let Some(updates) = monitor.update(&schema, &untold.delta) {
-                    let (method, params) = monitor.notification(updates, untold.last_txn);
+            for monitor in monitors.values().filter(|monitor| monitor.database == unreported.database) {
+                if let Some(updates) = monitor.update(&schema, &unreported.delta) {
+                    let (method, params) = monitor.notification(updates, unreported.last_txn);
                     let message = Message::Notification { method, params };
-                    self.send_at(id, message, Kind::Update, untold.seq);
+                    self.send_at(id, message, Kind::Update, unreported.seq);
                 }
             }
             if let Some(session) = self.sessions.get_mut(&id) {

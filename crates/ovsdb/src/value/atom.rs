@@ -41,7 +41,7 @@ impl AtomicType {
             .find(|ty| ty.as_str() == name)
     }
 
-    /// The value a column of this type has before it is set (RFC 7047 section 5.2.1).
+    /// Default value of a column of this type (RFC 7047 section 5.2.1).
     pub fn default_atom(self) -> Atom {
         match self {
             AtomicType::Integer => Atom::Integer(0),

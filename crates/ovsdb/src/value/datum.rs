@@ -9,7 +9,7 @@ use super::Atom;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Datum(Repr);
 
-// A set of exactly one element is always `One`, so that derived equality is equality of values.
+// A set of exactly one element is always `One`, so derived equality is equality of values.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Repr {
     One(Atom),
@@ -41,14 +41,14 @@ impl Datum {
         Datum::from_sorted(atoms)
     }
 
-    /// The set of these atoms, or `None` when one occurs twice.
+    /// The set of these atoms, or `None` on a duplicate.
     pub fn distinct_set(mut atoms: Vec<Atom>) -> Option<Self> {
         atoms.sort_unstable();
         let distinct = atoms.windows(2).all(|pair| pair[0] != pair[1]);
         distinct.then(|| Datum::from_sorted(atoms))
     }
 
-    /// The map of these pairs; of equal keys the last one counts.
+    /// The map of these pairs; of equal keys the last one wins.
     pub fn map<K: Into<Atom>, V: Into<Atom>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
         let mut pairs: Vec<(Atom, Atom)> = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
         pairs.reverse();
@@ -57,7 +57,7 @@ impl Datum {
         Datum(Repr::Map(pairs.into()))
     }
 
-    /// The map of these pairs, or `None` when a key occurs twice.
+    /// The map of these pairs, or `None` on a duplicate key.
     pub fn distinct_map(mut pairs: Vec<(Atom, Atom)>) -> Option<Self> {
         pairs.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let distinct = pairs.windows(2).all(|pair| pair[0].0 != pair[1].0);
@@ -84,7 +84,7 @@ impl Datum {
         matches!(self.0, Repr::Map(_))
     }
 
-    /// Its elements in order, when it is a set; nothing when it is a map.
+    /// Its elements in order if it is a set, else none.
     pub fn atoms(&self) -> &[Atom] {
         match &self.0 {
             Repr::One(atom) => std::slice::from_ref(atom),
@@ -93,7 +93,7 @@ impl Datum {
         }
     }
 
-    /// Its pairs in order of their keys, when it is a map; nothing when it is a set.
+    /// Its pairs in order of their keys if it is a map, else none.
     pub fn pairs(&self) -> &[(Atom, Atom)] {
         if let Repr::Map(pairs) = &self.0 { pairs } else { &[] }
     }
@@ -133,7 +133,7 @@ impl Datum {
         pairs.binary_search_by(|(k, _)| k.cmp(key)).ok().map(|at| &pairs[at].1)
     }
 
-    /// The elements (called with `None`) or pairs that `keep` says yes to.
+    /// The elements (called with `None`) or pairs that satisfy `keep`.
     pub(crate) fn retain(&self, mut keep: impl FnMut(&Atom, Option<&Atom>) -> bool) -> Datum {
         if self.is_map() {
             return Datum::from_sorted_pairs(

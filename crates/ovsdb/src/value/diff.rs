@@ -1,14 +1,14 @@
-//! Differences between two values of one column, as `update2` notifications (ovsdb-server(7), section 4.1.14) and
-//! log records marked `_is_diff` carry them.
+//! Differences between two values of one column, as in `update2` notifications (ovsdb-server(7), section
+//! 4.1.14) and log records marked `_is_diff`.
 //!
-//! A column that holds at most one atom: the difference is the new value. A set: the elements in exactly one of the
-//! two. A map: pairs whose key is in exactly one of the two, and pairs of the new value whose value changed.
+//! For a column with at most one atom, the new value. For a set, the elements in exactly one of the two. For
+//! a map, pairs whose key is in exactly one of the two, and new pairs with changed values.
 
 use std::cmp::Ordering;
 
 use super::{Atom, Datum};
 
-/// What [`apply_diff`] needs to make `new` out of `old`. `single` says that the column holds at most one atom.
+/// The argument of [`apply_diff`] that turns `old` into `new`. `single`: the column has at most one atom.
 pub fn diff(old: &Datum, new: &Datum, single: bool) -> Datum {
     if single {
         return new.clone();
@@ -21,13 +21,13 @@ pub fn diff(old: &Datum, new: &Datum, single: bool) -> Datum {
     Datum::from_sorted(merge(old.atoms(), new.atoms(), |_, _| None))
 }
 
-/// The value that `difference` makes out of `old`.
+/// Applies `difference` to `old`.
 pub fn apply_diff(old: &Datum, difference: &Datum, single: bool) -> Datum {
     if single {
         return difference.clone();
     }
     if difference.is_map() {
-        // A pair found in both is a removal; a key found in both with another value is a change.
+        // A pair in both is a removal; a key in both with another value is a change.
         return Datum::from_sorted_pairs(merge(old.pairs(), difference.pairs(), |old, change| {
             (old.1 != change.1).then(|| change.clone())
         }));
@@ -59,7 +59,7 @@ impl Keyed for (Atom, Atom) {
     }
 }
 
-/// Everything in exactly one of two sorted sequences, and what `both` makes of a key in both.
+/// Merges two sorted sequences: elements in exactly one of them, and the result of `both` for a key in both.
 fn merge<T: Keyed>(a: &[T], b: &[T], both: impl Fn(&T, &T) -> Option<T>) -> Vec<T> {
     let (mut i, mut j) = (0, 0);
     let mut out = Vec::new();

@@ -7,9 +7,9 @@ use super::{Atom, AtomicType, Datum, Uuid};
 use crate::error::{ErrorKind, OpError};
 use crate::schema::{BaseType, ColumnType};
 
-/// Gives the UUIDs behind `["named-uuid", NAME]` within one transaction.
+/// Resolves `["named-uuid", NAME]` within one transaction.
 pub trait NamedUuids {
-    /// The UUID of that name; `None` where names are not allowed.
+    /// The UUID of that name; `None` if names are not allowed.
     fn resolve(&mut self, name: &str) -> Option<Uuid>;
 }
 
@@ -29,7 +29,8 @@ pub(crate) fn is_identifier(text: &str) -> bool {
         && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// Reads a value of a column's type: types, number of elements, duplicates, then the type's constraints.
+/// Parses a value of a column's type: checks types, number of elements, duplicates, then the type's
+/// constraints.
 pub fn datum_from_json(json: &Value, ty: &ColumnType, names: &mut dyn NamedUuids) -> Result<Datum, OpError> {
     let datum = if let Some(value_type) = &ty.value {
         map_from_json(json, &ty.key, value_type, ty, names)?
@@ -128,7 +129,7 @@ pub(crate) fn atom_to_json(atom: &Atom) -> Value {
     }
 }
 
-/// The JSON of a value; a set of one element is written as the element alone.
+/// The JSON of a value; a set of one element is the element alone.
 pub fn datum_to_json(datum: &Datum) -> Value {
     if let Some(atom) = datum.as_atom() {
         return atom_to_json(atom);

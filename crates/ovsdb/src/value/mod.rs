@@ -1,8 +1,8 @@
-//! Values: [`Uuid`], [`Atom`], [`Datum`], their JSON form (RFC 7047 section 5.1) and the differences between two
-//! values that `update2` notifications and log records carry.
+//! Values: [`Uuid`], [`Atom`], [`Datum`], their JSON form (RFC 7047 section 5.1) and the differences between
+//! two values in `update2` notifications and log records.
 //!
-//! A [`Datum`] is canonical by construction: sorted, without duplicates, a set of one element equal to that element
-//! alone. So equality of values is equality of datums. Nothing here knows tables; constraints come from
+//! A [`Datum`] is canonical by construction: sorted, without duplicates, a set of one element equal to that
+//! element alone. So equality of values is equality of datums. Tables are unknown here; constraints come from
 //! [`crate::schema::ColumnType`].
 
 mod atom;

@@ -1,5 +1,5 @@
-//! Numbers between JSON text and atoms, the way OVSDB peers expect them: a real is printed with the fewest of 15 or
-//! 17 significant digits that read back equal, an integral real as an integer.
+//! Numbers between JSON text and atoms, in the form that OVSDB peers expect: a real prints with the fewest of
+//! 15 or 17 significant digits that parse to an equal value, an integral real as an integer.
 
 use serde_json::{Number, Value};
 
@@ -14,7 +14,7 @@ pub fn format_real(x: f64) -> String {
     if short.parse() == Ok(x) { short } else { significant(x, 17) }
 }
 
-/// What C prints for `%.<digits>g`.
+/// C's `%.<digits>g`.
 fn significant(x: f64, digits: usize) -> String {
     let scientific = format!("{:.*e}", digits - 1, x);
     let Some((mantissa, exponent)) = scientific.split_once('e') else {
@@ -33,12 +33,12 @@ fn strip_zeros(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
-/// The JSON number of a real; a real that is not finite (none is ever stored) becomes null.
+/// The JSON number of a real; null if not finite (such values are never stored).
 pub(super) fn real_to_json(x: f64) -> Value {
     format_real(x).parse::<Number>().map_or(Value::Null, Value::Number)
 }
 
-/// The number as an integer, if it is integral and in range: `1`, `1.0` and `1e3` all qualify.
+/// The number as an integer, if it is integral and in range, as are `1`, `1.0` and `1e3`.
 pub fn number_to_i64(number: &Number) -> Option<i64> {
     if let Some(n) = number.as_i64() {
         return Some(n);

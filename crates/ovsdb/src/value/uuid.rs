@@ -1,4 +1,4 @@
-//! [`Uuid`], and where new ones come from. This crate draws no randomness: a server is given a [`UuidSource`].
+//! [`Uuid`], and sources of new ones. This crate draws no random numbers: a server is given a [`UuidSource`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ impl Uuid {
         Uuid(bytes)
     }
 
-    /// From 16 random bytes: sets the bits that mark a version 4 UUID (RFC 4122 section 4.4).
+    /// From 16 random bytes: sets the version bits of UUID version 4 (RFC 4122 section 4.4).
     pub const fn from_random_bytes(mut bytes: [u8; 16]) -> Self {
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
@@ -58,7 +58,7 @@ impl fmt::Debug for Uuid {
     }
 }
 
-/// Where new UUIDs come from: the caller's randomness, or [`SeededUuids`] in tests and simulation.
+/// Source of new UUIDs: the caller's randomness, or [`SeededUuids`] in tests and simulation.
 pub trait UuidSource {
     /// A UUID never given before.
     fn next_uuid(&mut self) -> Uuid;
@@ -70,14 +70,14 @@ impl<F: FnMut() -> Uuid> UuidSource for F {
     }
 }
 
-/// A reproducible source: SplitMix64 from a seed. Not for production: its output can be predicted.
+/// A reproducible source: SplitMix64 from a seed. Not for production: its output is predictable.
 #[derive(Clone, Debug)]
 pub struct SeededUuids {
     state: u64,
 }
 
 impl SeededUuids {
-    /// A source that always gives the same sequence for the same seed.
+    /// A source with a fixed sequence for each seed.
     pub fn new(seed: u64) -> Self {
         SeededUuids { state: seed }
     }

@@ -1,5 +1,5 @@
-//! What the tests against stock programs share: our server and theirs behind one trait, and ways to compare what they
-//! say.
+//! Common code of the tests against stock programs: both servers behind one trait, and comparison of their
+//! output.
 
 mod serve;
 
@@ -48,7 +48,7 @@ impl Drop for TempDir {
     }
 }
 
-/// Something that listens at `db.sock` in its directory and keeps `db` there.
+/// A server on `db.sock` in its directory, with the database in `db`.
 pub(crate) trait Backend {
     fn dir(&self) -> &Path;
 
@@ -197,7 +197,7 @@ pub(crate) fn without_uuids(text: &str) -> String {
     out
 }
 
-/// Leaves out what each server says in its own words and which UUIDs it chose; sorts members and rows.
+/// Removes texts and UUIDs specific to a server; sorts members and rows.
 pub(crate) fn comparable(json: &Value) -> String {
     match json {
         Value::Object(object) => {
@@ -245,7 +245,7 @@ impl Raw {
         self.ask_all(method, params).1
     }
 
-    /// The notifications that came before the reply to a request, and the reply.
+    /// The notifications before the reply to a request, and the reply.
     pub(crate) fn ask_all(&mut self, method: &str, params: Value) -> (Vec<Value>, Value) {
         let request = json!({"id": 1, "method": method, "params": params});
         self.stream.write_all(request.to_string().as_bytes()).unwrap();

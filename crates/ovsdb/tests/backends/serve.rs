@@ -1,5 +1,5 @@
-//! Our database server behind a Unix socket: a small blocking loop around `ovsdb::server`. The tests of `sluice` read this file,
-//! too.
+//! Our database server behind a Unix socket: a small blocking loop around `ovsdb::server`. The tests of
+//! `sluice` include this file, too.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,8 +10,8 @@ use ovsdb::db::Database;
 use ovsdb::server::{Server, ServerLimits, SessionId, Time};
 use ovsdb::value::SeededUuids;
 
-/// Serves `db` until told to stop. `wall_ms` tells the time, `log` takes the records of the database's log; the same seed
-/// gives the same UUIDs.
+/// Serves `db` until stopped. `wall_ms` returns the time, `log` receives the log records; the same seed
+/// yields the same UUIDs.
 pub(crate) fn serve(
     db: Database,
     listener: &UnixListener,

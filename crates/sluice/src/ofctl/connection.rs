@@ -1,4 +1,4 @@
-//! [`Connection`]: a blocking OpenFlow connection to a bridge, and what is asked of it.
+//! [`Connection`]: a blocking OpenFlow connection to a bridge, and its requests.
 
 use std::path::Path;
 use std::time::Instant;
@@ -89,12 +89,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a message that has no answer of its own.
+    /// Sends a message without waiting for a reply.
     pub(crate) fn send(&mut self, message: &Message) -> Result<u32> {
         Ok(self.session.send(message)?)
     }
 
-    /// The first message that came and is not of its own accord.
+    /// The first received message that is not asynchronous.
     fn next_answer(&mut self) -> Result<(u32, Message)> {
         loop {
             while !self.pending.is_empty() {
@@ -123,7 +123,8 @@ impl Connection {
         }
     }
 
-    /// Asks and gathers the parts of the answer; `part` takes the entries out of a part and says whether more follow.
+    /// Sends a request and collects the parts of the reply; `part` extracts the entries of a part and returns
+    /// whether more follow.
     pub(crate) fn gather<T>(
         &mut self,
         request: &Message,
@@ -143,7 +144,7 @@ impl Connection {
         Ok((asked, entries))
     }
 
-    /// Sends these and waits until the switch has done them; its first refusal is the error.
+    /// Sends messages and waits until the switch has processed them; its first error is returned.
     pub(crate) fn carry_out(&mut self, messages: &[Message]) -> Result<()> {
         for message in messages {
             self.send(message)?;

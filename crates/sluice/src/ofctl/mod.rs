@@ -1,7 +1,7 @@
-//! `sluice ofctl`: reads and changes the OpenFlow tables of a bridge with the words of `ovs-ofctl(8)`.
+//! `sluice ofctl`: reads and changes the OpenFlow tables of a bridge with the syntax of `ovs-ofctl(8)`.
 //!
-//! One connection a run. It offers OpenFlow 1.0 unless `-O` says otherwise, with Nicira's extensions to it, so that
-//! all fields and all tables can be used there too.
+//! One connection per run. It offers OpenFlow 1.0 by default (`-O` overrides), with Nicira's extensions,
+//! which give access to all fields and all tables.
 
 mod connection;
 mod print;
@@ -20,7 +20,7 @@ use openflow::{Format, GROUP_ANY, Message, NO_BUFFER, Version, VersionSet};
 use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, parse_timeout_s, print};
 use connection::{Connection, Names};
 
-/// Largest file of rules that is read.
+/// Maximum size of a file of rules.
 const FILE_MAX_BYTES: u64 = 1 << 30;
 
 const HELP: &str = "\
@@ -127,7 +127,7 @@ fn parse(words: &[String]) -> Result<Request, String> {
     Ok(Request::Run(options, args))
 }
 
-/// Runs a command line for another part of this program, and gives what it prints.
+/// Runs a command line for another part of this program, and returns its output.
 pub(crate) fn answer(words: &[String]) -> Result<String> {
     match parse(words).map_err(anyhow::Error::msg)? {
         Request::Run(options, args) => run(&options, &args),
@@ -135,7 +135,7 @@ pub(crate) fn answer(words: &[String]) -> Result<String> {
     }
 }
 
-/// Runs it; gives the exit code.
+/// Runs it; returns the exit code.
 pub(crate) fn main(program: &str, words: &[String]) -> u8 {
     let result = match parse(words) {
         Err(text) => Err(anyhow!(text)),
@@ -155,14 +155,14 @@ pub(crate) fn main(program: &str, words: &[String]) -> u8 {
     }
 }
 
-/// What a command has at hand: the connection and the bridge's port names.
+/// State of a run: the connection and the bridge's port names.
 struct Run<'o> {
     options: &'o Options,
     connection: Connection,
     names: Names,
 }
 
-/// Commands: name, least and greatest number of arguments with the bridge, and what does it.
+/// Commands: name, minimum and maximum number of arguments with the bridge, and function.
 type Command = (&'static str, usize, usize, fn(&mut Run<'_>, &str) -> Result<String>);
 const COMMANDS: [Command; 11] = [
     ("show", 1, 1, show),
@@ -219,7 +219,7 @@ fn show(run: &mut Run<'_>, _: &str) -> Result<String> {
     Ok(out + &format!("OFPT_GET_CONFIG_REPLY{text} (xid={xid:#x}): {}", print::config(&config)))
 }
 
-/// `[MATCH]` with the words that only requests have (`table`, `out_port`, `out_group`, `cookie`), as a deletion takes them.
+/// `[MATCH]` with the keywords of requests (`table`, `out_port`, `out_group`, `cookie`), as in a deletion.
 fn request(run: &Run<'_>, text: &str) -> Result<FlowStatsRequest> {
     let asked = parse_flow_mod(text, text::FlowModCommand::Delete, &run.names)?;
     Ok(FlowStatsRequest {
@@ -234,12 +234,12 @@ fn request(run: &Run<'_>, text: &str) -> Result<FlowStatsRequest> {
 }
 
 impl Run<'_> {
-    /// In OpenFlow 1.0 Nicira's forms: its own lack most fields.
+    /// Nicira's forms in OpenFlow 1.0, whose own lack most fields.
     fn format(&self) -> Format {
         if self.connection.version() == Version::V10 { Format::Nxt } else { Format::Standard }
     }
 
-    /// What the answer to a statistics request is called.
+    /// The title of a statistics reply.
     fn title(&self, kind: &str, nxt: bool) -> String {
         let prefix = if nxt && self.format() == Format::Nxt { "NXST" } else { "OFPST" };
         format!("{prefix}_{kind} reply{}", self.connection.version_text())
@@ -303,7 +303,7 @@ fn dump_ports_desc(run: &mut Run<'_>, _: &str) -> Result<String> {
     Ok(ports.iter().fold(title, |out, port| out + &print::port(port, version)))
 }
 
-/// The message that does what a line asks for.
+/// The message for a parsed line.
 fn flow_mod(run: &Run<'_>, asked: FlowModText) -> Message {
     let command = match asked.command {
         text::FlowModCommand::Add => FlowModCommand::Add,
@@ -319,7 +319,7 @@ fn flow_mod(run: &Run<'_>, asked: FlowModText) -> Message {
     flags.set(FlowModFlags::NO_PKT_COUNTS, asked.flags.no_packet_counts);
     flags.set(FlowModFlags::NO_BYT_COUNTS, asked.flags.no_byte_counts);
     let format = run.format();
-    // OpenFlow 1.1 and later have no "leave it to the switch": an addition goes to the first table.
+    // OpenFlow 1.1 and later cannot leave the table to the switch: an addition goes to the first table.
     let everywhere = command.deletes() || format == Format::Nxt;
     let table = asked.table.unwrap_or(if everywhere { TableId::ALL } else { TableId(0) });
     let keep = if command == FlowModCommand::Add { 0 } else { u64::MAX };

@@ -12,7 +12,8 @@ use openflow::msg::flow_stats::FlowStats;
 use openflow::msg::port::{Port, PortStats};
 use openflow::msg::stats::TableStats;
 
-/// Names of the bits of `capabilities`: those of all versions, then what differs (OpenFlow 1.0 §5.3.1, 1.3 §7.3.1).
+/// Names of the bits of `capabilities`: common ones, then those of each version (OpenFlow 1.0 §5.3.1, 1.3
+/// §7.3.1).
 const CAPABILITIES_10: [(u32, &str); 8] = [
     (1, "FLOW_STATS"),
     (1 << 1, "TABLE_STATS"),
@@ -47,7 +48,7 @@ const ACTIONS_10: [&str; 12] = [
     "mod_tp_dst",
     "enqueue",
 ];
-/// All of `OFPFW10_*`, and the fields that they stand for.
+/// All of `OFPFW10_*`, and their fields.
 const WILDCARDS_ALL: u32 = (1 << 22) - 1;
 const FIELDS_10: &str = "in_port eth_{src,dst,type} vlan_{vid,pcp} ip_{src,dst} nw_{proto,tos} tcp_{src,dst}";
 /// `OFPPC_*` by bit.
@@ -87,7 +88,7 @@ pub(crate) fn features(reply: &SwitchFeatures, version: Version) -> String {
         table.iter().filter(|(bit, _)| reply.capabilities & bit != 0).map(|(_, name)| *name).collect();
     let _infallible = writeln!(out, "capabilities: {}", or_zero(&has));
     if version == Version::V10 {
-        // Enqueue is told beside output.
+        // Enqueue is printed next to output.
         let order = [0, 11].into_iter().chain(1..11);
         let can: Vec<&str> =
             order.filter(|bit| reply.actions & 1 << bit != 0).map(|bit: usize| ACTIONS_10[bit]).collect();
@@ -189,7 +190,8 @@ pub(crate) fn port_stats(stats: &PortStats, version: Version, names: &dyn PortNa
     out
 }
 
-/// The line of one rule; `ages` tells the times since its last packet and change. Without `counters`, only what was asked for when it was added.
+/// The line of one rule; `ages` adds the times since its last packet and change. Without `counters`, only the
+/// rule as added.
 pub(crate) fn rule(stats: &FlowStats, counters: bool, ages: bool, names: &dyn PortNames) -> String {
     let mut out = String::from(" ");
     if counters || stats.cookie != 0 {
@@ -238,7 +240,7 @@ pub(crate) fn rule(stats: &FlowStats, counters: bool, ages: bool, names: &dyn Po
     out
 }
 
-/// The lines of all tables; runs of tables with the same counters are told once.
+/// The lines of all tables; consecutive tables with equal counters are merged.
 pub(crate) fn tables(all: &[TableStats]) -> String {
     let counters =
         |t: &TableStats| (t.active_count, t.lookup_count, t.matched_count, t.max_entries, t.wildcards);
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_tables_are_told_once() {
+    fn equal_tables_are_merged() {
         let table =
             |n, active_count| TableStats { table: flow::TableId(n), active_count, ..TableStats::default() };
         let text = tables(&[table(0, 1), table(1, 1), table(2, 0), table(3, 0), table(4, 0)]);

@@ -1,7 +1,7 @@
-//! `sluice top`: what the switch does, live, from one reading of `sluice/status` a refresh.
+//! `sluice top`: live statistics of the switch, from one reading of `sluice/status` per refresh.
 //!
-//! The readings are made by a thread of their own, so that keys are obeyed while a daemon is slow to answer. A daemon that
-//! is away is asked again at each refresh.
+//! A separate thread reads, so keys work while a daemon is slow to reply. An unreachable daemon is queried
+//! again at each refresh.
 
 mod model;
 mod screen;
@@ -26,8 +26,8 @@ use model::{Follower, Sorting, View};
 use screen::Screen;
 
 const PROGRAM: &str = "sluice top";
-/// How long keys wait at most while an answer is awaited.
-const GLANCE: Duration = Duration::from_millis(20);
+/// Maximum delay of keys while waiting for a reply.
+const REPLY_POLL: Duration = Duration::from_millis(20);
 
 /// Arguments of `sluice top`.
 #[derive(Debug, clap::Args)]
@@ -35,10 +35,10 @@ pub(crate) struct Options {
     /// Seconds between two refreshes
     #[arg(short, long, default_value = "1", value_parser = parse_delay)]
     delay: Duration,
-    /// Print one plain screen after one delay and end, as it does without a terminal
+    /// Print one plain screen after one delay and exit, the default without a terminal
     #[arg(long)]
     once: bool,
-    /// The same as JSON; figures that are not known are null
+    /// The same as JSON; unknown values are null
     #[arg(long)]
     json: bool,
     /// Sort by the column of this heading, such as 'Rx bit/s' or 'Busy'
@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// The daemon: its name, or the path of its control socket
     #[arg(short, long, default_value = DEFAULT_TARGET)]
     target: String,
-    /// Give up on an answer after so many seconds; 0 never
+    /// Timeout for a reply in seconds; 0 waits for ever
     #[arg(long, default_value_t = 10)]
     timeout: u32,
 }
@@ -60,7 +60,7 @@ fn parse_delay(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Runs it; gives the exit code.
+/// Runs it; returns the exit code.
 pub(crate) fn main(options: &Options) -> u8 {
     match run(options) {
         Ok(()) => 0,
@@ -78,7 +78,7 @@ fn run(options: &Options) -> Result<()> {
         print(&if options.json { text::json(&view) } else { text::plain(&view, threads_by, ports_by) });
         return Ok(());
     }
-    // A daemon that is not there at all is told before the screen is taken.
+    // Reports an unreachable daemon before taking over the screen.
     let first = read(&options.target, options.timeout)?;
     let mut screen = Screen::new(threads_by, ports_by);
     let mut terminal = ratatui::try_init().context("cannot set up the terminal")?;
@@ -87,7 +87,7 @@ fn run(options: &Options) -> Result<()> {
     outcome
 }
 
-/// How the tables of threads and of ports are sorted by a heading of theirs.
+/// Sort orders of the tables of threads and of ports for a heading.
 fn sorting(heading: Option<&str>) -> Result<(Sorting, Sorting)> {
     let Some(heading) = heading else { return Ok(Default::default()) };
     let (threads, ports) = (text::threads(&View::default()).headings, text::ports(&View::default()).headings);
@@ -118,10 +118,10 @@ fn one_interval(options: &Options) -> Result<View> {
     Ok(follower.view)
 }
 
-/// What a reading gave, and when.
+/// Result and time of a reading.
 type Reading = (Instant, Result<StatusModel, String>);
 
-/// Starts the thread that reads: once each time it is asked.
+/// Starts the reader thread: one reading per request.
 fn reader(options: &Options) -> (Sender<()>, Receiver<Reading>) {
     let (ask, asked) = channel();
     let (reply, readings) = channel();
@@ -164,7 +164,7 @@ fn live(
             terminal.draw(|frame| screen.draw(frame)).context("cannot draw")?;
         }
         let idle = if screen.paused { options.delay } else { next.saturating_duration_since(Instant::now()) };
-        changed = event::poll(if waiting { GLANCE } else { idle }).context("cannot read keys")?;
+        changed = event::poll(if waiting { REPLY_POLL } else { idle }).context("cannot read keys")?;
         if changed
             && let Event::Key(key) = event::read().context("cannot read keys")?
             && key.kind == KeyEventKind::Press

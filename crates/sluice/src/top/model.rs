@@ -1,6 +1,7 @@
-//! What `sluice top` shows, computed from two readings of `sluice/status`: rates from differences, shares of them. Pure.
+//! The view of `sluice top`, computed from two readings of `sluice/status`: rates from differences, shares of
+//! them. Pure.
 //!
-//! A counter that went back was cleared, or belongs to another run: its rate is unknown, never negative.
+//! A counter that decreased was cleared, or belongs to another run: its rate is unknown, never negative.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use crate::status_model::{Datapath, Port, StatusModel, Thread};
 
 /// Per second, or a share; `None` when it is not known.
-pub(crate) type Figure = Option<f64>;
+pub(crate) type Stat = Option<f64>;
 
 /// The switch over one interval.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,13 +19,13 @@ pub(crate) struct View {
     pub(crate) version: String,
     /// Since its start.
     pub(crate) uptime_ms: Option<u64>,
-    /// Length of the interval; `None` while there is one reading alone.
+    /// Length of the interval; `None` after only one reading.
     pub(crate) elapsed: Option<Duration>,
     /// In the daemon's order.
     pub(crate) datapaths: Vec<DatapathView>,
     /// In the daemon's order.
     pub(crate) threads: Vec<ThreadView>,
-    /// Those of all bridges.
+    /// Ports of all bridges.
     pub(crate) ports: Vec<PortView>,
 }
 
@@ -37,12 +38,12 @@ pub(crate) struct DatapathView {
     /// Flows that the slow path keeps, and may keep.
     pub(crate) installed: u64,
     pub(crate) flow_limit: u64,
-    pub(crate) hits: Figure,
-    pub(crate) misses: Figure,
-    pub(crate) lost: Figure,
+    pub(crate) hits: Stat,
+    pub(crate) misses: Stat,
+    pub(crate) lost: Stat,
     /// Upcalls answered, and how long each waited.
-    pub(crate) answers: Figure,
-    pub(crate) answer_us: Figure,
+    pub(crate) answers: Stat,
+    pub(crate) answer_us: Stat,
     pub(crate) dump_duration_ms: u64,
 }
 
@@ -51,18 +52,18 @@ pub(crate) struct DatapathView {
 pub(crate) struct ThreadView {
     pub(crate) datapath: String,
     pub(crate) id: String,
-    pub(crate) packets: Figure,
-    pub(crate) cycles_per_packet: Figure,
+    pub(crate) packets: Stat,
+    pub(crate) cycles_per_packet: Stat,
     /// Shares from 0 to 1: of its time, then of its lookups.
-    pub(crate) busy: Figure,
-    pub(crate) cache: Figure,
-    pub(crate) megaflow: Figure,
-    pub(crate) miss: Figure,
-    pub(crate) lookups_per_hit: Figure,
-    pub(crate) packets_per_batch: Figure,
-    pub(crate) recirculated: Figure,
-    pub(crate) upcalls: Figure,
-    pub(crate) lost: Figure,
+    pub(crate) busy: Stat,
+    pub(crate) cache: Stat,
+    pub(crate) megaflow: Stat,
+    pub(crate) miss: Stat,
+    pub(crate) lookups_per_hit: Stat,
+    pub(crate) packets_per_batch: Stat,
+    pub(crate) recirculated: Stat,
+    pub(crate) upcalls: Stat,
+    pub(crate) lost: Stat,
 }
 
 /// A port.
@@ -71,16 +72,16 @@ pub(crate) struct PortView {
     pub(crate) bridge: String,
     pub(crate) name: String,
     pub(crate) link: String,
-    pub(crate) rx_packets: Figure,
-    pub(crate) rx_bits: Figure,
-    pub(crate) tx_packets: Figure,
-    pub(crate) tx_bits: Figure,
-    /// Drops by reason over the interval, those that happened.
+    pub(crate) rx_packets: Stat,
+    pub(crate) rx_bits: Stat,
+    pub(crate) tx_packets: Stat,
+    pub(crate) tx_bits: Stat,
+    /// Non-zero drops by reason over the interval.
     pub(crate) drops: BTreeMap<String, f64>,
     /// All of them together; `None` when they are not known.
-    pub(crate) dropped: Figure,
-    /// Drops by reason since the port was made.
-    pub(crate) drops_in_all: BTreeMap<String, u64>,
+    pub(crate) dropped: Stat,
+    /// Drops by reason since the port's creation.
+    pub(crate) drops_total: BTreeMap<String, u64>,
     /// Upcalls in its queue.
     pub(crate) waiting: u64,
     pub(crate) error: Option<String>,
@@ -92,14 +93,14 @@ struct Span(f64);
 
 impl Span {
     /// Per second.
-    fn rate(self, before: u64, now: u64) -> Figure {
+    fn rate(self, before: u64, now: u64) -> Stat {
         let more = now.checked_sub(before)?;
         (self.0 > 0.0).then(|| more as f64 / self.0)
     }
 }
 
 /// The part of a whole that grew, both by differences.
-fn share(part: Option<u64>, whole: Option<u64>) -> Figure {
+fn share(part: Option<u64>, whole: Option<u64>) -> Stat {
     let (part, whole) = (part?, whole?);
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -215,29 +216,29 @@ fn port(now: &Port, before: Option<(&Port, Span)>) -> PortView {
         tx_bits: bits(|p| p.tx_bytes),
         dropped: drops.as_ref().map(|drops| drops.values().fold(0.0, |sum, n| sum + n)),
         drops: drops.unwrap_or_default().into_iter().filter(|(_, n)| *n > 0.0).collect(),
-        drops_in_all: now.drops.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect(),
+        drops_total: now.drops.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect(),
         waiting: now.upcalls_waiting,
         error: now.error.clone(),
     }
 }
 
-/// Follows a daemon from reading to reading, also through its restarts.
+/// Follows a daemon across readings and restarts.
 #[derive(Debug, Default)]
 pub(crate) struct Follower {
     before: Option<(StatusModel, Duration)>,
-    /// What is to be shown; empty before the first reading.
+    /// The view to show; empty before the first reading.
     pub(crate) view: View,
-    /// What the user is to know about the readings.
+    /// A message about the readings.
     pub(crate) notice: Option<String>,
-    /// When another run of the daemon answered first.
+    /// Time of the first reply of another run of the daemon.
     restarted: Option<Duration>,
 }
 
-/// How long a restart is told.
-const RESTART_TOLD: Duration = Duration::from_secs(5);
+/// How long a restart is shown.
+const RESTART_SHOWN: Duration = Duration::from_secs(5);
 
 impl Follower {
-    /// Takes a reading, or why there is none, made at `at` of any clock that does not go back.
+    /// Adds a reading, or the error instead, made at `at` of any monotonic clock.
     pub(crate) fn take(&mut self, at: Duration, reading: Result<StatusModel, String>) {
         let now = match reading {
             Ok(now) => now,
@@ -254,7 +255,7 @@ impl Follower {
             }
             Some((before, then)) => View::between(&before, &now, at.saturating_sub(then)),
         };
-        let lately = self.restarted.is_some_and(|then| at.saturating_sub(then) < RESTART_TOLD);
+        let lately = self.restarted.is_some_and(|then| at.saturating_sub(then) < RESTART_SHOWN);
         self.notice = lately.then(|| "the daemon was restarted: counters began anew".to_string());
         self.before = Some((now, at));
     }
@@ -266,24 +267,24 @@ fn is_restarted(before: &StatusModel, now: &StatusModel) -> bool {
     other || now.uptime_ms < before.uptime_ms
 }
 
-/// A place in a table: what it says, and what it is sorted by.
+/// A cell of a table: its text and its sort value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    /// `None` for words and for figures that are not known.
-    pub(crate) value: Figure,
+    /// `None` for text and for unknown values.
+    pub(crate) value: Stat,
 }
 
 /// A table: headings, and rows of as many cells.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Table {
     pub(crate) headings: Vec<&'static str>,
-    /// The last column holds words, as the first does.
+    /// The last column is text, like the first.
     pub(crate) words_last: bool,
     pub(crate) rows: Vec<Vec<Cell>>,
 }
 
-/// By what a table is sorted; not at all without a column.
+/// Sort order of a table; unsorted without a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sorting {
     pub(crate) column: Option<usize>,
@@ -291,7 +292,7 @@ pub(crate) struct Sorting {
 }
 
 impl Table {
-    /// The headings and the rows, each cell as wide as its column: words to the left, figures to the right.
+    /// The headings and the rows, each cell padded to its column: text to the left, numbers to the right.
     pub(crate) fn aligned(&self) -> Vec<Vec<String>> {
         let heads = self.headings.iter().map(|heading| heading.to_string()).collect();
         let rows = self.rows.iter().map(|row| row.iter().map(|cell| cell.text.clone()).collect());
@@ -308,7 +309,7 @@ impl Table {
         all
     }
 
-    /// Largest figures first, words in their order, what is not known last; rows that are alike stay as they are.
+    /// Largest values first, text in its order, unknown values last; stable.
     pub(crate) fn sort(&mut self, by: Sorting) {
         let Some(column) = by.column else { return };
         self.rows.sort_by(|a, b| {

@@ -1,4 +1,4 @@
-//! The screen of `sluice top`: what it shows, drawn into any ratatui frame, and what the keys do. No terminal in here.
+//! The screen of `sluice top`: draws the view into any ratatui frame, and handles keys. No terminal in here.
 
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -27,7 +27,7 @@ pub(crate) struct Screen {
     pub(crate) follower: Follower,
     pub(crate) paused: bool,
     pub(crate) over: bool,
-    /// Which table the keys sort.
+    /// The table that keys sort.
     pub(crate) focus: Focus,
     pub(crate) threads_by: Sorting,
     pub(crate) ports_by: Sorting,
@@ -49,7 +49,7 @@ impl Screen {
         }
     }
 
-    /// Does what a key is for.
+    /// Handles a key.
     pub(crate) fn key(&mut self, key: KeyEvent) {
         let last = self.follower.view.ports.len().saturating_sub(1);
         match key.code {
@@ -79,7 +79,7 @@ impl Screen {
         }
     }
 
-    /// The next column, or the one before; between the last and the first, none.
+    /// Sorts by the next or the previous column, or by none between the last and the first.
     fn sort_by_next(&mut self, forward: bool) {
         let view = &self.follower.view;
         let table = if self.focus == Focus::Ports { text::ports(view) } else { text::threads(view) };
@@ -93,7 +93,7 @@ impl Screen {
         };
     }
 
-    /// Draws it, as far as there is room.
+    /// Draws it within the available space.
     pub(crate) fn draw(&self, frame: &mut Frame<'_>) {
         let view = &self.follower.view;
         let mut lines = vec![Line::from(self.head())];
@@ -126,13 +126,13 @@ impl Screen {
     fn draw_ports(&self, frame: &mut Frame<'_>, area: Rect, ports: &Table) {
         let mut lines = self.table(ports, Focus::Ports);
         let shown = usize::from(area.height).saturating_sub(1);
-        // What fits is not scrolled away.
+        // Visible rows are not scrolled away.
         let above = self.scrolled.min(ports.rows.len().saturating_sub(shown));
         lines.drain(1..=above);
         frame.render_widget(Paragraph::new(lines), area);
     }
 
-    /// Headings and rows; the headings of the table that keys sort stand out, and the one that it is sorted by.
+    /// Headings and rows; highlights the headings of the table that keys sort, and the sort column.
     fn table(&self, table: &Table, which: Focus) -> Vec<Line<'static>> {
         let by = if which == Focus::Ports { self.ports_by } else { self.threads_by };
         let focused = if which == self.focus { Modifier::BOLD } else { Modifier::empty() };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A daemon that has run for so many seconds and counted as much in each.
+/// A daemon after that many seconds with constant counts per second.
 fn reading(pid: u32, seconds: u64) -> StatusModel {
     StatusModel::from_json(&status_of(pid, seconds)).unwrap()
 }
@@ -43,7 +43,7 @@ fn rates_are_differences_over_the_interval() {
     assert_eq!((t.cache, t.megaflow, t.miss), (Some(0.9), Some(0.08), Some(0.02)));
     assert_eq!((t.lookups_per_hit, t.packets_per_batch), (Some(1.5), Some(16.0)));
     assert_eq!((t.recirculated, t.upcalls, t.lost), (Some(0.0), Some(15.0), Some(5.0)));
-    // Without packets there is nothing to take averages of.
+    // Without packets there are no averages.
     let idle = &view.threads[1];
     assert_eq!((idle.packets, idle.busy), (Some(0.0), Some(0.0)));
     assert_eq!((idle.cycles_per_packet, idle.cache, idle.lookups_per_hit), (None, None, None));
@@ -54,15 +54,15 @@ fn rates_are_differences_over_the_interval() {
     );
     assert_eq!((p.dropped, p.waiting), (Some(12.0), 3));
     assert_eq!(p.drops, [("rules".to_string(), 10.0), ("tx_down".to_string(), 2.0)].into());
-    assert_eq!(p.drops_in_all["meter"], 4);
+    assert_eq!(p.drops_total["meter"], 4);
     let d = &view.datapaths[0];
     assert_eq!((d.hits, d.misses, d.lost), (Some(980.0), Some(20.0), Some(5.0)));
     assert_eq!((d.answers, d.answer_us, d.installed), (Some(15.0), Some(40.0), 4));
 }
 
 #[test]
-fn what_is_not_known_is_told_as_such() {
-    // The first reading, a thread that is new, counters that were cleared, no time between.
+fn unknown_values_are_marked() {
+    // The first reading, a new thread, cleared counters, no elapsed time.
     let first = View::first(&reading(1, 10));
     assert_eq!((first.threads[0].packets, first.ports[0].dropped, first.elapsed), (None, None, None));
     let mut before = reading(1, 10);
@@ -73,7 +73,7 @@ fn what_is_not_known_is_told_as_such() {
     assert_eq!((view.threads[0].cache, view.threads[1].packets), (Some(0.9), None));
     let at_once = View::between(&reading(1, 10), &reading(1, 10), Duration::ZERO);
     assert_eq!(at_once.threads[0].packets, None);
-    // Drops that were counted anew.
+    // Drops after a reset of the counters.
     let mut more = reading(1, 10);
     more.bridges[0].ports[0].drops.insert("rules".to_string(), u64::MAX);
     assert_eq!(View::between(&more, &reading(1, 12), SECOND).ports[0].dropped, None);
@@ -92,14 +92,14 @@ fn a_daemon_is_followed_through_failures_and_restarts() {
     assert_eq!((follower.view.elapsed, &follower.notice), (None, &None));
     follower.take(2 * SECOND, Ok(reading(1, 11)));
     assert_eq!(follower.view.threads[0].packets, Some(1000.0));
-    // The screen stays while there is no answer, and goes on over the whole time.
+    // The screen stays without a reply, and continues over the whole time.
     follower.take(3 * SECOND, Err("cannot connect".to_string()));
     assert_eq!(follower.view.threads[0].packets, Some(1000.0));
     assert!(follower.notice.as_ref().unwrap().contains("cannot connect"));
     follower.take(4 * SECOND, Ok(reading(1, 13)));
     assert_eq!((follower.view.elapsed, &follower.notice), (Some(2 * SECOND), &None));
     assert_eq!(follower.view.threads[0].packets, Some(1000.0));
-    // Another process, even with larger counters; or the same number with a younger clock.
+    // Another process, even with larger counters; or the same id with a younger clock.
     for (pid, seconds) in [(2, 500), (2, 3)] {
         follower.take(5 * SECOND, Ok(reading(pid, seconds)));
         assert!(follower.notice.as_ref().unwrap().contains("restarted"), "{pid} {seconds}");
@@ -124,7 +124,7 @@ fn tables_are_sorted_by_a_column() {
     // The largest first; as numbers, not as texts.
     assert_eq!(names(Some(3), false), ["p1", "p0", "p2"]);
     assert_eq!(names(Some(3), true), ["p2", "p0", "p1"]);
-    // What is not known is last, whichever way.
+    // Unknown values are last in either order.
     let mut before = reading(1, 10);
     before.bridges[0].ports.remove(1);
     for (reversed, order) in [(false, ["p0", "p2", "p1"]), (true, ["p2", "p0", "p1"])] {
@@ -171,7 +171,7 @@ fn live_screen() -> Screen {
     screen
 }
 
-/// The lines of a terminal of that size, without blanks at their ends.
+/// The lines of a terminal of that size, without trailing blanks.
 fn drawn(screen: &Screen, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| screen.draw(frame)).unwrap();
@@ -206,7 +206,7 @@ fn terminals_of_any_size() {
         assert_eq!(lines.len(), usize::from(height));
         assert!(lines[0].starts_with('S') || height < 4, "{width}x{height}: {lines:?}");
     }
-    // The headings of the ports and one of them are there as long as there is room for anything.
+    // The headings of the ports and one port are visible if there is space for anything.
     let lines = drawn(&screen, 80, 11);
     assert!(lines[8].starts_with("Port") && lines[9].starts_with("p0"), "{lines:?}");
 }
@@ -234,7 +234,7 @@ fn keys() {
         (screen.ports_by.column, screen.threads_by.column, screen.focus),
         (None, Some(0), Focus::Threads)
     );
-    // Scrolling stops at both ends, and what fits is shown.
+    // Scrolling stops at both ends, and shows everything that fits.
     press(&mut screen, &[KeyCode::Down, KeyCode::Down, KeyCode::Down, KeyCode::Up]);
     assert_eq!(screen.scrolled, 1);
     assert!(drawn(&screen, 80, 11)[9].starts_with("p1"));

@@ -4,30 +4,30 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::model::{Cell, DatapathView, Figure, PortView, Sorting, Table, ThreadView, View};
+use super::model::{Cell, DatapathView, PortView, Sorting, Stat, Table, ThreadView, View};
 use crate::status::{scaled, span};
 
 fn word(text: &str) -> Cell {
     Cell { text: if text.is_empty() { "-".to_string() } else { text.to_string() }, value: None }
 }
 
-fn figure(value: Figure, text: impl Fn(f64) -> String) -> Cell {
+fn figure(value: Stat, text: impl Fn(f64) -> String) -> Cell {
     Cell { text: value.map_or("-".to_string(), text), value }
 }
 
-fn rate(value: Figure) -> Cell {
+fn rate(value: Stat) -> Cell {
     figure(value, scaled)
 }
 
-fn percent(value: Figure) -> Cell {
+fn percent(value: Stat) -> Cell {
     figure(value, |share| format!("{:.1}%", share * 100.0))
 }
 
-fn average(value: Figure) -> Cell {
+fn average(value: Stat) -> Cell {
     figure(value, |x| format!("{x:.2}"))
 }
 
-/// The forwarding threads; with several datapaths, each by the name of its own.
+/// The forwarding threads; with several datapaths, each with the datapath's name.
 pub(crate) fn threads(view: &View) -> Table {
     let several = view.datapaths.len() > 1;
     let row = |t: &ThreadView| {
@@ -64,7 +64,7 @@ pub(crate) fn threads(view: &View) -> Table {
     Table { headings, words_last: false, rows: view.threads.iter().map(row).collect() }
 }
 
-/// The ports, with the reasons of their drops in the last column.
+/// The ports, with their drop reasons in the last column.
 pub(crate) fn ports(view: &View) -> Table {
     let row = |p: &PortView| {
         vec![
@@ -95,13 +95,13 @@ pub(crate) fn ports(view: &View) -> Table {
     Table { headings, words_last: true, rows: view.ports.iter().map(row).collect() }
 }
 
-/// What drops now, by its rate, the most first; else what dropped at any time, by its number.
+/// Current drop reasons by rate, highest first; else all drop reasons by count.
 fn reasons(p: &PortView) -> String {
     if let Some(error) = &p.error {
         return format!("error: {error}");
     }
     let by_rate = p.drops.iter().map(|(why, n)| (why, *n, format!("{why} {}/s", scaled(*n))));
-    let in_all = p.drops_in_all.iter().map(|(why, n)| (why, *n as f64, format!("{why} {n}")));
+    let in_all = p.drops_total.iter().map(|(why, n)| (why, *n as f64, format!("{why} {n}")));
     let mut all: Vec<_> = if p.drops.is_empty() { in_all.collect() } else { by_rate.collect() };
     all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
     all.into_iter().map(|(.., text)| text).collect::<Vec<_>>().join(", ")
@@ -117,7 +117,7 @@ pub(crate) fn head(view: &View) -> String {
 
 /// Two lines for a datapath: its flows, its upcalls.
 pub(crate) fn datapath(d: &DatapathView) -> [String; 2] {
-    let a_second = |value: Figure| format!("{}/s", rate(value).text);
+    let a_second = |value: Stat| format!("{}/s", rate(value).text);
     [
         format!(
             "Flows of {}: {} in {} masks, {} of at most {} kept, dumped in {} ms; hit {}, missed {}",
@@ -157,7 +157,7 @@ pub(crate) fn plain(view: &View, threads_by: Sorting, ports_by: Sorting) -> Stri
     out
 }
 
-/// All of it, for machines: figures that are not known are null.
+/// All of it as JSON; unknown values are null.
 pub(crate) fn json(view: &View) -> String {
     let thread = |t: &ThreadView| {
         json!({
@@ -171,7 +171,7 @@ pub(crate) fn json(view: &View) -> String {
         json!({
             "name": p.name, "bridge": p.bridge, "link": p.link, "rx_packets_per_s": p.rx_packets,
             "rx_bits_per_s": p.rx_bits, "tx_packets_per_s": p.tx_packets, "tx_bits_per_s": p.tx_bits,
-            "drops_per_s": p.drops, "drops": p.drops_in_all, "upcalls_waiting": p.waiting, "error": p.error,
+            "drops_per_s": p.drops, "drops": p.drops_total, "upcalls_waiting": p.waiting, "error": p.error,
         })
     };
     let path = |d: &DatapathView| {

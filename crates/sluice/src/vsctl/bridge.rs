@@ -1,7 +1,7 @@
-//! Bridges, ports and interfaces: the commands that know how the three kinds of records hang together.
+//! Bridges, ports and interfaces: the commands that maintain the references among the three tables.
 //!
-//! Every bridge has a port and an interface of its own name (its local port), made with it. Fake bridges
-//! (`add-br NAME PARENT VLAN`) are refused: they are an emulation of what `tag=VLAN` says directly.
+//! Every bridge has a port and an interface of its name (its local port), created with it. Fake bridges
+//! (`add-br NAME PARENT VLAN`) are rejected: they emulate `tag=VLAN`.
 
 use ovsdb::value::{Atom, Datum};
 
@@ -39,8 +39,8 @@ pub(crate) fn need_bridge(ctx: &mut Context<'_>, name: &str) -> Result<Row, Stop
     find_bridge(ctx, name)?.ok_or_else(|| Stop::fatal(format!("no bridge named {name}")))
 }
 
-/// A record and what holds it.
-struct Placed {
+/// A record and its parent.
+struct WithParent {
     bridge: Row,
     port: Row,
 }
@@ -53,7 +53,7 @@ fn by_name(work: &Work<'_>, table: &str, name: &str) -> Result<Option<Row>, Stop
     Ok(work.rows(table).into_iter().find(is))
 }
 
-/// The row whose set `column` holds `member`.
+/// The row whose set `column` contains `member`.
 fn holder(work: &Work<'_>, table: &str, column: &str, member: Row) -> Result<Option<Row>, Stop> {
     let table = work.table(table)?;
     let column = work.column(table, column)?;
@@ -61,20 +61,20 @@ fn holder(work: &Work<'_>, table: &str, column: &str, member: Row) -> Result<Opt
     Ok(work.rows(table).into_iter().find(|row| work.get(*row, column).contains(&atom)))
 }
 
-fn find_port(work: &Work<'_>, name: &str) -> Result<Option<Placed>, Stop> {
+fn find_port(work: &Work<'_>, name: &str) -> Result<Option<WithParent>, Stop> {
     let Some(port) = by_name(work, "Port", name)? else { return Ok(None) };
     let bridge = holder(work, "Bridge", "ports", port)?;
-    Ok(bridge.map(|bridge| Placed { bridge, port }))
+    Ok(bridge.map(|bridge| WithParent { bridge, port }))
 }
 
-fn find_interface(work: &Work<'_>, name: &str) -> Result<Option<Placed>, Stop> {
+fn find_interface(work: &Work<'_>, name: &str) -> Result<Option<WithParent>, Stop> {
     let Some(interface) = by_name(work, "Interface", name)? else { return Ok(None) };
     let Some(port) = holder(work, "Port", "interfaces", interface)? else { return Ok(None) };
     let bridge = holder(work, "Bridge", "ports", port)?;
-    Ok(bridge.map(|bridge| Placed { bridge, port }))
+    Ok(bridge.map(|bridge| WithParent { bridge, port }))
 }
 
-/// Refuses a name that is taken; `what` begins the message.
+/// Rejects a name in use; `what` begins the message.
 fn check_free(ctx: &mut Context<'_>, name: &str, what: &str) -> Result<(), Stop> {
     if find_bridge(ctx, name)?.is_some() {
         return Err(Stop::fatal(format!("{what} because a bridge named {name} already exists")));
@@ -189,7 +189,7 @@ pub(crate) fn br_to_parent(ctx: &mut Context<'_>, call: &Invocation) -> Result<(
     Ok(())
 }
 
-/// What `add-port` and `add-bond` have in common. `names` are the interfaces.
+/// Common part of `add-port` and `add-bond`. `names` are the interfaces.
 fn add(ctx: &mut Context<'_>, call: &Invocation, names: &[String], settings: &[String]) -> Result<(), Stop> {
     let (bridge_name, name) = (call.arg(0), call.arg(1));
     let bridge = need_bridge(ctx, bridge_name)?;
@@ -216,8 +216,13 @@ fn add(ctx: &mut Context<'_>, call: &Invocation, names: &[String], settings: &[S
     })
 }
 
-/// Whether the port that exists is the one that was asked for.
-fn check_same(ctx: &Context<'_>, call: &Invocation, placed: &Placed, names: &[String]) -> Result<(), Stop> {
+/// Whether the existing port equals the requested one.
+fn check_same(
+    ctx: &Context<'_>,
+    call: &Invocation,
+    placed: &WithParent,
+    names: &[String],
+) -> Result<(), Stop> {
     let (bridge_name, name) = (call.arg(0), call.arg(1));
     let asked = format!("--may-exist {} {}", call.spec.name, call.args[..2].join(" "));
     let bridge = ctx.work.text(placed.bridge, "name")?;
@@ -304,7 +309,7 @@ pub(crate) fn list_ifaces(ctx: &mut Context<'_>, call: &Invocation) -> Result<()
     say_names(ctx, &rows, Some(call.arg(0)))
 }
 
-fn say_bridge(ctx: &mut Context<'_>, found: Option<Placed>, kind: &str, name: &str) -> Result<(), Stop> {
+fn say_bridge(ctx: &mut Context<'_>, found: Option<WithParent>, kind: &str, name: &str) -> Result<(), Stop> {
     let missing = || Stop::fatal(format!("no {kind} named {name}"));
     let bridge = ctx.work.text(found.ok_or_else(missing)?.bridge, "name")?;
     if bridge == name {

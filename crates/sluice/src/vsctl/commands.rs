@@ -1,4 +1,4 @@
-//! The table of commands: one row is name, arguments, options, help and the function that does it.
+//! The table of commands: one row has name, arguments, options, help and function.
 
 use super::context::Context;
 use super::options::Invocation;

@@ -1,4 +1,4 @@
-//! [`Context`]: what the commands of one invocation share while they run: the transaction in the making, the rows
+//! [`Context`]: state shared by the commands of one invocation: the transaction under construction, the rows
 //! called `@name`, and the output so far.
 
 use std::collections::BTreeMap;
@@ -17,12 +17,12 @@ struct Symbol {
     referred: bool,
 }
 
-/// What one command prints.
+/// Output of one command.
 #[derive(Debug)]
 pub(crate) enum Output {
     Text(String),
     Table(Table),
-    /// The UUID that the server gives to a row that has a provisional one.
+    /// The final UUID of a row with a provisional one.
     Created(Uuid),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Context<'a> {
     pub(crate) work: Work<'a>,
     symbols: BTreeMap<String, Symbol>,
     pub(crate) comments: Vec<String>,
-    /// New interfaces whose `error` is looked at when the switch has taken the change.
+    /// New interfaces, to check their `error` after the switch has applied the change.
     pub(crate) new_interfaces: Vec<Uuid>,
     pub(crate) warnings: Vec<String>,
     pub(crate) output: Output,
@@ -63,7 +63,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The record that holds the whole configuration; made if there is none.
+    /// The root record of the configuration; created if absent.
     pub(crate) fn root(&mut self) -> Result<Row, Stop> {
         let table = self.work.table("Open_vSwitch")?;
         match self.work.rows(table).first() {
@@ -72,7 +72,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The UUID that `@name` stands for, which something refers to.
+    /// The UUID of `@name`, for a reference.
     pub(crate) fn refer(&mut self, name: &str) -> Uuid {
         let symbol = self.symbol(name);
         symbol.referred = true;
@@ -100,15 +100,15 @@ impl<'a> Context<'a> {
         Ok(symbol)
     }
 
-    /// Says that the row about to be inserted is `@name`; gives its UUID.
+    /// Binds `@name` to the row about to be inserted; returns its UUID.
     pub(crate) fn define_new(&mut self, name: &str) -> Result<Uuid, Stop> {
         Ok(self.define(name)?.uuid)
     }
 
-    /// Says that `@name` is this row, which exists.
+    /// Binds `@name` to this existing row.
     pub(crate) fn define_as(&mut self, name: &str, uuid: Uuid) -> Result<(), Stop> {
         let symbol = self.define(name)?;
-        // What was referred to before now could not be known to be this row.
+        // Earlier references could not know this row.
         let too_late = symbol.referred && symbol.uuid != uuid;
         symbol.uuid = uuid;
         symbol.referred = true;
@@ -120,7 +120,7 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Checks the names when all commands have run.
+    /// Checks the names after all commands.
     pub(crate) fn finish(&mut self) -> Result<(), Stop> {
         for (name, symbol) in &self.symbols {
             if !symbol.created {

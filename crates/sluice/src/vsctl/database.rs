@@ -1,4 +1,4 @@
-//! The commands that read records of any table: `list`, `find`, `get`, `wait-until`.
+//! Commands that read records of any table: `list`, `find`, `get`, `wait-until`.
 
 use ovsdb::schema::{BaseType, ColumnIx, ColumnType, TableIx};
 use ovsdb::value::{Atom, AtomicType, Datum};
@@ -21,11 +21,11 @@ pub(crate) struct Term<'t> {
     pub(crate) value: &'t str,
 }
 
-/// Operators of conditions; of two that fit the longer one is meant.
+/// Operators of conditions; the longest match wins.
 const OPERATORS: [&str; 14] =
     ["=", "!=", "<", ">", "<=", ">=", "{=}", "{!=}", "{<}", "{>}", "{<=}", "{>=}", "{in}", "{not-in}"];
 
-/// Reads a term. With no `operators` it must end after the key.
+/// Parses a term. Without `operators` it must end after the key.
 pub(crate) fn parse_term<'t>(
     work: &Work<'_>,
     table: TableIx,
@@ -79,7 +79,7 @@ fn value(work: &Work<'_>, row: Row, column: Option<ColumnIx>) -> Datum {
     column.map_or_else(|| Datum::atom(row.uuid), |ix| work.get(row, ix))
 }
 
-/// The columns to print: those asked for, or all.
+/// The columns to print: the requested ones, or all.
 fn columns(
     work: &Work<'_>,
     table: TableIx,
@@ -141,7 +141,7 @@ pub(crate) fn find(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop>
         }
     }
     if found.is_empty() {
-        // No row has looked at the conditions: still say what is wrong with them.
+        // No row was tested against the conditions: report their errors anyway.
         for condition in &call.args[1..] {
             parse_term(&ctx.work, table, condition, &OPERATORS)?;
         }

@@ -1,4 +1,4 @@
-//! The commands that change records of any table: `set`, `add`, `remove`, `clear`, `create`, `destroy`.
+//! Commands that change records of any table: `set`, `add`, `remove`, `clear`, `create`, `destroy`.
 
 use ovsdb::schema::{ColumnIx, ColumnSchema, ColumnType, TableIx};
 use ovsdb::value::{Atom, Datum};
@@ -76,7 +76,7 @@ pub(crate) fn add(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> 
     for word in &call.args[3..] {
         let more = datum_from_text(word, &loose(&schema.ty), &mut |name, _| ctx.refer(name))?;
         datum = match schema.ty.is_map() {
-            // A key that is there gets the new value.
+            // An existing key gets the new value.
             true => Datum::map(datum.pairs().iter().chain(more.pairs()).cloned()),
             false => Datum::set(datum.atoms().iter().chain(more.atoms()).cloned()),
         };
@@ -96,7 +96,7 @@ pub(crate) fn add(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> 
     Ok(())
 }
 
-/// Takes out of a map what the word names: pairs, or keys whatever their values.
+/// Removes the pairs, or the keys with any value, from a map.
 fn without_pairs(
     ctx: &mut Context<'_>,
     datum: &Datum,
@@ -168,7 +168,7 @@ pub(crate) fn create(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Sto
         Some(id) => {
             let uuid = ctx.define_new(id)?;
             if schema.is_root {
-                // Such a row lives without being referred to.
+                // Such a row needs no reference.
                 ctx.refer(id);
             }
             ctx.work.insert(table, uuid)

@@ -1,7 +1,7 @@
-//! `sluice vsctl`: reads and changes the configuration database with the words of `ovs-vsctl(8)`.
+//! `sluice vsctl`: reads and changes the configuration database with the syntax of `ovs-vsctl(8)`.
 //!
-//! All commands of a line run on one view of the database ([`work`]) and become one transaction. If what it rests on
-//! has changed meanwhile they run again. Unless told otherwise the program then waits until the switch has taken the
+//! All commands of a line run on one view of the database ([`work`]) and become one transaction. If its base
+//! has changed meanwhile they run again. By default the program then waits until the switch has applied the
 //! configuration.
 
 mod bridge;
@@ -30,14 +30,14 @@ use options::{Invocation, Options, Request};
 use session::Session;
 use work::Plan;
 
-/// Why a command does not go on.
+/// Reason to stop a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// An error of the user's or in the database.
     Fatal(String),
     /// The answer is an exit code.
     Exit(u8),
-    /// A condition does not hold yet: run again when the database has changed.
+    /// A condition does not hold yet: run again after a change of the database.
     Wait,
 }
 
@@ -53,27 +53,27 @@ impl From<String> for Stop {
     }
 }
 
-/// What a run says, at once.
+/// Immediate output of a run.
 #[derive(Clone, Copy, Debug)]
-enum Said<'a> {
+enum Printed<'a> {
     /// A result.
     Output(&'a str),
-    /// A warning or an error beside it.
-    Complaint(&'a str),
+    /// A warning or an error.
+    Diagnostic(&'a str),
 }
 
-/// Where it goes.
-type Say<'s> = &'s mut dyn FnMut(Said<'_>);
+/// Receives the output.
+type Say<'s> = &'s mut dyn FnMut(Printed<'_>);
 
-/// Runs a command line for another part of this program, and gives what it prints.
+/// Runs a command line for another part of this program, and returns its output.
 pub(crate) fn answer(program: &str, words: &[String]) -> Result<String> {
     let Request::Run(options, commands) = options::parse(words).map_err(anyhow::Error::msg)? else {
         bail!("not a command line that changes or asks anything");
     };
     let (mut output, mut complaints) = (String::new(), Vec::new());
-    let mut say = |said: Said<'_>| match said {
-        Said::Output(text) => output.push_str(text),
-        Said::Complaint(text) => complaints.push(text.to_string()),
+    let mut say = |said: Printed<'_>| match said {
+        Printed::Output(text) => output.push_str(text),
+        Printed::Diagnostic(text) => complaints.push(text.to_string()),
     };
     let code = run(program, words, &options, &commands, &mut say)?;
     match &complaints[..] {
@@ -83,7 +83,7 @@ pub(crate) fn answer(program: &str, words: &[String]) -> Result<String> {
     }
 }
 
-/// Runs the program; `program` is how it calls itself in messages. Gives the exit code.
+/// Runs the program; `program` is its name in messages. Returns the exit code.
 pub(crate) fn main(program: &str, words: &[String]) -> u8 {
     let request = match options::parse(words) {
         Ok(request) => request,
@@ -103,9 +103,9 @@ pub(crate) fn main(program: &str, words: &[String]) -> u8 {
         }
         Request::Run(options, commands) => (options, commands),
     };
-    let mut say = |said: Said<'_>| match said {
-        Said::Output(text) => print(text),
-        Said::Complaint(text) => complain(program, text),
+    let mut say = |said: Printed<'_>| match said {
+        Printed::Output(text) => print(text),
+        Printed::Diagnostic(text) => complain(program, text),
     };
     match run(program, words, &options, &commands, &mut say) {
         Ok(code) => code,
@@ -116,7 +116,7 @@ pub(crate) fn main(program: &str, words: &[String]) -> u8 {
     }
 }
 
-/// What an attempt wants of the database.
+/// Result of an attempt that needs the database.
 struct Attempt {
     outputs: Vec<Output>,
     plan: Option<Plan>,
@@ -205,7 +205,7 @@ fn run(
 
 fn finish_output(say: Say<'_>, attempt: &Attempt, options: &Options, created: &[(Uuid, Uuid)]) {
     for warning in &attempt.warnings {
-        say(Said::Complaint(&format!("warning: {warning}")));
+        say(Printed::Diagnostic(&format!("warning: {warning}")));
     }
     let mut out = String::new();
     let mut tables = 0;
@@ -228,7 +228,7 @@ fn finish_output(say: Say<'_>, attempt: &Attempt, options: &Options, created: &[
             out.push_str(&text);
         }
     }
-    say(Said::Output(&out));
+    say(Printed::Output(&out));
 }
 
 /// The text on one line: newlines as `\n`, backslashes doubled.
@@ -254,12 +254,12 @@ fn report_errors(say: Say<'_>, replica: &Replica, interfaces: &[Uuid], created: 
             let text = format!(
                 "Error detected while setting up '{name}': {error}.  See ovs-vswitchd log for details."
             );
-            say(Said::Complaint(&text));
+            say(Printed::Diagnostic(&text));
             failed = true;
         }
     }
     if failed {
         let dir = std::env::var("OVS_LOGDIR").unwrap_or_else(|_| "/var/log/openvswitch".into());
-        say(Said::Complaint(&format!("The default log directory is \"{dir}\".")));
+        say(Printed::Diagnostic(&format!("The default log directory is \"{dir}\".")));
     }
 }

@@ -1,5 +1,5 @@
-//! Finding tables, columns and records by what the user calls them: names may be shortened and are read without regard to
-//! case and to `-` or `_`; records have names, UUIDs, the first digits of UUIDs, or are `.`, the only one.
+//! Finds tables, columns and records by the user's names: abbreviations are allowed, case and `-` versus `_`
+//! are ignored. Records are named by name, UUID, or a UUID prefix; `.` is the only record of a table.
 
 use ovsdb::schema::{ColumnIx, TableIx};
 use ovsdb::value::{Atom, Uuid};
@@ -7,12 +7,12 @@ use ovsdb::value::{Atom, Uuid};
 use super::Stop;
 use super::work::{Row, Work};
 
-/// A way to name a record of a table: by a column of itself, or by that of a record which refers to it.
+/// A way to name a record of a table: by one of its columns, or by a column of a record that refers to it.
 struct RecordName {
     table: &'static str,
-    /// Where the name stands; `None` for a table with a single record, whose name is `.`.
+    /// Table and column of the name; `None` for a table with a single record, named `.`.
     by: (&'static str, Option<&'static str>),
-    /// The column that refers to the record, when another table has the name.
+    /// The column that refers to the record, if another table has the name.
     refers: Option<&'static str>,
 }
 
@@ -47,7 +47,8 @@ const RECORD_NAMES: [RecordName; 15] = [
     RecordName { table: "Open_vSwitch", by: ("Open_vSwitch", None), refers: None },
 ];
 
-/// How well `text` names `name`: the whole name best, otherwise the length of a prefix; 0 not at all.
+/// Quality of a match of `text` with `name`: an exact match is best, otherwise the length of a prefix; 0 is
+/// none.
 fn score(name: &str, text: &str) -> usize {
     let plain = |b: u8| if b == b'-' { b'_' } else { b.to_ascii_lowercase() };
     if name == text {
@@ -62,7 +63,7 @@ fn score(name: &str, text: &str) -> usize {
     }
 }
 
-/// The best of the names, with those that are as good.
+/// The best matches among the names.
 fn best<'n>(names: impl Iterator<Item = &'n str>, text: &str) -> Vec<(usize, &'n str)> {
     let scored: Vec<(usize, usize, &str)> =
         names.enumerate().map(|(at, name)| (score(name, text), at, name)).collect();
@@ -81,7 +82,7 @@ pub(crate) fn find_table(work: &Work<'_>, text: &str) -> Result<TableIx, Stop> {
     }
 }
 
-/// A column that the user means; `None` is `_uuid`, which no schema lists.
+/// The user's column; `None` is `_uuid`, which no schema lists.
 pub(crate) fn find_column(work: &Work<'_>, table: TableIx, text: &str) -> Result<Option<ColumnIx>, Stop> {
     let schema = work.table_schema(table);
     let names = schema.columns.iter().map(|column| &*column.name).chain(["_uuid"]);
@@ -103,7 +104,7 @@ pub(crate) fn find_column(work: &Work<'_>, table: TableIx, text: &str) -> Result
     }
 }
 
-/// The record that the user means, if there is one.
+/// The user's record, if it exists.
 pub(crate) fn find_record(work: &Work<'_>, table: TableIx, text: &str) -> Result<Option<Row>, Stop> {
     if let Ok(uuid) = text.parse::<Uuid>() {
         let row = Row { table, uuid };
@@ -165,7 +166,7 @@ fn by_first_digits(work: &Work<'_>, table: TableIx, text: &str) -> Result<Option
     }
 }
 
-/// The record that the user means, which must be there unless `if_exists`.
+/// The user's record, which must exist unless `if_exists`.
 pub(crate) fn need_record(
     work: &Work<'_>,
     table: TableIx,

@@ -1,6 +1,7 @@
-//! The command line of `sluice vsctl`: options for all, then commands with options of their own, separated by `--`.
+//! The command line of `sluice vsctl`: global options, then commands with their own options, separated by
+//! `--`.
 //!
-//! As in `ovs-vsctl`, options of the first command may also stand before it without a `--`.
+//! As in `ovs-vsctl`, options of the first command may also precede it without a `--`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use super::table::{CellFormat, Format, TableStyle};
 use super::text::Style;
 use crate::remote::{parse_timeout_s, run_dir};
 
-/// One command with what was given to it.
+/// One command with its options and arguments.
 #[derive(Debug)]
 pub(crate) struct Invocation {
     pub(crate) spec: &'static CommandSpec,
@@ -23,13 +24,13 @@ impl Invocation {
         self.options.contains_key(option)
     }
 
-    /// An argument; empty where fewer were given.
+    /// An argument; empty if omitted.
     pub(crate) fn arg(&self, at: usize) -> &str {
         self.args.get(at).map_or("", String::as_str)
     }
 }
 
-/// What holds for the whole run.
+/// Global options.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) db: String,
@@ -41,7 +42,7 @@ pub(crate) struct Options {
     pub(crate) style: TableStyle,
 }
 
-/// What the words ask for.
+/// The parsed command line.
 #[derive(Debug)]
 pub(crate) enum Request {
     Help,
@@ -49,7 +50,7 @@ pub(crate) enum Request {
     Run(Options, Vec<Invocation>),
 }
 
-/// Options that take a value.
+/// Options with a value.
 const WITH_VALUE: [&str; 6] = ["db", "timeout", "format", "data", "max-column-width", "log-file"];
 
 impl Options {
@@ -69,7 +70,7 @@ impl Options {
         })
     }
 
-    /// Takes a global option; `false` if it is none.
+    /// Consumes a global option; `false` if it is not one.
     fn take(&mut self, name: &str, value: &str) -> Result<bool, String> {
         match name {
             "db" => self.db = value.to_string(),
@@ -91,7 +92,7 @@ impl Options {
                 self.style.cells = CellFormat::Text(Style::Bare);
                 self.style.headings = false;
             }
-            // Nothing is logged here: what there is to say is said on the standard error.
+            // No log here: all messages go to standard error.
             "no-syslog" | "verbose" | "log-file" => {}
             _ => return Ok(false),
         }

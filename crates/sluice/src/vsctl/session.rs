@@ -1,6 +1,6 @@
 //! [`Session`]: a blocking connection to a database server with a replica of the database.
 //!
-//! The server's own schema is fetched first, so that every version of the database is shown as it is.
+//! Reads the server's own schema first, so every version of the database is shown unchanged.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::remote::{Deadline, Stream, TimedOut, reason};
 
-/// The database that holds a switch's configuration.
+/// Name of the configuration database.
 const DATABASE: &str = "Open_vSwitch";
 
-/// A connection that is ready.
+/// An established connection.
 pub(crate) struct Session {
     stream: Stream,
     client: Client,
@@ -45,7 +45,7 @@ impl Session {
         self.client.replica()
     }
 
-    /// Waits until the server says something.
+    /// Waits for input from the server.
     pub(crate) fn exchange(&mut self) -> Result<()> {
         let output = self.client.take_output();
         self.stream.send(&output, self.deadline)?;
@@ -58,7 +58,7 @@ impl Session {
         self.stream.send(&output, self.deadline)
     }
 
-    /// Runs a transaction; when it ends in success, the replica has its changes.
+    /// Runs a transaction; on success, the replica has its changes.
     pub(crate) fn transact(&mut self, operations: Vec<Value>) -> Result<TxnOutcome> {
         let mut txn = TxnBuilder::new();
         for operation in operations {
@@ -100,7 +100,7 @@ fn fetch_schema(stream: &mut Stream, deadline: Deadline) -> Result<DatabaseSchem
                     return Ok(DatabaseSchema::from_json(&result)?);
                 }
                 Message::Error { id: of, error } if of == id => bail!("the server refuses: {error}"),
-                // The server has no cause yet to ask or tell anything that matters.
+                // The server sends no other relevant message.
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! The tree of `show`, and the commands that print and change nothing.
+//! The tree of `show`, and commands without effect on the database.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::options::Invocation;
 use super::text::{Style, datum_text};
 use super::work::{Row, Work};
 
-/// A table in the tree: its name column, and the columns under it in their order.
+/// A table in the tree: its name column, and its other columns in order.
 struct Shown {
     table: &'static str,
     name: Option<&'static str>,
@@ -39,7 +39,7 @@ fn shown(work: &Work<'_>, table: TableIx) -> Option<&'static Shown> {
 struct Tree<'w, 'a> {
     work: &'w Work<'a>,
     text: String,
-    /// Tables on the way to here: a reference back to one of them is not followed.
+    /// Tables on the path to here: a reference back to one of them is not followed.
     open: BTreeSet<TableIx>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn show(ctx: &mut Context<'_>, _call: &Invocation) -> Result<(), Stop
     Ok(())
 }
 
-/// The root record is made before any command runs.
+/// Every command first creates the root record.
 pub(crate) fn init(_ctx: &mut Context<'_>, _call: &Invocation) -> Result<(), Stop> {
     Ok(())
 }

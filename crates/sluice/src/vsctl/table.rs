@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::text::{Style, datum_text};
 
-/// How tables look.
+/// Output format of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// One line a column, an empty line between rows.
@@ -19,7 +19,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// How the values in cells look.
+/// Output format of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CellFormat {
     /// As text.
@@ -35,7 +35,7 @@ pub(crate) struct TableStyle {
     pub(crate) cells: CellFormat,
     pub(crate) headings: bool,
     pub(crate) pretty: bool,
-    /// Most bytes of a cell in the format table, unless its heading is wider; 0 is no limit.
+    /// Maximum bytes of a cell in the format table, unless its heading is wider; 0 is no limit.
     pub(crate) max_column_width: usize,
 }
 
@@ -51,7 +51,7 @@ impl Default for TableStyle {
     }
 }
 
-/// Headings and cells; every row has a cell for each heading.
+/// Headings and cells; every row has one cell per heading.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     pub(crate) headings: Vec<String>,
@@ -59,7 +59,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Its text. `first` says that no table was printed before it: others are set off by an empty line.
+    /// Its text. `first`: no table was printed before; later ones follow an empty line.
     pub(crate) fn print(&self, style: &TableStyle, first: bool) -> String {
         let body = match style.format {
             Format::List => self.list(style),
@@ -170,7 +170,7 @@ fn csv_cell(text: &str) -> String {
     }
 }
 
-/// JSON with two spaces a level and closing brackets at the end of the last line, as OVS indents it.
+/// JSON with two spaces per level and closing brackets at the end of the last line, as indented by OVS.
 fn pretty(value: &Value, depth: usize, out: &mut String) {
     let begin = |out: &mut String, number: usize| {
         if number > 0 {

@@ -15,7 +15,7 @@ fn read(table: &str, name: &str, text: &str) -> Result<Datum, String> {
     datum_from_text(text, &column(table, name), &mut |_, _| Uuid::ZERO)
 }
 
-/// Reads a value and prints it again.
+/// Parses a value and prints it.
 fn check(table: &str, name: &str, text: &str, expected: &str) {
     let ty = column(table, name);
     let shown = read(table, name, text).map(|datum| datum_text(&datum, &ty, Style::Quoted));

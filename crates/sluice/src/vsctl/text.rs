@@ -1,20 +1,20 @@
-//! Values of the database as text: what the user writes on the command line and what is printed.
+//! Values of the database as text, on the command line and in output.
 //!
-//! The syntax is that of `ovs-vsctl(8)`, "Database Values": sets `[a, b]` or `a,b`, maps `{k=v, …}` or `k=v,…`, strings
-//! in double quotes (with JSON's escapes) where they would not be understood bare. `@name` stands for a
+//! The syntax is that of `ovs-vsctl(8)`, "Database Values": sets `[a, b]` or `a,b`, maps `{k=v, …}` or
+//! `k=v,…`, strings in double quotes (with JSON's escapes) where a bare one would be ambiguous. `@name` is a
 //! row of the same invocation.
 
 use ovsdb::schema::{BaseType, ColumnType, RefKind};
 use ovsdb::value::{Atom, AtomicType, Datum, Uuid};
 use serde_json::Value;
 
-/// Largest number of integers that one range `a-b` may stand for.
+/// Maximum number of integers in one range `a-b`.
 const RANGE_LIMIT: i64 = 4096;
 
-/// Gives the UUID of `@name`; the flag says that a strong reference uses it.
+/// Returns the UUID of `@name`; the flag is set for a strong reference.
 pub(crate) type Names<'n> = &'n mut dyn FnMut(&str, bool) -> Uuid;
 
-/// How a value in a cell is written.
+/// Text format of a value in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// With brackets, braces and quotes.
@@ -36,7 +36,7 @@ fn is_plain(text: &str) -> bool {
         && text.parse::<Uuid>().is_err()
 }
 
-/// An atom with quotes where they are needed.
+/// An atom, quoted if necessary.
 pub(crate) fn atom_text(atom: &Atom) -> String {
     match atom {
         Atom::String(text) if !is_plain(text) => quote(text),
@@ -69,8 +69,8 @@ fn is_delimiter(c: char) -> bool {
     matches!(c, ':' | '=' | ',' | ' ' | '[' | ']' | '{' | '}' | '!' | '<' | '>')
 }
 
-/// Takes a word off the front: up to a delimiter that is neither in quotes nor behind a backslash. Quoted parts stay as
-/// they are, for [`atom_from_text`] to read; outside of them a backslash makes way for what it protects.
+/// Takes a word off the front: up to a delimiter outside of quotes and not after a backslash. Quoted parts
+/// stay unchanged for [`atom_from_text`]; outside of them a backslash is removed.
 pub(crate) fn take_word(text: &mut &str) -> Result<String, String> {
     let whole = *text;
     let mut in_quotes = false;
@@ -177,7 +177,7 @@ pub(crate) fn atom_from_text(text: &str, base: &BaseType, names: Names<'_>) -> R
     Ok(atom)
 }
 
-/// Reads `a-b` as the integers from a to b; `None` if it is not such a range.
+/// Parses `a-b` as the integers from a to b; `None` if it is not such a range.
 fn range_from_text(word: &str, base: &BaseType) -> Option<Result<Vec<Atom>, String>> {
     let (first, last) = word.split_at_checked(1).and_then(|(_, rest)| rest.split_once('-'))?;
     let first: i64 = word[..1 + first.len()].parse().ok()?;

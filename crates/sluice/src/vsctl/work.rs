@@ -1,9 +1,8 @@
-//! [`Work`]: the database as one transaction sees it, its own changes included, and the operations that make them
-//! real.
+//! [`Work`]: the database as seen by one transaction, its own changes included, and its operations.
 //!
-//! Rows that do not exist yet have provisional UUIDs (no version-4 UUID looks like one); in the operations they become
-//! named UUIDs. What was written back to its old value is no change. A column that was changed on the ground of
-//! its old value is verified by a `wait` operation.
+//! New rows have provisional UUIDs (never equal to a version-4 UUID), which become named UUIDs in the
+//! operations. Restoring an old value is no change. A `wait` operation verifies each column whose change
+//! depends on its old value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +40,7 @@ pub(crate) struct Work<'a> {
     last_provisional: u64,
 }
 
-/// A row, wherever it comes from.
+/// A row, existing or new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) table: TableIx,
@@ -116,7 +115,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The rows of a table, in the order in which the stock tools list them.
+    /// The rows of a table, in the order of the stock tools.
     pub(crate) fn rows(&self, table: TableIx) -> Vec<Row> {
         let known = self.replica.rows(&self.table_schema(table).name).map(|view| view.uuid());
         let new = self.touched.iter().filter(|((of, _), touched)| *of == table && touched.new);
@@ -142,7 +141,7 @@ impl<'a> Work<'a> {
         self.touched.entry((row.table, row.uuid)).or_default().columns.insert(column, datum);
     }
 
-    /// Says that the transaction rests on the value that the column has.
+    /// Makes the transaction depend on the column's value.
     pub(crate) fn verify(&mut self, row: Row, column: ColumnIx) {
         self.touched.entry((row.table, row.uuid)).or_default().verified.insert(column);
     }
@@ -172,7 +171,7 @@ impl<'a> Work<'a> {
         Ok(rows.filter(|row| self.exists(*row)).collect())
     }
 
-    /// Changes a set of references on the ground of what it is.
+    /// Changes a set of references, depending on its old value.
     pub(crate) fn change_refs(
         &mut self,
         row: Row,
@@ -187,7 +186,8 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// The operations, or `None` when nothing changes. `next_cfg_of` is the row whose configuration number to increment.
+    /// The operations, or `None` without changes. `next_cfg_of` is the row whose configuration number to
+    /// increment.
     pub(crate) fn plan(&self, comments: &[String], next_cfg_of: Option<Row>) -> Option<Plan> {
         let mut plan = Plan::default();
         let mut changes = Vec::new();
@@ -199,7 +199,7 @@ impl<'a> Work<'a> {
                 waits.push(self.wait_operation(row, &touched.verified));
             }
             if touched.deleted {
-                // Other rows live as long as they are referred to: the server decides.
+                // The server keeps other rows only while referenced.
                 if !self.table_schema(*table).is_root {
                     continue;
                 }
@@ -284,8 +284,8 @@ fn row_name(uuid: Uuid) -> String {
     format!("row{}", uuid.to_string().replace('-', "_"))
 }
 
-/// The order in which OVS's hash map (`lib/hmap.h`) yields rows: buckets by the first 32 bits, a power of two of them
-/// that grows when there are twice as many rows. Within a bucket it depends on arrival, which is not known here.
+/// The iteration order of OVS's hash map (`lib/hmap.h`): buckets by the first 32 bits, a power of two of them
+/// that grows at two rows per bucket. The order within a bucket depends on insertion, which is unknown here.
 fn hash_order(uuids: &mut [Uuid]) {
     let mask = match uuids.len() {
         0 | 1 => 0,

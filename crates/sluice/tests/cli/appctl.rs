@@ -1,4 +1,4 @@
-//! `sluice appctl`, `dpctl` and `status` before a control socket.
+//! `sluice appctl`, `dpctl` and `status` with a fake control socket.
 
 use testkit::TempDir;
 
@@ -70,7 +70,7 @@ fn status_of_a_daemon() {
         thread.join().unwrap();
         assert_eq!(code(&output), 1);
         assert!(output.stderr.contains("need sluiced"), "{}", output.stderr);
-        // Nobody listens any more.
+        // The socket has no listener any more.
         let output = sluice().args(words).output().unwrap();
         assert_eq!(code(&output), 1);
         assert!(output.stderr.contains("start one with `sluiced"), "{}", output.stderr);
@@ -79,7 +79,7 @@ fn status_of_a_daemon() {
 }
 
 #[test]
-fn unknown_words_are_told() {
+fn unknown_words_are_reported() {
     for words in [&["nonsense"][..], &["status", "--bogus"], &["appctl"], &["vsctl"], &["dpctl", "--bogus"]] {
         let output = sluice().args(words).output().unwrap();
         assert!(matches!(code(&output), 1 | 2) && !output.stderr.is_empty(), "{words:?}: {}", output.stderr);

@@ -1,5 +1,6 @@
-//! The program as its users meet it: beside the stock `ovs-vsctl` on databases of `ovsdb::server`, and before a control
-//! socket that a thread serves. What the stock tool is needed for is skipped, visibly, where it is not installed.
+//! Tests of the program: beside the stock `ovs-vsctl` on databases of `ovsdb::server`, and with a control
+//! socket served by a thread. Tests that need the stock tool are skipped, with a message, if it is not
+//! installed.
 
 mod appctl;
 mod server;

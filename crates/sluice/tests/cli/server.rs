@@ -15,7 +15,7 @@ use ovsdb::db::Database;
 use ovsdb::schema::open_vswitch;
 use testkit::{Cmd, Output, TempDir};
 
-/// The time that the server knows; nothing here depends on it.
+/// Fixed wall clock of the server; nothing here depends on it.
 const WALL_MS: i64 = 1_700_000_000_000;
 
 pub(crate) struct DbServer {
@@ -25,7 +25,7 @@ pub(crate) struct DbServer {
 }
 
 impl DbServer {
-    /// An empty database; the same seed gives the same UUIDs.
+    /// An empty database; the same seed yields the same UUIDs.
     pub(crate) fn new(seed: u64) -> Self {
         let dir = TempDir::new("cli").unwrap();
         let listener = UnixListener::bind(dir.path().join("db.sock")).unwrap();
@@ -56,7 +56,7 @@ impl DbServer {
         self.tool(Cmd::new("ovs-vsctl").args(["--timeout=20", "--no-syslog", &db]), words)
     }
 
-    /// Our program, which must succeed and leave no message; what it prints.
+    /// Runs our program, which must succeed without messages; returns its output.
     pub(crate) fn run(&self, words: &[&str]) -> String {
         let no_wait: Vec<&str> = std::iter::once("--no-wait").chain(words.iter().copied()).collect();
         let output = self.ours(&no_wait).run().unwrap();
@@ -87,7 +87,7 @@ pub(crate) fn code(output: &Output) -> i32 {
     status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
 }
 
-/// Serves a control socket at `path` for one request: its text must hold `request`; `answer` is sent back.
+/// Serves one request on a control socket at `path`: its text must contain `request`; `answer` is the reply.
 pub(crate) fn answer_once(path: &Path, request: &'static str, answer: &'static [u8]) -> JoinHandle<()> {
     let listener = UnixListener::bind(path).unwrap();
     std::thread::spawn(move || {

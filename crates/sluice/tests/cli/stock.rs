@@ -1,13 +1,14 @@
-//! Beside `ovs-vsctl`: the same lines on the same database, or on two that began alike.
+//! Compared with `ovs-vsctl`: the same lines on the same database, or on two with equal initial contents.
 //!
-//! The servers' schema is 8.8.0, that of the stock tool may be older, and a listing of all columns then lacks the new
-//! ones: such listings are compared for tables that both know alike.
+//! The servers' schema is 8.8.0; the stock tool may have an older one, and then omits the new columns from a
+//! listing of all: such listings are compared only for tables known alike to both.
 
 use testkit::{Output, require_programs};
 
 use crate::server::{DbServer, code};
 
-/// `ovs-vsctl: text` and `sluice vsctl: text` become `text`; log lines of the stock tool and our warnings go.
+/// `ovs-vsctl: text` and `sluice vsctl: text` become `text`; log lines of the stock tool and our warnings are
+/// removed.
 fn messages(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.contains("|WARN|") && !line.contains("vsctl: warning: "));
     let bare = |line: &str| {
@@ -17,7 +18,7 @@ fn messages(text: &str) -> String {
     lines.map(bare).collect()
 }
 
-/// UUIDs become `UUID`: two databases have different ones.
+/// Replaces UUIDs by `UUID`: they differ between two databases.
 fn without_uuids(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -30,8 +31,8 @@ fn without_uuids(text: &str) -> String {
     out
 }
 
-/// What differs between the two.
-/// Without `uuids` the two ran on databases of their own: rows have other UUIDs there, and come in their order.
+/// Differences between the two outputs. Without `uuids` the tools ran on separate databases, with other UUIDs
+/// and another row order.
 fn compare(line: &[&str], ours: &Output, stock: &Output, uuids: bool) -> Vec<String> {
     let text = |text: &str| {
         if uuids {
@@ -53,8 +54,8 @@ fn compare(line: &[&str], ours: &Output, stock: &Output, uuids: bool) -> Vec<Str
         .collect()
 }
 
-/// A line on one database: reading only. The order of rows that share a bucket of the stock tool's hash map is its
-/// own, so when the texts differ their records may do so in order only.
+/// A read-only line on one database. The stock tool's order within a bucket of its hash map is unpredictable,
+/// so texts may differ in the order of records.
 fn read(db: &DbServer, line: &[&str]) -> Vec<String> {
     let (mut ours, mut stock) = (db.ours(line).output().unwrap(), db.stock(line).output().unwrap());
     if ours.stdout != stock.stdout {
@@ -160,7 +161,7 @@ const READING: &[&str] = &[
 ];
 
 #[test]
-fn what_is_printed_is_the_same_to_the_byte() {
+fn output_equals_the_stock_tool() {
     require_programs!("ovs-vsctl");
     let db = DbServer::new(3);
     fill(&db);
@@ -233,7 +234,7 @@ fn lines_have_the_same_effects_and_errors() {
     assert!(wrong.is_empty(), "{}", wrong.concat());
 }
 
-/// Right and wrong ones.
+/// Valid and invalid ones.
 const LINES: &[&str] = &[
     "add-br",
     "add-br a b",

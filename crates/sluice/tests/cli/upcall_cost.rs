@@ -1,4 +1,5 @@
-//! `sluice upcall-cost` by itself: recordings of the repository read, compared, exported and refused, and a daemon that dies.
+//! `sluice upcall-cost` alone: recordings of the repository analysed, compared, exported and rejected, and a
+//! daemon that dies.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
@@ -7,9 +8,9 @@ use std::time::Duration;
 
 use testkit::{Cmd, Output, Signal, TempDir, wait_for};
 
-/// A recording whose statistics are known (see `upcall-cost`).
+/// A recording with known statistics (see `upcall-cost`).
 const KNOWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../upcall-cost/corpus/recording/known");
-/// How long a call may take on a busy machine.
+/// Maximum time of a call on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn program(run_dir: &Path, args: &[&str]) -> Cmd {
@@ -34,7 +35,7 @@ fn refused(args: &[&str]) -> String {
 }
 
 #[test]
-fn the_known_recording_reads_as_it_did() {
+fn the_known_recording_gives_the_same_report() {
     let shown = ok(&["--quiet", "--histogram-buckets=4", "--read-events", KNOWN]);
     let expected = include_str!("upcall_cost.txt");
     for (line, expected) in shown.lines().zip(expected.lines()) {
@@ -74,7 +75,7 @@ fn other_forms_are_written() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_a_reason() {
+fn invalid_input_is_rejected_with_a_reason() {
     let folder = TempDir::new("cost").unwrap();
     let foreign = folder.path().join("foreign").display().to_string();
     std::fs::write(&foreign, "dp_port_map = {}\n").unwrap();
@@ -124,10 +125,10 @@ fn a_switch_that_dies_leaves_a_recording() {
 }
 
 #[test]
-fn an_interrupt_ends_the_tracing_and_the_report_comes() {
+fn an_interrupt_ends_the_trace_and_prints_the_report() {
     let folder = TempDir::new("cost").unwrap();
     let mut whole = std::fs::read(KNOWN).unwrap();
-    // All but the end, which is a frame of two bytes.
+    // All but the end record, which is a frame of two bytes.
     whole.truncate(whole.len() - 2);
     let expected = whole.len() as u64;
     let listener = UnixListener::bind(folder.path().join("sluiced.77.events")).unwrap();
@@ -135,7 +136,7 @@ fn an_interrupt_ends_the_tracing_and_the_report_comes() {
         let (mut stream, _) = listener.accept().unwrap();
         BufReader::new(&stream).read_line(&mut String::new()).unwrap();
         stream.write_all(&whole).unwrap();
-        // Until the tracer goes.
+        // Until the tracer exits.
         let _gone = stream.read(&mut [0; 1]);
     });
     let path = folder.path().join("events");
@@ -148,6 +149,6 @@ fn an_interrupt_ends_the_tracing_and_the_report_comes() {
     assert!(output.status.success(), "{}", output.stderr);
     assert!(output.stdout.contains("Cost of upcalls"), "{}", output.stdout);
     daemon.join().unwrap();
-    // It ended in good order: the end is recorded.
+    // An orderly exit: the end is recorded.
     assert!(std::fs::read(&path).unwrap() == std::fs::read(KNOWN).unwrap());
 }

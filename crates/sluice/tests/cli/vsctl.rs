@@ -1,4 +1,4 @@
-//! `sluice vsctl` by itself: waiting for the switch, conditions, several writers, and what no server answers.
+//! `sluice vsctl` alone: waiting for the switch, conditions, concurrent writers, and errors without a server.
 
 use std::time::Duration;
 

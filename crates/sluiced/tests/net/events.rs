@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 use testkit::{Cmd, Daemon, Netns, Topology, patience, require_netns, require_programs, wait_for};
 use upcall_cost::bpf::Bpf;
-use upcall_cost::{Capture, Source, Told};
+use upcall_cost::{Capture, Polled, Source};
 use upcall_events::{Decoder, Event, Record, Stage, Why};
 
 /// The way of the first packet of a flow.
@@ -174,12 +174,12 @@ fn trace(daemon: &Daemon, buffer_pages: usize) -> Option<Bpf> {
 }
 
 /// Records of a source until `done`, or its end.
-fn told(source: &mut Bpf, what: &str, done: impl Fn(&[Record]) -> bool) -> (Vec<Record>, Option<Told>) {
+fn told(source: &mut Bpf, what: &str, done: impl Fn(&[Record]) -> bool) -> (Vec<Record>, Option<Polled>) {
     let (begun, mut seen) = (Instant::now(), Vec::new());
     loop {
         match source.next(LIMIT / 100).unwrap() {
-            Told::Record(record) => seen.push(record),
-            Told::Nothing => {}
+            Polled::Record(record) => seen.push(record),
+            Polled::Nothing => {}
             end => return (seen, Some(end)),
         }
         if done(&seen) {
@@ -208,7 +208,7 @@ fn the_way_of_a_first_packet_is_told_by_ebpf_with_one_id() {
     daemon.stop().unwrap();
     let (rest, end) = told(&mut source, "the end", |_| false);
     records.extend(rest);
-    assert_eq!(end, Some(Told::End { note: None }), "a good end");
+    assert_eq!(end, Some(Polled::End { note: None }), "a good end");
     check_ways(&records, &net);
 }
 
@@ -227,7 +227,7 @@ fn a_traced_daemon_that_dies_and_a_small_buffer_lose_nothing_unsaid() {
     }
     daemon.crash().unwrap();
     let (records, end) = told(&mut source, "the end", |_| false);
-    let Some(Told::End { note: Some(note) }) = end else { panic!("{end:?}") };
+    let Some(Polled::End { note: Some(note) }) = end else { panic!("{end:?}") };
     assert!(note.contains("ended while it was traced"), "{note}");
     let lost = |r: &Record| if let Record::Lost { events, .. } = r { *events } else { 0 };
     let lost: u64 = records.iter().map(lost).sum();

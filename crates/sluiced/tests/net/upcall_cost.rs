@@ -5,7 +5,7 @@ use std::time::Instant;
 use testkit::{Daemon, require_netns, require_programs};
 use upcall_cost::gather::Gathered;
 use upcall_cost::ring::Ring;
-use upcall_cost::{Analysed, Capture, Source, Told, analyse};
+use upcall_cost::{Analysed, Capture, Polled, Source, analyse};
 use upcall_events::{Record, Stage};
 
 /// Listens to the ring of a daemon, found by its run directory.
@@ -31,9 +31,9 @@ fn gather(
     let begun = Instant::now();
     while !done(gathered) {
         match source.next(LIMIT / 100).unwrap() {
-            Told::Record(record) => gathered.take(&record),
-            Told::Nothing => {}
-            Told::End { note } => return Some(note),
+            Polled::Record(record) => gathered.take(&record),
+            Polled::Nothing => {}
+            Polled::End { note } => return Some(note),
         }
         assert!(begun.elapsed() < LIMIT, "the events do not come");
     }
@@ -52,7 +52,7 @@ fn first_packets_are_gathered_matched_and_measured() {
     let (net, daemon) = switch(2);
     let (mut source, mut gathered) = (ring(&daemon), Gathered::default());
     // The stream has begun once it says who tells.
-    gather(&mut source, &mut gathered, |gathered| gathered.teller.is_some());
+    gather(&mut source, &mut gathered, |gathered| gathered.origin.is_some());
     ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 3);
     gather(&mut source, &mut gathered, |gathered| count(gathered, Stage::OnWire) >= 4);
     let pid = daemon.pid();
@@ -60,13 +60,13 @@ fn first_packets_are_gathered_matched_and_measured() {
     assert_eq!(gather(&mut source, &mut gathered, |_| false), Some(None), "it ended in good order");
 
     let Analysed { report, joined, gathered } = analyse("test", gathered, Vec::new(), &mut |_| {});
-    assert!(report.teller.as_ref().is_some_and(|teller| teller.pid == pid && teller.source == "ring"));
+    assert!(report.origin.as_ref().is_some_and(|origin| origin.pid == pid && origin.source == "ring"));
     assert_eq!((report.upcalls.ambiguous, gathered.lost_all()), (0, 0), "{:?}", report.notes);
     assert!(report.upcalls.matched >= 4, "{:?}", report.events);
     for events in report.events.iter().filter(|events| events.stage > Stage::Enqueued) {
         assert_eq!(events.usable, events.total, "{events:?}");
     }
-    let whole = joined.ways.iter().filter(|way| way.events() == 9);
+    let whole = joined.traces.iter().filter(|way| way.events() == 9);
     assert!(whole.count() >= 4, "from the miss to the wire, with put and put done");
     let names = net.ports();
     assert!(report.ports.iter().all(|port| names.contains(&port.name.as_str())), "{:?}", report.ports);
@@ -84,7 +84,7 @@ fn a_daemon_that_is_killed_while_traced_leaves_what_it_told() {
     require_programs!("ovs-vsctl");
     let (net, daemon) = switch(2);
     let (mut source, mut gathered) = (ring(&daemon), Gathered::default());
-    gather(&mut source, &mut gathered, |gathered| gathered.teller.is_some());
+    gather(&mut source, &mut gathered, |gathered| gathered.origin.is_some());
     ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 1);
     gather(&mut source, &mut gathered, |gathered| count(gathered, Stage::Executed) >= 1);
     daemon.crash().unwrap();
@@ -93,5 +93,5 @@ fn a_daemon_that_is_killed_while_traced_leaves_what_it_told() {
     let analysed = analyse("test", gathered, vec![note], &mut |_| {});
     assert!(analysed.report.upcalls.matched >= 1);
     // The end was never told, so a recording of it says so as well.
-    assert!(source.next(LIMIT / 100).is_ok_and(|told| told != Told::Record(Record::End)));
+    assert!(source.next(LIMIT / 100).is_ok_and(|told| told != Polled::Record(Record::End)));
 }

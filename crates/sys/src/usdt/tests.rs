@@ -7,7 +7,7 @@ crate::usdt! {
     probe none = "sys_test", "none", ();
 }
 
-/// What `readelf -n` says of a probe of this test program: the lines behind its name.
+/// The lines of `readelf -n` about a probe of this test program, after its name.
 fn note(name: &str) -> Option<String> {
     let exe = std::env::current_exe().unwrap();
     let out = Command::new("readelf").args(["-n", "-W"]).arg(exe).output().ok()?;

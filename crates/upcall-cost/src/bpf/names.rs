@@ -1,4 +1,4 @@
-//! What probes do not tell: which process is the switch, and the names of its ports, from its event socket.
+//! Information that probes lack: the switch's process, and the names of its ports, from its event socket.
 
 use anyhow::{Result, bail};
 use std::io::{ErrorKind, Read, Write};
@@ -6,14 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use upcall_events::{Decoder, Record};
 
-/// Names of ports, as long as the switch tells them.
+/// Port names, while the switch reports them.
 pub(super) struct Names {
     stream: Option<UnixStream>,
     decoder: Decoder,
     ended: bool,
 }
 
-/// The process id of the switch whose sockets are in a folder.
+/// The process id of the switch with sockets in a folder.
 ///
 /// # Errors
 /// There is none, or several.
@@ -40,7 +40,7 @@ pub(super) fn find(run_dir: &Path) -> Result<u32> {
 }
 
 impl Names {
-    /// Asks a switch; `None` when it does not tell.
+    /// Connects to a switch; `None` if that fails.
     pub(super) fn of(run_dir: &Path, pid: u32) -> Option<Names> {
         let path: PathBuf = run_dir.join(format!("sluiced.{pid}.events"));
         let mut stream = UnixStream::connect(path).ok()?;
@@ -49,7 +49,7 @@ impl Names {
         Some(Names { stream: Some(stream), decoder: Decoder::new(), ended: false })
     }
 
-    /// What has been told of ports since the last call.
+    /// Port records since the last call.
     pub(super) fn take(&mut self) -> Vec<Record> {
         let mut out = Vec::new();
         let mut buf = [0; 4096];
@@ -77,7 +77,7 @@ impl Names {
         out
     }
 
-    /// Whether the switch said that it ends.
+    /// Whether the switch reported its exit.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }

@@ -1,14 +1,14 @@
-//! Why eBPF is refused, in words that help.
+//! Explains why eBPF is refused.
 
 use std::fs::read_to_string;
 use std::io;
 
-/// Capabilities by number (capabilities(7)): each of the first two, or the last one instead of both.
+/// Capabilities by number (capabilities(7)): both of the first two, or the last one instead.
 const CAP_PERFMON: u64 = 38;
 const CAP_BPF: u64 = 39;
 const CAP_SYS_ADMIN: u64 = 21;
 
-/// Adds what is missing to an error of loading or attaching.
+/// Adds the missing permission to an error of loading or attaching.
 pub(super) fn explain(e: anyhow::Error) -> anyhow::Error {
     let status = read_to_string("/proc/self/status").unwrap_or_default();
     let lockdown = read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
@@ -25,7 +25,7 @@ pub(super) fn explain(e: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// What is missing, by what the kernel says of this process and itself.
+/// The missing permissions, from the kernel's state and that of this process.
 pub(super) fn reasons(status: &str, lockdown: &str, btf: bool, refused: bool) -> String {
     let mut why = Vec::new();
     let held = status.lines().find_map(|l| l.strip_prefix("CapEff:")).map(str::trim);

@@ -1,23 +1,24 @@
-//! Records of the ring buffer, as `upcalls.bpf.c` writes them (`struct head`, then packet and key), in the machine's byte order.
+//! Records of the ring buffer, as written by `upcalls.bpf.c` (`struct head`, then packet and key), in host
+//! byte order.
 
 use upcall_events::{Event, Stage, Why};
 
 /// Bytes of a record without packet and key.
 const HEAD_BYTES: usize = 64;
 
-/// Says that the name is that of the port (`enum named`).
+/// The name is that of the port (`enum named`).
 const NAMED_PORT: u8 = 1;
 
-/// What a record names.
+/// Object of a record's name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Named {
-    /// The thread that told it.
+    /// The reporting thread.
     Thread(String),
-    /// The device of the event's port; the kernel told it on whichever thread it worked.
+    /// The device of the event's port; the kernel reports it on an arbitrary thread.
     Port(String),
 }
 
-/// How much of packets and keys a record has room for.
+/// Space for packets and keys in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     pub(super) packet_bytes: usize,
@@ -25,7 +26,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The event and the name of its thread or port; `None` when the bytes are no record.
+    /// Parses the event and the name of its thread or port; `None` if invalid.
     pub(super) fn read(self, bytes: &[u8]) -> Option<(Event, Named)> {
         let (head, data) = bytes.split_at_checked(HEAD_BYTES)?;
         let mut at = Fields(head);

@@ -3,7 +3,7 @@ use super::record::{Layout, Named};
 use super::*;
 use upcall_events::{Event, Why};
 
-/// What a test is skipped for.
+/// Reason for skipping a test.
 const REFUSED: &str = "eBPF is not to be had here";
 
 /// A record as the kernel's programs write it.
@@ -41,9 +41,9 @@ fn records_of_the_buffer_are_read_and_foreign_ones_left_out() {
     let mut of_port = bytes.clone();
     of_port[42] = 1;
     assert_eq!(layout.read(&of_port).unwrap().1, Named::Port("handler0".to_string()));
-    // Held less than there is room for.
+    // Captured less than the space.
     assert_eq!(layout.read(&record(4, 1, b"pa    K ", [2, 1])).unwrap().0.packet, b"pa");
-    // Without a packet and a key there is no room for them.
+    // Without a packet and a key there is no space for them.
     let short = record(10, 3, b"        ", [0, 0]);
     assert!(layout.read(&short[..64]).unwrap().0.packet.is_empty());
 
@@ -53,7 +53,7 @@ fn records_of_the_buffer_are_read_and_foreign_ones_left_out() {
     for len in 0..64 {
         assert_eq!(layout.read(&bytes[..len]), None);
     }
-    // More held than there is: as much as the layout has room for.
+    // A claimed length above the space is clamped.
     assert_eq!(layout.read(&record(4, 1, b"packetKY", [60_000, 60_000])).unwrap().0.key, b"KY");
 }
 
@@ -75,7 +75,7 @@ fn a_refusal_says_what_is_missing() {
     check(none, "", false, false, &["CAP_BPF", "CONFIG_DEBUG_INFO_BTF"]);
 }
 
-/// What is captured of a process by these tests.
+/// Capture settings of these tests.
 fn capture(pid: Option<u32>, run_dir: &Path) -> Capture {
     let run_dir = run_dir.to_path_buf();
     Capture { pid, run_dir, packet_bytes: 64, key_bytes: 64, buffer_pages: 16, debug: false }
@@ -90,7 +90,7 @@ fn what_is_no_switch_is_refused_with_the_reason() {
     };
     assert!(refused(None).contains("no switch runs there"));
     assert!(refused(Some(u32::MAX >> 1)).contains("cannot be traced"));
-    // Elsewhere eBPF is refused before.
+    // Elsewhere eBPF is refused earlier.
     let other = testkit::Cmd::new("sleep").arg("60").spawn().unwrap();
     let why = refused(Some(other.pid()));
     assert!(why.contains("has no probes") || why.contains(REFUSED), "{why}");
@@ -103,7 +103,7 @@ fn programs_for_the_kernels_datapath_load_and_tell_without_a_process() {
     let object = match load(
         &capture(None, empty.path()),
         layout,
-        Whom { pid: u32::MAX, pid_namespace: (0, 0), net: 0 },
+        Target { pid: u32::MAX, pid_namespace: (0, 0), net: 0 },
         true,
     ) {
         Ok(object) => object,
@@ -114,7 +114,7 @@ fn programs_for_the_kernels_datapath_load_and_tell_without_a_process() {
             return;
         }
     };
-    let taken = Rc::new(RefCell::new(Taken::default()));
+    let taken = Rc::new(RefCell::new(Consumed::default()));
     let ring = ring(&object, layout, true, taken.clone()).unwrap();
     let program = object.progs_mut().find(|p| p.name() == "kernel_miss").unwrap();
     // Addresses that cannot be read: a miss without its packet.
@@ -122,8 +122,8 @@ fn programs_for_the_kernels_datapath_load_and_tell_without_a_process() {
     let input = libbpf_rs::ProgramInput { context_in: Some(&mut arguments), ..Default::default() };
     program.test_run(input).unwrap();
     assert!(ring.consume_raw() >= 0);
-    let told = std::mem::take(&mut taken.borrow_mut().records);
-    let Some(Record::Event(event)) = told.back() else { panic!("{told:?}") };
+    let reported = std::mem::take(&mut taken.borrow_mut().records);
+    let Some(Record::Event(event)) = reported.back() else { panic!("{reported:?}") };
     assert_eq!(
         (event.stage, event.why, event.port, event.packet.len()),
         (Stage::Miss, Why::Unknown, Event::NO_PORT, 0)
@@ -139,7 +139,7 @@ sys::usdt! {
     probe stock_flow_execute = "dpif_netlink_operate__", "op_flow_execute", (dpif, execute, packet, bytes, request);
 }
 
-/// How `struct dpif_flow_put` begins.
+/// The first members of `struct dpif_flow_put`.
 #[repr(C)]
 struct Put {
     flags: u32,
@@ -167,13 +167,13 @@ fn probes_of_a_stock_switch_tell_packets_and_keys() {
     let put = Put { flags: 1, key: address(&key), key_bytes: 20 };
     stock_flow_put::fire(0, std::ptr::from_ref(&put).addr() as u64, 0, 0);
     stock_flow_execute::fire(0, 0, address(&packet), 100, 0);
-    // What cannot be read is not there.
+    // Unreadable memory is omitted.
     stock_flow_execute::fire(0, 0, 8, 100, 0);
 
     let mut events = Vec::new();
     let begun = Instant::now();
     while events.len() < 4 && begun.elapsed() < Duration::from_secs(20) {
-        if let Told::Record(Record::Event(event)) = source.next(Duration::from_millis(100)).unwrap() {
+        if let Polled::Record(Record::Event(event)) = source.next(Duration::from_millis(100)).unwrap() {
             events.push(event);
         }
     }
@@ -202,7 +202,7 @@ fn a_process_is_known_by_its_own_namespace() {
         ("Name:\tNSpid: 3\n", None),
         ("NSpid:\t\n", None),
     ] {
-        assert_eq!(innermost(status), expected, "{status:?}");
+        assert_eq!(id_in_own_namespace(status), expected, "{status:?}");
     }
     for (device, expected) in [(4, 4), (0x801, 8 << 20 | 1), (0x10_0102, 1 << 20 | 0x102)] {
         assert_eq!(kernel_device(device), expected, "{device:#x}");
@@ -213,7 +213,7 @@ fn a_process_is_known_by_its_own_namespace() {
 fn a_switch_in_a_pid_namespace_of_its_own_is_traced() {
     testkit::require_programs!("unshare");
     let test = "bpf::tests::probes_of_a_stock_switch_tell_packets_and_keys";
-    // There the process has another number than the kernel's programs see.
+    // There the process id differs from the one seen by the kernel's programs.
     let own = std::env::current_exe().unwrap();
     let out = testkit::Cmd::new("unshare")
         .args(["--pid", "--fork", "--mount-proc"])

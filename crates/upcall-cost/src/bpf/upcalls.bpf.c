@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
 //
-// What first packets go through, told from inside the kernel: probes of user space and hooks of the kernel's datapath, into one
-// ring buffer. No kernel headers: what is read of the kernel's structures is declared here and found by CO-RE.
+// Path of first packets, reported from inside the kernel: probes of user space and hooks of the kernel
+// datapath, into one ring buffer. Needs no kernel headers: the used members of kernel structures are declared
+// here and relocated by CO-RE.
 
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
@@ -17,7 +18,7 @@ typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
 
-// The helpers need a licence that the kernel knows to be compatible.
+// The helpers require a GPL-compatible licence.
 char LICENSE[] SEC("license") = "GPL";
 
 // As `upcall_events::Stage`.
@@ -39,18 +40,18 @@ enum stage {
 enum why { WHY_MISS = 1, WHY_ACTION = 2, WHY_UNKNOWN = 3 };
 
 #define NO_PORT 0xffffffff
-// Of so many events the time of one is taken.
+// One in this many events is timed.
 #define SAMPLED 64
-// If that took so long, it was interrupted: it does not stand for the others.
+// A longer time means an interruption: not representative.
 #define INTERRUPTED_NS 5000
 
-// Set before the programs are loaded; the verifier takes them for constants.
+// Set before loading; constants for the verifier.
 const volatile struct {
     u32 packet_max;
     u32 key_max;
-    // Only this process, by its number in its own PID namespace; 0: all.
+    // Only this process, by its id in its own PID namespace; 0: all.
     u32 only_pid;
-    // Of the kernel's misses only those of datapaths in this network namespace; 0: all.
+    // Only kernel misses of datapaths in this network namespace; 0: all.
     u32 only_net;
     // That PID namespace: device and inode of /proc/PID/ns/pid.
     u64 ns_dev;
@@ -62,7 +63,7 @@ struct {
     __uint(max_entries, 4 << 20);
 } events SEC(".maps");
 
-// By stage: events that found no room. Place 0: nanoseconds spent.
+// By stage: events that did not fit. Slot 0: nanoseconds spent.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, STAGES);
@@ -70,7 +71,7 @@ struct {
     __type(value, u64);
 } lost SEC(".maps");
 
-// What every record begins with; the packet (packet_max bytes) and the key (key_max bytes) follow where there is one.
+// Header of every record; the packet (packet_max bytes) and the key (key_max bytes) follow if present.
 struct head {
     u64 time_ns;
     u64 upcall;
@@ -84,7 +85,7 @@ struct head {
     u16 key_held;
     u8 stage;
     u8 why;
-    // What the name is of.
+    // Object of the name.
     u8 named;
     u8 pad[5];
     char name[16];
@@ -96,7 +97,7 @@ enum named { NAMED_THREAD = 0, NAMED_PORT = 1 };
 #define NAME_BYTES 16
 _Static_assert(sizeof(struct head) == 64, "as record.rs reads it");
 
-// Addresses at the beginning of a frame, and the tag behind them.
+// Addresses at the beginning of a frame, and the tag after them.
 #define ADDRESS_BYTES 12
 #define TAG_BYTES 4
 
@@ -108,7 +109,7 @@ struct told {
     u64 port;
     u64 packet;
     u64 packet_bytes;
-    // How many of them are at that address, in the kernel.
+    // Number of readable bytes at that address, in the kernel.
     u64 linear_bytes;
     u64 key;
     u64 key_bytes;
@@ -116,7 +117,7 @@ struct told {
     u64 error;
     // The name of the port's device, in the kernel.
     u64 device;
-    // A tag that stands beside the packet: as in the frame.
+    // A tag stripped from the packet, in its form in the frame.
     u8 tag[TAG_BYTES];
     bool tagged;
     bool kernel;
@@ -128,8 +129,8 @@ static __always_inline void count(u32 place, u64 by) {
         __sync_fetch_and_add(value, by);
 }
 
-// The current task as its own PID namespace numbers it, process above thread; elsewhere than in the wanted namespace, as the
-// initial one does, with no process.
+// The current task in its own PID namespace, process above thread; outside of the wanted namespace, in the
+// initial one, without a process.
 static __always_inline u64 current_task(void) {
     struct bpf_pidns_info own = {};
     if (!settings.only_pid)
@@ -159,7 +160,7 @@ static __always_inline void fill(struct head *head, const struct told *t, u64 no
         bpf_get_current_comm(head->name, sizeof(head->name));
 }
 
-// Copies from user space or the kernel; how many bytes.
+// Copies from user space or the kernel; returns the number of bytes.
 static __always_inline u16 copy(void *to, u32 max, u64 from, u64 bytes, bool kernel) {
     u32 held = bytes < max ? bytes : max;
     if (held > max)
@@ -168,7 +169,8 @@ static __always_inline u16 copy(void *to, u32 max, u64 from, u64 bytes, bool ker
     return failed ? 0 : held;
 }
 
-// Copies a frame of the kernel and its tag, as user space gets it; how many bytes. `max` is twice that of both at least.
+// Copies a kernel frame with its tag, in the form seen by user space; returns the number of bytes. `max` is
+// at least twice that of both.
 static __always_inline u16 copy_tagged(u8 *to, u32 max, const struct told *t) {
     u32 room = max - ADDRESS_BYTES - TAG_BYTES;
     if (t->linear_bytes < ADDRESS_BYTES)
@@ -182,7 +184,7 @@ static __always_inline u16 copy_tagged(u8 *to, u32 max, const struct told *t) {
 
 static __always_inline int tell(const struct told *t) {
     u64 now_ns = bpf_ktime_get_ns();
-    // The kernel's datapath works for whoever runs at the moment.
+    // The kernel datapath runs in the context of an arbitrary task.
     bool anybody = t->kernel && t->stage == MISS;
     u64 task = current_task();
     if (!anybody && settings.only_pid && task >> 32 != settings.only_pid)
@@ -275,7 +277,7 @@ int BPF_USDT(on_wire, u64 upcall, u64 port, u64 bytes) {
     return TELL(.stage = ON_WIRE, .why = WHY_UNKNOWN, .upcall = upcall, .port = port, .packet_bytes = bytes);
 }
 
-// What it costs to come here, measured by the tracer on itself.
+// Cost of entering a program, measured by the tracer on itself.
 SEC("usdt")
 int BPF_USDT(calibrate) {
     return 0;
@@ -321,7 +323,7 @@ struct sk_buff {
     unsigned char *data;
     u16 vlan_proto;
     u16 vlan_tci;
-    // Since Linux 6.2 there is a tag where vlan_proto is not 0.
+    // Since Linux 6.2 a tag is present if vlan_proto is not 0.
     u8 vlan_present : 1;
 } __attribute__((preserve_access_index));
 
@@ -375,7 +377,7 @@ struct nlattr {
 #define KEY_ATTR 2
 #define ATTR_HEADER_BYTES 4
 
-// The tag that the device took out of the frame, if it did; user space gets the frame with it.
+// The tag that the device stripped from the frame, if any; user space gets the frame with it.
 static __always_inline void tag_of(struct sk_buff *skb, struct told *t) {
     u16 type = BPF_CORE_READ(skb, vlan_proto), tci = BPF_CORE_READ(skb, vlan_tci);
     if (bpf_core_field_exists(skb->vlan_present))
@@ -398,7 +400,7 @@ int kernel_miss(struct bpf_raw_tracepoint_args *ctx) {
     struct sk_buff *skb = (struct sk_buff *)ctx->args[1];
     struct sw_flow_key *key = (struct sw_flow_key *)ctx->args[2];
     struct dp_upcall_info *info = (struct dp_upcall_info *)ctx->args[3];
-    // A kernel without type information of its modules says less.
+    // A kernel without type information of its modules reports less.
     if (settings.only_net && bpf_core_field_exists(datapath->net) &&
         BPF_CORE_READ(datapath, net.net, ns.inum) != settings.only_net)
         return 0;

@@ -1,30 +1,30 @@
-//! The matching: by id, by packet, by key, by order; and what must not be matched.
+//! Matching by id, by packet, by key, by order; and cases that must not match.
 
 use upcall_events::Stage;
 
 use super::scenario::{analysed, gathered};
 use crate::join::{Joined, join};
 
-/// The ways, each as its stages with their times; `?` before what is ambiguous.
-fn ways(text: &str) -> Vec<String> {
+/// The upcalls, each as its stages with their times; `?` marks ambiguous ones.
+fn traces(text: &str) -> Vec<String> {
     let mut gathered = gathered(text);
-    let Joined { ways, .. } = join(&mut gathered, &mut |_| {});
-    let shown = ways.iter().map(|way| {
-        let stages = Stage::ALL.iter().filter_map(|stage| Some((stage, way.event(*stage)?)));
+    let Joined { traces, .. } = join(&mut gathered, &mut |_| {});
+    let shown = traces.iter().map(|trace| {
+        let stages = Stage::ALL.iter().filter_map(|stage| Some((stage, trace.event(*stage)?)));
         let stages: Vec<String> = stages
             .map(|(stage, event)| format!("{} {}", stage.name(), gathered.events[event].time_ns))
             .collect();
-        format!("{}{}", if way.ambiguous { "?" } else { "" }, stages.join(", "))
+        format!("{}{}", if trace.ambiguous { "?" } else { "" }, stages.join(", "))
     });
     shown.collect()
 }
 
-/// What a case shows, its events, its ways.
+/// Name of a case, its events, its upcalls.
 type Case = (&'static str, &'static str, &'static [&'static str]);
 
 fn check(cases: &[Case]) {
     for (what, text, expected) in cases {
-        assert_eq!(ways(text), *expected, "{what}");
+        assert_eq!(traces(text), *expected, "{what}");
     }
 }
 
@@ -154,11 +154,11 @@ fn packets_cut_at_different_lengths_are_compared_by_what_all_have() {
             gathered.take(&record);
         }
         let joined = join(&mut gathered, &mut |_| {});
-        joined.ways.iter().map(|way| (way.events(), way.ambiguous)).collect::<Vec<_>>()
+        joined.traces.iter().map(|trace| (trace.events(), trace.ambiguous)).collect::<Vec<_>>()
     };
     let text = "10 miss packet=Along\n11 miss packet=Blong\n20 received thread=5 packet=Blong";
     assert_eq!(cut(text), [(1, false), (2, false)]);
-    // By what is left the two are the same.
+    // The remaining bytes are equal.
     let text = "10 miss packet=A1\n11 miss packet=A2\n20 received thread=5 packet=A1";
     assert_eq!(cut(text), [(2, true), (1, true)]);
 }
@@ -183,7 +183,7 @@ fn a_checksum_that_is_still_to_come_keeps_nothing_apart() {
                 gathered.take(&record);
             }
         }
-        join(&mut gathered, &mut |_| {}).ways.len()
+        join(&mut gathered, &mut |_| {}).traces.len()
     };
     assert_eq!([joined(frame([3, 4], 0)), joined(frame([1, 2], 9))], [1, 2]);
 }
@@ -194,7 +194,7 @@ fn a_flood_of_one_packet_is_bounded_and_told() {
     let report = analysed(&(flood + "lost miss 1000000\n20001 received thread=5 packet=A\n")).report;
     assert_eq!(report.upcalls.matched, 0);
     assert_eq!(report.upcalls.ambiguous, 20_000);
-    assert_eq!(report.ports[0].untaken, 19_999);
+    assert_eq!(report.ports[0].not_received, 19_999);
     assert!(report.notes[0].starts_with("1000000 EVENTS WERE LOST (1000000 miss)"));
 }
 
@@ -209,6 +209,6 @@ fn ports_come_and_go() {
     let report = analysed(text).report;
     let ports: Vec<(&str, u64)> =
         report.ports.iter().map(|port| (port.name.as_str(), port.upcalls)).collect();
-    // The first upcall came before the name did; the third between two names.
+    // The first upcall came before the name; the third between two names.
     assert_eq!(ports, [("veth3", 3), ("port 3", 1), ("veth9", 1)]);
 }

@@ -6,8 +6,8 @@ use super::scenario::{analysed, bytes};
 use crate::report::{Events, Share};
 use crate::stats::Summary;
 
-/// Four upcalls that join (two of one batch by their ids, one alone, one by packet, key and order as with a stock switch), one that
-/// is refused, and two with the same packet at the same time.
+/// Four upcalls that join (two of one batch by their ids, one alone, one by packet, key and order as with a
+/// stock switch), one refused, and two with the same packet at the same time.
 pub(super) const KNOWN: &str = "
 start sluiced_0.1.0 ring
 port 1 veth1
@@ -76,7 +76,7 @@ fn the_recording_is_what_the_text_says() {
     assert!(std::fs::read(path).unwrap() == bytes(KNOWN), "UPDATE_CORPUS=1 writes it anew");
 }
 
-/// By hand, with A, B, C, F the four upcalls that join and that a handler took (nanoseconds):
+/// By hand, with A, B, C, F the four joined and handled upcalls (nanoseconds):
 ///
 /// | | A | B | C | F | mean | variance | median |
 /// | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -91,7 +91,7 @@ fn statistics_are_those_computed_by_hand() {
     let of = |key: &str| {
         let all = report.main.iter().chain(&report.stages);
         all.into_iter()
-            .find(|measured| measured.figure.key == key)
+            .find(|measured| measured.metric.key == key)
             .map(|measured| measured.summary.clone())
             .unwrap()
     };
@@ -114,8 +114,8 @@ fn statistics_are_those_computed_by_hand() {
     // 1000, 1000, 100; and the whole way 13000, 12100, 4300.
     assert_eq!((of("executed_to_on_wire").mean, of("executed_to_on_wire").median), (700.0, 1000.0));
     assert_eq!((of("miss_to_on_wire").mean, of("miss_to_on_wire").median), (9800.0, 12100.0));
-    // Beside these F's way as far as it was told: 4000.
-    assert_eq!((report.road.count, report.road.mean), (4, 8350.0));
+    // Also F's path as far as reported: 4000.
+    assert_eq!((report.packet_path.count, report.packet_path.mean), (4, 8350.0));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn events_upcalls_and_batches_are_counted() {
     let upcalls = report.upcalls;
     assert_eq!((upcalls.matched, upcalls.ambiguous, upcalls.single), (5, 2, 0));
     assert_eq!((upcalls.missed, upcalls.action), (5, 0));
-    // A and B said a batch of two, C one of one; E and E came at one turn, F alone.
+    // A and B have a batch of two, C one of one; E and E came in one turn, F alone.
     assert_eq!(report.turns, [0, 2, 2]);
     assert_eq!((report.span_ns, report.overhead), (53_000, Some((38, 7600))));
     assert!(report.notes[0].starts_with("2 EVENTS WERE LOST (2 miss)"), "{:?}", report.notes);

@@ -30,7 +30,7 @@ fn whiskers_and_fences_follow_the_quartiles() {
     let summary = Summary::of(&mut values);
     assert_eq!(summary.quartiles, (20, 41));
     // 41 + 1.5 × 21 = 72: the last value within it is 50. 41 + 3 × 21 = 104.
-    assert_eq!((summary.whiskers(&values), summary.far_out()), ((10, 50), 104));
+    assert_eq!((summary.whiskers(&values), summary.outlier_limit()), ((10, 50), 104));
     assert_eq!(Summary::of(&mut []), Summary::default());
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the analysing half. `scenario` makes records of text.
+//! Tests of the analysis. `scenario` builds records from text.
 
 mod join;
 mod known;

@@ -10,17 +10,17 @@ use upcall_events::{Record, VERSION};
 use super::known::KNOWN;
 use super::scenario::{bytes, records};
 use crate::recording::{Recorder, Recording};
-use crate::source::{Source, Told};
+use crate::source::{Polled, Source};
 
-/// All records, and how it ends: the note of the end, or the error.
+/// All records, and the end: its note, or the error.
 fn read(bytes: &[u8]) -> (Vec<Record>, Result<Option<String>, String>) {
     let mut recording = Recording::new(Path::new("f"), bytes);
     let mut found = Vec::new();
     loop {
         match recording.next(Duration::ZERO) {
-            Ok(Told::Record(record)) => found.push(record),
-            Ok(Told::Nothing) => panic!("a file is never waited for"),
-            Ok(Told::End { note }) => return (found, Ok(note)),
+            Ok(Polled::Record(record)) => found.push(record),
+            Ok(Polled::Nothing) => panic!("a file is never waited for"),
+            Ok(Polled::End { note }) => return (found, Ok(note)),
             Err(error) => return (found, Err(error.to_string())),
         }
     }
@@ -99,15 +99,15 @@ proptest! {
     }
 }
 
-/// Small recordings, each with what it shows; `UPDATE_CORPUS=1` writes them anew.
+/// Small recordings, one case each; `UPDATE_CORPUS=1` rewrites them.
 #[test]
 fn corpus_of_recording() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/recording");
-    let alike =
+    let identical =
         "10 miss packet=A\n11 miss packet=A\n20 received thread=5 packet=A\n21 received thread=5 packet=A";
     let extreme = format!("0 miss id=1 packet=A\n{0} received id=1 thread=5\n{0} executed id=1", u64::MAX);
     let files = [
-        ("alike", bytes(alike)),
+        ("alike", bytes(identical)),
         ("extreme_times", bytes(&extreme)),
         (
             "escape_in_name",

@@ -1,4 +1,4 @@
-//! The client of the daemon's event socket, before daemons that thread play.
+//! The client of the daemon's event socket, against fake daemons in threads.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,7 +12,7 @@ use upcall_events::Record;
 use super::known::KNOWN;
 use super::scenario::{bytes, records};
 use crate::ring::{Ring, daemons};
-use crate::source::{Capture, Source, Told};
+use crate::source::{Capture, Polled, Source};
 
 /// Long enough for a thread to be scheduled anywhere.
 const LONG: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ fn capture(run_dir: &Path, pid: Option<u32>) -> Capture {
     Capture { pid, run_dir, packet_bytes: 128, key_bytes: 64, buffer_pages: 1, debug: false }
 }
 
-/// A daemon that answers its only client with `answer`; gives the request.
+/// A daemon that sends `answer` to its only client; returns the request.
 fn daemon(folder: &Path, pid: u32, answer: impl FnOnce(UnixStream) + Send + 'static) -> JoinHandle<String> {
     let listener = UnixListener::bind(folder.join(format!("sluiced.{pid}.events"))).unwrap();
     std::thread::spawn(move || {
@@ -38,9 +38,9 @@ fn all(ring: &mut Ring) -> (Vec<Record>, Result<Option<String>, String>) {
     let mut found = Vec::new();
     loop {
         match ring.next(LONG) {
-            Ok(Told::Record(record)) => found.push(record),
-            Ok(Told::Nothing) => {}
-            Ok(Told::End { note }) => return (found, Ok(note)),
+            Ok(Polled::Record(record)) => found.push(record),
+            Ok(Polled::Nothing) => {}
+            Ok(Polled::End { note }) => return (found, Ok(note)),
             Err(error) => return (found, Err(error.to_string())),
         }
     }
@@ -89,7 +89,7 @@ fn nothing_for_a_while_is_no_end() {
         stream.write_all(&bytes("end")).unwrap();
     });
     let mut ring = Ring::open(&capture(folder.path(), None)).unwrap();
-    assert_eq!(ring.next(Duration::from_millis(1)).unwrap(), Told::Nothing);
+    assert_eq!(ring.next(Duration::from_millis(1)).unwrap(), Polled::Nothing);
     go.send(()).unwrap();
     assert_eq!(all(&mut ring), (vec![Record::End], Ok(None)));
     served.join().unwrap();

@@ -11,7 +11,7 @@
 //! end
 //! ```
 //!
-//! Times are nanoseconds; a packet or key is the bytes of its word, an id those of hexadecimal digits.
+//! Times are nanoseconds; a packet or key consists of the bytes of its word, an id of hexadecimal digits.
 
 use upcall_events::{Event, Record, Stage, Why, encode_header};
 
@@ -21,7 +21,7 @@ fn stage(name: &str) -> Stage {
     Stage::ALL.into_iter().find(|stage| stage.name() == name).unwrap_or_else(|| panic!("no stage {name}"))
 }
 
-/// A frame from 10.0.0.1 to 10.0.0.2 whose bytes depend on the word.
+/// A frame from 10.0.0.1 to 10.0.0.2 with bytes that depend on the word.
 fn frame(word: &str) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     frame.extend_from_slice(&[0x45, 0, 0, 84, 0, 0, 0x40, 0, 64, 1, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 8, 0]);
@@ -94,7 +94,7 @@ pub(super) fn bytes(text: &str) -> Vec<u8> {
     out
 }
 
-/// The text as it is gathered.
+/// The records of the text, stored.
 pub(super) fn gathered(text: &str) -> Gathered {
     let mut gathered = Gathered::default();
     for record in records(text) {

@@ -1,4 +1,4 @@
-//! What is printed and drawn.
+//! Printed and drawn output.
 
 use testkit::TempDir;
 
@@ -77,7 +77,7 @@ fn csv_has_a_row_for_each_matched_upcall() {
         (cell(1, "at_miss_ns"), cell(1, "total_ns"), cell(1, "overhead_ns")),
         ("1000", "12000", "6000")
     );
-    // The refused one has no figures; that without an id no id.
+    // The refused one has no durations; the one without an id no id.
     assert_eq!((cell(4, "at_refused_ns"), cell(4, "total_ns")), ("30100", ""));
     assert_eq!((cell(5, "upcall"), cell(5, "total_ns")), ("", "4000"));
 }
@@ -102,7 +102,7 @@ fn recordings_are_compared_by_ratios() {
     let reports = [analysed(KNOWN).report, analysed(&slow).report];
     let text = text::comparison(&reports);
     let row = text.lines().skip_while(|line| !line.contains("total: miss to executed")).nth(1).unwrap();
-    // (24000 + 11100 + 4200 + 4000)/4 = 10825 beside 7825; the median stays.
+    // (24000 + 11100 + 4200 + 4000)/4 = 10825 beside 7825; the median is unchanged.
     let words: Vec<&str> = row.split_whitespace().collect();
     assert_eq!((words[2], words[7], words[8]), ("10.825", "1.383", "1.000"), "{row}");
 }
@@ -117,13 +117,13 @@ fn nothing_gathered_is_said_plainly() {
 }
 
 #[test]
-fn figures_are_drawn() {
+fn metrics_are_drawn() {
     let reports = [analysed(KNOWN).report, analysed(KNOWN).report];
     let svg = plot::svg(&reports).unwrap();
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
     for report in &reports[..1] {
         for measured in report.main.iter().chain(&report.stages) {
-            assert!(svg.contains(measured.figure.title), "{}", measured.figure.title);
+            assert!(svg.contains(measured.metric.title), "{}", measured.metric.title);
         }
     }
     let folder = TempDir::new("plot").unwrap();
@@ -157,7 +157,10 @@ fn a_switch_without_probes_is_shown_as_far_as_the_kernel_tells() {
     )
     .report;
     assert_eq!((report.upcalls.matched, report.upcalls.single), (1, 1));
-    assert_eq!((report.ports[0].upcalls, report.ports[0].untaken, report.ports[0].road.mean), (2, 1, 40.0));
+    assert_eq!(
+        (report.ports[0].upcalls, report.ports[0].not_received, report.ports[0].packet_path.mean),
+        (2, 1, 40.0)
+    );
     let full = text::full(&report, 5, 10);
     assert!(full.contains("NOTE: no handler told what it took"), "{full}");
     assert!(

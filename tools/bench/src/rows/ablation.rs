@@ -1,4 +1,4 @@
-//! Sluice against itself: with one of its optimisations off at a time. The sides are daemons of the same build.
+//! Sluice against itself: with one optimisation off at a time. The sides are daemons of the same build.
 
 use super::pcap::{self, work_rows};
 use super::{Effort, Runs, streams, veth};
@@ -16,7 +16,7 @@ pub(crate) const BATCHES: [u32; 5] = [1, 8, 32, 64, 256];
 /// Flows of the rows on veth.
 const FLOWS: u64 = 1000;
 
-/// Starts Sluice with each of `args` as a lab; a daemon that does not take them is skipped.
+/// Starts Sluice with each of `args` as a lab; skips a daemon that rejects them.
 fn labs(sluiced: &Path, cpu: usize, args: &[String]) -> Result<Vec<Lab>> {
     let mut labs = vec![Lab::sluice("sluice", sluiced, &[], cpu)?];
     for arg in args {
@@ -33,7 +33,7 @@ fn without(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| format!("--without={name}")).collect()
 }
 
-/// Rows of some labs against the first; none if only the first stands.
+/// Rows of some labs against the first; none if there is only the first.
 fn against(labs: &mut [Lab], work: &Work, id: &str, cache: bool, effort: Effort) -> Result<Vec<Row>> {
     if labs.len() < 2 {
         return Ok(Vec::new());
@@ -61,7 +61,8 @@ pub(crate) fn in_process(sluiced: &Path, cpu: usize, folder: &TempDir, effort: E
     Ok(rows)
 }
 
-/// Instances of Sluice: as it is, and without each of `names`; none if only the first would stand.
+/// Instances of Sluice: with all optimisations, and without each of `names`; none if there would be only the
+/// first.
 fn instances(build: &Build, names: &[&'static str]) -> Result<Vec<Instance>> {
     let mut all = Vec::new();
     for name in names {

@@ -1,4 +1,4 @@
-//! Rows of first packets: `sluice upcall-bench` run against each switch, its figures read from what it saves.
+//! Rows of first packets: runs `sluice upcall-bench` against each switch, and reads its saved results.
 
 use super::{Effort, in_turn};
 use crate::daemons;
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testkit::{Cmd, Daemon, Netns, TempDir};
 
-/// How long a run may take.
+/// Maximum time of a run.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Flows of a test expire before the next one begins.
 const IDLE_MS: u32 = 1000;
 
-/// What one run is to measure.
+/// Size of one run.
 struct Size {
     ports: u32,
     packets: u32,
@@ -29,8 +29,8 @@ const SIZE: Size =
     Size { ports: 20, packets: 2000, port_packets: 500, load_packets: 2000, load_rate: 100_000 };
 const QUICK: Size = Size { ports: 4, packets: 50, port_packets: 5, load_packets: 50, load_rate: 1000 };
 
-/// A figure of a run, by row.
-struct Figure {
+/// A result of a run, by row.
+struct Metric {
     id: &'static str,
     title: &'static str,
     unit: &'static str,
@@ -57,39 +57,39 @@ fn deviation(run: &Value) -> Option<f64> {
     Some(100.0 * square.sqrt() / mean)
 }
 
-/// By how many hundredths more of the probes than of their port's other packets were lost under load.
-fn more_lost(run: &Value) -> Option<f64> {
+/// Loss of the probes minus that of their port's other packets under load, in percentage points.
+fn excess_loss(run: &Value) -> Option<f64> {
     let measured = run.get("load")?;
     let load = lost(measured.get("load"), "port_offered", "port_arrived")?;
     Some((lost(Some(measured), "sent", "arrived")? - load).max(0.0))
 }
 
-const FIGURES: [Figure; 5] = [
-    Figure {
+const METRICS: [Metric; 5] = [
+    Metric {
         id: "first-p50",
         title: "first packets, one a millisecond on one port: delay, p50",
         unit: "µs",
         of: |run| Some(number(run, "/one/delays/p50_ns")? / 1e3),
     },
-    Figure {
+    Metric {
         id: "first-deviation",
         title: "the same on every port in turn: deviation of the ports' means",
         unit: "% of the mean",
         of: deviation,
     },
-    Figure {
+    Metric {
         id: "first-loaded-lost",
         title: "first packets on a port among loaded ones: lost more than of that port's own load",
         unit: "% points",
-        of: more_lost,
+        of: excess_loss,
     },
-    Figure {
+    Metric {
         id: "first-idle-lost",
         title: "first packets on an idle port, all others loaded: lost",
         unit: "%",
         of: |run| lost(run.pointer("/idle/loaded"), "sent", "arrived"),
     },
-    Figure {
+    Metric {
         id: "first-idle-p99",
         title: "the same: delay, p99, to that without load",
         unit: "times",
@@ -101,7 +101,7 @@ const FIGURES: [Figure; 5] = [
     },
 ];
 
-/// What the rows are measured with.
+/// Programs for these rows.
 pub(crate) struct Programs<'a> {
     pub(crate) sluiced: &'a Path,
     pub(crate) before: Option<&'a Path>,
@@ -109,7 +109,7 @@ pub(crate) struct Programs<'a> {
 }
 
 impl Programs<'_> {
-    /// The command line beside the daemon.
+    /// The command line tool beside the daemon.
     fn sluice(&self) -> Result<PathBuf> {
         let path = self.sluiced.with_file_name("sluice");
         if !path.is_file() {
@@ -130,7 +130,7 @@ impl Programs<'_> {
         })
     }
 
-    /// A run against a switch of its own: what it saved.
+    /// Runs it against a separate switch; returns the saved results.
     fn measure(&self, side: Side, size: &Size, folder: &TempDir) -> Result<Value> {
         let netns = Netns::new("first")?;
         let daemons = self.start(side, &netns)?;
@@ -171,26 +171,26 @@ pub(crate) fn rows(sides: &[Side], programs: &Programs, effort: Effort, quick: b
             asked += 1;
             runs[at].push(Value::Null);
             let run = programs.measure(*side, size, &folder)?;
-            let value = (FIGURES[0].of)(&run);
+            let value = (METRICS[0].of)(&run);
             runs[at].pop();
             runs[at].push(run);
             Ok(Sample { value, ..Sample::default() })
         },
     );
-    let of = |figure: &Figure| -> Vec<SideSamples> {
-        let sample = |run: &Value| Sample { value: (figure.of)(run), ..Sample::default() };
+    let of = |metric: &Metric| -> Vec<SideSamples> {
+        let sample = |run: &Value| Sample { value: (metric.of)(run), ..Sample::default() };
         let side = |(s, all): (&SideSamples, &Vec<Value>)| SideSamples {
             side: s.side.clone(),
             samples: all.iter().map(sample).collect(),
         };
         first.iter().zip(&runs).map(side).collect()
     };
-    let row = |(figure, sides): (&Figure, Vec<SideSamples>)| Row {
-        id: figure.id.to_string(),
-        title: format!("{} ({} ports)", figure.title, size.ports),
-        unit: figure.unit,
+    let row = |(metric, sides): (&Metric, Vec<SideSamples>)| Row {
+        id: metric.id.to_string(),
+        title: format!("{} ({} ports)", metric.title, size.ports),
+        unit: metric.unit,
         sides,
     };
-    let others: Vec<_> = FIGURES[1..].iter().map(|figure| (figure, of(figure))).collect();
-    Ok(std::iter::once((&FIGURES[0], first)).chain(others).map(row).collect())
+    let others: Vec<_> = METRICS[1..].iter().map(|metric| (metric, of(metric))).collect();
+    Ok(std::iter::once((&METRICS[0], first)).chain(others).map(row).collect())
 }

@@ -1,4 +1,4 @@
-//! The row of daemons that have nothing to do.
+//! The row of idle daemons.
 
 use super::{Effort, in_turn};
 use crate::report::{Row, Sample};

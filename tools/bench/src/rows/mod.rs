@@ -1,4 +1,4 @@
-//! The rows: what is measured, a module for each way to measure. Every round asks all sides in turn.
+//! The rows, a module for each way to measure. Every round measures all sides in turn.
 
 pub(crate) mod ablation;
 pub(crate) mod first;
@@ -13,7 +13,7 @@ use crate::report::{Sample, SideSamples};
 use anyhow::Result;
 use std::time::Duration;
 
-/// How often and how long.
+/// Rounds and durations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub(crate) rounds: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Effort {
     pub(crate) warm_up: Duration,
 }
 
-/// Numbers runs, so that no frame is taken for another run's.
+/// Numbers runs, so that no frame is attributed to another run.
 #[derive(Default)]
 pub(crate) struct Runs(u32);
 
@@ -46,7 +46,7 @@ fn in_turn<T>(
         sides.iter().map(|s| SideSamples { side: name(s), samples: Vec::new() }).collect();
     for _ in 0..rounds {
         for (side, into) in sides.iter_mut().zip(&mut all) {
-            let failed = |e: anyhow::Error| Sample { complaint: Some(format!("{e:#}")), ..Sample::default() };
+            let failed = |e: anyhow::Error| Sample { fault: Some(format!("{e:#}")), ..Sample::default() };
             into.samples.push(measure(side).unwrap_or_else(failed));
         }
     }

@@ -1,4 +1,5 @@
-//! Rows without a network: a capture file played for ever into a port that drops, by the daemons' own counters.
+//! Rows without a network: a capture file replayed endlessly into a port that drops, by the daemons' own
+//! counters.
 
 use super::{Effort, in_turn};
 use crate::lab::{Interval, Lab};
@@ -9,20 +10,20 @@ use testkit::TempDir;
 
 /// Flows of the works with many.
 pub(crate) const MANY_FLOWS: u64 = 100_000;
-/// What a side is called that goes without its cache.
+/// Suffix of a side without its cache.
 pub(crate) const NO_CACHE: &str = ", no cache";
 
-/// How often the packets of the longest pipeline are recirculated.
+/// Recirculations of the longest pipeline.
 pub(crate) const RECIRCULATIONS_MAX: u64 = 3;
 
-/// A lab, and whether its cache is to be on in a turn.
+/// A lab, and its cache setting in a turn.
 struct Turn {
     lab: usize,
     name: String,
     cache: bool,
 }
 
-/// What one turn gave.
+/// Results of one turn.
 fn measure(lab: &mut Lab, effort: Effort) -> Result<Interval> {
     lab.awake(|lab| {
         std::thread::sleep(effort.warm_up);
@@ -30,8 +31,8 @@ fn measure(lab: &mut Lab, effort: Effort) -> Result<Interval> {
     })
 }
 
-/// The rows of one work: rate, cycles a packet and, where subtables were looked into, lookups a hit. `caches` says for each lab
-/// which settings of its cache have a turn: `true` stands for on.
+/// The rows of one work: rate, cycles per packet and, if subtables were visited, lookups per hit. `caches`
+/// lists for each lab the cache settings to measure: `true` is on.
 pub(crate) fn work_rows(
     labs: &mut [Lab],
     work: &Work,
@@ -57,7 +58,7 @@ pub(crate) fn work_rows(
         |turn| {
             let into = &mut intervals[asked % count];
             asked += 1;
-            // Whatever happens, this round has its place.
+            // In every case this round has an entry.
             into.push(None);
             let lab = &mut labs[turn.lab];
             lab.awake(|lab| lab.set_cache(turn.cache))?;
@@ -72,7 +73,7 @@ pub(crate) fn work_rows(
         let wrong = lab.awake(Lab::settle).unwrap_or_else(|e| Some(format!("{e:#}")));
         let first = turns.iter().position(|t| t.lab == at);
         if let Some(last) = first.and_then(|side| rates[side].samples.last_mut()) {
-            last.complaint = last.complaint.take().or(wrong);
+            last.fault = last.fault.take().or(wrong);
         }
     }
     let of = |value: fn(&Interval) -> Option<f64>| -> Vec<SideSamples> {
@@ -113,7 +114,7 @@ pub(crate) fn many_flows(quick: bool) -> u64 {
     if quick { 10_000 } else { MANY_FLOWS }
 }
 
-/// The works that are compared with the stock daemon with DPDK, which has its cache on and off.
+/// The works compared with the stock daemon with DPDK, which runs with its cache on and off.
 pub(crate) fn works(folder: &TempDir, quick: bool) -> Result<Vec<Work>> {
     let many = many_flows(quick);
     Ok(vec![
@@ -125,7 +126,7 @@ pub(crate) fn works(folder: &TempDir, quick: bool) -> Result<Vec<Work>> {
     ])
 }
 
-/// Subtables looked into for each hit, without the cache: two ways to share 16 subtables among eight ports.
+/// Subtables visited per hit, without the cache: two ways to share 16 subtables among eight ports.
 pub(crate) fn lookups(lab: &mut Lab, folder: &TempDir, effort: Effort) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     lab.awake(|lab| lab.set_cache(false))?;
@@ -142,8 +143,8 @@ pub(crate) fn lookups(lab: &mut Lab, folder: &TempDir, effort: Effort) -> Result
                     let interval = lab.count_anew(effort.time)?;
                     let value = interval.stats.lookups_per_hit().context("no subtable was looked into")?;
                     let missed = interval.stats.upcalls + interval.stats.upcalls_failed;
-                    let complaint = (missed > 0).then(|| format!("{missed} packets had no megaflow"));
-                    Ok(Sample { value: Some(value), complaint, ..Sample::default() })
+                    let fault = (missed > 0).then(|| format!("{missed} packets had no megaflow"));
+                    Ok(Sample { value: Some(value), fault, ..Sample::default() })
                 })
             },
         );

@@ -1,7 +1,8 @@
-//! Rows of OpenFlow rules: processor time of the daemon for adding, dumping and deleting many, and memory a rule. Rules have four shapes
-//! in four tables; actions repeat, as those of pipelines do.
+//! Rows of OpenFlow rules: processor time of the daemon for adding, dumping and deleting many, and memory per
+//! rule. Rules have four shapes in four tables; actions repeat, as in pipelines.
 //!
-//! Each round starts each daemon anew, so that its memory is that of these rules. `ovs-ofctl` asks; its own time does not count.
+//! Each round restarts each daemon, so that its memory is that of these rules. `ovs-ofctl` sends the
+//! requests; its own time is excluded.
 
 use super::{Effort, in_turn};
 use crate::daemons;
@@ -14,14 +15,14 @@ use std::time::Duration;
 use testkit::{Cmd, Daemon, Netns};
 
 const BRIDGE: &str = "br0";
-/// A barrier for each of 200,000 rules takes its time.
+/// A barrier for each of 200,000 rules takes long.
 const PATIENCE: &str = "--timeout=300";
 const LIMIT: Duration = Duration::from_secs(300);
 /// Rules of one cookie; a delete by cookie removes as many.
 const RULES_A_COOKIE: usize = 200;
 /// Share of the cookies that are deleted one by one.
 const COOKIES_DELETED: usize = 5;
-/// Freed memory goes back to the system with a delay.
+/// Freed memory returns to the system with a delay.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// A side of these rows.
@@ -48,7 +49,7 @@ impl RuleSide {
     }
 }
 
-/// Rules as `ovs-ofctl add-flows` reads them: `count` of them, a quarter of each shape.
+/// Rules in `ovs-ofctl add-flows` syntax: `count` of them, a quarter of each shape.
 fn rules(count: usize) -> String {
     let mut text = String::new();
     for i in 0..count / 4 {
@@ -80,16 +81,16 @@ fn rules(count: usize) -> String {
     text
 }
 
-/// Deletes by cookie, and how many rules they remove.
+/// Deletes by cookie, and the number of rules that they remove.
 fn deletes(count: usize) -> (String, usize) {
     let cookies = (count / RULES_A_COOKIE).div_ceil(COOKIES_DELETED);
     let lines = (0..cookies).map(|n| format!("delete cookie={}/-1\n", 1 + n * COOKIES_DELETED));
     (lines.collect(), cookies * RULES_A_COOKIE)
 }
 
-/// Results of one round, in ns of processor time a rule, and bytes a rule.
+/// Results of one round, in ns of processor time per rule, and bytes per rule.
 #[derive(Clone, Copy)]
-struct Seen {
+struct Measured {
     add: f64,
     memory_bytes: f64,
     dump: f64,
@@ -109,14 +110,14 @@ impl Bed<'_> {
         Ok(tool.limit(LIMIT).input(input.to_string()).run()?.stdout)
     }
 
-    /// Rules that are there.
+    /// Number of installed rules.
     fn count(&self) -> Result<usize> {
         let text = self.ofctl(&["dump-aggregate", BRIDGE], "")?;
         let count = text.split("flow_count=").nth(1).map(str::trim).and_then(|n| n.parse().ok());
         count.with_context(|| format!("no flow_count: {text}"))
     }
 
-    /// Processor time of a request in ns a rule; `left` rules are there after it.
+    /// Processor time of a request in ns per rule; checks that `left` rules remain.
     fn cost(&self, rules: usize, left: usize, args: &[&str], input: &str) -> Result<f64> {
         let before = daemons::cpu_ns(self.daemon.pid())?;
         self.ofctl(args, input)?;
@@ -126,7 +127,7 @@ impl Bed<'_> {
         Ok(spent as f64 / rules as f64)
     }
 
-    /// Processor time of dumping that many rules, in ns a rule. The text is counted, not kept.
+    /// Processor time of dumping that many rules, in ns per rule. The text is counted, not kept.
     fn dump_cost(&self, rules: usize) -> Result<f64> {
         let before = daemons::cpu_ns(self.daemon.pid())?;
         let line = format!("ovs-ofctl {PATIENCE} -O OpenFlow13 dump-flows {BRIDGE} | grep -c actions=");
@@ -139,7 +140,7 @@ impl Bed<'_> {
     }
 }
 
-fn round(side: &RuleSide, count: usize) -> Result<Seen> {
+fn round(side: &RuleSide, count: usize) -> Result<Measured> {
     let netns = Netns::new("rules")?;
     let all = side.start(&netns)?;
     let bed = Bed { daemon: all.first().context("a side has a daemon")? };
@@ -155,12 +156,12 @@ fn round(side: &RuleSide, count: usize) -> Result<Seen> {
     let delete_cookie = bed.cost(deleted, count - deleted, &["add-flows", BRIDGE, "-"], &deletes)?;
     let delete = bed.cost(count - deleted, 0, &["del-flows", BRIDGE], "")?;
     let bundle = bed.cost(count, count, &["--bundle", "add-flows", BRIDGE, "-"], &rules)?;
-    Ok(Seen { add, memory_bytes, dump, delete_cookie, delete, bundle })
+    Ok(Measured { add, memory_bytes, dump, delete_cookie, delete, bundle })
 }
 
 /// The rows for `count` rules.
 pub(crate) fn rows(mut sides: Vec<RuleSide>, count: usize, effort: Effort) -> Vec<Row> {
-    let mut seen: Vec<Vec<Option<Seen>>> = sides.iter().map(|_| Vec::new()).collect();
+    let mut seen: Vec<Vec<Option<Measured>>> = sides.iter().map(|_| Vec::new()).collect();
     let (number, mut asked) = (sides.len(), 0);
     let bundle = in_turn(effort.rounds, &mut sides, RuleSide::name, |side| {
         let into = &mut seen[asked % number];
@@ -171,9 +172,9 @@ pub(crate) fn rows(mut sides: Vec<RuleSide>, count: usize, effort: Effort) -> Ve
         into.push(Some(round));
         Ok(Sample { value: Some(round.bundle), ..Sample::default() })
     });
-    let of = |value: fn(&Seen) -> f64| -> Vec<SideSamples> {
-        let sample = |s: &Option<Seen>| Sample { value: s.as_ref().map(value), ..Sample::default() };
-        let side = |(first, all): (&SideSamples, &Vec<Option<Seen>>)| SideSamples {
+    let of = |value: fn(&Measured) -> f64| -> Vec<SideSamples> {
+        let sample = |s: &Option<Measured>| Sample { value: s.as_ref().map(value), ..Sample::default() };
+        let side = |(first, all): (&SideSamples, &Vec<Option<Measured>>)| SideSamples {
             side: first.side.clone(),
             samples: all.iter().map(sample).collect(),
         };

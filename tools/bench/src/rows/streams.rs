@@ -9,7 +9,7 @@ use testkit::{Iperf3Options, Iperf3Report, iperf3_client, iperf3_server};
 /// Payload of a datagram: with its headers it fits an Ethernet frame.
 const DATAGRAM_BYTES: &str = "1400";
 
-/// A side with its offloads on or off; and whether it failed to carry a stream, after which it is not asked again.
+/// A side with its offloads on or off; and whether it failed to carry a stream, after which it is skipped.
 struct Asked<'a> {
     instance: &'a Instance,
     offloads: bool,
@@ -61,7 +61,7 @@ fn stream(
     let _server = iperf3_server(&b.netns, 5201)?;
     match iperf3_client(&a.netns, b.ipv4.into(), options) {
         Ok(report) if report.received_bps > 0.0 => Ok(read(&report)),
-        // The switch under test must carry streams; a peer may fail to, and that is a result.
+        // The switch under test must carry streams; a peer may fail, and that is a result.
         Ok(_) if asked.instance.side.is_ours() => anyhow::bail!("no byte passed"),
         Err(e) if asked.instance.side.is_ours() => Err(e).context("no stream"),
         _ => {
@@ -82,7 +82,7 @@ pub(crate) fn tcp(instances: &[&Instance], id: &str, effort: Effort) -> Row {
     row(instances, effort, &Iperf3Options::default(), read, (id, title))
 }
 
-/// UDP as fast as the sender can: what was received, and how much of it was lost.
+/// UDP at the sender's maximum rate: received rate and loss.
 pub(crate) fn udp(instances: &[&Instance], effort: Effort) -> Row {
     let read = |report: &Iperf3Report| Sample {
         value: Some(report.received_bps / 1e9),

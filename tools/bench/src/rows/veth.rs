@@ -1,4 +1,4 @@
-//! Rows of single frames between two veth pairs: rate, what a frame costs, delay.
+//! Rows of single frames between two veth pairs: rate, cost per frame, delay.
 
 use super::{Effort, Runs, in_turn};
 use crate::frames::Frames;
@@ -9,10 +9,10 @@ use anyhow::Result;
 
 /// Frames a second of the delay row.
 const PACED_PPS: u32 = 1000;
-/// Sides of the rows of `afxdp` ports, the one that they are about first.
+/// Sides of the rows of `afxdp` ports, the measured one first.
 const AFXDP_SIDES: [Side; 4] = [Side::SluiceAfxdp, Side::OvsAfxdp, Side::Sluice, Side::Ovs];
 
-/// A run with its accounts checked, as a sample without a value.
+/// A verified run, as a sample without a value.
 fn checked(
     instance: &Instance,
     line: &mut Line,
@@ -29,13 +29,13 @@ fn checked(
         frames: Some((run.sent, run.ledger.received)),
         losses,
         own_drops,
-        complaint: run.ledger.complaint().or(nothing),
+        fault: run.ledger.fault().or(nothing),
         ..Sample::default()
     };
     Ok((run, sample))
 }
 
-/// Samples of two rows that come of the same turns: of each instance, in their order.
+/// Samples of two rows from the same turns: of each instance, in their order.
 struct Twin {
     sides: Vec<Side>,
     first: Vec<SideSamples>,
@@ -80,7 +80,7 @@ impl Twin {
         self.sides.iter().filter(afxdp).copied().collect()
     }
 
-    /// The sides of the rows of `afxdp` ports, if the side that they are about stands.
+    /// The sides of the rows of `afxdp` ports, if the measured one is available.
     fn afxdp(&self) -> Option<Vec<Side>> {
         let ours = self.sides.contains(&Side::SluiceAfxdp);
         let has_daemon = |s: &Side| self.sides.contains(s);
@@ -88,8 +88,8 @@ impl Twin {
     }
 }
 
-/// Rate received of 64-byte UDP in `flows` flows, with the generator as fast as it can; and what a forwarded frame cost the
-/// daemons, in processor time, which does not depend on who else uses the processor. `name` begins the rows' names.
+/// Received rate of 64-byte UDP in `flows` flows, with the generator at its maximum; and the daemons'
+/// processor time per forwarded frame, which does not depend on other load. `name` begins the rows' names.
 pub(crate) fn udp_rate(
     instances: &[&Instance],
     name: &str,
@@ -98,7 +98,7 @@ pub(crate) fn udp_rate(
     runs: &mut Runs,
 ) -> Result<Vec<Row>> {
     let all = twin(instances, effort, |instance, line| {
-        line.say_hello();
+        line.announce_sink();
         line.blast(&Frames::new(runs.next(), flows), effort.warm_up)?;
         let frames = Frames::new(runs.next(), flows);
         let before = instance.cpu_ns()?;
@@ -135,7 +135,7 @@ pub(crate) fn delay(
     runs: &mut Runs,
 ) -> Result<Vec<Row>> {
     let all = twin(instances, effort, |instance, line| {
-        line.say_hello();
+        line.announce_sink();
         line.pace(&Frames::new(runs.next(), 1), PACED_PPS, effort.warm_up)?;
         let frames = Frames::new(runs.next(), 1);
         let (mut run, sample) = checked(instance, line, |line| line.pace(&frames, PACED_PPS, effort.time))?;

@@ -1,7 +1,7 @@
-//! What daemons print, read.
+//! Parsing of the daemons' output.
 
 use crate::guard::pages_to_restore;
-use crate::lab::complaint;
+use crate::lab::fault;
 use crate::pmdstats::{PmdStats, PortSent, datapath_drops, lost_lookups, port_drops, sent_by_port};
 
 /// As the stock daemon prints it, with two threads.
@@ -81,7 +81,7 @@ fn ports_drops_and_losses_are_read() {
 #[test]
 fn a_stream_adds_up_or_is_complained_about() {
     let sent = |packets, bytes| PortSent { packets, bytes };
-    // Received; sent; dropped; whether bytes are counted; what the complaint holds.
+    // Received; sent; dropped; whether bytes are counted; expected fault.
     let cases = [
         (100, sent(100, 6400), 0, true, None),
         (100, sent(90, 5760), 10, true, None),
@@ -92,7 +92,7 @@ fn a_stream_adds_up_or_is_complained_about() {
         (0, sent(0, 0), 0, true, Some("nothing was received")),
     ];
     for (received, sent, dropped, counts_bytes, expected) in cases {
-        let got = complaint(received, sent, dropped, counts_bytes);
+        let got = fault(received, sent, dropped, counts_bytes);
         let as_expected = match (&got, expected) {
             (None, None) => true,
             (Some(got), Some(part)) => got.contains(part),

@@ -31,7 +31,7 @@ fn frames_are_read_as_written_and_any_other_byte_is_damage() {
     }
     assert_eq!(frames.read(&good[..63]), Err(Refused::Damaged));
     assert_eq!(frames.read(&good[..20]), Err(Refused::Foreign));
-    assert_eq!(frames.read(&Frames::hello()), Err(Refused::Foreign));
+    assert_eq!(frames.read(&Frames::announcement()), Err(Refused::Foreign));
 }
 
 #[test]
@@ -54,12 +54,12 @@ fn the_ledger_tells_losses_duplicates_damage_and_disorder_apart() {
     let mut bad = frame(&frames, 8);
     bad[40] = 1;
     ledger.enter(&frames, &bad);
-    ledger.enter(&frames, &Frames::hello());
-    // Number 2 came behind 4 of its flow; 3 is the other flow's.
+    ledger.enter(&frames, &Frames::announcement());
+    // Number 2 came after 4 of its flow; 3 belongs to the other flow.
     let counts = (ledger.received, ledger.duplicates, ledger.damaged, ledger.reordered, ledger.foreign);
     assert_eq!(counts, (5, 1, 1, 1, 1));
-    assert!(ledger.complaint().unwrap().contains("1 duplicates"));
-    assert_eq!(Ledger::new(&frames).complaint(), None);
+    assert!(ledger.fault().unwrap().contains("1 duplicates"));
+    assert_eq!(Ledger::new(&frames).fault(), None);
 }
 
 #[test]

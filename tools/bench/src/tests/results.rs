@@ -13,7 +13,7 @@ fn row(id: &str, sides: &[(&str, &[f64])]) -> Row {
     Row { id: id.to_string(), title: format!("about {id} <&>"), unit: "Mpps", sides }
 }
 
-/// What became of a row's goals: its peer, its ratio, and whether it was met.
+/// Result of a row's goals: peer, ratio, and whether it was met.
 fn judged(row: Row) -> Vec<(Option<String>, Option<f64>, Option<bool>)> {
     let all = verdicts(&[row]);
     all.into_iter().map(|v| (v.peer.map(|p| p.0), v.ratio.map(|r| r.median), v.met)).collect()
@@ -33,7 +33,7 @@ fn goals_compare_with_the_better_peer() {
     assert_eq!(judged(row("pcap-100000", slow)), [(peer("ovs-dpdk"), Some(2.4), Some(false))]);
     let alone: &[(&str, &[f64])] = &[("sluice", &[2.4])];
     assert_eq!(judged(row("pcap-1", alone)), [(None, None, None)]);
-    // Less is better: the faster one of the peers counts, and both peers have a goal of their own.
+    // Less is better: the faster peer counts, and both peers have separate goals.
     let delays: &[(&str, &[f64])] = &[("sluice", &[4.0]), ("ovs-netdev", &[10.0]), ("linux-bridge", &[1.0])];
     assert_eq!(judged(row("delay-p50-2ports", delays)), [(peer("ovs-netdev"), Some(0.4), Some(true))]);
     let both: &[(&str, &[f64])] =
@@ -101,7 +101,7 @@ fn batches_are_drawn_where_there_are_two_sizes() {
     let svg = over_batches(&row("batch", sizes)).unwrap();
     well_formed(&svg);
     assert_eq!(svg.matches("<circle").count(), 3);
-    // 16 is half of the way from 1 to 256 in bits: the middle between 80 and 1160.
+    // 16 is halfway from 1 to 256 in bits: the middle between 80 and 1160.
     assert!(svg.contains("cx=\"620.0\""), "{svg}");
     assert!(over_batches(&row("other", &[("sluice", &[1.0]), ("ovs", &[2.0])])).is_none());
     assert!(over_batches(&row("one", &[("sluice batch 8", &[1.0])])).is_none());

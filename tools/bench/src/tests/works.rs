@@ -35,7 +35,7 @@ fn rule(text: &str) -> (u32, u32, u32) {
     (field("in_port=").parse().unwrap(), address.into(), length.parse().unwrap())
 }
 
-/// How many frames of each source each rule takes; each frame must meet exactly one.
+/// Frames of each source that each rule matches; each frame must match exactly one.
 fn shares(work: &Work) -> Vec<BTreeSet<(u32, usize)>> {
     let rules: Vec<_> = work.rules.iter().map(|r| rule(r)).collect();
     let of = |file: &Path, port: u32| -> BTreeSet<(u32, usize)> {
@@ -63,7 +63,7 @@ fn many_masks_are_skewed_and_each_frame_meets_one_rule() {
     let shares = shares(&work);
     assert_eq!(shares[0].len() as u32, MASKS);
     assert_eq!(shares[0].iter().map(|(_, n)| n).sum::<usize>(), 100_000);
-    // Looked for in the order of their shares, as by a ranked list: the least that a classifier can do.
+    // Visited in the order of their shares, as in a ranked list: the minimum of a classifier.
     let mut counts: Vec<usize> = shares[0].iter().map(|(_, n)| *n).collect();
     counts.sort_unstable_by(|a, b| b.cmp(a));
     let looks: usize = counts.iter().enumerate().map(|(at, n)| (at + 1) * n).sum();

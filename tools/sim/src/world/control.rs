@@ -1,4 +1,5 @@
-//! What a controller and an operator change while packets flow: rules, bundles, meters, ports, learned addresses.
+//! Changes by a controller and an operator while packets flow: rules, bundles, meters, ports, learned
+//! addresses.
 
 use super::{Broken, FIRST_PORTS, World};
 use crate::rules::{self, METERS, RANDOM_TABLES};
@@ -16,11 +17,11 @@ impl World {
         match self.rng.below(12) {
             0..=1 => self.change_bundle(),
             2 if self.scenario.port_changes => {
-                self.report.work.port_changes += 1;
+                self.report.coverage.port_changes += 1;
                 self.toggle_port();
             }
             6 if self.scenario.link_changes => {
-                self.report.work.config_changes += 1;
+                self.report.coverage.config_changes += 1;
                 self.change_port_config();
             }
             3 => {
@@ -35,7 +36,7 @@ impl World {
             4 => {
                 let bands = vec![MeterBand { rate: self.rng.range(10, 500) as u32, burst: 10 }];
                 let id = self.rng.range(1, METERS.into()) as u32;
-                // The numbers are in range, so this cannot be refused.
+                // The ids are in range, so it cannot fail.
                 let _ = self.dp.meter_set(id, &MeterConfig { per_packet: self.rng.one_in(2), bands });
             }
             5 => {
@@ -82,7 +83,7 @@ impl World {
     }
 
     fn change_bundle(&mut self) {
-        self.report.work.bundles += 1;
+        self.report.coverage.bundles += 1;
         self.version = self.version.wrapping_add(1);
         let now_ms = self.now_ms();
         let [first, second] = rules::bundle_rules(self.version, now_ms);

@@ -1,4 +1,4 @@
-//! Ports that come and go, and what the bridges are told of them.
+//! Ports added, removed and changed, and the updates of the bridges.
 
 use super::{ALL_PORTS, FIRST_PORTS, PATCH, World};
 use crate::frames::mac;
@@ -20,14 +20,14 @@ impl World {
         if tables_first {
             self.publish_ports();
         }
-        // It is there: it was among the ports that are up.
+        // It exists: it was among the ports that are up.
         let _ = self.dp.port_del(port);
         if !tables_first {
             self.publish_ports();
         }
     }
 
-    /// A controller's port modification, or a link that goes down or comes back.
+    /// A port modification by a controller, or a link that goes down or up.
     pub(super) fn change_port_config(&mut self) {
         let port = self.rng.below(ALL_PORTS.into()) as usize;
         let is_plain = self.port_configs[port] == PortConfigBits::default();

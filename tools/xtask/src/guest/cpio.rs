@@ -1,5 +1,5 @@
-//! An archive as the kernel reads it for its first root: cpio in the format "newc" (Documentation/driver-api/early-userspace/
-//! buffer-format.rst of the kernel), uncompressed. Names are relative; folders must come before what they hold.
+//! An archive in the kernel's initramfs format: cpio "newc" (Documentation/driver-api/early-userspace/
+//! buffer-format.rst of the kernel), uncompressed. Names are relative; folders must precede their contents.
 
 /// An archive in the making.
 #[derive(Debug, Default)]
@@ -36,7 +36,8 @@ impl Archive {
         let size = u32::try_from(content.len()).unwrap_or(u32::MAX);
         let name_size = u32::try_from(name.len() + 1).unwrap_or(u32::MAX);
         self.bytes.extend_from_slice(b"070701");
-        // Number, mode, owner, group, links, time, size, device (2), device it stands for (2), size of the name, no checksum.
+        // Number, mode, owner, group, links, time, size, device (2), device it refers to (2), size of the
+        // name, no checksum.
         for field in [number, mode, 0, 0, links, 0, size, 0, 0, 0, 0, name_size, 0] {
             self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
         }

@@ -1,8 +1,8 @@
-//! The guest's kernel: Debian's, fetched by apt once and kept unpacked in the cache folder.
+//! The guest's kernel: Debian's, downloaded by apt once and kept unpacked in the cache folder.
 //!
-//! `CACHE/PACKAGE/` holds `vmlinux` (uncompressed, which starts much faster than the package's own image where instructions are
-//! translated), `lib/modules/RELEASE` with an index by depmod, and `release`. `CACHE/NAME.package` says which package a name stood
-//! for when it was first asked for: nothing is asked of apt again until the folder is removed.
+//! `CACHE/PACKAGE/` has `vmlinux` (uncompressed, which boots much faster than the package's own image under
+//! emulation), `lib/modules/RELEASE` with an index by depmod, and `release`. `CACHE/NAME.package` records the
+//! package for a requested name: apt is not queried again until the folder is removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,15 @@ use super::script;
 #[derive(Debug)]
 pub(super) struct Kernel {
     dir: PathBuf,
-    /// Its release, as `uname -r` has it.
+    /// Its release, as in `uname -r`.
     pub(super) release: String,
 }
 
-/// What the guest needs before it sees the host's files.
+/// Modules needed before the host's files are mounted.
 const BOOT_MODULES: [&str; 6] =
     ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "virtio_rng"];
 
-/// What is kept of the modules' folders that are large; of all others everything is.
+/// Kept parts of the large module folders; all others are kept whole.
 const KEPT: [(&str, &[&str]); 4] = [
     ("", &["arch", "block", "crypto", "drivers", "fs", "lib", "mm", "net", "virt"]),
     ("drivers", &["block", "char", "net", "ptp", "vhost", "virtio"]),
@@ -42,7 +42,7 @@ pub(super) fn is_name(text: &str) -> bool {
 /// The kernel of a package or version, from the cache `dir` or by apt.
 ///
 /// # Errors
-/// When it cannot be had or unpacked.
+/// If it is not available or cannot be unpacked.
 pub(super) fn prepare(dir: &Path, wanted: &str) -> Result<Kernel> {
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let lock = fs::File::create(dir.join("lock")).context("cannot make a lock file")?;
@@ -74,7 +74,7 @@ fn cached(dir: &Path) -> Option<Kernel> {
     Some(Kernel { dir: dir.to_owned(), release: release.trim().to_owned() })
 }
 
-/// Fetches a package and makes its folder.
+/// Downloads a package and creates its folder.
 fn unpack(dir: &Path, place: &Path, package: &str) -> Result<Kernel> {
     eprintln!("xtask: guest: fetching {package} (once; kept in {})", dir.display());
     let work = dir.join("new");
@@ -114,7 +114,7 @@ fn unpack(dir: &Path, place: &Path, package: &str) -> Result<Kernel> {
     cached(place).context("the cache is gone")
 }
 
-/// Removes the modules of hardware that a guest never has: they are most of a package.
+/// Removes hardware drivers that a guest never needs: most of a package.
 fn prune(kernel: &Path) -> Result<()> {
     for (folder, kept) in KEPT {
         let Ok(entries) = fs::read_dir(kernel.join(folder)) else { continue };
@@ -128,13 +128,13 @@ fn prune(kernel: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The one entry of a folder whose name fits.
+/// The only entry of a folder with a matching name.
 fn only(dir: &Path, fits: impl Fn(&str) -> bool) -> Option<PathBuf> {
     let entries = fs::read_dir(dir).ok()?.flatten().map(|e| e.path());
     entries.into_iter().find(|p| p.file_name().is_some_and(|n| fits(&n.to_string_lossy())))
 }
 
-/// The package that holds a kernel, for a name of a package (which may only depend on it) or a version.
+/// The kernel package for a package name (which may only depend on it) or a version.
 fn resolve(wanted: &str) -> Result<String> {
     let names = run(Command::new("apt-cache").args(["pkgnames", "linux-image-"]))?;
     let names = String::from_utf8_lossy(&names.stdout).into_owned();
@@ -154,7 +154,7 @@ fn resolve(wanted: &str) -> Result<String> {
     bail!("`{wanted}` leads from package to package and to no kernel")
 }
 
-/// The package meant by `wanted`: itself, that of this version, or the newest of those whose version begins so.
+/// The package for `wanted`: itself, that of this version, or the newest whose version has this prefix.
 pub(super) fn choose(wanted: &str, names: &[&str]) -> Option<String> {
     let exact = [wanted.to_owned(), format!("linux-image-{wanted}-amd64")];
     if let Some(name) = exact.iter().find(|e| names.contains(&e.as_str())) {
@@ -165,12 +165,12 @@ pub(super) fn choose(wanted: &str, names: &[&str]) -> Option<String> {
     offered(names).into_iter().rev().find(|v| begins(v)).map(|v| format!("linux-image-{v}-amd64"))
 }
 
-/// The versions among names of packages that a guest can use, oldest first.
+/// Versions usable by a guest among package names, oldest first.
 fn offered(names: &[&str]) -> Vec<String> {
     let version = |name: &&str| {
         let version = name.strip_prefix("linux-image-")?.strip_suffix("-amd64")?;
         let plain = version.starts_with(|c: char| c.is_ascii_digit());
-        // These have no 9p, or are other kernels altogether.
+        // These lack 9p, or are other kernels altogether.
         (plain && !version.ends_with("-cloud") && !version.ends_with("-rt")).then(|| version.to_owned())
     };
     let mut versions: Vec<String> = names.iter().filter_map(version).collect();
@@ -181,19 +181,19 @@ fn offered(names: &[&str]) -> Vec<String> {
 }
 
 fn download(into: &Path, package: &str) -> Result<Output> {
-    // As root apt would fetch as a user who cannot write here, and say so.
+    // As root apt would download as a user without write access here, and warn.
     run(Command::new("apt-get")
         .args(["-q", "-o", "APT::Sandbox::User=root", "download", package])
         .current_dir(into))
 }
 
-/// Asks for newer lists of packages, which takes root; if that fails, what comes next tells why.
+/// Updates the package lists, which needs root; after a failure, the next step reports the reason.
 fn refresh_lists() {
     let _unheeded = run(Command::new("apt-get").args(["-q", "-o", "DPkg::Lock::Timeout=120", "update"]));
 }
 
-/// The compressed kernel within a boot image (Documentation/x86/boot.rst of the kernel: `setup_sects`, `payload_offset`,
-/// `payload_length`), without the length behind it.
+/// The compressed kernel within a boot image (Documentation/x86/boot.rst of the kernel: `setup_sects`,
+/// `payload_offset`, `payload_length`), without the trailing length.
 pub(super) fn payload(image: &[u8]) -> Result<&[u8]> {
     let word = |at: usize| -> Option<usize> {
         let bytes = image.get(at..at + 4)?.try_into().ok()?;
@@ -211,7 +211,7 @@ pub(super) fn payload(image: &[u8]) -> Result<&[u8]> {
     part().context("the kernel's boot image is cut short")
 }
 
-/// What a compressed kernel holds.
+/// Decompresses a kernel.
 fn decompress(work: &Path, packed: &[u8]) -> Result<Vec<u8>> {
     let program: &[&str] = match packed {
         [0xfd, b'7', b'z', b'X', b'Z', ..] => &["xz", "-dc", "--single-stream"],
@@ -230,7 +230,7 @@ fn decompress(work: &Path, packed: &[u8]) -> Result<Vec<u8>> {
     Ok(kernel)
 }
 
-/// A program of the administrator's, also when its folder is not on the path.
+/// Finds an administrator's program, also if its folder is not in the path.
 fn tool(name: &str) -> PathBuf {
     super::which(name).unwrap_or_else(|| name.into())
 }
@@ -249,7 +249,7 @@ impl Kernel {
         self.dir.join("vmlinux")
     }
 
-    /// A file for what is to be remembered of machines, in the cache.
+    /// A cache file for a persistent note.
     pub(super) fn note(&self, name: &str) -> PathBuf {
         self.dir.with_file_name(name)
     }
@@ -262,7 +262,7 @@ impl Kernel {
     /// The first root of a guest that does `job`.
     ///
     /// # Errors
-    /// When a module cannot be found or read, or there is no busybox.
+    /// If a module cannot be found or read, or there is no busybox.
     pub(super) fn first_root(&self, job: &script::Job, mark: &str) -> Result<Vec<u8>> {
         let mut archive = Archive::default();
         for folder in ["bin", "modules", "job"] {
@@ -286,7 +286,7 @@ impl Kernel {
         Ok(archive.finish())
     }
 
-    /// The files of [`BOOT_MODULES`] and what they need, in the order in which they are loaded.
+    /// The files of [`BOOT_MODULES`] and their dependencies, in load order.
     fn boot_modules(&self) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for module in BOOT_MODULES {

@@ -1,8 +1,8 @@
 //! The machine: QEMU, started, heard out and ended.
 //!
-//! Outputs come through three ports, each a socket in a folder of this run: `out` and `err` are the command's, `ctl` tells how
-//! far the guest is. The machine never outlives this process: it is killed when a [`Machine`] is dropped, and by the kernel if
-//! this process dies (`setpriv --pdeathsig`).
+//! Output comes through three ports, each a socket in a folder of this run: `out` and `err` are the
+//! command's, `ctl` reports the guest's progress. The machine never outlives this process: dropping a
+//! [`Machine`] kills it, and so does the kernel if this process dies (`setpriv --pdeathsig`).
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -17,28 +17,29 @@ use anyhow::{Context, Result, bail, ensure};
 use super::kernel::Kernel;
 use super::script::Job;
 use super::stream::{self, Stream};
-use super::{Accel, Order};
+use super::{Accel, Options};
 
 /// The program.
 pub(super) const QEMU: &str = "qemu-system-x86_64";
 
-/// How long QEMU may take to begin.
+/// Maximum time for QEMU to start.
 const BEGIN: Duration = Duration::from_secs(30);
 
-/// How long the guest's kernel may take where the processor is real: if it takes longer, it is stuck.
+/// Maximum boot time with KVM: beyond, the guest hangs.
 const UP_KVM: Duration = Duration::from_secs(8);
 
-/// The same where instructions are translated, on a busy machine.
+/// The same under emulation, on a busy machine.
 const UP_TCG: Duration = Duration::from_secs(120);
 
 /// Lines of the console that are shown when a machine fails.
 const CONSOLE_LINES: usize = 40;
 
-/// The kernel's command line. A panic ends the machine; what slows translated instructions and protects nothing here is off.
+/// The kernel's command line. A panic ends the machine; protections that slow emulation without benefit here
+/// are off.
 const COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr init_on_alloc=0 \
     random.trust_cpu=on tsc=reliable nowatchdog rcupdate.rcu_cpu_stall_suppress=1 cryptomgr.notests audit=0 apparmor=0";
 
-/// How a machine ended.
+/// The end of a machine.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The command ended with this status.
@@ -47,14 +48,14 @@ pub(super) enum End {
     TimedOut(Duration),
 }
 
-/// Where outputs go.
+/// Receives output.
 type Sink<'a> = &'a mut (dyn Write + Send);
 
 /// Runs `job` in a machine.
 ///
 /// # Errors
-/// When no machine starts, or it ends before the command does; the error tells the console's last lines.
-pub(super) fn run(kernel: &Kernel, job: &Job, order: &Order, out: Sink<'_>, err: Sink<'_>) -> Result<End> {
+/// If no machine starts, or it ends before the command does; the error includes the console's last lines.
+pub(super) fn run(kernel: &Kernel, job: &Job, order: &Options, out: Sink<'_>, err: Sink<'_>) -> Result<End> {
     let start = Instant::now();
     let run = Run::new()?;
     let mark = stream::mark(&run.token);
@@ -84,8 +85,8 @@ pub(super) fn run(kernel: &Kernel, job: &Job, order: &Order, out: Sink<'_>, err:
     machine.serve(&run, order, out, err, &say)
 }
 
-/// Whether KVM is worth a try: it may be there and not work, which takes seconds to find out, so it is noted until the host
-/// starts anew.
+/// Whether to try KVM: it may be present but broken, which takes seconds to detect, so the result is recorded
+/// until the next boot of the host.
 struct KvmVerdict {
     note: PathBuf,
     boot: String,
@@ -103,7 +104,7 @@ impl KvmVerdict {
     }
 
     fn note(&self) {
-        // Not noted is tried again.
+        // Without a record it is tried again.
         let _unheeded = fs::write(&self.note, &self.boot);
     }
 }
@@ -130,8 +131,8 @@ impl Run {
         self.dir.join(name)
     }
 
-    /// What the console and QEMU said last.
-    fn last_words(&self) -> String {
+    /// The last lines of the console and of QEMU.
+    fn last_lines(&self) -> String {
         let mut text = String::new();
         for name in ["console", "qemu"] {
             let bytes = fs::read(self.file(name)).unwrap_or_default();
@@ -163,7 +164,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// A machine whose kernel runs.
+/// A machine with a running kernel.
 struct Machine {
     child: Child,
     ctl: UnixStream,
@@ -171,8 +172,8 @@ struct Machine {
     err: UnixStream,
 }
 
-/// What the threads that listen tell.
-enum Heard {
+/// Events from the reader threads.
+enum Event {
     /// An output's mark.
     Status(u8),
     /// A line of `ctl`.
@@ -183,11 +184,11 @@ enum Heard {
 
 impl Machine {
     /// Starts one and waits until its first process speaks.
-    fn start(run: &Run, kernel: &Kernel, job: &Job, order: &Order, accel: Accel) -> Result<Machine> {
+    fn start(run: &Run, kernel: &Kernel, job: &Job, order: &Options, accel: Accel) -> Result<Machine> {
         let mut listeners = Vec::new();
         for port in ["ctl", "out", "err"] {
             let path = run.file(port);
-            // An earlier try may have left it.
+            // An earlier attempt may have left it.
             let _absent = fs::remove_file(&path);
             let listener = UnixListener::bind(&path).with_context(|| format!("socket {}", path.display()))?;
             listener.set_nonblocking(true).context("socket")?;
@@ -202,7 +203,7 @@ impl Machine {
         let mut ports = Vec::new();
         for listener in &listeners {
             ports.push(
-                accept(listener, &mut child).with_context(|| format!("{QEMU} ends{}", run.last_words()))?,
+                accept(listener, &mut child).with_context(|| format!("{QEMU} ends{}", run.last_lines()))?,
             );
         }
         let [mut ctl, out, err]: [UnixStream; 3] =
@@ -212,18 +213,18 @@ impl Machine {
         ctl.set_read_timeout(Some(limit)).context("socket")?;
         let mut word = [0; 3];
         ctl.read_exact(&mut word).ok().filter(|()| &word == b"up\n").with_context(|| {
-            format!("the guest did not come up (it had {} s){}", limit.as_secs(), run.last_words())
+            format!("the guest did not come up (it had {} s){}", limit.as_secs(), run.last_lines())
         })?;
         ctl.set_read_timeout(None).context("socket")?;
         let child = child.0.take().context("there is a process")?;
         Ok(Machine { child, ctl, out, err })
     }
 
-    /// Passes the outputs on until both have ended.
+    /// Forwards the outputs until both have ended.
     fn serve(
         mut self,
         run: &Run,
-        order: &Order,
+        order: &Options,
         out: Sink<'_>,
         err: Sink<'_>,
         say: &dyn Fn(&str),
@@ -235,21 +236,21 @@ impl Machine {
         std::thread::scope(|scope| {
             scope.spawn(|| listen(ctl, tell));
             let second = told.clone();
-            scope.spawn(|| pass_on(from_out, out, &run.token, told));
-            scope.spawn(|| pass_on(from_err, err, &run.token, second));
+            scope.spawn(|| forward(from_out, out, &run.token, told));
+            scope.spawn(|| forward(from_err, err, &run.token, second));
             let mut marks = 0;
             let end = loop {
                 let limit =
                     deadline.map_or(Duration::MAX, |(_, at)| at.saturating_duration_since(Instant::now()));
                 match heard.recv_timeout(limit) {
-                    Ok(Heard::Line(line)) => say(&line),
-                    Ok(Heard::Status(status)) => {
+                    Ok(Event::Line(line)) => say(&line),
+                    Ok(Event::Status(status)) => {
                         marks += 1;
                         if marks == 2 {
                             break Ok(End::Status(status));
                         }
                     }
-                    Ok(Heard::Lost) | Err(RecvTimeoutError::Disconnected) => break Err(()),
+                    Ok(Event::Lost) | Err(RecvTimeoutError::Disconnected) => break Err(()),
                     Err(RecvTimeoutError::Timeout) => {
                         break Ok(End::TimedOut(deadline.map_or(limit, |(limit, _)| limit)));
                     }
@@ -260,7 +261,7 @@ impl Machine {
             self.end();
             end
         })
-        .or_else(|()| bail!("the guest ended before its command did{}", run.last_words()))
+        .or_else(|()| bail!("the guest ended before its command did{}", run.last_lines()))
     }
 
     fn end(&mut self) {
@@ -275,7 +276,7 @@ impl Drop for Machine {
     }
 }
 
-/// A process that is killed unless it is taken out.
+/// Kills its process on drop, unless taken out.
 struct Reaper(Option<Child>);
 
 impl Drop for Reaper {
@@ -322,7 +323,7 @@ fn accept(listener: &UnixListener, child: &mut Reaper) -> Result<UnixStream> {
 }
 
 /// QEMU's arguments.
-fn arguments(run: &Run, kernel: &Kernel, job: &Job, order: &Order, accel: Accel) -> Vec<String> {
+fn arguments(run: &Run, kernel: &Kernel, job: &Job, order: &Options, accel: Accel) -> Vec<String> {
     let path = |path: &Path| path.to_string_lossy().replace(',', ",,");
     let fixed = "-nodefaults -no-user-config -display none -no-reboot -machine q35 -device virtio-rng-pci \
         -device virtio-serial-pci";
@@ -354,20 +355,20 @@ fn arguments(run: &Run, kernel: &Kernel, job: &Job, order: &Order, accel: Accel)
 }
 
 /// Reads the lines of `ctl`.
-fn listen(from: UnixStream, tell: Sender<Heard>) {
+fn listen(from: UnixStream, tell: Sender<Event>) {
     use std::io::{BufRead, BufReader};
     for line in BufReader::new(from).lines().map_while(Result::ok) {
-        if tell.send(Heard::Line(line)).is_err() {
+        if tell.send(Event::Line(line)).is_err() {
             return;
         }
     }
 }
 
 /// Passes an output on up to its mark.
-fn pass_on(mut from: UnixStream, to: Sink<'_>, token: &str, tell: Sender<Heard>) {
+fn forward(mut from: UnixStream, to: Sink<'_>, token: &str, tell: Sender<Event>) {
     let mut stream = Stream::new(token);
     let mut bytes = vec![0; 1 << 16];
-    // Nobody may read it any more: the command goes on all the same.
+    // The reader may be gone: the command continues.
     let mut write = |bytes: &[u8]| {
         let _unwritten = to.write_all(bytes).and_then(|()| to.flush());
     };
@@ -379,10 +380,10 @@ fn pass_on(mut from: UnixStream, to: Sink<'_>, token: &str, tell: Sender<Heard>)
         let (text, status) = stream.push(&bytes[..size]);
         write(&text);
         if let Some(status) = status {
-            let _nobody = tell.send(Heard::Status(status));
+            let _nobody = tell.send(Event::Status(status));
             return;
         }
     }
     write(&stream.rest());
-    let _nobody = tell.send(Heard::Lost);
+    let _nobody = tell.send(Event::Lost);
 }

@@ -1,21 +1,21 @@
-//! What the guest is told: the variables of `init.sh`, and the command as a script.
+//! Input of the guest: the variables of `init.sh`, and the command as a script.
 //!
-//! Everything is quoted for a POSIX shell; names of variables are checked, for they cannot be quoted.
+//! Everything is quoted for a POSIX shell; names of variables are validated, because they cannot be quoted.
 
 use std::path::{Path, PathBuf};
 
 /// The first process of the guest.
 pub(super) const INIT: &str = include_str!("init.sh");
 
-/// What that process goes on with in its new root.
+/// The continuation of that process in its new root.
 pub(super) const MAIN: &str = include_str!("main.sh");
 
-/// What the guest is to do.
+/// Parameters of the guest's command.
 #[derive(Debug)]
 pub(super) struct Job {
     /// Program and arguments.
     pub(super) command: Vec<String>,
-    /// Its environment, beyond what every command has.
+    /// Its environment, beyond the common one.
     pub(super) env: Vec<(String, String)>,
     /// Its working directory.
     pub(super) cwd: PathBuf,
@@ -29,7 +29,8 @@ pub(super) struct Job {
     pub(super) release: String,
 }
 
-/// Whether a variable of the caller's environment is kept. What cargo tells about the package of this program is not.
+/// Whether to keep a variable of the caller's environment. Cargo's variables about the package of this
+/// program are dropped.
 pub(super) fn is_kept(name: &str) -> bool {
     let fits = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let about_us = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
@@ -52,7 +53,7 @@ pub(super) fn quote(word: &str) -> String {
 }
 
 impl Job {
-    /// The variables of `init.sh`; `mark` is what ends an output, without its first byte.
+    /// The variables of `init.sh`; `mark` ends an output, without its first byte.
     pub(super) fn vars(&self, mark: &str) -> String {
         let lines = |paths: &[PathBuf]| {
             let paths: Vec<_> = paths.iter().map(|p| p.to_string_lossy()).collect();

@@ -1,7 +1,7 @@
 //! The stage `guest` of the check: tests that need the kernel datapath, run in one machine; and `guest-long`, all of them on two kernels.
 //!
-//! First come the tests of the workspace that are listed in [`QUICK`] or [`ALL`], as `cargo test` has built them; then the stock
-//! switch on the kernel datapath (`ovs.sh`). Where no machine can run, or no kernel can be had, the stage says so and passes.
+//! First come the tests listed in [`QUICK`] or [`ALL`], as built by `cargo test`; then the stock switch on
+//! the kernel datapath (`ovs.sh`). Without a machine or a kernel, the stage reports that and passes.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,29 +11,29 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::script::quote;
-use super::{KERNEL, Order, fetch, lacks, run_with};
-use crate::stages::{pass_on, skip};
+use super::{KERNEL, Options, fetch, lacks, run_with};
+use crate::stages::{forward, skip};
 use crate::workspace::cargo;
 
 /// Tests of the workspace for the machine.
 struct GuestTest {
     package: &'static str,
-    /// The name of the target that holds them: of a file or folder in `tests`, or of the library.
+    /// Name of the test target: of a file or folder in `tests`, or of the library.
     target: &'static str,
-    /// On which datapath bridges of the default type are.
+    /// Datapath of bridges of the default type.
     datapath: Under,
-    /// Which of its tests, and other arguments of the test program.
+    /// Selected tests, and other arguments of the test program.
     args: &'static [&'static str],
 }
 
-/// The datapath that a test program is told to use (`SLUICE_DATAPATH`).
+/// The datapath for a test program (`SLUICE_DATAPATH`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Under {
     Userspace,
     Kernel,
 }
 
-/// What every check runs: what only the kernel datapath has, and a few of the tests that are of either.
+/// Part of every check: features of only the kernel datapath, and a few of the common tests.
 const QUICK: &[GuestTest] = &[
     GuestTest {
         package: "netlink",
@@ -46,7 +46,7 @@ const QUICK: &[GuestTest] = &[
             "others::the_kernel_does_them",
         ],
     },
-    // A switch that was just built runs in the machine as it does outside.
+    // A fresh build of the switch runs in the machine as it does outside.
     GuestTest {
         package: "sluiced",
         target: "net",
@@ -75,8 +75,9 @@ const QUICK: &[GuestTest] = &[
     },
 ];
 
-/// The messages to the kernel, and all tests of traffic and of the stock tools, on the kernel datapath. Those of the userspace datapath alone that are left
-/// out here would measure it or only skip themselves; the others say `SKIP`.
+/// Messages to the kernel, and all tests of traffic and of the stock tools, on the kernel datapath. Tests of
+/// the userspace datapath alone that are left out would measure it or skip themselves; the others print
+/// `SKIP`.
 const ALL: &[GuestTest] = &[
     GuestTest {
         package: "netlink",
@@ -107,13 +108,13 @@ const ALL: &[GuestTest] = &[
     },
 ];
 
-/// The kernels of `guest-long`: the one of Debian's release, and one of its backports.
+/// Kernels of `guest-long`: the one of Debian's release, and one of its backports.
 const KERNELS: [&str; 2] = [KERNEL, "6.12"];
 
-/// How long the machine of `guest` may run: several times what a quiet host takes.
+/// Time limit of the machine of `guest`: several times that of an idle host.
 const LIMIT: Duration = Duration::from_secs(480);
 
-/// How long each machine of `guest-long` may run.
+/// Time limit of each machine of `guest-long`.
 const LONG_LIMIT: Duration = Duration::from_secs(3600);
 
 /// A test program that was built.
@@ -122,14 +123,14 @@ pub(super) struct Built {
     package: String,
     target: String,
     program: String,
-    /// The folder of its package, in which tests run.
+    /// The folder of its package, the working directory of its tests.
     dir: String,
 }
 
-/// Runs the stage `guest`; true if all is well. What was left out is added to `skips`.
+/// Runs the stage `guest`; true on success. Adds omissions to `skips`.
 ///
 /// # Errors
-/// When a test cannot be built or is not there, or the machine fails.
+/// If a test cannot be built or is missing, or the machine fails.
 pub(crate) fn run(root: &Path, skips: &mut Vec<String>) -> Result<bool> {
     run_tests(root, skips, "guest", &Run { tests: QUICK, kernel: KERNEL, limit: LIMIT, profile: "test" })
 }
@@ -148,7 +149,7 @@ pub(crate) fn run_long(root: &Path, skips: &mut Vec<String>) -> Result<bool> {
     Ok(good)
 }
 
-/// What one machine runs.
+/// Parameters of one machine.
 struct Run {
     tests: &'static [GuestTest],
     kernel: &'static str,
@@ -161,20 +162,20 @@ fn run_tests(root: &Path, skips: &mut Vec<String>, stage: &str, run: &Run) -> Re
     if let Some(reason) = lacks() {
         return skip(skips, stage, &reason);
     }
-    let order = Order { timeout: Some(run.limit), kernel: run.kernel.to_owned(), ..Order::default() };
+    let order = Options { timeout: Some(run.limit), kernel: run.kernel.to_owned(), ..Options::default() };
     if let Err(why) = fetch(root, &order.kernel) {
         return skip(skips, stage, &format!("no kernel: {why:#}"));
     }
     let command = vec!["sh".to_owned(), "-c".to_owned(), script(run.tests, &build(root, run.profile)?)?];
-    let order = Order { command, ..order };
+    let order = Options { command, ..order };
     let (from_out, mut out) = std::io::pipe().context("no pipe")?;
     let (from_err, mut err) = std::io::pipe().context("no pipe")?;
     let heard = std::sync::Mutex::new(Vec::new());
     let status = std::thread::scope(|scope| {
-        scope.spawn(|| pass_on(from_out, std::io::stdout(), &heard));
-        scope.spawn(|| pass_on(from_err, std::io::stderr(), &heard));
+        scope.spawn(|| forward(from_out, std::io::stdout(), &heard));
+        scope.spawn(|| forward(from_err, std::io::stderr(), &heard));
         let status = run_with(root, &order, &mut out, &mut err);
-        // The threads end when nobody can write any more.
+        // The threads end once all writers are gone.
         drop((out, err));
         status
     });
@@ -182,7 +183,7 @@ fn run_tests(root: &Path, skips: &mut Vec<String>, stage: &str, run: &Run) -> Re
     Ok(status? == 0)
 }
 
-/// Builds all tests of the workspace, as the stages of tests do, and tells what was built.
+/// Builds all tests of the workspace, like the stages of tests, and returns the built programs.
 fn build(root: &Path, profile: &str) -> Result<Vec<Built>> {
     let out = Command::new(cargo())
         .args(["test", "--locked", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
@@ -213,10 +214,10 @@ pub(super) fn built(messages: &str) -> Vec<Built> {
     messages.lines().filter_map(program).collect()
 }
 
-/// What the machine runs: every test, then the stock switch; it fails if one of them does.
+/// The machine's script: every test, then the stock switch; it fails if one of them does.
 ///
 /// # Errors
-/// When a test is not among what was built.
+/// If a test was not built.
 fn script(tests: &[GuestTest], built: &[Built]) -> Result<String> {
     let mut text = "status=0\n".to_owned();
     for GuestTest { package, target, datapath, args } in tests {

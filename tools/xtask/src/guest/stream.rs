@@ -1,13 +1,13 @@
-//! The end of an output: the machine writes a mark behind what the command wrote, which no command can know beforehand.
+//! The end of an output: the machine writes an unpredictable mark after the command's output.
 //!
-//! The mark is `NUL, "guest-end ", token, " ", exit status, newline`. [`Stream`] passes on what comes before it.
+//! The mark is `NUL, "guest-end ", token, " ", exit status, newline`. [`Stream`] forwards all data before it.
 
-/// What ends an output, with a token of this run.
+/// The mark that ends an output, with a token of this run.
 pub(super) fn mark(token: &str) -> String {
     format!("\0guest-end {token} ")
 }
 
-/// Digits of an exit status, at most.
+/// Maximum digits of an exit status.
 const DIGITS: usize = 3;
 
 /// An output, looked through for its mark.
@@ -23,13 +23,13 @@ impl Stream {
         Stream { mark: mark(token).into_bytes(), held: Vec::new() }
     }
 
-    /// Takes what came in. Returns what may be passed on, and the exit status once the whole mark is there.
+    /// Adds input. Returns the data to forward, and the exit status once the whole mark has arrived.
     pub(super) fn push(&mut self, bytes: &[u8]) -> (Vec<u8>, Option<u8>) {
         self.held.extend_from_slice(bytes);
         let found = self.held.windows(self.mark.len()).position(|w| w == self.mark);
         let Some(at) = found else {
             let size = self.held.len();
-            // The beginning of a mark may stand at the end.
+            // The input may end with the beginning of a mark.
             let start = (size.saturating_sub(self.mark.len())..size)
                 .find(|&at| self.mark.starts_with(&self.held[at..]))
                 .unwrap_or(size);
@@ -48,7 +48,7 @@ impl Stream {
         (std::mem::replace(&mut self.held, rest), status)
     }
 
-    /// What was held back, when nothing comes any more.
+    /// The held-back data, at the end of input.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }

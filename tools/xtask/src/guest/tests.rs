@@ -1,4 +1,4 @@
-//! Tests of what needs no machine.
+//! Tests that need no machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,14 +15,14 @@ fn words(line: &str) -> Vec<String> {
 fn command_lines() {
     let order =
         parse(&words("--cpus 1 --memory=512 --kernel 6.12 --write /a --write /b --timeout 9 -- a -- --b"));
-    let expected = Order {
+    let expected = Options {
         cpus: 1,
         memory_mib: 512,
         kernel: "6.12".to_owned(),
         write: vec!["/a".into(), "/b".into()],
         timeout: Some(Duration::from_secs(9)),
         command: words("a -- --b"),
-        ..Order::default()
+        ..Options::default()
     };
     assert_eq!(order, Ok(expected));
     assert_eq!(parse(&words("--accel tcg --verbose -- a")).unwrap().accel, Some(Accel::Tcg));
@@ -81,7 +81,7 @@ fn archives_are_read_by_others() {
     archive.folder("a");
     archive.file("a/b", b"hello");
     let bytes = archive.finish();
-    // Headers of 110 bytes; header and name, and content, each filled up to a multiple of four.
+    // Headers of 110 bytes; header and name, and content, each padded to a multiple of four.
     assert_eq!(bytes.len(), 112 + (116 + 8) + 124);
     assert_eq!(&bytes[..22], b"070701\x30\x30\x30\x30\x30\x30\x30\x31\x30\x30\x30\x30\x34\x31\x65\x64");
     assert_eq!(&bytes[112 + 54..112 + 62], b"00000005", "the size");

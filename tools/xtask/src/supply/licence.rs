@@ -1,4 +1,4 @@
-//! SPDX licence expressions, as far as manifests use them: `OR`, `AND`, `WITH`, brackets, `+`, and the old `/`.
+//! SPDX licence expressions, as used in manifests: `OR`, `AND`, `WITH`, brackets, `+`, and the old `/`.
 //!
 //! `AND` binds closer than `OR` (SPDX specification, annex D). A licence `WITH` an exception grants more than the licence
 //! alone, so the licence being allowed is enough; `X+` ("or any later version") is satisfied by `X`.
@@ -6,7 +6,7 @@
 /// Whether a licensee who accepts only `allowed` may use a work under `expression`.
 ///
 /// # Errors
-/// When `expression` cannot be read; the text says where.
+/// If `expression` is malformed; the text has the position.
 pub(super) fn satisfied(expression: &str, allowed: &[&str]) -> Result<bool, String> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -18,7 +18,7 @@ pub(super) fn satisfied(expression: &str, allowed: &[&str]) -> Result<bool, Stri
     }
 }
 
-/// Deepest nesting of brackets that is read.
+/// Maximum nesting of brackets.
 const DEPTH_LIMIT: usize = 16;
 
 struct Reader<'a> {

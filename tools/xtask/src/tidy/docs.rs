@@ -1,8 +1,8 @@
-//! Rule: every source file of every crate opens with a `//!` page (test files may do without).
+//! Rule: every source file of every crate opens with a `//!` page (except test files).
 
 use super::File;
 
-/// Looks for files whose first comment is no module documentation.
+/// Finds files whose first comment is not module documentation.
 pub(super) fn check(files: &[File]) -> Vec<String> {
     let mut problems = Vec::new();
     for file in files.iter().filter(|f| f.is_shipped()) {

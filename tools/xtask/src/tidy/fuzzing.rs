@@ -1,5 +1,5 @@
-//! Rule: every fuzz target of a crate (`pub fn name(bytes: &[u8])` in a `fuzz.rs`) is a row of `tools/fuzz/src/targets.rs`, so that the
-//! fuzzer runs it.
+//! Rule: every fuzz target of a crate (`pub fn name(bytes: &[u8])` in a `fuzz.rs`) has a row in
+//! `tools/fuzz/src/targets.rs`, so that the fuzzer runs it.
 
 use super::File;
 

@@ -1,8 +1,9 @@
-//! Rule: a file has at most `FILE_LINES` lines and a function at most `FUNCTION_LINES`, but for the listed exceptions. A function
-//! that only dispatches, by one `match` whose arms are single expressions, may be of any length.
+//! Rule: a file has at most `FILE_LINES` lines and a function at most `FUNCTION_LINES`, except for listed
+//! exceptions. A function that only dispatches, by one `match` whose arms are single expressions, may have
+//! any length.
 //!
-//! A line of the list is `file PATH LIMIT REASON…` or `fn PATH:NAME LIMIT REASON…`; the limit is the least that will do
-//! and is itself held. An entry that is no longer needed is an error, so the list only shrinks.
+//! A line of the list is `file PATH LIMIT REASON…` or `fn PATH:NAME LIMIT REASON…`; the limit is the minimum
+//! and is itself enforced. An entry that is no longer needed is an error, so the list only shrinks.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use crate::source::Source;
 
 /// Longest file without an exception, in lines.
 const FILE_LINES: usize = 700;
-/// Longest function without an exception, in lines from its `fn` to its closing brace.
+/// Maximum length of a function without an exception, in lines from its `fn` to its closing brace.
 const FUNCTION_LINES: usize = 80;
 
 struct Exception {
@@ -110,7 +111,7 @@ fn dispatches(source: &Source, start: usize, end: usize) -> bool {
         return false;
     }
     let arms = (body + 1..end).find(|i| source.tokens[*i].text == "{");
-    // Nothing stands behind the match, and no arm holds a statement.
+    // Nothing follows the match, and no arm has a statement.
     arms.is_some_and(|open| source.closing(open) + 1 == end)
         && source.tokens[body..end].iter().all(|token| token.text != ";")
 }

@@ -1,5 +1,5 @@
-//! Rule: nothing half done. No `todo!`, `unimplemented!` or `dbg!`, tests included; a comment with `TODO` or `FIXME`
-//! names who will do it, as `TODO(name):`.
+//! Rule: no unfinished work. No `todo!`, `unimplemented!` or `dbg!`, tests included; a comment with `TODO` or
+//! `FIXME` names its owner, as `TODO(name):`.
 
 use super::File;
 
@@ -34,7 +34,7 @@ pub(super) fn check(files: &[File]) -> Vec<String> {
     problems
 }
 
-/// Whether the word at `at` stands alone, is not quoted as code, and no `(name):` follows it.
+/// Whether the word at `at` is separate, not quoted as code, and not followed by `(name):`.
 fn is_ownerless(text: &str, at: usize, len: usize) -> bool {
     let before = text[..at].chars().next_back();
     let after = &text[at + len..];

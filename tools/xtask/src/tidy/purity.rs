@@ -1,4 +1,5 @@
-//! Rule: the pure core reads no clock, does no I/O, starts no thread and draws no randomness, outside its tests.
+//! Rule: the pure core reads no clock, does no I/O, starts no thread and draws no random numbers, outside its
+//! tests.
 //!
 //! Address types of `std::net` are values and allowed; everything else under the listed paths is not.
 
@@ -6,7 +7,7 @@ use super::File;
 use crate::direction::PURE;
 use crate::workspace::Workspace;
 
-/// Paths, as tokens, that a pure crate may not name: any path below them neither.
+/// Paths, as tokens, forbidden in pure crates, together with all paths below them.
 const FORBIDDEN_PATHS: &[&str] = &[
     "std::fs",
     "std::net",
@@ -30,7 +31,7 @@ const FORBIDDEN_CALLS: &[&[&str]] = &[
     &["eprintln", "!"],
     &["eprint", "!"],
 ];
-/// What of `std::net` is a value and not a door.
+/// Values of `std::net` without I/O.
 const ADDRESS_TYPES: &[&str] = &[
     "std::net::IpAddr",
     "std::net::Ipv4Addr",
@@ -43,7 +44,7 @@ const ADDRESS_TYPES: &[&str] = &[
 /// The clippy settings of the pure crates, relative to the workspace root.
 const CLIPPY_PURE: &str = "tools/xtask/clippy-pure.toml";
 
-/// Looks for forbidden paths and calls in the shipped code of the pure crates.
+/// Finds forbidden paths and calls in the shipped code of the pure crates.
 pub(super) fn check(files: &[File]) -> Vec<String> {
     let mut problems = Vec::new();
     for file in files.iter().filter(|f| PURE.contains(&f.package.as_str()) && f.is_shipped()) {
@@ -78,7 +79,7 @@ pub(super) fn check(files: &[File]) -> Vec<String> {
     problems
 }
 
-/// Each pure crate must be linted with the settings of the pure core: a link to them stands in its folder.
+/// Each pure crate must use the clippy settings of the pure core: its folder has a link to them.
 pub(super) fn check_clippy_conf(workspace: &Workspace) -> Vec<String> {
     let read = |path: &str| std::fs::read_to_string(workspace.root.join(path)).ok();
     let Some(want) = read(CLIPPY_PURE) else { return vec![format!("{CLIPPY_PURE}: cannot be read")] };
@@ -93,7 +94,7 @@ pub(super) fn check_clippy_conf(workspace: &Workspace) -> Vec<String> {
     problems
 }
 
-/// Spells out the path or tree of paths that begins at token `at`: `a::{b, c::d}` is `a::b` and `a::c::d`, each
+/// Expands the path or tree of paths that begins at token `at`: `a::{b, c::d}` is `a::b` and `a::c::d`, each
 /// with its line. Returns the index after it.
 fn expand(file: &File, at: usize, prefix: String, paths: &mut Vec<(String, usize)>) -> usize {
     let source = &file.source;

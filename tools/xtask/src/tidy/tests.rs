@@ -10,7 +10,7 @@ fn flow(text: &str) -> Vec<File> {
     prepare(&[file("flow", "crates/flow/src/a.rs", text)])
 }
 
-/// Runs `rule` on each sample of `package`; the problems must be on the lines given, and none elsewhere.
+/// Runs `rule` on each sample of `package`; the problems must be on the given lines, and none elsewhere.
 fn table(package: &str, rule: fn(&[File]) -> Vec<String>, cases: &[(&str, &[usize])]) {
     for (text, lines) in cases {
         let path = format!("crates/{package}/src/a.rs");

@@ -1,14 +1,14 @@
-//! Rule: `unsafe` only in the rooms that need it, each use with its `SAFETY:` line; every other crate forbids it.
+//! Rule: `unsafe` only in listed crates, each use with its `SAFETY:` line; every other crate forbids it.
 
 use super::File;
 use crate::workspace::Member;
 
 /// The crates that may hold `unsafe`.
 const UNSAFE_ROOMS: &[&str] = &["netdev", "netlink", "simd", "sync", "sys"];
-/// How many lines of code may stand between a `SAFETY:` comment and the `unsafe` that it speaks of.
+/// Maximum lines of code between a `SAFETY:` comment and its `unsafe`.
 const SAFETY_DISTANCE_LINES: usize = 5;
 
-/// The root file of each library and binary outside the unsafe rooms must say `#![forbid(unsafe_code)]`.
+/// The root file of each library and binary outside the listed crates must have `#![forbid(unsafe_code)]`.
 pub(super) fn check_forbidden(members: &[Member], files: &[File]) -> Vec<String> {
     let mut problems = Vec::new();
     for member in members.iter().filter(|m| !UNSAFE_ROOMS.contains(&m.name.as_str())) {
@@ -25,7 +25,8 @@ pub(super) fn check_forbidden(members: &[Member], files: &[File]) -> Vec<String>
     problems
 }
 
-/// No `unsafe` outside its rooms; inside, each with a `SAFETY:` comment (or a `# Safety` section) near above it.
+/// No `unsafe` outside the listed crates; inside, each with a `SAFETY:` comment (or a `# Safety` section)
+/// close above it.
 pub(super) fn check_use(files: &[File]) -> Vec<String> {
     let mut problems = Vec::new();
     for file in files {
@@ -47,7 +48,8 @@ pub(super) fn check_use(files: &[File]) -> Vec<String> {
     problems
 }
 
-/// A function pointer type (`unsafe extern "C" fn(`), or the marker inside an attribute (`#[unsafe(`): nothing to explain.
+/// A function pointer type (`unsafe extern "C" fn(`), or the marker inside an attribute (`#[unsafe(`): needs
+/// no explanation.
 fn is_type(file: &File, at: usize) -> bool {
     let s = &file.source;
     [&["unsafe", "fn", "("][..], &["unsafe", "extern", "\"\"", "fn", "("]]

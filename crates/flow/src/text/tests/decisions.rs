@@ -1,4 +1,4 @@
-//! Where we differ from `ovs-ofctl` on purpose, and what it leaves to the switch.
+//! Deliberate differences from `ovs-ofctl`, and input that it leaves to the switch.
 
 use super::*;
 
@@ -28,7 +28,7 @@ tcp,tcp_flags=+[900]\ttcp,tcp_flags=+ns+[800]
 }
 
 #[test]
-fn prerequisites_are_asked_for() {
+fn prerequisites_are_required() {
     let table = "\
 nw_src=1.2.3.4\terror: prerequisites not met for setting nw_src: it needs ip
 tp_dst=80\terror: prerequisites not met for setting tp_dst: it needs tcp or tcp6
@@ -55,7 +55,7 @@ ct_state=+trk+est,ip,ct_tp_src=4\terror: prerequisites not met for setting ct_tp
 }
 
 #[test]
-fn normalizing_drops_what_cannot_matter() {
+fn normalizing_drops_excluded_fields() {
     let table = "\
 nw_src=1.2.3.4\t
 tp_dst=80\t

@@ -1,5 +1,5 @@
-//! Tests of the text syntax: pairs observed with OVS 3.1 where we agree with it (`*.tsv`; each head says what was left
-//! out), our own decisions, properties, corpus.
+//! Tests of the text syntax: pairs observed with OVS 3.1 for equal behaviour (`*.tsv`; each head lists
+//! omissions), our own decisions, properties, corpus.
 
 mod decisions;
 mod properties;
@@ -9,12 +9,12 @@ use super::*;
 use crate::OfPort;
 use crate::fields::FieldId;
 
-/// Lines of a table: input and what is expected.
+/// Rows of a table: input and expected output.
 fn rows(table: &str) -> impl Iterator<Item = (&str, &str)> {
     table.lines().filter(|l| !l.starts_with('#')).filter_map(|l| l.split_once('\t'))
 }
 
-/// Compares all rows and shows all that differ.
+/// Compares all rows and prints all that differ.
 fn check(table: &str, least: usize, got: impl Fn(&str) -> String) {
     let mut wrong = String::new();
     let mut count = 0;
@@ -79,7 +79,7 @@ fn megaflows_print_as_trace_prints_them() {
 }
 
 #[test]
-fn priority_is_told_unless_it_is_the_default() {
+fn default_priority_is_not_printed() {
     let m = parse_match("tcp,tp_dst=80", &NoPortNames).unwrap();
     assert_eq!(format_match(&m, Some(50)), "priority=50,tcp,tp_dst=80");
     assert_eq!(format_match(&m, Some(32768)), "tcp,tp_dst=80");

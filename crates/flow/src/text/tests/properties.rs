@@ -1,12 +1,12 @@
-//! What is printed parses to the same; no text makes a parser panic.
+//! Printed text parses to the same value; no text makes a parser panic.
 
 use super::*;
 use crate::Match;
 use crate::fields::{ALL_FIELDS, FieldFormat};
 use proptest::prelude::*;
 
-/// Fields that another one tells, or that a match prints only together with others.
-const TOLD_OTHERWISE: [FieldId; 8] = [
+/// Fields that another one implies, or that a match prints only together with others.
+const IMPLIED: [FieldId; 8] = [
     FieldId::PacketType,
     FieldId::InPortOxm,
     FieldId::EthType,
@@ -37,8 +37,8 @@ const BASES: [&str; 17] = [
     "dl_type=0x1234",
 ];
 
-/// A value and mask that the field's syntax can tell.
-fn tellable(field: FieldId, value: u128, mask: u128) -> (u128, u128) {
+/// A value and mask within the field's syntax.
+fn expressible(field: FieldId, value: u128, mask: u128) -> (u128, u128) {
     let full = field.full_mask();
     let port = [1, 7, 0xfeff, 0xffff_fffe][value as usize % 4];
     let mask = if field.def().maskable && mask & full != 0 { mask & full } else { full };
@@ -67,8 +67,8 @@ fn any_match() -> impl Strategy<Value = Match> {
                 || connection && matches!(field, FieldId::CtState | FieldId::CtNwProto);
             let there =
                 field.prereq_holds(base.flow(), Some(&base.mask().0)) && layers.allow(field) && !is_set;
-            if there && !TOLD_OTHERWISE.contains(&field) {
-                let (value, mask) = tellable(field, value, if whole { u128::MAX } else { mask });
+            if there && !IMPLIED.contains(&field) {
+                let (value, mask) = expressible(field, value, if whole { u128::MAX } else { mask });
                 m.set_masked(field, value, mask);
             }
         }
@@ -76,7 +76,7 @@ fn any_match() -> impl Strategy<Value = Match> {
     })
 }
 
-/// Text made of pieces of the syntax, so that it gets past the first check.
+/// Text made of pieces of the syntax, to get past the first check.
 fn any_line() -> impl Strategy<Value = String> {
     let words = include_str!("matches.tsv").lines().chain(include_str!("flows.tsv").lines());
     let pieces: Vec<&'static str> = words
@@ -102,7 +102,8 @@ proptest! {
     #[test]
     fn a_printed_packet_parses_to_one_that_prints_the_same(m in any_match()) {
         let mut flow = *m.flow();
-        // Told of a packet, but not taken: tunnel extensions and addresses of the other neighbour message.
+        // Printed for a packet, but not parsed: tunnel extensions and addresses of the other neighbour
+        // message.
         (flow.tun_dst, flow.tun_ipv6_dst) = (0, [0; 16]);
         if flow.dl_type == 0x86dd {
             (flow.arp_sha, flow.arp_tha) = ([0; 6], [0; 6]);
@@ -119,7 +120,7 @@ proptest! {
     fn a_printed_megaflow_parses_to_itself(m in any_match()) {
         let text = format_megaflow(m.flow(), m.mask());
         let exact = m.with(FieldId::PacketType, 0).with(FieldId::RecircId, m.get(FieldId::RecircId).0);
-        // Types of ICMP are told with their mask, which a match does not take.
+        // ICMP types are printed with their mask, which a match does not accept.
         if m.flow().nw_proto != 1 && m.flow().nw_proto != 58 {
             prop_assert_eq!(parse_match(&text, &NoPortNames), Ok(exact), "{}", text);
         }

@@ -1,19 +1,19 @@
-//! What is measured of an upcall: durations between its stages.
+//! Metrics of an upcall: durations between its stages.
 
 use upcall_events::Stage;
 
 use crate::gather::Kept;
-use crate::join::Way;
+use crate::join::UpcallTrace;
 use crate::stats::Summary;
 
-/// A duration that is measured.
+/// A measured duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Figure {
+pub struct Metric {
     /// Its name in JSON and CSV.
     pub key: &'static str,
     /// Its name for people.
     pub title: &'static str,
-    /// How it is computed.
+    /// Its computation.
     of: Of,
 }
 
@@ -21,24 +21,24 @@ pub struct Figure {
 enum Of {
     /// From a stage to a later one.
     Span(Stage, Stage),
-    /// The total without what the handler did for it between taking it and asking for the flow.
+    /// The total without the handler's time between receiving the upcall and sending the put.
     Overhead,
 }
 
-const fn span(key: &'static str, title: &'static str, from: Stage, to: Stage) -> Figure {
-    Figure { key, title, of: Of::Span(from, to) }
+const fn span(key: &'static str, title: &'static str, from: Stage, to: Stage) -> Metric {
+    Metric { key, title, of: Of::Span(from, to) }
 }
 
-/// The four that users of OVS know.
-pub const MAIN: [Figure; 4] = [
+/// The four known from OVS.
+pub const MAIN: [Metric; 4] = [
     span("datapath_to_handler", "datapath to handler", Stage::Miss, Stage::Received),
     span("execute_to_datapath", "execute to datapath", Stage::ExecuteSent, Stage::Executed),
-    Figure { key: "overhead", title: "overhead without the lookup", of: Of::Overhead },
+    Metric { key: "overhead", title: "overhead without the lookup", of: Of::Overhead },
     span("total", "total: miss to executed", Stage::Miss, Stage::Executed),
 ];
 
 /// The stages one by one, and the whole way.
-pub const STAGES: [Figure; 9] = [
+pub const STAGES: [Metric; 9] = [
     span("miss_to_enqueued", "miss → enqueued", Stage::Miss, Stage::Enqueued),
     span("enqueued_to_received", "enqueued → received", Stage::Enqueued, Stage::Received),
     span("received_to_translated", "received → translated", Stage::Received, Stage::Translated),
@@ -50,8 +50,8 @@ pub const STAGES: [Figure; 9] = [
     span("miss_to_on_wire", "whole way: miss → on wire", Stage::Miss, Stage::OnWire),
 ];
 
-/// The way of the packet itself; the megaflow's own (put sent, put done) is beside it.
-const ROAD: [Stage; 7] = [
+/// The path of the packet itself; the megaflow's stages (put sent, put done) are beside it.
+const PACKET_PATH: [Stage; 7] = [
     Stage::Miss,
     Stage::Enqueued,
     Stage::Received,
@@ -61,16 +61,16 @@ const ROAD: [Stage; 7] = [
     Stage::OnWire,
 ];
 
-/// When a way came to a stage, in nanoseconds.
-pub fn time(events: &[Kept], way: &Way, stage: Stage) -> Option<u64> {
-    Some(events[way.event(stage)?].time_ns)
+/// Time of an upcall's stage, in nanoseconds.
+pub fn time(events: &[Kept], trace: &UpcallTrace, stage: Stage) -> Option<u64> {
+    Some(events[trace.event(stage)?].time_ns)
 }
 
-impl Figure {
-    /// Its value for a way, in nanoseconds, where the way has the stages for it. Stages that different threads tell may be told
-    /// in another order than they happened: that is 0.
-    pub fn value(&self, events: &[Kept], way: &Way) -> Option<u64> {
-        let between = |from, to| Some(time(events, way, to)?.saturating_sub(time(events, way, from)?));
+impl Metric {
+    /// Its value for an upcall, in nanoseconds, if the upcall has the stages. Stages reported by different
+    /// threads may be out of order: that is 0.
+    pub fn value(&self, events: &[Kept], trace: &UpcallTrace) -> Option<u64> {
+        let between = |from, to| Some(time(events, trace, to)?.saturating_sub(time(events, trace, from)?));
         match self.of {
             Of::Span(from, to) => between(from, to),
             Of::Overhead => {
@@ -81,39 +81,39 @@ impl Figure {
     }
 }
 
-/// A figure over all ways.
+/// A metric over all upcalls.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measured {
-    /// Which.
-    pub figure: Figure,
+    /// The metric.
+    pub metric: Metric,
     /// Its statistics.
     pub summary: Summary,
     /// All values, sorted.
     pub values: Vec<u64>,
 }
 
-/// Measures a figure.
-pub fn measure(figure: Figure, events: &[Kept], ways: &[Way]) -> Measured {
-    let matched = ways.iter().filter(|way| way.matched());
-    let mut values: Vec<u64> = matched.filter_map(|way| figure.value(events, way)).collect();
+/// Measures a metric.
+pub fn measure(metric: Metric, events: &[Kept], traces: &[UpcallTrace]) -> Measured {
+    let matched = traces.iter().filter(|trace| trace.matched());
+    let mut values: Vec<u64> = matched.filter_map(|trace| metric.value(events, trace)).collect();
     let summary = Summary::of(&mut values);
-    Measured { figure, summary, values }
+    Measured { metric, summary, values }
 }
 
-/// A part of the way between two stages that were told.
+/// A part of the path between two reported stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// Where it begins.
+    /// First stage.
     pub from: Stage,
-    /// Where it ends.
+    /// Last stage.
     pub to: Stage,
-    /// How long it took.
+    /// Its duration.
     pub ns: u64,
 }
 
-/// How long the packet of a way was on the road, and the part of it that took longest; `None` for less than two stages.
-pub fn road(events: &[Kept], way: &Way) -> Option<(u64, Part)> {
-    let mut seen = ROAD.into_iter().filter_map(|stage| Some((stage, time(events, way, stage)?)));
+/// Duration of a packet's path, and its longest part; `None` below two stages.
+pub fn packet_path(events: &[Kept], trace: &UpcallTrace) -> Option<(u64, Part)> {
+    let mut seen = PACKET_PATH.into_iter().filter_map(|stage| Some((stage, time(events, trace, stage)?)));
     let (mut from, first) = seen.next()?;
     let (mut last, mut longest) = (first, None::<Part>);
     for (to, now) in seen {
