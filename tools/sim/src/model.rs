@@ -318,12 +318,8 @@ impl PlainCore {
                     if depth < RECIRC_DEPTH_MAX && self.deferred.len() < 1024 {
                         let md = Metadata { recirc_id: id.0, ..metadata(&key) };
                         let key = key_of(&frame, &md, VLAN_LIMIT);
-                        self.deferred.push_back(Round {
-                            frame: frame.clone(),
-                            key,
-                            rx_port,
-                            depth: depth + 1,
-                        });
+                        let round = Round { frame: frame.clone(), key, rx_port, depth: depth + 1 };
+                        self.deferred.push_back(round);
                     }
                 }
                 DpAction::Clone(CloneAction(inner)) => {
@@ -360,8 +356,19 @@ impl PlainCore {
                     }
                 }
                 DpAction::Trunc(Trunc(bytes)) => cut = Some(*bytes),
-                // A sample is by chance, a drop the end; the others are refused before ([`DpAction::userspace_lacks`]).
-                _ => return,
+                // A drop ends the list, and a sample, which is by chance; cores refuse the others.
+                DpAction::Sample(_)
+                | DpAction::Drop(_)
+                | DpAction::Hash(_)
+                | DpAction::PushMpls(_)
+                | DpAction::PopMpls(_)
+                | DpAction::Ct(_)
+                | DpAction::CtClear(_)
+                | DpAction::PushEth(_)
+                | DpAction::PopEth(_)
+                | DpAction::CheckPktLen(_)
+                | DpAction::DecTtl(_)
+                | DpAction::Foreign(_) => return,
             }
         }
     }
