@@ -166,7 +166,7 @@ fn run(name: &str, design: &dyn Design, rules: usize) {
             let mut changed = 0usize;
             while !stop.load(Ordering::Relaxed) {
                 let rule = &changes[changed / 2 % CHANGES];
-                if changed % 2 == 0 {
+                if changed.is_multiple_of(2) {
                     design.remove(rule)
                 } else {
                     design.insert(rule.clone())

@@ -320,12 +320,8 @@ impl PlainCore {
                     if depth < RECIRC_DEPTH_MAX && self.deferred.len() < 1024 {
                         let md = Metadata { recirc_id: id.0, ..metadata(&key) };
                         let key = key_of(&frame, &md, VLAN_LIMIT);
-                        self.deferred.push_back(Round {
-                            frame: frame.clone(),
-                            key,
-                            rx_port,
-                            depth: depth + 1,
-                        });
+                        let round = Round { frame: frame.clone(), key, rx_port, depth: depth + 1 };
+                        self.deferred.push_back(round);
                     }
                 }
                 DpAction::Clone(CloneAction(inner)) => {
@@ -362,10 +358,10 @@ impl PlainCore {
                     }
                 }
                 DpAction::Trunc(Trunc(bytes)) => cut = Some(*bytes),
-                // A drop ends the list; so does a sample here, which is by chance.
-                DpAction::Sample(_) | DpAction::Drop(_) => return,
-                // A core refuses lists with these ([`DpAction::userspace_lacks`]).
-                DpAction::Hash(_)
+                // A drop ends the list, and a sample, which is by chance; cores refuse the others.
+                DpAction::Sample(_)
+                | DpAction::Drop(_)
+                | DpAction::Hash(_)
                 | DpAction::PushMpls(_)
                 | DpAction::PopMpls(_)
                 | DpAction::Ct(_)

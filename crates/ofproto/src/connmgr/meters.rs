@@ -1,7 +1,8 @@
 //! The meters of a bridge (OpenFlow 1.3 §5.7, §7.3.4.4): kept here, carried out by the datapath under a number of its own
 //! (see [`crate::meter_ids`]).
 
-use super::BridgeCtx;
+use super::conn::Conn;
+use super::{BridgeCtx, Shared};
 use crate::flow_mod;
 use crate::meter_ids::DP_METERS_MAX;
 use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig};
@@ -42,13 +43,28 @@ pub(super) fn features() -> MeterFeatures {
     }
 }
 
+impl Conn {
+    pub(super) fn meter_mod(
+        &mut self,
+        m: &MeterMod,
+        shared: &mut Shared,
+        ctx: &BridgeCtx<'_>,
+        now_ms: u64,
+    ) -> Result<(), ErrorKind> {
+        shared.meters.change(m, ctx, now_ms)?;
+        // What is behind it sees the rules of deleted meters gone.
+        self.waits = shared.meters.is_ending();
+        Ok(())
+    }
+}
+
 impl MeterTable {
     pub(super) fn has(&self, id: u32) -> bool {
         self.meters.contains_key(&id)
     }
 
     /// Carries a meter-mod out.
-    pub(super) fn change(&mut self, m: &MeterMod, ctx: &BridgeCtx<'_>, now_ms: u64) -> Result<(), ErrorKind> {
+    fn change(&mut self, m: &MeterMod, ctx: &BridgeCtx<'_>, now_ms: u64) -> Result<(), ErrorKind> {
         let id = m.meter.id;
         if m.command == MeterModCommand::Delete {
             let gone = self.meters.extract_if(.., |n, _| id == METER_ALL || *n == id);

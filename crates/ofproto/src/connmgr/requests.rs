@@ -70,12 +70,7 @@ impl Conn {
             Message::BarrierRequest => self.reply(&Message::BarrierReply, xid),
             Message::PortMod(m) => self.port_mod(&m, ctx, outcome),
             Message::GroupMod(m) => group_mod(&m),
-            Message::MeterMod(m) => {
-                shared.meters.change(&m, ctx, request.now_ms)?;
-                // What is behind it sees the rules of deleted meters gone.
-                self.waits = shared.meters.is_ending();
-                Ok(())
-            }
+            Message::MeterMod(m) => self.meter_mod(&m, shared, ctx, request.now_ms),
             Message::TableMod(m) => table_mod(m),
             Message::BundleControl(m) => self.bundle_control(m, request, shared, ctx),
             Message::BundleAdd(m) => self.bundle_add(m, request),

@@ -99,11 +99,9 @@ fn command(n: u16, r: &Reader<'_>) -> Res<(FlowModCommand, TableId)> {
 
 /// The flags; `timeouts` (idle, hard) select the error for an emergency rule.
 fn flags(n: u16, version: Version, timeouts: (u16, u16)) -> Res<FlowModFlags> {
-    if version == Version::V10 {
-        if n & EMERG_10 != 0 {
-            let forever = timeouts == (0, 0);
-            return Err(if forever { ErrorKind::FmfcTableFull } else { ErrorKind::FmfcBadEmergTimeout });
-        }
+    if version == Version::V10 && n & EMERG_10 != 0 {
+        let forever = timeouts == (0, 0);
+        return Err(if forever { ErrorKind::FmfcTableFull } else { ErrorKind::FmfcBadEmergTimeout });
     }
     let known = u8::try_from(n).ok().and_then(FlowModFlags::from_bits);
     let is_of_version = |f: &FlowModFlags| version > Version::V10 || f.bits() & !3 == 0;
