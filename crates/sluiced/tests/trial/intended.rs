@@ -222,7 +222,7 @@ const INTENDED: &[Intended] = &[
 const LONG: usize = 50_000;
 
 /// What came of the comparisons.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Tally {
     pub(crate) compared: usize,
     explained: [usize; INTENDED.len()],
@@ -231,6 +231,11 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Whether an answer differs in nothing, or as intended.
+    pub(crate) fn agrees(&self, packet: &[String], story: &str, theirs: &[String]) -> bool {
+        !self.clone().compare(0, packet, story, theirs)
+    }
+
     /// Compares what Sluice tells of a packet with the other switch's answer. Returns whether a difference is left that nothing
     /// explains.
     pub(crate) fn compare(&mut self, seed: u64, packet: &[String], story: &str, theirs: &[String]) -> bool {
