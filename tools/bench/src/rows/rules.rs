@@ -49,15 +49,16 @@ impl RuleSide {
     }
 }
 
-/// Rules in `ovs-ofctl add-flows` syntax: `count` of them, a quarter of each shape.
-fn rules(count: usize) -> String {
+/// Rules in `ovs-ofctl add-flows` syntax: `count` of them, a quarter of each shape. Actions repeat, or are all
+/// distinct.
+fn rules(count: usize, distinct: bool) -> String {
     let mut text = String::new();
     for i in 0..count / 4 {
         let (a, b, c, cookie) = (i >> 16 & 255, i >> 8 & 255, i & 255, 1 + i * 4 / RULES_A_COOKIE);
         let last = |table: usize| {
             format!(
                 "cookie={cookie},actions=load:{}->NXM_NX_REG{}[],resubmit(,{})",
-                i % 16,
+                if distinct { i * 4 + table } else { i % 16 },
                 table + 1,
                 table + 1
             )
@@ -93,6 +94,8 @@ fn deletes(count: usize) -> (String, usize) {
 struct Measured {
     add: f64,
     memory_bytes: f64,
+    /// With actions that are all distinct.
+    memory_distinct_bytes: f64,
     dump: f64,
     delete_cookie: f64,
     delete: f64,
@@ -140,23 +143,39 @@ impl Bed<'_> {
     }
 }
 
-fn round(side: &RuleSide, count: usize) -> Result<Measured> {
-    let netns = Netns::new("rules")?;
-    let all = side.start(&netns)?;
-    let bed = Bed { daemon: all.first().context("a side has a daemon")? };
+/// A daemon with an empty bridge.
+fn start(side: &RuleSide, netns: &Netns) -> Result<Vec<Daemon>> {
+    let all = side.start(netns)?;
     let bridge =
         ["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail-mode=secure"];
-    bed.daemon.ovs("ovs-vsctl", &bridge)?;
-    let (rules, (deletes, deleted)) = (rules(count), deletes(count));
+    all.first().context("a side has a daemon")?.ovs("ovs-vsctl", &bridge)?;
+    Ok(all)
+}
+
+/// Processor time and resident memory of rules that an empty bridge adds, a barrier each.
+fn fill(bed: &Bed<'_>, count: usize, rules: &str) -> Result<(f64, f64)> {
     let empty = resident_bytes(bed.daemon.pid())?;
-    let add = bed.cost(count, count, &["add-flows", BRIDGE, "-"], &rules)?;
+    let add = bed.cost(count, count, &["add-flows", BRIDGE, "-"], rules)?;
     std::thread::sleep(SETTLE);
-    let memory_bytes = resident_bytes(bed.daemon.pid())?.saturating_sub(empty) as f64 / count as f64;
+    let bytes = resident_bytes(bed.daemon.pid())?.saturating_sub(empty);
+    Ok((add, bytes as f64 / count as f64))
+}
+
+fn round(side: &RuleSide, count: usize) -> Result<Measured> {
+    let netns = Netns::new("rules")?;
+    let memory_distinct_bytes = {
+        let all = start(side, &netns)?;
+        fill(&Bed { daemon: &all[0] }, count, &rules(count, true))?.1
+    };
+    let all = start(side, &netns)?;
+    let bed = Bed { daemon: &all[0] };
+    let (rules, (deletes, deleted)) = (rules(count, false), deletes(count));
+    let (add, memory_bytes) = fill(&bed, count, &rules)?;
     let dump = bed.dump_cost(count)?;
     let delete_cookie = bed.cost(deleted, count - deleted, &["add-flows", BRIDGE, "-"], &deletes)?;
     let delete = bed.cost(count - deleted, 0, &["del-flows", BRIDGE], "")?;
     let bundle = bed.cost(count, count, &["--bundle", "add-flows", BRIDGE, "-"], &rules)?;
-    Ok(Measured { add, memory_bytes, dump, delete_cookie, delete, bundle })
+    Ok(Measured { add, memory_bytes, memory_distinct_bytes, dump, delete_cookie, delete, bundle })
 }
 
 /// The rows for `count` rules.
@@ -183,6 +202,12 @@ pub(crate) fn rows(mut sides: Vec<RuleSide>, count: usize, effort: Effort) -> Ve
     let rest = [
         ("add", "added, a barrier each", "ns/rule", of(|s| s.add)),
         ("memory", "resident memory", "bytes/rule", of(|s| s.memory_bytes)),
+        (
+            "memory-distinct",
+            "resident memory, actions all distinct",
+            "bytes/rule",
+            of(|s| s.memory_distinct_bytes),
+        ),
         ("dump", "dumped", "ns/rule", of(|s| s.dump)),
         ("delete-cookie", "deleted by cookie, 200 at a time", "ns/rule", of(|s| s.delete_cookie)),
         ("delete", "deleted together", "ns/rule", of(|s| s.delete)),
@@ -205,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_rules_are_as_many_as_asked_for() {
-        let text = rules(2000);
+        let text = rules(2000, false);
         let all: std::collections::BTreeSet<&str> = text.lines().collect();
         assert_eq!(all.len(), 2000);
         let (lines, deleted) = deletes(2000);
