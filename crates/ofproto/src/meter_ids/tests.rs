@@ -1,4 +1,4 @@
-//! Datapath numbers of meters: which is next, and when there is none.
+//! Datapath numbers of meters: allocation order, and exhaustion.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tests of packets for controllers that are made at translation.
+//! Tests of packet-ins made during translation.
 
 use crate::backer::Backer;
 use crate::events::PacketInEvent;
@@ -9,7 +9,7 @@ use dpif::{DpAction, DpifOp, Execute, PmdId, Upcall, UpcallKind, UserCookie};
 use flow::DpPort;
 use sync::Ordering;
 
-/// What the datapath is to do with a packet's first pass, and all actions of its megaflow.
+/// The datapath actions for a packet's first pass, and all actions of its megaflow.
 fn first_pass(backer: &Backer, upcall: Box<Upcall>) -> (Box<Execute>, Vec<DpAction>) {
     let mut ops = handle(backer, vec![upcall], 5).remove(&PmdId::Core(0)).expect("ops for the core");
     let Some(DpifOp::Execute(execute)) = ops.pop() else { panic!("{ops:?}") };
@@ -17,7 +17,7 @@ fn first_pass(backer: &Backer, upcall: Box<Upcall>) -> (Box<Execute>, Vec<DpActi
     (execute, put.actions.to_vec())
 }
 
-/// Everything that waits for the controllers.
+/// All events that wait for the controllers.
 fn told(backer: &Backer) -> Vec<PacketInEvent> {
     let mut all = Vec::new();
     backer.route_packet_ins(usize::MAX, |event| all.push(event));
@@ -128,7 +128,7 @@ fn nothing_is_made_while_nobody_listens() {
     let mut both_ways = || {
         ufid += 2;
         let (execute, put) = first_pass(&backer, miss_of(0x88cc, ufid));
-        // The packet's way is the same, and the flow goes on handing packets up: who listens may change.
+        // The packet's path is the same, and the flow still sends packets up: listeners may change.
         assert!(matches!(execute.actions[..], [DpAction::Output(_)]) && execute.went_on && put.len() == 2);
         let DpAction::Userspace(Userspace(cookie)) = put[0] else { panic!("{put:?}") };
         let up = Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, ufid + 1) };

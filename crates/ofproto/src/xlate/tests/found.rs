@@ -1,4 +1,4 @@
-//! Faults that the simulator found, as named cases.
+//! Regressions found by the simulator, as named cases.
 
 use super::Rig;
 

@@ -1,8 +1,8 @@
-//! What `ofproto/trace` tells.
+//! Output of `ofproto/trace`.
 
 use super::*;
 
-/// The story of a translation of `packet`, line by line behind the name of the bridge.
+/// The trace of a translation of `packet`, line by line after the name of the bridge.
 fn story(rig: &Rig, packet: &str, effects: bool) -> Vec<String> {
     let (view, flow) = (rig.backer.view(), Rig::flow(packet));
     let request = Request { view: &view, bridge: rig.a, flow: &flow, start: Start::Tables, trace: true };
