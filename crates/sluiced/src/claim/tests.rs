@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use testkit::{TempDir, require_programs};
 
-/// A process that does these, then says so, and waits.
+/// A process that performs these steps, reports it, and waits.
 const PEER: &str = r#"
 import ctypes, fcntl, os, socket, sys, threading, time
 kept = []

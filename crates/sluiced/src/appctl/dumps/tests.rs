@@ -1,4 +1,4 @@
-//! What dumps are asked for.
+//! Arguments of dumps.
 
 use super::*;
 use flow::{FlowKey, KeyMask, shape};
@@ -59,7 +59,7 @@ fn a_filter_lets_through_what_could_match() {
     };
     let passes =
         |text: &str| could_match(&parse_match_unchecked(text, &flow::text::NoPortNames).unwrap(), &flow);
-    // The protocol is not part of the flow: packets of any could be meant.
+    // The protocol is not part of the flow: packets of any may match.
     assert!(passes("ip") && passes("tcp") && passes("udp") && passes("in_port=1"));
     assert!(!passes("arp") && !passes("in_port=2"));
 }
