@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn deviations_are_told() {
+    fn differences_from_the_default_are_logged() {
         let told = |names: &[&str]| {
             Ablation::new(names.iter().map(|n| n.parse::<Optimisation>().unwrap())).deviation()
         };

@@ -439,7 +439,7 @@ fn monitored(dir: &RunDir, args: &[&str]) -> String {
 }
 
 #[test]
-fn monitors_are_told_what_the_stock_switch_tells() {
+fn monitors_print_the_same_as_with_the_stock_switch() {
     require_programs!("ovs-ofctl", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl");
     let (ours, stock) = (Ours::start(), Stock::start());
     for args in [

@@ -93,7 +93,7 @@ fn ranking_brings_traffic_in_front_of_idle_masks() {
 }
 
 #[test]
-fn the_cache_is_off_when_told_so_at_run_time() {
+fn the_cache_can_be_disabled_at_run_time() {
     let mut rig = Rig::new();
     let (frame, mask) = attack(1);
     rig.flow(1, &frame, mask, vec![out(2)]);

@@ -255,7 +255,7 @@ fn userspace_sends_the_packet_as_it_is_then() {
 }
 
 #[test]
-fn what_a_device_refuses_is_counted() {
+fn rejected_packets_of_a_device_are_counted() {
     let mut rig = Rig::new();
     rig.flow(1, &tcp(1, 2), least_mask(), vec![out(2)]);
     rig.io.tx_room = Some(3);
@@ -267,7 +267,7 @@ fn what_a_device_refuses_is_counted() {
 }
 
 #[test]
-fn meters_limit_what_several_cores_pass_together() {
+fn meters_limit_the_total_rate_of_several_cores() {
     let shared = Arc::new(DpShared::new());
     let bands = vec![MeterBand { rate: 10, burst: 10 }, MeterBand { rate: 5, burst: 1000 }];
     shared.meter_set(3, &MeterConfig { per_packet: true, bands }).unwrap();

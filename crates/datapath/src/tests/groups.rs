@@ -173,7 +173,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn groups_do_what_packets_one_by_one_do(
+    fn groups_equal_packet_wise_execution(
         lists in prop::collection::vec(actions(), 1..20),
         steps in prop::collection::vec(step(), 1..8),
     ) {

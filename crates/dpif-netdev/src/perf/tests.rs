@@ -146,7 +146,7 @@ fn histograms_stand_in_the_columns_of_the_stock_switch() {
 }
 
 #[test]
-fn histories_begin_with_what_was_last() {
+fn histories_list_the_newest_first() {
     let text = used(true).text([3, 9], false);
     let expected = "
    iter                cycles       packets      cycles/pkt   pkts/batch   vhost qlen   upcalls      cycles/upcall
@@ -185,7 +185,7 @@ fn metrics_that_are_off_take_no_room_and_clearing_starts_anew() {
 }
 
 #[test]
-fn a_long_iteration_is_told_with_its_neighbours() {
+fn a_long_iteration_is_logged_with_its_neighbours() {
     let log = PerfLog { on: true, before: 1, after: 2, extend: true, longer_than_us: 10 };
     let mut rig = Rig::new(true, log);
     let suspicion = |rig: &Rig| rig.perf.suspicion.map(|s| (s.first, s.last));

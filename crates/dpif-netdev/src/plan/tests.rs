@@ -92,7 +92,7 @@ fn a_node_of_its_own_is_preferred() {
 }
 
 #[test]
-fn a_port_that_comes_or_goes_moves_nobody() {
+fn adding_or_removing_a_port_moves_no_other_queues() {
     let two = threads(&[0, 1]);
     let all: Vec<Queue> = (1..=6).map(|port| queue(port, 0, 0.0, None)).collect();
     let mut kept = BTreeMap::new();
@@ -256,7 +256,7 @@ fn a_minute_of_overload_is_a_reason_to_try_and_then_there_is_a_pause() {
 }
 
 #[test]
-fn intervals_that_nobody_saw_do_not_count() {
+fn unobserved_intervals_do_not_count() {
     let mut balancer = Balancer::default();
     let load = [Busy { core: 0, percent: 100.0 }];
     assert!((0..11).all(|n| !balancer.observe(n, n * INTERVAL_US, &load, &SET)));
@@ -264,7 +264,7 @@ fn intervals_that_nobody_saw_do_not_count() {
 }
 
 #[test]
-fn a_dry_run_tells_the_variance_before_and_after() {
+fn a_dry_run_estimates_the_variance_before_and_after() {
     let two = threads(&[0, 1]);
     let queues: Vec<Queue> =
         [60.0, 30.0, 5.0, 5.0].iter().zip(1..).map(|(load, port)| queue(port, 0, *load, None)).collect();

@@ -119,7 +119,7 @@ fn a_sleep_ends_when_a_cold_queue_has_something() {
 }
 
 #[test]
-fn more_queues_than_one_call_tells_of_are_all_found() {
+fn more_readable_queues_than_one_call_reports_are_all_found() {
     let mut rig = Rig::new(200);
     rig.idle();
     rig.wakers.iter().for_each(|w| w.wake());

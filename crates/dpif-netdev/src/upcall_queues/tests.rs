@@ -7,7 +7,7 @@ fn miss(port: DpPort) -> Box<Upcall> {
 }
 
 #[test]
-fn what_waits_for_a_port_that_goes_is_counted() {
+fn upcalls_dropped_with_their_port_are_counted() {
     let upcall_queues = UpcallQueues::new();
     let mut handlers = upcall_queues.set_handlers(1);
     let queues = [1, 2].map(|n| (DpPort(n), upcall_queues.port_add(DpPort(n))));
@@ -29,7 +29,7 @@ fn drain(handler: &mut Handler) -> Vec<DpPort> {
 }
 
 #[test]
-fn what_waits_goes_to_the_new_handlers_of_its_port() {
+fn waiting_upcalls_move_to_their_ports_new_handler() {
     let upcall_queues = UpcallQueues::new();
     let queues = [1, 2, 3].map(|n| (DpPort(n), upcall_queues.port_add(DpPort(n))));
     let fill = || queues.iter().for_each(|(port, q)| q.push(miss(*port)).expect("there is room"));

@@ -31,7 +31,7 @@ fn counters_of_an_older_time_do_not_move_an_address_back() {
 }
 
 #[test]
-fn what_was_not_seen_for_the_aging_time_goes() {
+fn entries_age_out() {
     let mut t = MacTable::default();
     t.configure(10, 100);
     t.learn(0, A, P1, 0);
@@ -44,7 +44,7 @@ fn what_was_not_seen_for_the_aging_time_goes() {
 }
 
 #[test]
-fn a_full_table_forgets_what_the_port_with_most_has_not_seen_for_longest() {
+fn a_full_table_evicts_the_oldest_entry_of_the_largest_port() {
     let mut t = MacTable::default();
     t.configure(300, 2);
     t.learn(0, A, P1, 1);

@@ -19,7 +19,7 @@ fn state(n: u64) -> FrozenState {
 }
 
 #[test]
-fn equal_states_share_an_id_while_somebody_holds_it() {
+fn equal_states_share_an_id_while_referenced() {
     let mut t = RecircTable::default();
     assert!(t.is_empty());
     let (a, b) = (t.hold_state(state(1)), t.hold_state(state(2)));

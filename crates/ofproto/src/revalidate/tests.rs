@@ -267,7 +267,7 @@ fn flows_are_kept_changed_or_deleted_as_the_rules_say() {
 }
 
 #[test]
-fn a_flow_stays_while_its_mask_covers_what_is_looked_at() {
+fn a_flow_stays_while_its_mask_covers_the_examined_bits() {
     let mut rig = Rig::new("priority=40000,dl_dst=02:00:00:00:00:09 actions=3\n actions=2");
     rig.install(0x88cc, 1);
     rig.settle();
@@ -367,7 +367,7 @@ fn idle_flows_go_and_sooner_above_the_limit() {
 }
 
 #[test]
-fn a_flow_of_nobody_is_adopted_with_its_counters_or_deleted() {
+fn a_flow_of_unknown_origin_is_adopted_with_its_counters_or_deleted() {
     let mut rig = Rig::new("actions=2");
     rig.install(0x88cc, 1);
     put_done(&rig.backer, CORE, Ufid(1), false);
@@ -410,7 +410,7 @@ fn a_flow_is_missed_only_by_dumps_that_began_after_it_was_made() {
 }
 
 #[test]
-fn rounds_without_a_change_read_what_was_used() {
+fn rounds_without_a_change_read_only_used_flows() {
     let mut rig = Rig::new("actions=2");
     rig.install(0x88cc, 1);
     rig.install(0x88cd, 2);
@@ -443,7 +443,7 @@ fn rounds_without_a_change_read_what_was_used() {
 }
 
 #[test]
-fn the_limit_follows_what_rounds_take_without_cliffs() {
+fn the_flow_limit_follows_round_durations_smoothly() {
     let limits = Rig::new("actions=2").backer.limits;
     let now = || limits.flow_limit.load(Ordering::Relaxed);
     limits.set_flow_limit(200_000);
@@ -533,7 +533,7 @@ fn frozen_states_live_as_long_as_their_flows() {
 }
 
 #[test]
-fn a_flow_made_from_what_is_no_more_is_checked_as_soon_as_it_is_there() {
+fn a_flow_of_an_old_epoch_is_checked_once_installed() {
     let mut rig = Rig::new("actions=2");
     rig.settle();
     // Translated and in flight while the rules change and the round for that passes.

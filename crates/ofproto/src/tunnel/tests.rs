@@ -150,7 +150,7 @@ fn outer_headers_are_as_configured() {
 }
 
 #[test]
-fn rules_say_what_is_left_to_them() {
+fn rules_set_flow_options() {
     let by_rules = TunnelConfig {
         remote: Endpoint::Flow,
         local: Endpoint::Flow,
@@ -207,7 +207,7 @@ fn congestion_and_inherited_fields_are_looked_at() {
 }
 
 #[test]
-fn options_say_what_is_not_as_usual() {
+fn options_show_differences_from_defaults() {
     let words =
         |c: &TunnelConfig| c.options().iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(", ");
     assert_eq!(words(&config()), "remote_ip=10.0.0.2");

@@ -228,7 +228,7 @@ fn a_port_of_no_bridge_drops() {
 }
 
 #[test]
-fn what_a_translation_stumbles_over_is_told_with_its_packet() {
+fn translation_errors_are_reported_with_their_packet() {
     let (backer, _) = backer_with("actions=resubmit(,0)");
     let many: dpif::Upcalls = (1..100).map(|n| miss_of(0x88cc, n)).collect();
     handle(&backer, many, 5);

@@ -260,7 +260,7 @@ fn outputs() {
 }
 
 #[test]
-fn masks_have_what_was_looked_at() {
+fn masks_have_the_examined_bits() {
     let rig = Rig::new();
     let a = rig.a;
     let rig = rig.rules(
@@ -429,7 +429,7 @@ fn patch_ports_join_bridges_and_leave_the_packet_as_it_was() {
 }
 
 #[test]
-fn what_froze_goes_on_where_it_froze() {
+fn frozen_translations_resume_in_place() {
     let rig = Rig::new();
     let a = rig.a;
     let rig = rig.rules(
@@ -449,7 +449,7 @@ fn what_froze_goes_on_where_it_froze() {
 }
 
 #[test]
-fn what_froze_behind_a_patch_port_goes_on_there() {
+fn translations_frozen_behind_a_patch_port_resume_there() {
     let rig = Rig::new();
     let (a, b) = (rig.a, rig.b);
     let rig = rig.rules(a, "actions=output:9,3").rules(b, "in_port=9 actions=debug_recirc,1,in_port");
@@ -553,7 +553,7 @@ fn learned_outputs_are_ports_of_16_bits() {
 }
 
 #[test]
-fn a_limit_of_learned_rules_is_told_in_a_register() {
+fn the_limit_of_learned_rules_is_reported_in_a_register() {
     let rig = Rig::new();
     let a = rig.a;
     let rig = rig.rules(

@@ -437,7 +437,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_told_in_the_largest_unit() {
+    fn sizes_are_shown_in_the_largest_unit() {
         for (bytes, text) in [
             (0, "0"),
             (1023, "1023"),
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_port_is_cannot_be_changed() {
+    fn port_settings_cannot_be_changed() {
         let port = PortInfo { number: DpPort(3), name: "p3".to_string(), type_name: "system".to_string() };
         assert_eq!(holds(&port, "type=system"), Ok(()));
         assert_eq!(holds(&port, "port_no=3"), Ok(()));

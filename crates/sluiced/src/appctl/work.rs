@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_made_in_turn_and_so_many_at_most() {
+    fn replies_are_computed_in_turn_up_to_a_limit() {
         let workers = Workers::default();
         let held = lock(&workers.0);
         let (made, seen) = sync_channel(WORKERS_MAX);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_nobody_wants_any_more_is_given_up() {
+    fn an_unwanted_reply_is_abandoned() {
         let workers = Workers::default();
         let (told, begun) = sync_channel(1);
         let work = Work::begin(&workers, move |wanted| {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ends_without_an_answer_is_told() {
+    fn a_thread_that_ends_without_a_reply_is_reported() {
         let workers = Workers::default();
         let work = Work::begin(&workers, |_| panic!("on purpose")).unwrap();
         assert!(wait(&work).is_err_and(|e| e.contains("ended")));

@@ -42,7 +42,7 @@ fn rates_follow_the_last_5_seconds_the_minute_and_the_hour() {
 }
 
 #[test]
-fn what_a_late_sample_counts_is_spread_over_the_time() {
+fn a_late_sample_is_spread_over_its_interval() {
     let (mut c, mut now_ms) = (Coverage::default(), 0);
     assert_eq!(c.next_ms(now_ms), 5000);
     // Six periods and the rest; the last has most.

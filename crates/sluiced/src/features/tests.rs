@@ -5,7 +5,7 @@ fn modes(numbers: &[u32]) -> u128 {
 }
 
 #[test]
-fn links_are_told_as_openflow_has_them() {
+fn link_features_have_openflow_bits() {
     let full = Some(Duplex::Full);
     let link = |speed_mbps, duplex, connector| EthtoolLink {
         speed_mbps,

@@ -24,7 +24,7 @@ print('all closed', flush=True)
 ";
 
 #[test]
-fn controllers_are_told_of_all_rules_that_end_and_soon() {
+fn controllers_get_all_flow_removed_messages_soon() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl");
     let netns = Netns::new("sw").unwrap();

@@ -29,7 +29,7 @@ fn left(actions: &str) -> Vec<String> {
 }
 
 #[test]
-fn rewrites_come_before_what_follows_them_alone() {
+fn rewrites_precede_only_later_actions() {
     assert_eq!(left("2,set(arp(op=2)),3,4"), ["op1 vlan0 2", "op2 vlan0 3,4"]);
     assert_eq!(
         left("push_vlan(vid=5,pcp=0),2,set(arp(op=2)),recirc(0x9)"),
@@ -71,7 +71,7 @@ fn a_meter_and_a_truncation_go_with_the_next_part() {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn misfits_are_errors() {
     let (packet, key) = arp();
     let actions = parse_actions("set(icmp(type=3)),2", &NumbersOnly).unwrap();
     let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ENOUGH };

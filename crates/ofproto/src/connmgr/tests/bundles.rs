@@ -53,7 +53,7 @@ fn a_bundle_happens_at_once_when_it_is_committed() {
 }
 
 #[test]
-fn a_bundle_that_fails_changes_nothing_and_both_errors_are_told() {
+fn a_failed_bundle_changes_nothing_and_reports_both_errors() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);
     done(&mut c, &mut s, &open(1), BundleControlType::OpenReply);

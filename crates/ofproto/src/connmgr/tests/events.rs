@@ -109,7 +109,7 @@ fn reasons_of_packet_ins_and_their_choice_follow_the_version() {
 }
 
 #[test]
-fn service_connections_are_told_when_they_ask() {
+fn service_connections_get_events_on_request() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V10);
     c.add(&mut s, "udp,actions=controller");
@@ -121,7 +121,7 @@ fn service_connections_are_told_when_they_ask() {
 }
 
 #[test]
-fn the_controller_id_and_the_async_configuration_choose_who_is_told() {
+fn the_controller_id_and_the_async_configuration_select_receivers() {
     let mut s = Switch::new();
     let (mut a, mut b) = (s.controller(Version::V13), s.controller(Version::V13));
     b.silent(&mut s, &Message::SetControllerId(7));
@@ -147,7 +147,7 @@ fn listening(s: &Switch) -> (bool, bool) {
 }
 
 #[test]
-fn packets_are_made_for_those_who_listen() {
+fn packets_are_made_for_listening_controllers() {
     let mut s = Switch::new();
     // Before the connections are examined, yes.
     assert_eq!(listening(&s), (true, true));
@@ -196,7 +196,7 @@ fn packets_for_a_slow_reader_are_dropped_and_counted() {
 }
 
 #[test]
-fn a_deleted_rule_is_told_if_it_asked_for_that() {
+fn a_deleted_rule_is_reported_with_send_flow_rem() {
     for version in [Version::V10, Version::V13] {
         let mut s = Switch::new();
         let mut c = s.controller(version);
@@ -220,7 +220,7 @@ fn a_deleted_rule_is_told_if_it_asked_for_that() {
 }
 
 #[test]
-fn timeouts_are_told() {
+fn timeouts_are_reported() {
     let mut s = Switch::new();
     let mut c = s.controller(Version::V13);
     c.add(&mut s, "send_flow_rem,cookie=1,priority=1,tcp,idle_timeout=5,actions=1");
@@ -243,7 +243,7 @@ fn timeouts_are_told() {
 }
 
 #[test]
-fn port_changes_are_told_where_they_can_be_seen() {
+fn port_changes_are_reported_if_the_version_can_express_them() {
     let mut s = Switch::new();
     let (mut old, mut new) = (s.controller(Version::V10), s.controller(Version::V13));
     let was = port(OfPort(3), Some(3), "p3");

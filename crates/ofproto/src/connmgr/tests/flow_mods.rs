@@ -106,7 +106,7 @@ fn deletions_honour_their_filters() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_changes_nothing() {
+fn invalid_flow_mods_are_rejected_without_effect() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);
     c.add(&mut s, "table=1,priority=5,tcp,actions=1");
@@ -194,7 +194,7 @@ fn rules_of_the_switch_itself_are_never_touched() {
 }
 
 #[test]
-fn what_a_rule_learned_ends_with_it_when_it_says_so() {
+fn delete_learned_removes_learned_rules_with_their_rule() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);
     let learner = |t| format!("table={t},actions=learn(table=9,cookie=0x55,delete_learned,NXM_OF_ETH_DST[])");

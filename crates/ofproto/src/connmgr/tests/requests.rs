@@ -91,7 +91,7 @@ fn the_handling_of_fragments_is_per_bridge() {
 }
 
 #[test]
-fn rules_are_told_as_they_were_given() {
+fn rules_are_reported_as_given() {
     for (version, format) in
         [(Version::V10, Format::Nxt), (Version::V10, Format::Standard), (Version::V13, Format::Standard)]
     {
@@ -215,7 +215,7 @@ fn packet_outs_are_translated_and_executed() {
 }
 
 #[test]
-fn what_there_is_none_of_is_told_empty_or_refused() {
+fn absent_objects_are_empty_lists_or_errors() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);
     let all = GroupRequest { group: GROUP_ALL };
@@ -304,7 +304,7 @@ fn generations_are_numbers_that_wrap_around() {
 }
 
 #[test]
-fn asyncs_are_told_as_set() {
+fn async_configuration_is_reported_as_set() {
     let mut s = Switch::new();
     let mut c = s.controller(Version::V13);
     let Message::GetAsyncReply(m) = c.one(&mut s, &Message::GetAsyncRequest) else { panic!() };
@@ -325,7 +325,7 @@ fn asyncs_are_told_as_set() {
 }
 
 #[test]
-fn malformed_messages_get_the_right_error_and_the_connection_goes_on() {
+fn malformed_messages_get_the_right_error_and_keep_the_connection() {
     let cases: [(u8, &[u8], ErrorKind); 5] = [
         (77, &[], ErrorKind::BrcBadType),
         (5, &[1, 2, 3, 4], ErrorKind::BrcBadLen),

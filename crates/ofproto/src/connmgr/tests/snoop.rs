@@ -12,7 +12,7 @@ fn copies(s: &mut Switch, id: ConnId) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_watcher_sees_both_directions_and_is_told_nothing_else() {
+fn a_snoop_gets_both_directions_and_nothing_else() {
     let mut s = Switch::new();
     let watcher = s.client(ConnKind::Snoop, Version::V13).id;
     let mut service = s.service(Version::V13);

@@ -165,7 +165,7 @@ fn a_bundle_is_carried_out_at_once_however_many_rules_end() {
 }
 
 #[test]
-fn rules_end_by_time_as_there_is_room_to_tell_of_them() {
+fn rules_expire_while_the_event_queue_has_space() {
     const RULES: u32 = 70_000;
     let mut s = Switch::new();
     let controller = s.controller(Version::V13);

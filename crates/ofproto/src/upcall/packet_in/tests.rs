@@ -76,7 +76,7 @@ fn rewrites_on_the_way_are_seen_by_the_controllers_behind_them_only() {
 }
 
 #[test]
-fn what_is_behind_a_rewrite_that_is_not_known_is_left_to_the_datapath() {
+fn actions_after_an_unknown_rewrite_are_left_to_the_datapath() {
     let rules = "actions=controller(id=1),mod_dl_dst:02:00:00:00:00:09,controller(id=2),controller(id=3)";
     let (mut backer, _) = backer_with(rules);
     for knows_others in [false, true] {
@@ -120,7 +120,7 @@ fn packets_of_a_slow_flow_go_at_once_too() {
 }
 
 #[test]
-fn nothing_is_made_while_nobody_listens() {
+fn no_packet_in_without_a_listener() {
     let (backer, bridge) = backer_with("actions=controller(id=3),2");
     let view = backer.view();
     let listeners = &view.bridge(bridge).expect("made by backer_with").listeners;

@@ -59,7 +59,7 @@ fn packets_for_controllers_of_the_peer_come_from_the_action_set_that_sent_them_t
 }
 
 #[test]
-fn what_cannot_be_undone_is_done_to_a_clone() {
+fn irreversible_actions_work_on_a_clone() {
     let metered = "actions=meter:1,1";
     for (of_a, of_b, expected) in [
         ("actions=9,2", metered, "clone(meter(0),11),2"),

@@ -11,7 +11,7 @@ fn story(rig: &Rig, packet: &str, effects: bool) -> Vec<String> {
 }
 
 #[test]
-fn stories_tell_what_was_done_and_what_was_not() {
+fn traces_show_executed_and_skipped_actions() {
     let rig = Rig::new();
     let a = rig.a;
     let rig = rig.rules(

@@ -102,7 +102,7 @@ fn tunnels_of_one_device_are_counted_apart() {
 }
 
 #[test]
-fn what_a_rule_set_outlives_a_recirculation() {
+fn tunnel_fields_survive_recirculation() {
     let rig = rig();
     let a = rig.a;
     let rig =

@@ -39,7 +39,7 @@ fn kinds_of_flows_are_those_of_the_software() {
 }
 
 #[test]
-fn a_filter_lets_through_what_could_match() {
+fn a_filter_passes_flows_that_may_match() {
     let mut key = FlowKey::default();
     key.base.in_port = 1;
     key.base.dl_type = 0x0800;

@@ -10,7 +10,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn flows_and_packets_are_told_apart() {
+fn flows_and_packets_are_distinguished() {
     let bytes = || PacketText::Bytes(hexadecimal(FRAME).unwrap());
     for (line, flow, packet) in [
         ("br0 in_port=1", FlowText::Bridge("br0", "in_port=1"), PacketText::None),
@@ -50,7 +50,7 @@ fn payloads_are_bytes_or_lengths() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn faults_are_reported() {
     for (line, error) in [
         ("br0 in_port=1 --foo", "--foo: unknown option"),
         ("br0 in_port=1 -consistent", "-consistent: unknown option"),
